@@ -1,0 +1,57 @@
+"""The current metadata of a table, and swapping it."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from icectl.spec.metadata import TableMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTable:
+    """A table as one metadata file describes it.
+
+    `metadata_location` is where the file was found, `version` its number for a file-system table.
+    `current` says how sure that is: `file-system` (highest `vN`), `newest-of-catalog` (newest by
+    name of a catalog-owned directory: reading only), `given` (the caller named the file).
+    """
+
+    metadata: TableMetadata
+    metadata_location: str
+    version: int | None
+    current: str
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The new metadata is current, at `metadata_location`."""
+
+    metadata: TableMetadata
+    metadata_location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Another writer committed first; nothing of ours is visible."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The store did not answer whether the commit landed (R-156)."""
+
+    metadata_location: str
+    reason: str
+
+
+CommitOutcome = Committed | Conflict | Unknown
+
+
+class Catalog(Protocol):
+    """Where a table's current metadata is found and replaced."""
+
+    def load(self) -> LoadedTable:
+        """Read the current metadata; TableNotFound, CorruptTable, StorageError."""
+
+    def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
+        """Make `updated` current if `base` still is; never raises once the write was sent."""

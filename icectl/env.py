@@ -1,0 +1,62 @@
+"""The outside world that decisions need: clock, identifiers, host.
+
+The only module that reads the clock or randomness, so that a run can be repeated exactly.
+"""
+
+import os
+import platform
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Env(Protocol):
+    """Clock and identifiers of one run."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC."""
+
+    def monotonic_seconds(self) -> float:
+        """Seconds on a clock that never goes back; differences only."""
+
+    def new_uuid(self) -> str:
+        """A random version 4 UUID in its canonical lower-case form."""
+
+    def new_snapshot_id(self) -> int:
+        """A positive 63-bit id that is not derived from time alone (R-033)."""
+
+    def host_name(self) -> str:
+        """Name of this machine, for journals and commit summaries."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, for back-off between attempts."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemEnv:
+    """The machine's own clock and randomness."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_seconds(self) -> float:
+        """Seconds on a clock that never goes back; differences only."""
+        return time.monotonic()
+
+    def new_uuid(self) -> str:
+        """A random version 4 UUID in its canonical lower-case form."""
+        return str(uuid.uuid4())
+
+    def new_snapshot_id(self) -> int:
+        """A positive 63-bit id that is not derived from time alone (R-033)."""
+        return int.from_bytes(os.urandom(8), "big") >> 1 or 1
+
+    def host_name(self) -> str:
+        """Name of this machine, for journals and commit summaries."""
+        return platform.node()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, for back-off between attempts."""
+        time.sleep(seconds)

@@ -1,0 +1,148 @@
+"""Every error that icectl expects, with its exit code, stable id and hint.
+
+IcectlError
+├── UsageError              2
+├── Incomplete              3
+├── ProblemsFound           4
+├── Refused                 5
+├── TableNotFound          10
+├── CommitConflict         11
+├── CommitUnknown          12
+├── StorageError           13
+├── Unsupported            14
+├── CorruptTable           15   carries a rule id
+└── EngineError            16
+
+Anything else that reaches the command line is a bug: exit 1, with its traceback.
+"""
+
+from typing import ClassVar
+
+
+class IcectlError(Exception):
+    """An expected failure: what happened, and what to do next.
+
+    `message` is one clause in lower case without a final stop; `hint` names the next step.
+    """
+
+    exit_code: ClassVar[int] = 1
+    id: ClassVar[str] = "error"
+    meaning: ClassVar[str] = ""
+    default_hint: ClassVar[str | None] = None
+
+    def __init__(self, message: str, *, hint: str | None = None, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(message)
+        self.message = message
+        self.hint = hint if hint is not None else self.default_hint
+        self.error_id = id if id is not None else self.id
+
+
+class UsageError(IcectlError):
+    """The command line, or the configuration, asks for something that makes no sense."""
+
+    exit_code = 2
+    id = "usage"
+    meaning = "wrong usage"
+    default_hint = "`icectl COMMAND --help` lists the options"
+
+
+class Incomplete(IcectlError):
+    """Part of the work is done; running the command again continues it."""
+
+    exit_code = 3
+    id = "incomplete"
+    meaning = "partly done: what failed is listed, running again continues"
+
+
+class ProblemsFound(IcectlError):
+    """`validate` found errors, or `--check` found work to do."""
+
+    exit_code = 4
+    id = "problems-found"
+    meaning = "`validate` found errors; `--check` found work"
+
+
+class Refused(IcectlError):
+    """Going on could lose data or history, so nothing was done."""
+
+    exit_code = 5
+    id = "refused"
+    meaning = "refused for safety, with the way out in the message"
+
+
+class TableNotFound(IcectlError):
+    """No table is where the caller says."""
+
+    exit_code = 10
+    id = "table-not-found"
+    meaning = "no such table"
+
+
+class CommitConflict(IcectlError):
+    """Another writer committed first and the retries are used up."""
+
+    exit_code = 11
+    id = "commit-conflict"
+    meaning = "conflict: another writer was faster, retries used up"
+    default_hint = "nothing was changed; run the command again"
+
+
+class CommitUnknown(IcectlError):
+    """The store did not say whether the commit landed; nothing was deleted."""
+
+    exit_code = 12
+    id = "commit-unknown"
+    meaning = "commit outcome unknown; nothing was deleted; the message says how to tell"
+
+
+class StorageError(IcectlError):
+    """The store is unreachable, denies access, or lacks a file that must be there."""
+
+    exit_code = 13
+    id = "storage"
+    meaning = "storage or catalog unreachable, or access denied"
+
+
+class Unsupported(IcectlError):
+    """The table uses something that icectl does not know how to carry on safely."""
+
+    exit_code = 14
+    id = "unsupported"
+    meaning = "the table uses something icectl doesn't support"
+
+
+class CorruptTable(IcectlError):
+    """The table's metadata breaks a rule of the format."""
+
+    exit_code = 15
+    id = "corrupt-table"
+    meaning = "table metadata is corrupt (names the rule)"
+    default_hint = "`icectl validate TABLE` lists everything that is wrong"
+
+    def __init__(self, message: str, *, rule: str, hint: str | None = None) -> None:
+        super().__init__(f"{message} ({rule})", hint=hint)
+        self.rule = rule
+
+
+class EngineError(IcectlError):
+    """The engine that runs the data work failed or is not installed."""
+
+    exit_code = 16
+    id = "engine"
+    meaning = "the engine failed (Spark, Java missing)"
+
+
+EXIT_CODES: dict[int, str] = {
+    0: "done, or nothing to do",
+    1: "unexpected failure, a bug: traceback printed",
+    **{
+        error.exit_code: error.meaning
+        for error in (
+            UsageError, Incomplete, ProblemsFound, Refused, TableNotFound, CommitConflict,
+            CommitUnknown, StorageError, Unsupported, CorruptTable, EngineError,
+        )
+    },
+    130: "interrupted",
+    143: "terminated",
+}
+"""Meaning of every exit code, as the README, the manual and each command's help print it."""

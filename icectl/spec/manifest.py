@@ -1,0 +1,76 @@
+"""One row of a manifest list, and the codes that entries use."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Content(IntEnum):
+    """What an entry stands for; 0 to 2 in versions 1 to 3, 3 to 5 only in V4 roots (V4-100)."""
+
+    DATA = 0
+    POSITION_DELETES = 1
+    EQUALITY_DELETES = 2
+    DATA_MANIFEST = 3
+    DELETE_MANIFEST = 4
+    MANIFEST_DV = 5
+
+
+class Status(IntEnum):
+    """What the commit that wrote a manifest did with an entry (R-064)."""
+
+    EXISTING = 0
+    ADDED = 1
+    DELETED = 2
+
+
+class ManifestContent(IntEnum):
+    """What a manifest tracks (manifest list field 517)."""
+
+    DATA = 0
+    DELETES = 1
+
+
+class FileFormat(IntEnum):
+    """Format of a content file; names are compared without case, others are UNKNOWN."""
+
+    UNKNOWN = 0
+    AVRO = 1
+    ORC = 2
+    PARQUET = 3
+    PUFFIN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSummary:
+    """Range of one partition field over a manifest, bounds as single-value bytes (R-053)."""
+
+    contains_null: bool
+    contains_nan: bool | None = None
+    lower_bound: bytes | None = None
+    upper_bound: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """One manifest as its manifest list describes it (R-050).
+
+    A count of None is unknown and taken as non-zero (R-051). Sequence numbers and content of a
+    version 1 list read as 0 (R-046).
+    """
+
+    manifest_path: str
+    manifest_length: int
+    partition_spec_id: int
+    content: ManifestContent
+    sequence_number: int
+    min_sequence_number: int
+    added_snapshot_id: int | None
+    added_files_count: int | None = None
+    existing_files_count: int | None = None
+    deleted_files_count: int | None = None
+    added_rows_count: int | None = None
+    existing_rows_count: int | None = None
+    deleted_rows_count: int | None = None
+    partitions: tuple[FieldSummary, ...] | None = None
+    key_metadata: bytes | None = None
+    first_row_id: int | None = None

@@ -1,0 +1,62 @@
+"""Bytes at locations: the one seam to files and objects."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Protocol
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """What a store says of one file; `modified_ms` is None where it does not tell."""
+
+    location: str
+    size_bytes: int
+    modified_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRemoval:
+    """A file that is still there, and why."""
+
+    location: str
+    error: str
+
+
+class Store(Protocol):
+    """Everything icectl asks of storage. Locations are strings as metadata spells them.
+
+    Missing files raise FileNotFoundError; all other failures raise StorageError, after retries
+    where the cause is transient. Methods may be called from any thread.
+    """
+
+    def read(self, location: str) -> bytes:
+        """All bytes of one file."""
+
+    def read_range(self, location: str, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`; fewer where the file ends. Negative offset: from the end."""
+
+    def open(self, location: str) -> IO[bytes]:
+        """A seekable reader, for Parquet footers and row groups."""
+
+    def stat(self, location: str) -> FileStatus | None:
+        """Size and time of one file; None where there is none."""
+
+    def list(self, location: str) -> Iterator[pa.RecordBatch]:
+        """All files below a location, hidden ones too, as (location, size_bytes, modified_ms).
+
+        A location without files yields nothing. Directories are not listed.
+        """
+
+    def list_directory(self, location: str) -> Sequence[FileStatus]:
+        """The files directly in one directory; empty where there is none."""
+
+    def create(self, location: str, content: bytes) -> None:
+        """Write a whole new file, atomically; FileExistsError where one is there (R-162)."""
+
+    def replace(self, location: str, content: bytes) -> None:
+        """Write or overwrite a whole file, atomically; for hints and journals, never for commits."""
+
+    def remove(self, locations: Iterable[str]) -> Sequence[FailedRemoval]:
+        """Delete files; those already gone count as removed."""
