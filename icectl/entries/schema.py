@@ -46,3 +46,8 @@ CARRIED = pa.schema(
     ]
 )
 """Metrics as stored: bounds are single-value bytes of the type at write time (R-096)."""
+
+PLANNING_COLUMNS: frozenset[str] = frozenset(PLANNING.names)
+CARRIED_COLUMNS: frozenset[str] = frozenset(CARRIED.names)
+ALL_COLUMNS: frozenset[str] = PLANNING_COLUMNS | CARRIED_COLUMNS
+"""Every column: what a rewrite of a manifest asks for."""
