@@ -1,0 +1,212 @@
+"""Iceberg's own Spark runtime as a peer: writes tables, and reads tables back.
+
+Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
+
+    spark_peer.py JAR write WAREHOUSE            writes the tables below WAREHOUSE/db
+    spark_peer.py JAR read TABLE_DIRECTORY...    prints one JSON line a table and snapshot
+
+`read` prints {"table", "versionAsOf", "rows", "sha256"} for every ref and snapshot: a checksum over
+the rows as Spark shows them, in an order of their own.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+
+def session(jar: str, warehouse: str) -> SparkSession:
+    """One local session with a Hadoop catalog `peer` over the warehouse."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {
+        "spark.jars": jar,
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.peer": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.peer.type": "hadoop",
+        "spark.sql.catalog.peer.warehouse": warehouse,
+        "spark.sql.catalog.peer.cache-enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.ansi.enabled": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("icectl-peer")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+COLUMNS = "id bigint, category string, amount decimal(9,2), at timestamp, note string"
+
+
+def insert(spark: SparkSession, table: str, start: int, count: int, files: int = 2) -> None:
+    """Append `count` rows with ids from `start`, in `files` files an unpartitioned table."""
+    spark.sql(
+        f"""SELECT id, concat('c', id % 3) AS category,
+              CAST(id * 1.25 AS decimal(9,2)) AS amount,
+              CAST(1700000000 + id * 86400 AS timestamp) AS at,
+              CASE WHEN id % 7 = 0 THEN NULL ELSE concat('note ', id) END AS note
+            FROM range({start}, {start + count}, 1, {files})"""
+    ).writeTo(table).append()
+
+
+def create(spark: SparkSession, name: str, version: int, *, spec: str = "", mor: bool = True,
+           properties: str = "") -> str:
+    """An empty table of one format version; merge-on-read or copy-on-write."""
+    table = f"peer.db.{name}"
+    mode = "merge-on-read" if mor else "copy-on-write"
+    extra = f", {properties}" if properties else ""
+    spark.sql(
+        f"""CREATE TABLE {table} ({COLUMNS}) USING iceberg {spec}
+            TBLPROPERTIES ('format-version'='{version}', 'write.delete.mode'='{mode}',
+              'write.update.mode'='{mode}', 'write.merge.mode'='{mode}'{extra})"""
+    )
+    return table
+
+
+def history(spark: SparkSession, table: str, *, deletes: bool) -> None:
+    """Appends, row changes and a rewrite: what an ordinary table goes through."""
+    insert(spark, table, 0, 40)
+    insert(spark, table, 40, 20)
+    if deletes:
+        spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+        spark.sql(f"UPDATE {table} SET note = 'changed' WHERE id BETWEEN 20 AND 24")
+    insert(spark, table, 60, 10)
+
+
+def refs(spark: SparkSession, table: str) -> None:
+    """A tag in the past, a branch that went its own way."""
+    first = spark.sql(f"SELECT snapshot_id FROM {table}.snapshots ORDER BY committed_at").first()[0]
+    spark.sql(f"ALTER TABLE {table} CREATE TAG first AS OF VERSION {first}")
+    spark.sql(f"ALTER TABLE {table} CREATE BRANCH audit")
+    insert(spark, f"{table}.branch_audit", 500, 5)
+
+
+def evolve(spark: SparkSession, table: str) -> None:
+    """New, renamed, promoted and dropped columns; a second partition spec; a sort order."""
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN extra struct<a: int, tags: array<string>>")
+    spark.sql(f"ALTER TABLE {table} RENAME COLUMN note TO remark")
+    spark.sql(f"ALTER TABLE {table} ALTER COLUMN amount TYPE decimal(18,2)")
+    spark.sql(f"ALTER TABLE {table} ADD PARTITION FIELD bucket(4, id)")
+    spark.sql(f"ALTER TABLE {table} WRITE ORDERED BY category, id DESC NULLS LAST")
+    spark.sql(
+        f"""SELECT id, concat('c', id % 3) AS category, CAST(id AS decimal(18,2)) AS amount,
+              CAST(1700000000 + id * 3600 AS timestamp) AS at, 'late' AS remark,
+              named_struct('a', CAST(id AS int), 'tags', array('x', NULL)) AS extra
+            FROM range(100, 120, 1, 2)"""
+    ).writeTo(table).append()
+
+
+def equality_delete(spark: SparkSession, name: str, ids: list[int]) -> None:
+    """Commit an equality delete on `id` through the Java API, as Flink would."""
+    jvm = spark._jvm  # noqa: SLF001
+    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+        spark._jsparkSession, f"peer.db.{name}"  # noqa: SLF001
+    )
+    field_id = table.schema().findField("id").fieldId()
+    path = Path(table.location().removeprefix("file:")) / "data" / f"equality-{ids[0]}.parquet"
+    field = pa.field("id", pa.int64(), metadata={"PARQUET:field_id": str(field_id)})
+    pq.write_table(pa.table({"id": ids}, schema=pa.schema([field])), path)
+    equality_ids = spark.sparkContext._gateway.new_array(jvm.int, 1)  # noqa: SLF001
+    equality_ids[0] = field_id
+    delete_file = (
+        jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(table.spec())
+        .ofEqualityDeletes(equality_ids)
+        .withPath(str(path))
+        .withFormat("PARQUET")
+        .withFileSizeInBytes(path.stat().st_size)
+        .withRecordCount(len(ids))
+        .build()
+    )
+    table.newRowDelta().addDeletes(delete_file).commit()
+
+
+def write_tables(spark: SparkSession) -> None:
+    """Every table of the peer: versions, row-level operations, refs, evolved specs."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS peer.db")
+    history(spark, create(spark, "v1_plain", 1, mor=False), deletes=True)
+    table = create(spark, "v1_partitioned", 1, mor=False, spec="PARTITIONED BY (category)")
+    history(spark, table, deletes=False)
+    evolve(spark, table)
+    history(spark, create(spark, "v2_copy_on_write", 2, mor=False), deletes=True)
+    for version in (2, 3):
+        table = create(spark, f"v{version}_merge_on_read", version)
+        history(spark, table, deletes=True)
+        refs(spark, table)
+        table = create(
+            spark, f"v{version}_partitioned", version,
+            spec="PARTITIONED BY (days(at), truncate(2, category))",
+            properties="'write.metadata.compression-codec'='gzip'",
+        )
+        history(spark, table, deletes=True)
+        evolve(spark, table)
+    table = create(spark, "v2_equality", 2)
+    insert(spark, table, 0, 20)
+    equality_delete(spark, "v2_equality", [3, 5])
+    spark.sql(f"DELETE FROM {table} WHERE id = 7")
+    insert(spark, table, 3, 3)
+    table = create(spark, "v2_upgraded_to_v3", 2)
+    history(spark, table, deletes=True)
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version'='3')")
+    insert(spark, table, 70, 10)
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 4")
+    table = create(spark, "v2_rewritten", 2)
+    history(spark, table, deletes=True)
+    spark.sql("CALL peer.system.rewrite_manifests('db.v2_rewritten')")
+    spark.sql(
+        "CALL peer.system.rewrite_data_files(table => 'db.v2_rewritten', "
+        "options => map('rewrite-all', 'true'))"
+    )
+    spark.sql("CALL peer.system.compute_table_stats('db.v2_rewritten')")
+    create(spark, "v2_empty", 2)
+
+
+def checksum(spark: SparkSession, table: Path, selector: dict[str, str]) -> dict[str, object]:
+    """Row count and checksum of one snapshot or ref of the table in a directory."""
+    reader = spark.read.format("iceberg")
+    for key, value in selector.items():
+        reader = reader.option(key, value)
+    frame = reader.load(str(table))
+    lines = sorted(json.dumps(row.asDict(recursive=True), sort_keys=True, default=str)
+                   for row in frame.collect())
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return {"table": table.name, **selector, "rows": len(lines), "sha256": digest}
+
+
+def read_tables(spark: SparkSession, tables: list[Path]) -> None:
+    """Print rows of the current state, of every ref and of every snapshot."""
+    for table in tables:
+        for (name,) in spark.read.format("iceberg").load(f"{table}#refs").select("name").collect():
+            print(json.dumps(checksum(spark, table, {"versionAsOf": name})), flush=True)
+        frame = spark.read.format("iceberg").load(f"{table}#snapshots").select("snapshot_id")
+        for (snapshot_id,) in frame.collect():
+            selector = {"versionAsOf": str(snapshot_id)}
+            print(json.dumps(checksum(spark, table, selector)), flush=True)
+
+
+def main(arguments: list[str]) -> None:
+    """Dispatch on the second argument."""
+    jar, verb, *rest = arguments
+    spark = session(jar, rest[0] if verb == "write" else "/nonexistent")
+    try:
+        if verb == "write":
+            write_tables(spark)
+        else:
+            read_tables(spark, [Path(table) for table in rest])
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,134 @@
+"""The layers of the house: imports point downward, third parties stay where they belong."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "icectl"
+
+LAYERS = [
+    {"errors", "units", "env", "progress", "__init__"},
+    {"spec"},
+    {"entries"},
+    {"plan", "codec"},
+    {"storage"},
+    {"catalog"},
+    {"table"},
+    {"commit"},
+    {"run", "report"},
+    {"cli", "__main__"},
+]
+"""Lowest first; a package imports only from lines above its own, and itself."""
+
+HOME_OF = {
+    "typer": {"cli"},
+    "rich": {"report"},
+    "fsspec": {"storage"},
+    "s3fs": {"storage"},
+    "botocore": {"storage"},
+    "fastavro": {"codec"},
+    "numba": {"codec"},
+    "isal": {"codec"},
+    "cramjam": {"codec"},
+    "pyroaring": {"codec"},
+    "mmh3": {"spec"},
+    "numpy": {"codec", "entries"},
+    "pyarrow.parquet": {"codec", "table"},
+    "pyarrow.compute": {"codec", "entries", "storage", "table", "report"},
+    "pyarrow": {"codec", "entries", "plan", "storage", "table", "commit", "run", "report"},
+}
+"""Where a third-party module may be imported; one that is not here may not be imported at all."""
+
+PURE = {"plan", "spec", "entries"}
+IMPURE_MODULES = {"time", "random", "uuid", "os", "logging", "pathlib"}
+CLI_MAY = {"pathlib", "os"}
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def home(path: Path) -> str:
+    """The package, or the top-level module, that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def layer(name: str) -> int:
+    return next(number for number, names in enumerate(LAYERS) if name in names)
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Every imported module with its line; `from icectl.a import b` counts as icectl.a."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module, node.lineno
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node.lineno
+
+
+def first_party(module: str) -> str | None:
+    parts = module.split(".")
+    if parts[0] != "icectl":
+        return None
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_downward(path: Path) -> None:
+    own = home(path)
+    for module, line in imports(ast.parse(path.read_text())):
+        target = first_party(module)
+        if target is None or target == own or not any(target in names for names in LAYERS):
+            continue
+        assert layer(target) < layer(own), f"{path}:{line} imports {module} from above or beside"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_third_party_modules_stay_in_their_home(path: Path) -> None:
+    own = home(path)
+    for module, line in imports(ast.parse(path.read_text())):
+        top = module.split(".")[0]
+        if top == "icectl" or top in sys.stdlib_module_names:
+            continue
+        known = [name for name in HOME_OF if module == name or module.startswith(f"{name}.")]
+        assert known, f"{path}:{line} imports {module}, which has no home"
+        allowed = HOME_OF[max(known, key=len)]
+        assert own in allowed, f"{path}:{line} imports {module} outside {sorted(allowed)}"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in modules() if home(path) in PURE],
+    ids=lambda path: str(path.relative_to(PACKAGE)),
+)
+def test_pure_packages_touch_neither_clock_nor_system(path: Path) -> None:
+    allowed = {"uuid"} if path.name in {"single_value.py", "transforms.py"} else set()
+    for module, line in imports(ast.parse(path.read_text())):
+        assert module.split(".")[0] not in IMPURE_MODULES - allowed, f"{path}:{line} {module}"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in modules() if "commands" not in path.parts],
+    ids=lambda path: str(path.relative_to(PACKAGE)),
+)
+def test_first_party_imports_stand_at_the_top(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            for module, line in imports(function):
+                assert first_party(module) is None, f"{path}:{line} imports {module} in a function"
+
+
+def test_package_docstrings_say_where_to_start() -> None:
+    for path in PACKAGE.rglob("__init__.py"):
+        tree = ast.parse(path.read_text())
+        assert ast.get_docstring(tree), path
+        code = [node for node in tree.body[1:] if not isinstance(node, ast.Assign)]
+        assert not code, f"{path} holds code"
