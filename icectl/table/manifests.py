@@ -1,0 +1,237 @@
+"""Manifest lists and manifests of a table: read in parallel, with bounded memory, in order."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import BoundedSemaphore
+from typing import TypeVar
+
+from icectl.codec.manifest import ManifestHeader, read_manifest
+from icectl.codec.manifest_list import read_manifest_list
+from icectl.entries.inherit import inherit
+from icectl.entries.rows import Entries, RawEntries, concat
+from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.progress import Progress
+from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot
+from icectl.storage.store import Store
+
+_STORED_BYTES_IN_FLIGHT = 64 * 2**20
+"""Manifest bytes, as stored, that may be read ahead of the consumer; inflated they are up to ten
+times as much, which keeps a scan of any table well below 1 GiB."""
+
+_Item = TypeVar("_Item")
+_Read = TypeVar("_Read")
+
+
+def read_snapshot_manifests(
+    store: Store, metadata: TableMetadata, snapshot: Snapshot
+) -> tuple[ManifestFile, ...]:
+    """Read the manifests that a snapshot lists.
+
+    Order: that of the manifest list.
+    Raises: StorageError where a file is missing; CorruptTable; Unsupported for a root manifest.
+    Spec: Snapshots; a version 1 snapshot may embed the locations instead (R-030).
+    """
+    if snapshot.root_manifest is not None:
+        message = f"snapshot {snapshot.snapshot_id} has a version 4 root manifest"
+        raise Unsupported(message, hint="this version of icectl reads format versions 1 to 3")
+    if snapshot.manifest_list is not None:
+        location = snapshot.manifest_list
+        return _decoded(location, lambda: read_manifest_list(read_file(store, location)))
+    return tuple(
+        _embedded_manifest(store, metadata, location) for location in snapshot.manifests or ()
+    )
+
+
+def load_manifest_lists(
+    store: Store,
+    metadata: TableMetadata,
+    snapshots: Sequence[Snapshot],
+    *,
+    concurrency: int,
+    progress: Progress,
+) -> Mapping[int, tuple[ManifestFile, ...]]:
+    """Read the manifests of several snapshots, by snapshot id.
+
+    Order: that of `snapshots`.
+    Raises: as read_snapshot_manifests.
+    """
+    progress.phase("reading manifest lists", total=len(snapshots))
+
+    def read(snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        manifests = read_snapshot_manifests(store, metadata, snapshot)
+        progress.advance(1)
+        return manifests
+
+    lists = _in_order(read, snapshots, [1] * len(snapshots), threads=concurrency)
+    return {
+        snapshot.snapshot_id: manifests
+        for snapshot, manifests in zip(snapshots, lists, strict=True)
+    }
+
+
+def distinct_manifests(lists: Iterable[Sequence[ManifestFile]]) -> tuple[ManifestFile, ...]:
+    """Every manifest of several manifest lists once, by location.
+
+    Order: first appearance.
+    """
+    distinct: dict[str, ManifestFile] = {}
+    for manifests in lists:
+        for manifest in manifests:
+            distinct.setdefault(manifest.manifest_path, manifest)
+    return tuple(distinct.values())
+
+
+def scan_manifests(
+    store: Store,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    *,
+    columns: frozenset[str],
+    concurrency: int,
+    progress: Progress,
+) -> Iterator[tuple[int, ManifestHeader, RawEntries]]:
+    """Read manifests one by one as (index in `manifests`, header, rows as stored).
+
+    Order: that of `manifests`; close the iterator to stop early.
+    Raises: StorageError where a manifest is missing; CorruptTable, naming the file; Unsupported.
+    Cost: `concurrency` reads and as many inflations as there are processors run ahead of the
+    consumer, over at most 64 MiB of stored manifests.
+    """
+    progress.phase("reading manifests", total=len(manifests))
+    # Threads beyond the processors only help while they wait for the store.
+    decoding = BoundedSemaphore(os.cpu_count() or 1)
+
+    def read(index: int) -> tuple[int, ManifestHeader, RawEntries]:
+        location = manifests[index].manifest_path
+        content = read_file(store, location)
+        spec = metadata.spec(manifests[index].partition_spec_id)
+        with decoding:
+            header, rows = _decoded(
+                location,
+                lambda: read_manifest(content, columns=columns, manifest=index, spec=spec),
+            )
+        progress.advance(1)
+        return index, header, rows
+
+    sizes = [manifest.manifest_length for manifest in manifests]
+    return _in_order(read, range(len(manifests)), sizes, threads=concurrency)
+
+
+def scan_entries(
+    store: Store,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    *,
+    columns: frozenset[str],
+    concurrency: int,
+    progress: Progress,
+) -> Iterator[tuple[int, Entries]]:
+    """Read manifests one by one as (index in `manifests`, entries with inheritance resolved).
+
+    Order: that of `manifests`; close the iterator to stop early.
+    Raises: as scan_manifests.
+    Cost: as scan_manifests.
+    """
+    scanned = scan_manifests(
+        store, metadata, manifests, columns=columns, concurrency=concurrency, progress=progress
+    )
+    for index, _, rows in scanned:
+        yield index, inherit(rows, manifests)
+
+
+def load_entries(
+    store: Store,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    *,
+    columns: frozenset[str],
+    concurrency: int,
+    progress: Progress,
+) -> Entries:
+    """Read all entries of some manifests into one table.
+
+    Order: (`manifest`, `manifest_pos`); `manifest` indexes `manifests`.
+    Raises: as scan_manifests.
+    """
+    scanned = scan_entries(
+        store, metadata, manifests, columns=columns, concurrency=concurrency, progress=progress
+    )
+    return concat([entries for _, entries in scanned])
+
+
+def read_file(store: Store, location: str) -> bytes:
+    """Read a file that the table's metadata names.
+
+    Raises: StorageError where it is missing.
+    """
+    try:
+        return store.read(location)
+    except FileNotFoundError as error:
+        message = f"`{location}` is missing, although the table's metadata names it"
+        hint = "`--path-map FROM=TO` reads a table that was moved or copied"
+        raise StorageError(message, hint=hint, id="file-missing") from error
+
+
+def _embedded_manifest(store: Store, metadata: TableMetadata, location: str) -> ManifestFile:
+    """Describe a manifest that a version 1 snapshot embeds; its counts are unknown (R-051)."""
+    content = read_file(store, location)
+    header, _ = _decoded(
+        location,
+        lambda: read_manifest(content, columns=frozenset(), manifest=0, spec=metadata.default_spec),
+    )
+    return ManifestFile(
+        manifest_path=location,
+        manifest_length=len(content),
+        partition_spec_id=header.spec_id or 0,
+        content=ManifestContent.DATA,  # R-046
+        sequence_number=0,  # R-046
+        min_sequence_number=0,
+        added_snapshot_id=None,
+    )
+
+
+def _decoded(location: str, decode: Callable[[], _Read]) -> _Read:
+    """Run a decoder and name the file in what it raises: codecs know no locations."""
+    try:
+        return decode()
+    except CorruptTable as error:
+        message = error.message.removesuffix(f" ({error.rule})")
+        raise CorruptTable(f"`{location}`: {message}", rule=error.rule) from error
+    except Unsupported as error:
+        raise Unsupported(
+            f"`{location}`: {error.message}", hint=error.hint, id=error.error_id
+        ) from error
+
+
+def _in_order(
+    read: Callable[[_Item], _Read], items: Sequence[_Item], sizes: Sequence[int], *, threads: int
+) -> Iterator[_Read]:
+    """Apply `read` in threads and yield its results in the order of `items`.
+
+    Runs ahead of the consumer by twice the number of threads, within the byte budget.
+    """
+    if threads == 1 or len(items) <= 1:
+        for item in items:
+            yield read(item)
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="icectl-read")
+    running: deque[tuple[Future[_Read], int]] = deque()
+    bytes_in_flight = 0
+    try:
+        for item, size in zip(items, sizes, strict=True):
+            while running and (
+                len(running) >= 2 * threads or bytes_in_flight + size > _STORED_BYTES_IN_FLIGHT
+            ):
+                done, released = running.popleft()
+                bytes_in_flight -= released
+                yield done.result()
+            running.append((pool.submit(read, item), size))
+            bytes_in_flight += size
+        while running:
+            yield running.popleft()[0].result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
