@@ -3,9 +3,17 @@
 Order: every table here is ordered by (`manifest`, `manifest_pos`); masks keep it.
 """
 
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.schema import CARRIED, PLANNING
+from icectl.spec.manifest import Content, FileFormat, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +34,279 @@ class Entries:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+
+E = TypeVar("E", RawEntries, Entries)
+
+EMPTY = Entries(pa.schema([*PLANNING, *CARRIED]).empty_table())
+
+GROUP_KEYS = ["spec_id", "partition_key"]
+_LOCAL_SPELLING = r"^(?i:file):(?:(?://(?:localhost)?)?(/(?:[^/]|$))|([^/]))"
+
+
+def live(entries: E) -> E:
+    """Rows that a scan reads: status ADDED or EXISTING.
+
+    Order: kept.
+    """
+    return _without(entries, "status", Status.DELETED)  # R-110
+
+
+def of_status(entries: E, *statuses: Status) -> E:
+    """Rows with one of the statuses.
+
+    Order: kept.
+    """
+    return _only(entries, "status", statuses)
+
+
+def of(entries: E, *contents: Content) -> E:
+    """Rows with one of the contents; position delete files and vectors share one (R-118).
+
+    Order: kept.
+    """
+    return _only(entries, "content", contents)
+
+
+def data_files(entries: E) -> E:
+    """Rows of data files.
+
+    Order: kept.
+    """
+    return of(entries, Content.DATA)
+
+
+def delete_files(entries: E) -> E:
+    """Rows of position delete files, deletion vectors and equality delete files.
+
+    Order: kept.
+    """
+    return of(entries, Content.POSITION_DELETES, Content.EQUALITY_DELETES)
+
+
+def equality_delete_files(entries: E) -> E:
+    """Rows of equality delete files.
+
+    Order: kept.
+    """
+    return of(entries, Content.EQUALITY_DELETES)
+
+
+def position_delete_files(entries: E) -> E:
+    """Rows of position delete files that are no deletion vectors.
+
+    Order: kept.
+    """
+    return _without(of(entries, Content.POSITION_DELETES), "file_format", FileFormat.PUFFIN)
+
+
+def deletion_vectors(entries: E) -> E:
+    """Rows of deletion vectors: position deletes in a Puffin file.
+
+    Order: kept.
+    """
+    return _only(of(entries, Content.POSITION_DELETES), "file_format", [FileFormat.PUFFIN])  # R-118
+
+
+def in_manifests(entries: E, manifests: Collection[int]) -> E:
+    """Rows read from the manifests with these indices.
+
+    Order: kept.
+    """
+    return _only(entries, "manifest", manifests)
+
+
+def of_snapshots(entries: E, snapshot_ids: Collection[int]) -> E:
+    """Rows that carry one of the snapshot ids; rows without one are left out.
+
+    Order: kept.
+    """
+    return _only(entries, "snapshot_id", snapshot_ids)
+
+
+def of_specs(entries: E, spec_ids: Collection[int]) -> E:
+    """Rows written with one of the partition specs.
+
+    Order: kept.
+    """
+    return _only(entries, "spec_id", spec_ids)
+
+
+def smaller_than(entries: E, size_bytes: int) -> E:
+    """Rows of files below a size.
+
+    Order: kept.
+    """
+    return where(entries, pc.less(entries.table["file_size_in_bytes"], size_bytes))
+
+
+def where(entries: E, mask: pa.Array | pa.ChunkedArray | npt.NDArray[np.bool_]) -> E:
+    """Rows whose mask is true; null counts as false.
+
+    Order: kept.
+    """
+    kept = pa.array(mask) if isinstance(mask, np.ndarray) else mask
+    return type(entries)(entries.table.filter(kept))
+
+
+def only(entries: E, locations: pa.Array | pa.ChunkedArray) -> E:
+    """Rows whose location is one of `locations`, compared by `location_keys`.
+
+    Order: kept.
+    """
+    return where(entries, _named(entries, locations))
+
+
+def minus(entries: E, locations: pa.Array | pa.ChunkedArray) -> E:
+    """Rows whose location is none of `locations`, compared by `location_keys`.
+
+    Order: kept.
+    """
+    return where(entries, pc.invert(_named(entries, locations)))
+
+
+def location_keys(locations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Locations with one spelling per local file: `file:///p`, `file://localhost/p`, `/p` as `/p`.
+
+    Shape: one key per location; null stays null.
+    Order: kept.
+    Spec: v4.md 2.6, L3.
+    """
+    spelled = pc.starts_with(locations, "file:", ignore_case=True)
+    if not pc.any(spelled, skip_nulls=True).as_py():
+        return locations
+    return pc.replace_substring_regex(locations, pattern=_LOCAL_SPELLING, replacement=r"\1\2")
+
+
+def locations(entries: E) -> pa.Array:
+    """Distinct locations, as stored.
+
+    Order: of first appearance.
+    """
+    return pc.unique(entries.table["location"])
+
+
+def repeated_locations(entries: E) -> E:
+    """Rows whose location is also that of an earlier row; vectors may share a file (R-194).
+
+    Order: kept.
+    """
+    keys = location_keys(entries.table["location"])
+    codes = pc.dictionary_encode(keys.combine_chunks()).indices.to_numpy(zero_copy_only=False)
+    _, first = np.unique(codes, return_index=True)
+    mask = np.ones(len(codes), dtype=np.bool_)
+    mask[first] = False
+    return where(entries, mask)
+
+
+def concat(parts: Iterable[Entries]) -> Entries:
+    """All parts one after the other, without a copy.
+
+    Shape: the columns of the parts, which must agree; every column when there is no part.
+    Order: that of the parts.
+    """
+    tables = [part.table for part in parts]
+    return Entries(pa.concat_tables(tables)) if tables else EMPTY
+
+
+def take(entries: E, rows: Sequence[int] | npt.NDArray[np.int64] | pa.Array) -> E:
+    """The rows at these positions of the table.
+
+    Order: that of `rows`.
+    """
+    return type(entries)(entries.table.take(pa.array(rows, pa.int64())))
+
+
+def by_row(entries: E, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """One tuple per row of the named columns; for bounded numbers of rows.
+
+    Order: kept.
+    Cost: Python objects, some microseconds a row.
+    """
+    for batch in entries.table.select(list(columns)).to_batches():
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def total(entries: E, column: str) -> int:
+    """Sum of a number column; null counts as 0."""
+    return int(pc.sum(entries.table[column], min_count=0).as_py())
+
+
+def grouped(entries: E) -> pa.Table:
+    """Files per partition.
+
+    Shape: spec_id, partition_key, file_count, size_bytes, record_count, min_size_bytes,
+    max_size_bytes; one row per (spec_id, partition_key).
+    Order: spec_id, then partition_key by bytes.
+    """
+    size = "file_size_in_bytes"
+    groups = entries.table.group_by(GROUP_KEYS).aggregate(
+        [([], "count_all"), (size, "sum"), ("record_count", "sum"), (size, "min"), (size, "max")]
+    )
+    return groups.rename_columns(
+        {
+            "count_all": "file_count",
+            f"{size}_sum": "size_bytes",
+            "record_count_sum": "record_count",
+            f"{size}_min": "min_size_bytes",
+            f"{size}_max": "max_size_bytes",
+        }
+    ).sort_by([(key, "ascending") for key in GROUP_KEYS])
+
+
+def index_in(values: pa.Array | pa.ChunkedArray, known: pa.Array) -> npt.NDArray[np.int64]:
+    """The position of each value in `known`, -1 where it is null or not there.
+
+    Order: kept.
+    """
+    found = pc.fill_null(pc.index_in(values, value_set=known, skip_nulls=True), -1)
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def numbers(entries: E, column: str) -> npt.NDArray[np.int64]:
+    """A number column without nulls as a numpy array.
+
+    Order: kept.
+    """
+    return np.asarray(entries.table[column].to_numpy(), dtype=np.int64)
+
+
+def count_by_manifest(entries: E, manifest_count: int) -> list[int]:
+    """Number of rows per manifest.
+
+    Shape: one number per index below `manifest_count`.
+    """
+    counts = np.bincount(numbers(entries, "manifest"), minlength=manifest_count)
+    return [int(count) for count in counts]
+
+
+def histogram(entries: E, column: str, bounds: Sequence[int]) -> list[int]:
+    """Number of rows per band of a number column.
+
+    Shape: one more than `bounds`, which ascend: below the first, [first, second), …, from the last.
+    """
+    bands = np.searchsorted(np.asarray(bounds, dtype=np.int64), numbers(entries, column), "right")
+    return [int(count) for count in np.bincount(bands, minlength=len(bounds) + 1)]
+
+
+def count_by_value(entries: E, column: str) -> Mapping[Any, int]:
+    """Number of rows per value of a column, null included.
+
+    Order: of first appearance.
+    """
+    counts = pc.value_counts(entries.table[column])
+    return {row["values"]: row["counts"] for row in counts.to_pylist()}
+
+
+def _only(entries: E, column: str, values: Collection[int]) -> E:
+    wanted = pa.array(sorted(values), entries.table.schema.field(column).type)
+    return where(entries, pc.is_in(entries.table[column], value_set=wanted, skip_nulls=True))
+
+
+def _without(entries: E, column: str, value: int) -> E:
+    return where(entries, pc.not_equal(entries.table[column], value))
+
+
+def _named(entries: E, locations: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    keys = location_keys(entries.table["location"])
+    return pc.is_in(keys, value_set=location_keys(locations), skip_nulls=True)
