@@ -1,0 +1,156 @@
+"""Reads the rows of a table without icectl: fastavro, pyarrow and the format's own words.
+
+For tables of the builder and of the peers on local paths. Deletes are applied by sequence number and
+partition as R-111 to R-113 say; the DV decoder here is its own.
+"""
+
+import gzip
+import json
+import struct
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import fastavro
+import pyarrow.parquet as pq
+
+Row = tuple[tuple[str, Any], ...]
+
+
+def local(location: str) -> Path:
+    """The path of a local location, with or without a scheme."""
+    return Path(unquote(urlparse(location).path)) if location.startswith("file:") else Path(location)
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """A metadata JSON, gzip or not."""
+    content = path.read_bytes()
+    parsed: dict[str, Any] = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+    return parsed
+
+
+def current_metadata(table: Path) -> Path:
+    """The file-system table's newest metadata file."""
+    found = [path for path in (table / "metadata").glob("v*.metadata.json*") if "crc" not in path.name]
+    return max(found, key=lambda path: int(path.name[1:].split(".")[0]))
+
+
+def read_avro(location: str) -> list[dict[str, Any]]:
+    """All records of an Avro file."""
+    with local(location).open("rb") as file:
+        return list(fastavro.reader(file))  # type: ignore[arg-type]
+
+
+def live_entries(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
+    """Live entries of a snapshot, sequence number and spec of the manifest filled in."""
+    entries = []
+    for manifest in read_avro(snapshot["manifest-list"]):
+        for entry in read_avro(manifest["manifest_path"]):
+            if entry["status"] == 2:
+                continue
+            inherited = manifest.get("sequence_number", 0) if entry["status"] == 1 else 0
+            sequence = entry.get("sequence_number")
+            entry["sequence"] = inherited if sequence is None else sequence
+            entry["spec"] = manifest["partition_spec_id"]
+            entries.append(entry)
+    return entries
+
+
+def dv_positions(entry: dict[str, Any]) -> set[int]:
+    """Positions of a deletion-vector-v1 blob, by a decoder of its own (R-119)."""
+    start, length = entry["content_offset"], entry["content_size_in_bytes"]
+    blob = local(entry["file_path"]).read_bytes()[start : start + length]
+    assert blob[4:8] == b"\xd1\xd3\x39\x64"
+    count, at = struct.unpack_from("<Q", blob, 8)[0], 16
+    positions: set[int] = set()
+    for _ in range(count):
+        key = struct.unpack_from("<I", blob, at)[0]
+        low, at = _roaring(blob, at + 4)
+        positions |= {(key << 32) | value for value in low}
+    return positions
+
+
+def _roaring(blob: bytes, start: int) -> tuple[set[int], int]:
+    cookie = struct.unpack_from("<I", blob, start)[0]
+    at = start + 4
+    has_runs = (cookie & 0xFFFF) == 12347
+    if has_runs:
+        size = (cookie >> 16) + 1
+        flags = blob[at : at + (size + 7) // 8]
+        at += len(flags)
+    else:
+        assert cookie == 12346
+        size, flags, at = struct.unpack_from("<I", blob, at)[0], b"", at + 4
+    headers = [struct.unpack_from("<HH", blob, at + 4 * number) for number in range(size)]
+    at += 4 * size
+    if not has_runs or size >= 4:
+        at += 4 * size
+    values: set[int] = set()
+    for number, (key, cardinality) in enumerate(headers):
+        high = key << 16
+        if flags and flags[number // 8] >> (number % 8) & 1:
+            runs = struct.unpack_from("<H", blob, at)[0]
+            at += 2
+            for _ in range(runs):
+                first, more = struct.unpack_from("<HH", blob, at)
+                values |= set(range(high | first, (high | first) + more + 1))
+                at += 4
+        elif cardinality + 1 <= 4096:
+            values |= {high | low for low in struct.unpack_from(f"<{cardinality + 1}H", blob, at)}
+            at += 2 * (cardinality + 1)
+        else:
+            bits = int.from_bytes(blob[at : at + 8192], "little")
+            values |= {high | low for low in range(65536) if bits >> low & 1}
+            at += 8192
+    return values, at
+
+
+def read_rows(metadata: dict[str, Any], snapshot_id: int | None = None) -> list[Row]:
+    """Rows of a snapshot (the current one) after deletes, as sorted tuples of (column, value)."""
+    snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", [])}
+    chosen = metadata.get("current-snapshot-id") if snapshot_id is None else snapshot_id
+    if chosen in (None, -1):
+        return []
+    unpartitioned = {spec["spec-id"] for spec in metadata["partition-specs"] if not spec["fields"]}
+    entries = live_entries(snapshots[chosen])
+    deletes = [entry for entry in entries if entry["data_file"].get("content", 0)]
+    positions = _position_deletes(deletes)
+    equality = [entry for entry in deletes if entry["data_file"]["content"] == 2]
+    rows: list[Row] = []
+    for entry in entries:
+        data = entry["data_file"]
+        if data.get("content", 0):
+            continue
+        table = pq.ParquetFile(local(data["file_path"])).read()
+        gone = {at for at, sequence in positions[data["file_path"]] if entry["sequence"] <= sequence}
+        filters = [_equality_keys(delete) for delete in equality
+                   if entry["sequence"] < delete["sequence"]
+                   and (delete["spec"] in unpartitioned
+                        or (delete["spec"], delete["data_file"]["partition"])
+                        == (entry["spec"], data["partition"]))]
+        for at, record in enumerate(table.to_pylist()):
+            matched = any(tuple(record.get(name) for name in names) in keys for names, keys in filters)
+            if at not in gone and not matched:
+                rows.append(tuple(sorted(record.items(), key=lambda item: item[0])))
+    return sorted(rows, key=repr)
+
+
+def _position_deletes(deletes: list[dict[str, Any]]) -> dict[str, list[tuple[int, int]]]:
+    positions: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for entry in deletes:
+        data = entry["data_file"]
+        if data["content"] != 1:
+            continue
+        if data["file_format"].lower() == "puffin":
+            positions[data["referenced_data_file"]] += [(at, entry["sequence"]) for at in dv_positions(data)]
+            continue
+        for record in pq.ParquetFile(local(data["file_path"])).read().to_pylist():
+            positions[record["file_path"]].append((record["pos"], entry["sequence"]))
+    return positions
+
+
+def _equality_keys(delete: dict[str, Any]) -> tuple[tuple[str, ...], set[tuple[Any, ...]]]:
+    table = pq.ParquetFile(local(delete["data_file"]["file_path"])).read()
+    names = tuple(table.column_names)
+    return names, {tuple(record[name] for name in names) for record in table.to_pylist()}

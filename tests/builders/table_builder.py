@@ -1,0 +1,501 @@
+"""Builds real file-system tables through icectl's own codecs, along the axes that matter.
+
+Axes: format version, partitioning, kinds of delete, refs, manifest layout, metadata compression.
+The builder remembers which row ids every snapshot shows, so that tests have an expectation that no
+reader computed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from icectl.codec.dv import write_dv
+from icectl.codec.manifest import write_manifest
+from icectl.codec.manifest_list import write_manifest_list
+from icectl.codec.metadata_file import write_metadata
+from icectl.codec.parquet_metrics import read_metrics
+from icectl.codec.parquet_schema import arrow_schema
+from icectl.codec.puffin import NewBlob, write_puffin
+from icectl.entries.partition_key import encode_key
+from icectl.entries.rows import RawEntries
+from icectl.entries.schema import CARRIED, PLANNING
+from icectl.spec.manifest import (
+    Content,
+    FieldSummary,
+    FileFormat,
+    ManifestContent,
+    ManifestFile,
+    Status,
+)
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.names import metadata_file_name
+from icectl.spec.partition import PartitionField, PartitionSpec, partition_path, result_types
+from icectl.spec.schema import Schema
+from icectl.spec.single_value import encode
+from icectl.spec.snapshot import Snapshot, SnapshotRef
+from icectl.spec.sort import SortOrder
+from icectl.spec.transforms import apply, parse_transform
+from icectl.spec.types import DecimalType, NestedField, PrimitiveType, Type
+from icectl.spec.updates import AddSnapshot, SetProperties, SetSnapshotRef, apply_all, with_log
+
+SCHEMA = Schema(
+    0,
+    (
+        NestedField(1, "id", PrimitiveType("long"), required=True),
+        NestedField(2, "category", PrimitiveType("string"), required=False),
+        NestedField(3, "amount", DecimalType(9, 2), required=False),
+        NestedField(4, "at", PrimitiveType("timestamp"), required=False),
+        NestedField(5, "note", PrimitiveType("string"), required=False),
+    ),
+)
+POSITION_DELETE_SCHEMA = Schema(
+    0,
+    (
+        NestedField(2147483546, "file_path", PrimitiveType("string"), required=True),
+        NestedField(2147483545, "pos", PrimitiveType("long"), required=True),
+    ),
+)
+PARTITIONINGS: Mapping[str, tuple[PartitionField, ...]] = {
+    "none": (),
+    "identity": (PartitionField((2,), 1000, "category", parse_transform("identity")),),
+    "day": (PartitionField((4,), 1000, "at_day", parse_transform("day")),),
+    "bucket": (PartitionField((1,), 1000, "id_bucket", parse_transform("bucket[4]")),),
+    "two": (
+        PartitionField((2,), 1000, "category", parse_transform("identity")),
+        PartitionField((1,), 1001, "id_bucket", parse_transform("bucket[4]")),
+    ),
+}
+START_MS = 1_750_000_000_000
+"""2025-06-15T15:06:40Z: when every built table begins."""
+
+EntryRow = dict[str, Any]
+
+
+def make_rows(ids: Iterable[int]) -> list[EntryRow]:
+    """Rows of SCHEMA for the given ids; every seventh note is null."""
+    return [
+        {
+            "id": id_,
+            "category": f"c{id_ % 3}",
+            "amount": Decimal(id_ * 125 % 1_000_000).scaleb(-2),
+            "at": 1_700_000_000_000_000 + id_ * 3_600_000_000,
+            "note": None if id_ % 7 == 0 else f"note {id_}",
+        }
+        for id_ in ids
+    ]
+
+
+@dataclass
+class TableBuilder:
+    """One table under construction; every method that changes it commits a new version."""
+
+    directory: Path
+    format_version: int = 2
+    partitioning: str = "none"
+    properties: dict[str, str] = field(default_factory=dict)
+    codec: str = "deflate"
+    compressed_metadata: bool = False
+    commit_interval_ms: int = 60_000
+    merge_manifests_above: int = 100
+    start_ms: int = START_MS
+    location: str = ""
+
+    def __post_init__(self) -> None:
+        self.location = self.location or str(self.directory)
+        for folder in ("data", "metadata"):
+            (self.directory / folder).mkdir(parents=True, exist_ok=True)
+        self.spec = PartitionSpec(0, PARTITIONINGS[self.partitioning])
+        self.types: tuple[Type, ...] = tuple(result_types(self.spec, [SCHEMA]))  # type: ignore[arg-type]
+        self.version = 0
+        self.now_ms = self.start_ms
+        self.ids_of: dict[int, frozenset[int]] = {}
+        self._row_of_id: dict[str, list[int]] = {}
+        self._deleted_positions: dict[str, set[int]] = {}
+        self._entries: dict[str, list[EntryRow]] = {}
+        self._manifests_of: dict[int, list[ManifestFile]] = {}
+        self._counter = 0
+        self.metadata = TableMetadata(
+            format_version=self.format_version,
+            table_uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1",
+            location=self.location,
+            last_sequence_number=0,
+            last_updated_ms=self.now_ms,
+            last_column_id=5,
+            schemas=(SCHEMA,),
+            current_schema_id=0,
+            partition_specs=(self.spec,),
+            default_spec_id=0,
+            last_partition_id=max((f.field_id for f in self.spec.fields), default=999),
+            sort_orders=(SortOrder(0, ()),),
+            default_sort_order_id=0,
+            properties=dict(self.properties),
+            next_row_id=0 if self.format_version >= 3 else None,
+        )
+        self._write_version(self.metadata)
+
+    # -- what tests call ------------------------------------------------------------------------
+
+    def append(self, ids: Sequence[int], *, files: int = 1, branch: str = "main") -> int:
+        """Add rows in `files` files a partition; returns the snapshot id."""
+        groups: dict[tuple[Any, ...], list[EntryRow]] = {}
+        for row in make_rows(ids):
+            groups.setdefault(self._partition_of(row), []).append(row)
+        added = []
+        for values, rows in groups.items():
+            size = -(-len(rows) // files)
+            for start in range(0, len(rows), size):
+                added.append(self._write_data_file(values, rows[start : start + size]))
+        live = self.ids(branch) | set(ids)
+        return self._commit(branch, "append", live, added=added)
+
+    def delete_rows(self, ids: Iterable[int], *, kind: str = "position", branch: str = "main") -> int:
+        """Delete rows by `position` (v2 files, v3 DVs) or `equality`; returns the snapshot id."""
+        doomed = set(ids) & self.ids(branch)
+        if kind == "equality":
+            added, removed = [self._write_equality_deletes(values, group)
+                              for values, group in self._by_partition(doomed).items()], set()
+        elif self.format_version >= 3:
+            added, removed = self._write_dvs(doomed, branch)
+        else:
+            added, removed = self._write_position_deletes(doomed, branch), set()
+        live = self.ids(branch) - doomed
+        return self._commit(branch, "delete", live, added=added, removed=removed)
+
+    def remove_data_files(self, count: int, *, branch: str = "main") -> int:
+        """Drop the `count` oldest data files with all their rows, as a metadata delete does."""
+        rows = [row for row in self.live(branch) if row["content"] == Content.DATA][:count]
+        gone = {row["location"] for row in rows}
+        removed = {(row["location"], row["content_offset"]) for row in rows} | {
+            (row["location"], row["content_offset"])
+            for row in self.live(branch) if row["referenced_data_file"] in gone
+        }
+        live = self.ids(branch) - {id_ for path in gone for id_ in self._row_of_id[path]}
+        return self._commit(branch, "delete", live, removed=removed)
+
+    def replace_data_files(self, count: int, *, branch: str = "main") -> int:
+        """Merge the `count` oldest data files of the first partition into one, deletes applied."""
+        files = [row for row in self.live(branch) if row["content"] == Content.DATA]
+        chosen = [row for row in files if row["partition_key"] == files[0]["partition_key"]][:count]
+        paths = {row["location"] for row in chosen}
+        ids = sorted(id_ for path in paths for id_ in self._row_of_id[path] if id_ in self.ids(branch))
+        removed = {
+            (row["location"], row["content_offset"]) for row in self.live(branch)
+            if row["location"] in paths or row["referenced_data_file"] in paths
+        }
+        rows = make_rows(ids)
+        added = [self._write_data_file(self._partition_of(rows[0]), rows)] if rows else []
+        return self._commit(branch, "replace", self.ids(branch), added=added, removed=removed)
+
+    def ref(self, name: str, kind: str = "tag", *, snapshot_id: int | None = None,
+            **retention: int) -> None:
+        """Create or move a tag or branch, with its own retention settings."""
+        head = snapshot_id or self._head("main")
+        assert head is not None
+        self._update([SetSnapshotRef(name, SnapshotRef(head, kind, **retention))])
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Set table properties."""
+        self._update([SetProperties(dict(properties))])
+
+    def ids(self, branch: str = "main") -> frozenset[int]:
+        """Row ids that a branch shows now."""
+        head = self._head(branch)
+        return self.ids_of[head] if head is not None else frozenset()
+
+    def live(self, branch: str = "main") -> list[EntryRow]:
+        """Live entries of a branch as dictionaries, numbers inherited."""
+        head = self._head(branch)
+        manifests = self._manifests_of.get(head, []) if head is not None else []
+        return [row for manifest in manifests for row in self._entries[manifest.manifest_path]
+                if row["status"] != Status.DELETED]
+
+    # -- files ----------------------------------------------------------------------------------
+
+    def _new_path(self, folder: str, suffix: str) -> tuple[str, Path]:
+        self._counter += 1
+        name = f"{folder}/{self._counter:05}{suffix}"
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return f"{self.location}/{name}", path
+
+    def _partition_of(self, row: EntryRow) -> tuple[Any, ...]:
+        by_id = {column.id: row[column.name] for column in SCHEMA.fields}
+        return tuple(
+            apply(part.transform, SCHEMA.field(part.source_ids[0]).type, by_id[part.source_ids[0]])  # type: ignore[union-attr]
+            for part in self.spec.fields
+        )
+
+    def _by_partition(self, ids: Iterable[int]) -> dict[tuple[Any, ...], list[int]]:
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for row in make_rows(sorted(ids)):
+            groups.setdefault(self._partition_of(row), []).append(row["id"])
+        return groups
+
+    def _folder(self, values: tuple[Any, ...]) -> str:
+        path = partition_path(self.spec, self.types, values)
+        return f"data/{path}" if path else "data"
+
+    def _write_data_file(self, values: tuple[Any, ...], rows: list[EntryRow]) -> EntryRow:
+        location, path = self._new_path(self._folder(values), ".parquet")
+        columns = pa.Table.from_pylist(rows, schema=arrow_schema(SCHEMA))
+        self._row_of_id[location] = [row["id"] for row in rows]
+        return self._write_parquet(columns, SCHEMA, location, path, values, Content.DATA)
+
+    def _write_position_deletes(self, ids: set[int], branch: str) -> list[EntryRow]:
+        rows = []
+        for entry in self.live(branch):
+            if entry["content"] != Content.DATA:
+                continue
+            path = entry["location"]
+            positions = [at for at, id_ in enumerate(self._row_of_id[path]) if id_ in ids]
+            rows += [(entry["partition_values"], path, at) for at in positions]
+        added = []
+        for values in dict.fromkeys(values for values, _, _ in rows):
+            location, path = self._new_path(self._folder(values), "-deletes.parquet")
+            records = sorted((p, at) for v, p, at in rows if v == values)
+            columns = pa.table(
+                {"file_path": [p for p, _ in records], "pos": [at for _, at in records]},
+                schema=arrow_schema(POSITION_DELETE_SCHEMA),
+            )
+            added.append(self._write_parquet(columns, POSITION_DELETE_SCHEMA, location, path, values,
+                                             Content.POSITION_DELETES))
+        return added
+
+    def _write_equality_deletes(self, values: tuple[Any, ...], ids: list[int]) -> EntryRow:
+        location, path = self._new_path(self._folder(values), "-equality.parquet")
+        schema = Schema(0, SCHEMA.fields[:1])
+        columns = pa.table({"id": ids}, schema=arrow_schema(schema))
+        row = self._write_parquet(columns, schema, location, path, values, Content.EQUALITY_DELETES)
+        return row | {"equality_ids": [1]}
+
+    def _write_dvs(self, ids: set[int], branch: str) -> tuple[list[EntryRow], set[tuple[str, Any]]]:
+        location, path = self._new_path("data", ".puffin")
+        live = self.live(branch)
+        blobs, rows, removed = [], [], set()
+        for entry in live:
+            if entry["content"] != Content.DATA:
+                continue
+            data_file = entry["location"]
+            fresh = {at for at, id_ in enumerate(self._row_of_id[data_file]) if id_ in ids}
+            if not fresh:
+                continue
+            positions = self._deleted_positions.setdefault(data_file, set())
+            positions |= fresh
+            removed |= {(row["location"], row["content_offset"]) for row in live
+                        if row["referenced_data_file"] == data_file}
+            blobs.append(NewBlob(
+                type="deletion-vector-v1", content=write_dv(sorted(positions)), fields=(),
+                snapshot_id=-1, sequence_number=-1,
+                properties={"referenced-data-file": data_file, "cardinality": str(len(positions))},
+            ))
+            rows.append(self._row(entry["partition_values"], location, FileFormat.PUFFIN,
+                                  Content.POSITION_DELETES, len(positions))
+                        | {"referenced_data_file": data_file})
+        content, written = write_puffin(blobs, properties={"created-by": "icectl tests"})
+        path.write_bytes(content)
+        for row, blob in zip(rows, written, strict=True):
+            row |= {"content_offset": blob.offset, "content_size_in_bytes": blob.length,
+                    "file_size_in_bytes": len(content)}
+        return rows, removed
+
+    def _write_parquet(self, columns: pa.Table, schema: Schema, location: str, path: Path,
+                       values: tuple[Any, ...], content: Content) -> EntryRow:
+        pq.write_table(columns, path, compression="zstd")
+        raw = path.read_bytes()
+        metrics = read_metrics(BytesIO(raw), schema)
+        row = self._row(values, location, FileFormat.PARQUET, content, columns.num_rows)
+        maps = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts",
+                "lower_bounds", "upper_bounds")
+        return row | {name: sorted(getattr(metrics, name).items()) for name in maps} | {
+            "file_size_in_bytes": len(raw), "split_offsets": list(metrics.split_offsets)}
+
+    def _row(self, values: tuple[Any, ...], location: str, file_format: FileFormat,
+             content: Content, record_count: int) -> EntryRow:
+        return {name: None for name in (*PLANNING.names, *CARRIED.names)} | {
+            "content": int(content), "status": int(Status.ADDED), "location": location,
+            "file_format": int(file_format), "spec_id": 0, "partition_values": values,
+            "partition_key": encode_key(self.types, values), "record_count": record_count,
+            "sort_order_id": 0 if content == Content.DATA else None,
+        }
+
+    # -- commits --------------------------------------------------------------------------------
+
+    def _head(self, branch: str) -> int | None:
+        ref = self.metadata.refs.get(branch)
+        return ref.snapshot_id if ref else None
+
+    def _commit(self, branch: str, operation: str, ids: Iterable[int], *,
+                added: Sequence[EntryRow] = (), removed: Iterable[tuple[str, Any]] = ()) -> int:
+        self.now_ms += self.commit_interval_ms
+        self._counter += 1
+        snapshot_id = 7_000_000_000_000_000_000 + self._counter
+        parent = self._head(branch) if branch in self.metadata.refs else self._head("main")
+        sequence_number = self.metadata.last_sequence_number + 1 if self.format_version > 1 else 0
+        doomed = set(removed)
+        kept: list[ManifestFile] = []
+        for manifest in self._manifests_of.get(parent or 0, []):
+            rows = self._entries[manifest.manifest_path]
+            if any((row["location"], row["content_offset"]) in doomed for row in rows):
+                kept.append(self._rewrite(manifest, doomed, snapshot_id, sequence_number))
+            elif manifest.added_files_count or manifest.existing_files_count:
+                kept.append(manifest)
+        fresh = []
+        for content in ManifestContent:
+            rows = [dict(row) for row in added
+                    if (row["content"] != Content.DATA) == (content == ManifestContent.DELETES)]
+            if rows:
+                fresh.append(self._write_manifest(rows, content, snapshot_id, sequence_number))
+        manifests = fresh + self._merged(kept, snapshot_id, sequence_number)
+        manifests, added_rows = self._assign_row_ids(manifests)
+        self._manifests_of[snapshot_id] = manifests
+        self.ids_of[snapshot_id] = frozenset(ids)
+        self._add_snapshot(snapshot_id, parent, sequence_number, operation, branch, added_rows)
+        return snapshot_id
+
+    def _add_snapshot(self, snapshot_id: int, parent: int | None, sequence_number: int,
+                      operation: str, branch: str, added_rows: int) -> None:
+        first_row_id = self.metadata.next_row_id
+        location, path = self._new_path("metadata", f"-snap-{snapshot_id}.avro")
+        path.write_bytes(write_manifest_list(
+            self._manifests_of[snapshot_id], format_version=self.format_version,
+            snapshot_id=snapshot_id, parent_snapshot_id=parent, sequence_number=sequence_number,
+            first_row_id=first_row_id, codec=self.codec, sync_marker=b"icectl-test-sync",
+        ))
+        live = [row for manifest in self._manifests_of[snapshot_id]
+                for row in self._entries[manifest.manifest_path] if row["status"] != Status.DELETED]
+        data = [row for row in live if row["content"] == Content.DATA]
+        summary = {
+            "operation": operation,
+            "total-data-files": str(len(data)),
+            "total-delete-files": str(len(live) - len(data)),
+            "total-records": str(sum(row["record_count"] for row in data)),
+            "total-files-size": str(sum(row["content_size_in_bytes"] or row["file_size_in_bytes"]
+                                        for row in live)),
+        }
+        snapshot = Snapshot(
+            snapshot_id, self.now_ms, parent_snapshot_id=parent, sequence_number=sequence_number,
+            manifest_list=location, summary=summary, schema_id=0,
+            first_row_id=first_row_id if self.format_version >= 3 else None,
+            added_rows=added_rows if self.format_version >= 3 else None,
+        )
+        old = self.metadata.refs.get(branch)
+        ref = replace(old, snapshot_id=snapshot_id) if old else SnapshotRef(snapshot_id, "branch")
+        self._update([AddSnapshot(snapshot), SetSnapshotRef(branch, ref)], tick=False)
+
+    def _rewrite(self, manifest: ManifestFile, doomed: set[tuple[str, Any]], snapshot_id: int,
+                 sequence_number: int) -> ManifestFile:
+        rows = []
+        for row in self._entries[manifest.manifest_path]:
+            if row["status"] == Status.DELETED:
+                continue
+            gone = (row["location"], row["content_offset"]) in doomed
+            status = {"status": int(Status.DELETED), "snapshot_id": snapshot_id} if gone else {
+                "status": int(Status.EXISTING)}
+            rows.append(row | status)
+        return self._write_manifest(rows, manifest.content, snapshot_id, sequence_number)
+
+    def _merged(self, manifests: list[ManifestFile], snapshot_id: int,
+                sequence_number: int) -> list[ManifestFile]:
+        """The manifests, or one for each content where there are too many, as writers merge them."""
+        if len(manifests) <= self.merge_manifests_above:
+            return manifests
+        merged = []
+        for content in ManifestContent:
+            rows = [row | {"status": int(Status.EXISTING)}
+                    for manifest in manifests if manifest.content == content
+                    for row in self._entries[manifest.manifest_path]
+                    if row["status"] != Status.DELETED]
+            if rows:
+                merged.append(self._write_manifest(rows, content, snapshot_id, sequence_number))
+        return merged
+
+    def _write_manifest(self, rows: list[EntryRow], content: ManifestContent, snapshot_id: int,
+                        sequence_number: int) -> ManifestFile:
+        stored = []
+        for at, row in enumerate(rows):
+            stored.append(row | {"manifest": 0, "manifest_pos": at})
+            if row["status"] == Status.ADDED:
+                stored[-1]["snapshot_id"] = snapshot_id
+                row |= {"snapshot_id": snapshot_id, "sequence_number": sequence_number,
+                        "file_sequence_number": sequence_number}
+        schema = pa.schema([*PLANNING, *CARRIED])
+        table = pa.Table.from_pylist(stored, schema=schema)
+        location, path = self._new_path("metadata", f"-m{int(content)}.avro")
+        written = write_manifest(
+            RawEntries(table), schema=SCHEMA, spec=self.spec, format_version=self.format_version,
+            content=content, snapshot_id=snapshot_id, codec=self.codec,
+            sync_marker=b"icectl-test-sync",
+        )
+        path.write_bytes(written)
+        self._entries[location] = rows
+        return self._describe(location, len(written), content, snapshot_id, sequence_number)
+
+    def _describe(self, location: str, length: int, content: ManifestContent, snapshot_id: int,
+                  sequence_number: int) -> ManifestFile:
+        rows = self._entries[location]
+        by_status = {status: [row for row in rows if row["status"] == status] for status in Status}
+        live = by_status[Status.ADDED] + by_status[Status.EXISTING]
+        return ManifestFile(
+            location, length, 0, content, sequence_number,
+            min((row["sequence_number"] for row in live), default=sequence_number), snapshot_id,
+            **{f"{status.name.lower()}_files_count": len(found)
+               for status, found in by_status.items()},
+            **{f"{status.name.lower()}_rows_count": sum(row["record_count"] for row in found)
+               for status, found in by_status.items()},
+            partitions=tuple(
+                self._summary([row["partition_values"][at] for row in rows], type_)
+                for at, type_ in enumerate(self.types)
+            ),
+        )
+
+    @staticmethod
+    def _summary(values: list[Any], type_: Type) -> FieldSummary:
+        present = [value for value in values if value is not None]
+        bounds = (encode(type_, min(present)), encode(type_, max(present))) if present else (None, None)
+        return FieldSummary(len(present) < len(values), False, *bounds)
+
+    def _assign_row_ids(self, manifests: list[ManifestFile]) -> tuple[list[ManifestFile], int]:
+        """Give data manifests without one a first_row_id, and their files theirs (R-102, R-103)."""
+        if self.format_version < 3:
+            return manifests, 0
+        start = next_row_id = self.metadata.next_row_id or 0
+        assigned = []
+        for manifest in manifests:
+            if manifest.content == ManifestContent.DATA and manifest.first_row_id is None:
+                manifest = replace(manifest, first_row_id=next_row_id)
+                row_id = next_row_id
+                for row in self._entries[manifest.manifest_path]:
+                    if row["status"] != Status.DELETED and row["first_row_id"] is None:
+                        row["first_row_id"] = row_id
+                        row_id += row["record_count"]
+                next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+            assigned.append(manifest)
+        return assigned, next_row_id - start
+
+    def _update(self, updates: Sequence[Any], *, tick: bool = True) -> None:
+        if tick:
+            self.now_ms += self.commit_interval_ms
+        updated, _ = with_log(
+            apply_all(self.metadata, updates), self.metadata_location, self.now_ms
+        )
+        self._write_version(updated)
+
+    @property
+    def metadata_location(self) -> str:
+        """Where the current metadata file is."""
+        name = metadata_file_name(self.version, gzip=self.compressed_metadata)
+        return f"{self.location}/metadata/{name}"
+
+    def _write_version(self, metadata: TableMetadata) -> None:
+        self.metadata = metadata
+        self.version += 1
+        folder = self.directory / "metadata"
+        content = write_metadata(metadata, compressed=self.compressed_metadata)
+        (folder / metadata_file_name(self.version, gzip=self.compressed_metadata)).write_bytes(content)
+        (folder / "version-hint.text").write_text(str(self.version))
