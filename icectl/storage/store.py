@@ -35,7 +35,7 @@ class Store(Protocol):
         """All bytes of one file."""
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer where the file ends. Negative offset: from the end."""
+        """`length` bytes from `offset`; fewer at the end. A negative offset counts from there."""
 
     def open(self, location: str) -> IO[bytes]:
         """A seekable reader, for Parquet footers and row groups."""
@@ -56,7 +56,7 @@ class Store(Protocol):
         """Write a whole new file, atomically; FileExistsError where one is there (R-162)."""
 
     def replace(self, location: str, content: bytes) -> None:
-        """Write or overwrite a whole file, atomically; for hints and journals, never for commits."""
+        """Write or overwrite a whole file, atomically; for hints and journals, no commits."""
 
     def remove(self, locations: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""

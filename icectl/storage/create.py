@@ -1,0 +1,102 @@
+"""Whole new local files, atomically: all of it under its name, or nothing.
+
+`open("xb")` would show an empty file to readers before it has content, and a rename overwrites; a
+second link fails. So a file is written under a name of its own and then linked (R-162).
+"""
+
+import errno
+import itertools
+import logging
+import os
+from contextlib import suppress
+
+from icectl.errors import Refused
+
+_LOGGER = logging.getLogger(__name__)
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_COUNTER = itertools.count()
+
+
+def create_local(path: str, content: bytes) -> None:
+    """Write a new file; missing directories are made.
+
+    Raises: FileExistsError, when the name is taken; Refused, on a file system without hard links;
+    OSError otherwise. The file exists whole, or not at all.
+    """
+    temporary = _write_temporary(path, content)
+    try:
+        os.link(temporary, path)  # R-162
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise Refused(
+            f"the file system of {path} has no hard links, so a new file cannot be told from one "
+            "that another writer put there first",
+            hint="keep tables that icectl changes on a file system with hard links",
+        ) from error
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
+    _sync_directory(path)
+
+
+def replace_local(path: str, content: bytes) -> None:
+    """Write a file or put new content in its place; readers see the old or the new one.
+
+    Raises: OSError.
+    """
+    temporary = _write_temporary(path, content)
+    try:
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    _sync_directory(path)
+
+
+def _write_temporary(path: str, content: bytes) -> str:
+    directory = os.path.dirname(path) or "."
+    os.makedirs(directory, exist_ok=True)
+    temporary, descriptor = _open_temporary(directory)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            _take_group(descriptor, directory)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    return temporary
+
+
+def _open_temporary(directory: str) -> tuple[str, int]:
+    while True:
+        temporary = os.path.join(directory, f".icectl-{os.getpid()}-{next(_COUNTER)}.tmp")
+        with suppress(FileExistsError):  # of a process of this number on another host, or long ago
+            return temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+
+
+def _take_group(descriptor: int, directory: str) -> None:
+    """Give a new file the group of its directory, as far as the user may."""
+    group = os.stat(directory).st_gid
+    if os.fstat(descriptor).st_gid != group:
+        with suppress(PermissionError):
+            os.fchown(descriptor, -1, group)
+
+
+def _sync_directory(path: str) -> None:
+    """Make the new name outlast a power cut; not every file system can."""
+    try:
+        descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    except OSError:
+        _LOGGER.debug("cannot open the directory of %s to sync it", path)
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        _LOGGER.debug("cannot sync the directory of %s", path)
+    finally:
+        os.close(descriptor)

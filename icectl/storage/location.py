@@ -1,0 +1,135 @@
+"""Locations as metadata spells them: parse, resolve and compare.
+
+A location is a string. Two strengths of identity exist: `comparison_key` tells which delete belongs
+to which file, `loosest_key` tells whether a file may be deleted (any match keeps it).
+"""
+
+import re
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_UP_TO_PATH = r"^([A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?)?/*"
+_ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)?(//[^/]*)?/?")
+_LOCAL_AUTHORITY = re.compile(r"//(localhost)?(?=/)")
+_PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+://[^/@:]*):[^/@]*@")
+
+
+def scheme(location: str) -> str:
+    """The URI scheme in lower case; empty for a path without one.
+
+    Spec: v4.md 2.6, L1: two or more characters.
+    """
+    match = _SCHEME.match(location)
+    return match.group()[:-1].lower() if match else ""
+
+
+def is_local(location: str) -> bool:
+    """Whether the location is a path of this machine."""
+    return scheme(location) in {"", "file"}
+
+
+def local_path(location: str) -> str:
+    """The path behind `file:/p`, `file:///p`, `file://localhost/p`, `/p` or a relative path.
+
+    Raises: ValueError, when the location is of another scheme or another host.
+    """
+    if not is_local(location):
+        raise ValueError(location)
+    path = _SCHEME.sub("", location, count=1)
+    if _SCHEME.match(location):
+        path = _LOCAL_AUTHORITY.sub("", path, count=1)
+        if path.startswith("//") and not path.startswith("///"):
+            raise ValueError(location)
+    return path
+
+
+def resolve(table_location: str, location: str) -> str:
+    """Complete a location of a version 1 to 3 file that lacks a scheme.
+
+    Spec: R-164; v4.md 2.6, L2.
+    """
+    if _SCHEME.match(location):
+        return location
+    return f"{scheme(table_location) or 'file'}:{location}"  # R-164
+
+
+def comparison_key(location: str) -> str:
+    """The form under which two spellings of one file are equal.
+
+    Spec: v4.md 2.6, L3: only the spellings of local paths are equal to each other.
+    """
+    if scheme(location) not in {"", "file"}:
+        return location
+    try:
+        return f"file:{local_path(location)}"
+    except ValueError:
+        return location
+
+
+def loosest_key(location: str) -> str:
+    """The form under which everything that could be one file is equal.
+
+    Scheme and authority are dropped, percent signs decoded, repeated slashes collapsed.
+    """
+    path = re.sub(_UP_TO_PATH, "/", location)
+    if "%" in path:
+        path = unquote(path, errors="replace")
+    return re.sub("//+", "/", path)
+
+
+def loosest_keys(locations: pa.ChunkedArray) -> pa.ChunkedArray:
+    """`loosest_key` of every location.
+
+    Order: kept; null stays null.
+    """
+    import pyarrow.compute as pc
+
+    def key(chunk: pa.Array) -> pa.Array:
+        paths = pc.replace_substring_regex(chunk, _UP_TO_PATH, "/")
+        encoded = pc.fill_null(pc.match_substring(paths, "%"), fill_value=False)
+        if pc.any(encoded).as_py():
+            decoded = [
+                unquote(path, errors="replace") for path in paths.filter(encoded).to_pylist()
+            ]
+            paths = pc.replace_with_mask(paths, encoded, pa.array(decoded, paths.type))
+        doubled = pc.match_substring(paths, "//")
+        return pc.replace_substring_regex(paths, "//+", "/") if pc.any(doubled).as_py() else paths
+
+    return pa.chunked_array([key(chunk) for chunk in locations.chunks], locations.type)
+
+
+def is_within(location: str, base: str) -> bool:
+    """Whether a location is `base` or lies below it; a path that climbs out with `..` does not."""
+    key, base_key = comparison_key(location), comparison_key(base).rstrip("/")
+    if key.rstrip("/") == base_key:
+        return True
+    remainder = key.removeprefix(base_key + "/")
+    return remainder != key and ".." not in remainder.split("/")
+
+
+def join(base: str, *parts: str) -> str:
+    """A location below `base`."""
+    return "/".join([base.rstrip("/"), *(part.strip("/") for part in parts)])
+
+
+def name(location: str) -> str:
+    """What follows the last slash."""
+    return location.rstrip("/").rpartition("/")[2]
+
+
+def parent(location: str) -> str:
+    """The directory a location lies in; a root is its own parent, `.` is a bare name's."""
+    trimmed = location.rstrip("/")
+    if _ROOT.fullmatch(trimmed):
+        return location
+    above, slash, _ = trimmed.rpartition("/")
+    if not slash:
+        return "."
+    return f"{above}/" if above.endswith((":", "/")) or not above else above
+
+
+def shown(location: str) -> str:
+    """The location as messages print it: without a password it may carry."""
+    return _PASSWORD.sub(r"\1:***@", location)
