@@ -280,15 +280,6 @@ def count_by_manifest(entries: E, manifest_count: int) -> list[int]:
     return [int(count) for count in counts]
 
 
-def histogram(entries: E, column: str, bounds: Sequence[int]) -> list[int]:
-    """Number of rows per band of a number column.
-
-    Shape: one more than `bounds`, which ascend: below the first, [first, second), …, from the last.
-    """
-    bands = np.searchsorted(np.asarray(bounds, dtype=np.int64), numbers(entries, column), "right")
-    return [int(count) for count in np.bincount(bands, minlength=len(bounds) + 1)]
-
-
 def count_by_value(entries: E, column: str) -> Mapping[Any, int]:
     """Number of rows per value of a column, null included.
 

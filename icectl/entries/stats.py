@@ -1,0 +1,121 @@
+"""Per-field metrics out of the map columns of entries, on request.
+
+Maps stay in the encoding they came in: bounds are single-value bytes of the type at write time
+(R-096), and a missing map or key is unknown (R-130).
+"""
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.rows import E
+from icectl.spec.manifest import Content
+
+DELETE_FILE_PATH_ID = 2147483546
+"""Reserved field id of `file_path` in position delete files (R-019)."""
+
+
+def flat(entries: E, column: str) -> pa.Table:
+    """One row per key of a metrics map.
+
+    Shape: row (position in the table of entries), field_id, value.
+    Order: row, then as stored.
+    """
+    parts: list[tuple[npt.NDArray[np.int64], pa.Array, pa.Array]] = []
+    first_row = 0
+    kind = entries.table.schema.field(column).type
+    for chunk in entries.table[column].chunks:
+        parts.append(_flat_chunk(chunk, first_row))
+        first_row += len(chunk)
+    return pa.table(
+        {
+            "row": pa.chunked_array([pa.array(part[0]) for part in parts], pa.int64()),
+            "field_id": pa.chunked_array([part[1] for part in parts], kind.key_type),
+            "value": pa.chunked_array([part[2] for part in parts], kind.item_type),
+        }
+    )
+
+
+def metric(entries: E, column: str, field_id: int) -> pa.Array:
+    """The value that a metrics map holds for one field.
+
+    Shape: one value per entry; null where the map or the key is missing (R-130).
+    Order: kept.
+    Cost: the whole map column; several fields are cheaper through `flat` and `of_field`.
+    """
+    return of_field(flat(entries, column), field_id, len(entries))
+
+
+def of_field(flattened: pa.Table, field_id: int, entry_count: int) -> pa.Array:
+    """The values of one field out of a `flat` table.
+
+    Shape: one value per entry; null where the map or the key is missing (R-130).
+    Order: of the entries.
+    """
+    part = flattened.filter(pc.equal(flattened["field_id"], field_id)).combine_chunks()
+    places = np.full(entry_count, -1, dtype=np.int64)
+    places[part["row"].to_numpy()] = np.arange(len(part), dtype=np.int64)
+    values = part["value"]
+    return pc.take(
+        values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values,
+        pa.array(places, mask=places < 0),
+    )
+
+
+def bounds(entries: E, field_id: int, which: Literal["lower", "upper"]) -> pa.Array:
+    """The lower or upper bounds of one field, as stored.
+
+    Shape: one binary value per entry; null where unknown.
+    Order: kept.
+    """
+    return metric(entries, f"{which}_bounds", field_id)
+
+
+def field_ids(entries: E, column: str) -> list[int]:
+    """The field ids that a metrics map has for any entry.
+
+    Order: ascending.
+    """
+    return sorted(pc.unique(flat(entries, column)["field_id"]).to_pylist())
+
+
+def with_referenced_data_files(entries: E) -> E:
+    """Name the data file of each position delete file whose path bounds are equal.
+
+    Shape: referenced_data_file filled where it is null and the bounds of `file_path` agree; needs
+    lower_bounds and upper_bounds.
+    Order: kept.
+    Spec: a version 2 delete file has no referenced_data_file (143); truncated bounds never agree,
+    since a truncated upper bound is rounded up.
+    """
+    lower = bounds(entries, DELETE_FILE_PATH_ID, "lower")
+    upper = bounds(entries, DELETE_FILE_PATH_ID, "upper")
+    agree = pc.and_(
+        pc.equal(entries.table["content"], Content.POSITION_DELETES), pc.equal(lower, upper)
+    )
+    named = pc.if_else(agree, lower, pa.scalar(None, lower.type))
+    column = "referenced_data_file"
+    filled = pc.coalesce(entries.table[column], pc.cast(named, pa.string()))
+    place = entries.table.schema.get_field_index(column)
+    field = entries.table.schema.field(column)
+    return type(entries)(entries.table.set_column(place, field, filled))
+
+
+def _flat_chunk(
+    chunk: pa.MapArray, first_row: int
+) -> tuple[npt.NDArray[np.int64], pa.Array, pa.Array]:
+    # pc.list_parent_indices ends the process on a map array (pyarrow 26): offsets do it by hand.
+    offsets = chunk.offsets.to_numpy()
+    lengths = np.diff(offsets)
+    start, stop = int(offsets[0]), int(offsets[-1])
+    parents = np.repeat(np.arange(len(chunk), dtype=np.int64) + first_row, lengths)
+    keys, items = chunk.keys.slice(start, stop - start), chunk.items.slice(start, stop - start)
+    if chunk.null_count:
+        kept = np.repeat(chunk.is_valid().to_numpy(zero_copy_only=False), lengths)
+        if not kept.all():
+            mask = pa.array(kept)
+            return parents[kept], keys.filter(mask), items.filter(mask)
+    return parents, keys, items

@@ -1,0 +1,209 @@
+"""Counts and bytes of entries: in all, per partition, per size band.
+
+Every result can be added to another, so that a table of any size is summarised manifest by
+manifest.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries import rows
+from icectl.entries.rows import Entries
+from icectl.spec.manifest import Content, FileFormat
+
+SIZE_BANDS = tuple(size << 20 for size in (1, 8, 32, 128, 512, 1024))
+"""Bounds of the size histogram: the default target is 512 MiB, a default row group 128 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts, bytes and records of some entries; the bytes of a vector are those of its blob."""
+
+    data_file_count: int = 0
+    data_file_bytes: int = 0
+    record_count: int = 0
+    position_delete_file_count: int = 0
+    position_delete_file_bytes: int = 0
+    position_delete_record_count: int = 0
+    equality_delete_file_count: int = 0
+    equality_delete_file_bytes: int = 0
+    equality_delete_record_count: int = 0
+    deletion_vector_count: int = 0
+    deletion_vector_bytes: int = 0
+    deletion_vector_record_count: int = 0
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(
+            *(getattr(self, field.name) + getattr(other, field.name) for field in fields(Totals))
+        )
+
+    @property
+    def delete_file_count(self) -> int:
+        """Delete files of every kind, vectors one by one."""
+        return (
+            self.position_delete_file_count
+            + self.equality_delete_file_count
+            + self.deletion_vector_count
+        )
+
+    @property
+    def delete_file_bytes(self) -> int:
+        """Bytes of delete files of every kind."""
+        return (
+            self.position_delete_file_bytes
+            + self.equality_delete_file_bytes
+            + self.deletion_vector_bytes
+        )
+
+
+def summarise(entries: Entries) -> Totals:
+    """Count files, bytes and records of every kind."""
+    vectors = rows.deletion_vectors(entries)
+    counts: list[int] = []
+    for part, size in (
+        (rows.data_files(entries), "file_size_in_bytes"),
+        (rows.position_delete_files(entries), "file_size_in_bytes"),
+        (rows.equality_delete_files(entries), "file_size_in_bytes"),
+        (vectors, "content_size_in_bytes"),
+    ):
+        counts += [len(part), rows.total(part, size), rows.total(part, "record_count")]
+    return Totals(*counts)
+
+
+def summary_counters(
+    totals: Totals, kind: Literal["total", "added", "removed"]
+) -> Mapping[str, int]:
+    """The counters of a snapshot summary that these totals give.
+
+    Spec: Snapshots, summary; R-031. Keys are those of the reference implementation; position
+    deletes count the records of vectors too.
+    """
+    lost = "deleted" if kind == "removed" else kind
+    counters = {
+        f"{lost}-data-files": totals.data_file_count,
+        f"{lost}-records": totals.record_count,
+        f"{kind}-files-size": totals.data_file_bytes + totals.delete_file_bytes,
+        f"{kind}-delete-files": totals.delete_file_count,
+        f"{kind}-position-deletes": totals.position_delete_record_count
+        + totals.deletion_vector_record_count,
+        f"{kind}-equality-deletes": totals.equality_delete_record_count,
+    }
+    if kind != "total":
+        counters |= {
+            f"{kind}-position-delete-files": totals.position_delete_file_count,
+            f"{kind}-equality-delete-files": totals.equality_delete_file_count,
+            f"{kind}-dvs": totals.deletion_vector_count,
+        }
+    return counters
+
+
+@dataclass(frozen=True, slots=True)
+class SizeHistogram:
+    """Files and bytes per size band: below the first bound, between bounds, from the last on."""
+
+    bounds: tuple[int, ...]
+    file_counts: tuple[int, ...]
+    byte_counts: tuple[int, ...]
+
+    def __add__(self, other: "SizeHistogram") -> "SizeHistogram":
+        if self.bounds != other.bounds:
+            raise ValueError(other.bounds)
+        return SizeHistogram(
+            self.bounds,
+            tuple(a + b for a, b in zip(self.file_counts, other.file_counts, strict=True)),
+            tuple(a + b for a, b in zip(self.byte_counts, other.byte_counts, strict=True)),
+        )
+
+
+def size_histogram(entries: Entries, bounds: Sequence[int] = SIZE_BANDS) -> SizeHistogram:
+    """Count files and bytes per size band; `bounds` ascend."""
+    sizes = rows.numbers(entries, "file_size_in_bytes")
+    bands = np.searchsorted(np.asarray(bounds, dtype=np.int64), sizes, "right")
+    in_band = [sizes[bands == band] for band in range(len(bounds) + 1)]
+    return SizeHistogram(
+        tuple(bounds),
+        tuple(len(part) for part in in_band),
+        tuple(int(part.sum()) for part in in_band),
+    )
+
+
+_PARTITION_COUNTS = (
+    "file_count",
+    "record_count",
+    "size_bytes",
+    "position_delete_file_count",
+    "position_delete_record_count",
+    "equality_delete_file_count",
+    "equality_delete_record_count",
+    "deletion_vector_count",
+    "deletion_vector_record_count",
+)
+
+
+def by_partition(entries: Entries, timestamps: Mapping[int, int]) -> pa.Table:
+    """Count files and records of every kind per partition.
+
+    Shape: spec_id, partition_key; file_count, record_count and size_bytes of data files; file and
+    record counts of position delete files, equality delete files and vectors; updated_ms, the
+    newest timestamp of the snapshots that brought the entries, from `timestamps` by snapshot id
+    (null where none is known).
+    Order: spec_id, then partition_key by bytes.
+    """
+    table = entries.table
+    data = pc.equal(table["content"], Content.DATA)
+    equality = pc.equal(table["content"], Content.EQUALITY_DELETES)
+    vector = _is_vector(table)
+    position = pc.and_not(pc.equal(table["content"], Content.POSITION_DELETES), vector)
+    records = table["record_count"]
+
+    def counted(mask: pa.ChunkedArray, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.if_else(mask, values, pa.scalar(0, pa.int64()))
+
+    def one(mask: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.cast(mask, pa.int64())
+
+    counts = (
+        one(data),
+        counted(data, records),
+        counted(data, table["file_size_in_bytes"]),
+        *(
+            part
+            for mask in (position, equality, vector)
+            for part in (one(mask), counted(mask, records))
+        ),
+    )
+    columns = {key: table[key] for key in rows.GROUP_KEYS}
+    columns |= dict(zip(_PARTITION_COUNTS, counts, strict=True))
+    columns["updated_ms"] = _timestamps(table["snapshot_id"], timestamps)
+    return merge_partitions([pa.table(columns)])
+
+
+def merge_partitions(parts: Iterable[pa.Table]) -> pa.Table:
+    """Add the tables of `by_partition` up.
+
+    Shape: as by_partition.
+    Order: spec_id, then partition_key by bytes.
+    """
+    joined = pa.concat_tables(parts).group_by(rows.GROUP_KEYS)
+    summed = joined.aggregate(
+        [*((name, "sum") for name in _PARTITION_COUNTS), ("updated_ms", "max")]
+    )
+    names = [name.removesuffix("_sum").removesuffix("_max") for name in summed.column_names]
+    merged = summed.rename_columns(names)
+    return merged.sort_by([(key, "ascending") for key in rows.GROUP_KEYS])
+
+
+def _is_vector(table: pa.Table) -> pa.ChunkedArray:
+    position = pc.equal(table["content"], Content.POSITION_DELETES)
+    return pc.and_(position, pc.equal(table["file_format"], FileFormat.PUFFIN))
+
+
+def _timestamps(snapshot_ids: pa.ChunkedArray, timestamps: Mapping[int, int]) -> pa.ChunkedArray:
+    known = pa.array(timestamps.keys(), pa.int64())
+    found = pc.index_in(snapshot_ids, value_set=known, skip_nulls=True)
+    return pc.take(pa.array(timestamps.values(), pa.int64()), found)
