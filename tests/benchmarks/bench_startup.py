@@ -1,0 +1,41 @@
+"""Cold start: `icectl --help` and `inspect` of a small table against `pyiceberg --help`.
+
+    python tests/benchmarks/bench_startup.py
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.benchmarks.measure import in_turn, median, process, ratio, verdict
+from tests.builders.table_builder import TableBuilder
+
+
+def main() -> int:
+    """Print both ratios; 1 when a target is missed."""
+    bin_folder = Path(sys.executable).parent
+    icectl, pyiceberg = str(bin_folder / "icectl"), str(bin_folder / "pyiceberg")
+    with tempfile.TemporaryDirectory() as folder:
+        table = TableBuilder(Path(folder) / "small")
+        table.append(range(100))
+        table.delete_rows([3, 4])
+        peer, help_, inspect = in_turn(
+            9,
+            lambda: process([pyiceberg, "--help"]),
+            lambda: process([icectl, "--help"]),
+            lambda: process([icectl, "inspect", table.location]),
+        )
+    for name, runs in (("pyiceberg --help", peer), ("icectl --help", help_), ("icectl inspect", inspect)):
+        print(f"{name}: {median([run.wall_seconds for run in runs]):.3f} s, "
+              f"{max(run.peak_bytes for run in runs) >> 20} MiB")
+    reached = [
+        verdict("icectl --help / pyiceberg --help", ratio(help_, peer), 0.5),
+        verdict("icectl inspect / pyiceberg --help", ratio(inspect, peer), 1.0),
+    ]
+    return 0 if all(reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""A table of many files that holds metadata only: what planning costs, without the data.
+
+Manifests are written with the project's writer from Arrow columns, twenty columns of stats each.
+"""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from icectl.codec.manifest import write_manifest
+from icectl.codec.manifest_list import write_manifest_list
+from icectl.codec.metadata_file import write_metadata
+from icectl.entries.partition_key import encode_key
+from icectl.entries.rows import RawEntries
+from icectl.entries.schema import CARRIED, PLANNING
+from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import PartitionField, PartitionSpec
+from icectl.spec.schema import Schema
+from icectl.spec.snapshot import Snapshot, SnapshotRef
+from icectl.spec.sort import SortOrder
+from icectl.spec.transforms import parse_transform
+from icectl.spec.types import NestedField, PrimitiveType
+
+STATS_COLUMNS = 20
+SCHEMA = Schema(
+    0,
+    tuple(
+        NestedField(number, f"column_{number}", PrimitiveType(kind), required=False)
+        for number, kind in enumerate(
+            ["long", "string", "timestamp", "double", "int"] * (STATS_COLUMNS // 5), start=1
+        )
+    ),
+)
+SPEC = PartitionSpec(0, (PartitionField((5,), 1000, "column_5", parse_transform("identity")),))
+INT = PrimitiveType("int")
+WIDTHS = {"long": 8, "timestamp": 8, "double": 8, "int": 4}
+SNAPSHOT_ID = 4_000_000_000_000_000_001
+
+
+def entries(manifest: int, count: int, location: str) -> pa.Table:
+    """`count` added data files of one manifest with metrics of every column."""
+    rng = np.random.default_rng(manifest)
+    start = manifest * count
+    columns: dict[str, pa.Array] = {
+        "content": pa.array(np.zeros(count, np.int8)),
+        "status": pa.array(np.ones(count, np.int8)),
+        "location": pa.array(
+            [f"{location}/data/column_5={manifest}/{number:08}-7f2d6c1e-4d0f-4b7f-9a5e-1f9a4e6b2c11.parquet"
+             for number in range(start, start + count)]
+        ),
+        "file_format": pa.array(np.full(count, 3, np.int8)),
+        "spec_id": pa.array(np.zeros(count, np.int32)),
+        "partition_key": pa.array([encode_key((INT,), (manifest,))] * count, pa.binary()),
+        "record_count": pa.array(rng.integers(1_000, 100_000, count)),
+        "file_size_in_bytes": pa.array(rng.integers(1 << 16, 1 << 24, count)),
+        "snapshot_id": pa.array(np.full(count, SNAPSHOT_ID)),
+        "sort_order_id": pa.array(np.zeros(count, np.int32)),
+        "manifest": pa.array(np.full(count, manifest, np.int32)),
+        "manifest_pos": pa.array(np.arange(count, dtype=np.int32)),
+        **_metrics(rng, count),
+        "split_offsets": pa.array([[4]] * count, pa.list_(pa.int64())),
+    }
+    schema = pa.schema([*PLANNING, *CARRIED])
+    return pa.table(
+        [columns[f.name].cast(f.type) if f.name in columns else pa.nulls(count, f.type) for f in schema],
+        schema=schema,
+    )
+
+
+def _metrics(rng: np.random.Generator, count: int) -> dict[str, pa.Array]:
+    offsets = pa.array(np.arange(0, (count + 1) * STATS_COLUMNS, STATS_COLUMNS, dtype=np.int32))
+    keys = pa.array(np.tile(np.arange(1, STATS_COLUMNS + 1, dtype=np.int32), count))
+    total = count * STATS_COLUMNS
+
+    def longs(low: int, high: int) -> pa.Array:
+        return pa.MapArray.from_arrays(offsets, keys, pa.array(rng.integers(low, high, total)))
+
+    values = rng.integers(0, 1 << 40, total)
+    doubles = rng.random(total)
+    raw = [_bound(SCHEMA.fields[at % STATS_COLUMNS].type, int(value), float(double))
+           for at, (value, double) in enumerate(zip(values, doubles, strict=True))]
+    bounds = pa.MapArray.from_arrays(offsets, keys, pa.array(raw, pa.binary()))
+    return {
+        "column_sizes": longs(1 << 10, 1 << 20),
+        "value_counts": longs(1_000, 100_000),
+        "null_value_counts": longs(0, 1_000),
+        "lower_bounds": bounds,
+        "upper_bounds": bounds,
+    }
+
+
+def _bound(kind: object, value: int, double: float) -> bytes:
+    assert isinstance(kind, PrimitiveType)
+    if kind.name == "string":
+        return f"value {value:016}"[:16].encode()
+    if kind.name == "double":
+        return struct.pack("<d", double)
+    return (value & 0x7FFFFFFF).to_bytes(WIDTHS[kind.name], "little")
+
+
+def build(directory: Path, manifests: int, entries_per_manifest: int) -> list[Path]:
+    """Write the table; returns the paths of its manifests."""
+    (directory / "metadata").mkdir(parents=True)
+    location = str(directory)
+    described, paths = [], []
+    for number in range(manifests):
+        table = entries(number, entries_per_manifest, location)
+        content = write_manifest(
+            RawEntries(table), schema=SCHEMA, spec=SPEC, format_version=2,
+            content=ManifestContent.DATA, snapshot_id=SNAPSHOT_ID, sync_marker=b"icectl-test-sync",
+        )
+        path = directory / "metadata" / f"m{number:05}.avro"
+        path.write_bytes(content)
+        paths.append(path)
+        bound = number.to_bytes(4, "little")
+        described.append(ManifestFile(
+            str(path), len(content), 0, ManifestContent.DATA, 1, 1, SNAPSHOT_ID,
+            entries_per_manifest, 0, 0, int(np.sum(table["record_count"].to_numpy())), 0, 0,
+            (FieldSummary(contains_null=False, contains_nan=False, lower_bound=bound, upper_bound=bound),),
+        ))
+    list_path = directory / "metadata" / f"snap-{SNAPSHOT_ID}.avro"
+    list_path.write_bytes(write_manifest_list(
+        described, format_version=2, snapshot_id=SNAPSHOT_ID, parent_snapshot_id=None,
+        sequence_number=1, sync_marker=b"icectl-test-sync",
+    ))
+    metadata = TableMetadata(
+        2, "9c12d441-03fe-4693-9a96-a0705ddf69c1", location, 1, 1_750_000_000_000, STATS_COLUMNS,
+        (SCHEMA,), 0, (SPEC,), 0, 1000, (SortOrder(0, ()),), 0, {}, SNAPSHOT_ID,
+        (Snapshot(SNAPSHOT_ID, 1_750_000_000_000, sequence_number=1, manifest_list=str(list_path),
+                  summary={"operation": "append"}, schema_id=0),),
+        {"main": SnapshotRef(SNAPSHOT_ID, "branch")},
+    )
+    (directory / "metadata" / "v1.metadata.json").write_bytes(write_metadata(metadata, compressed=False))
+    return paths

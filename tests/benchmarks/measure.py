@@ -1,0 +1,67 @@
+"""Whole processes, timed in turn: wall and processor seconds, peak memory, from the system's books."""
+
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One finished process, or one call in this one (then without memory)."""
+
+    wall_seconds: float
+    cpu_seconds: float
+    peak_bytes: int = 0
+
+
+def process(command: Sequence[str]) -> Run:
+    """Run a command to its end; its output is thrown away, a failure raises."""
+    start = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
+        assert child.stderr is not None
+        errors = child.stderr.read()
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    wall = time.perf_counter() - start
+    if child.returncode:
+        raise RuntimeError(f"{command} ended with {child.returncode}: {errors.decode()}")
+    return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def call(function: Callable[[], object]) -> Run:
+    """Time one call in this process."""
+    start, cpu = time.perf_counter(), time.process_time()
+    function()
+    return Run(time.perf_counter() - start, time.process_time() - cpu)
+
+
+def in_turn(rounds: int, *subjects: Callable[[], Run]) -> list[list[Run]]:
+    """Run the subjects one after the other, `rounds` times after a warm-up; runs per subject."""
+    for subject in subjects:
+        subject()
+    runs: list[list[Run]] = [[] for _ in subjects]
+    for _ in range(rounds):
+        for number, subject in enumerate(subjects):
+            runs[number].append(subject())
+    return runs
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value."""
+    return statistics.median(values)
+
+
+def ratio(numerator: Sequence[Run], denominator: Sequence[Run]) -> float:
+    """Median of the wall-time ratios, pair by pair."""
+    return median([a.wall_seconds / b.wall_seconds for a, b in zip(numerator, denominator, strict=True)])
+
+
+def verdict(name: str, value: float, limit: float, *, at_most: bool = True) -> bool:
+    """Print one target with its figure; returns whether it is reached."""
+    reached = value <= limit if at_most else value >= limit
+    relation = "at most" if at_most else "at least"
+    print(f"{name}: {value:.2f} ({relation} {limit:g}): {'reached' if reached else 'MISSED'}")
+    return reached

@@ -1,0 +1,96 @@
+"""Tables of Iceberg's Spark runtime: written once, read before and after icectl maintained them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PEER = Path(__file__).parents[1] / "peers" / "spark_peer.py"
+SKIPPED = os.environ.get("ICECTL_TEST_NO_SPARK") or (
+    None if os.environ.get("ICECTL_TEST_SPARK_JAR") else "tests/run.sh sets up the Spark peer"
+)
+
+Rows = Mapping[str, Mapping[str, tuple[int, str]]]
+"""table name -> ref or snapshot id -> (rows, checksum)"""
+
+
+def peer(*arguments: str) -> str:
+    """Run the peer to its end; what it printed."""
+    command = [os.environ["ICECTL_TEST_SPARK_PYTHON"], str(PEER), os.environ["ICECTL_TEST_SPARK_JAR"]]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def read_rows(tables: list[Path]) -> Rows:
+    """Rows of every ref and snapshot of the tables, as Spark reads them."""
+    rows: dict[str, dict[str, tuple[int, str]]] = defaultdict(dict)
+    for line in peer("read", *map(str, tables)).splitlines():
+        if line.startswith("{"):
+            found = json.loads(line)
+            rows[found["table"]][found["versionAsOf"]] = (found["rows"], found["sha256"])
+    return rows
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of icectl: its exit code and its JSON document."""
+
+    exit_code: int
+    document: Any
+    errors: str
+
+
+def icectl(*arguments: str) -> Run:
+    """Run icectl as a process with --json."""
+    done = subprocess.run(
+        [sys.executable, "-m", "icectl", *arguments, "--json"],
+        capture_output=True, text=True, check=False,
+    )
+    return Run(done.returncode, json.loads(done.stdout), done.stderr)
+
+
+@dataclass(frozen=True)
+class SparkTables:
+    """Everything that was recorded on the peer's tables, in the order it happened."""
+
+    directory: Path
+    before: Rows
+    summaries: Mapping[str, Run]
+    validations: Mapping[str, Run]
+    expiries: Mapping[str, Run]
+    second_expiries: Mapping[str, Run]
+    validations_after: Mapping[str, Run]
+    after: Rows
+
+
+@pytest.fixture(scope="session")
+def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
+    """Write, read, inspect, validate, expire twice, validate, read again."""
+    if SKIPPED:
+        pytest.skip(SKIPPED)
+    warehouse = tmp_path_factory.mktemp("spark")
+    peer("write", str(warehouse))
+    tables = sorted((warehouse / "db").iterdir())
+    before = read_rows(tables)
+
+    def each(*arguments: str) -> dict[str, Run]:
+        command, *options = arguments
+        return {table.name: icectl(command, str(table), *options) for table in tables}
+
+    summaries = each("inspect")
+    validations = each("validate", "--level", "data", "--all-snapshots")
+    expire = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1", "--yes")
+    expiries, second_expiries = each(*expire), each(*expire)
+    validations_after = each("validate", "--level", "data", "--all-snapshots")
+    return SparkTables(
+        warehouse / "db", before, summaries, validations, expiries, second_expiries,
+        validations_after, read_rows(tables),
+    )
