@@ -11,6 +11,7 @@ from icectl.codec.manifest import ManifestHeader, read_manifest
 from icectl.codec.manifest_list import read_manifest_list
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries, concat
+from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.progress import Progress
 from icectl.spec.manifest import ManifestContent, ManifestFile
@@ -101,24 +102,8 @@ def scan_manifests(
     Cost: `concurrency` reads and as many inflations as there are processors run ahead of the
     consumer, over at most 64 MiB of stored manifests.
     """
-    progress.phase("reading manifests", total=len(manifests))
-    # Threads beyond the processors only help while they wait for the store.
-    decoding = BoundedSemaphore(os.cpu_count() or 1)
-
-    def read(index: int) -> tuple[int, ManifestHeader, RawEntries]:
-        location = manifests[index].manifest_path
-        content = read_file(store, location)
-        spec = metadata.spec(manifests[index].partition_spec_id)
-        with decoding:
-            header, rows = _decoded(
-                location,
-                lambda: read_manifest(content, columns=columns, manifest=index, spec=spec),
-            )
-        progress.advance(1)
-        return index, header, rows
-
-    sizes = [manifest.manifest_length for manifest in manifests]
-    return _in_order(read, range(len(manifests)), sizes, threads=concurrency)
+    wanted = [columns] * len(manifests)
+    return _scan(store, metadata, manifests, wanted, concurrency=concurrency, progress=progress)
 
 
 def scan_entries(
@@ -161,6 +146,67 @@ def load_entries(
         store, metadata, manifests, columns=columns, concurrency=concurrency, progress=progress
     )
     return concat([entries for _, entries in scanned])
+
+
+def load_entries_to_match(
+    store: Store,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    *,
+    columns: frozenset[str],
+    concurrency: int,
+    progress: Progress,
+) -> Entries:
+    """Read all entries of some manifests, ready for entries.deletes.match.
+
+    Shape: referenced_data_file is filled from the path bounds of older position delete files.
+    Order: (`manifest`, `manifest_pos`); `manifest` indexes `manifests`.
+    Raises: as scan_manifests.
+    """
+    of_deletes = columns | {"lower_bounds", "upper_bounds"}
+    wanted = [
+        of_deletes if manifest.content is ManifestContent.DELETES else columns
+        for manifest in manifests
+    ]
+    scanned = _scan(store, metadata, manifests, wanted, concurrency=concurrency, progress=progress)
+    parts: list[Entries] = []
+    for index, _, rows in scanned:
+        entries = inherit(rows, manifests)
+        if wanted[index] is of_deletes:
+            named = with_referenced_data_files(entries).table
+            entries = Entries(named.drop_columns(sorted(of_deletes - columns)))
+        parts.append(entries)
+    return concat(parts)
+
+
+def _scan(
+    store: Store,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    wanted: Sequence[frozenset[str]],
+    *,
+    concurrency: int,
+    progress: Progress,
+) -> Iterator[tuple[int, ManifestHeader, RawEntries]]:
+    """Scan manifests with the columns that are `wanted` of each."""
+    progress.phase("reading manifests", total=len(manifests))
+    # Threads beyond the processors only help while they wait for the store.
+    decoding = BoundedSemaphore(os.cpu_count() or 1)
+
+    def read(index: int) -> tuple[int, ManifestHeader, RawEntries]:
+        location = manifests[index].manifest_path
+        content = read_file(store, location)
+        spec = metadata.spec(manifests[index].partition_spec_id)
+        with decoding:
+            header, rows = _decoded(
+                location,
+                lambda: read_manifest(content, columns=wanted[index], manifest=index, spec=spec),
+            )
+        progress.advance(1)
+        return index, header, rows
+
+    sizes = [manifest.manifest_length for manifest in manifests]
+    return _in_order(read, range(len(manifests)), sizes, threads=concurrency)
 
 
 def read_file(store: Store, location: str) -> bytes:

@@ -1,0 +1,157 @@
+"""The changes view: which files and rows lie between two snapshots."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from icectl.entries import rows
+from icectl.entries.rows import Entries
+from icectl.entries.summary import summarise
+from icectl.errors import UsageError
+from icectl.plan.inspect.metadata_rows import id_text
+from icectl.plan.inspect.partitions import Partitions, partitions_of
+from icectl.plan.inspect.views import Row, snapshot_by_id
+from icectl.spec.manifest import Content, FileFormat, ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot, ancestors
+from icectl.units import print_instant
+
+CHANGES_SOURCES: frozenset[str] = frozenset(
+    {
+        "content", "status", "location", "file_format", "spec_id", "partition_key",
+        "record_count", "file_size_in_bytes", "content_offset", "content_size_in_bytes",
+    }
+)  # fmt: skip
+CHANGED_FILE_COLUMNS: tuple[str, ...] = (
+    "change", "kind", "file_path", "partition", "spec_id", "record_count", "file_size_in_bytes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The two snapshots that are compared; `before` None is the table before its first one."""
+
+    before: Snapshot | None
+    after: Snapshot | None
+
+
+def ends(metadata: TableMetadata, from_id: int | None, to_id: int | None) -> Ends:
+    """Find the snapshots; by default the current one and its parent.
+
+    Raises: UsageError for a snapshot that is not there.
+    """
+    after = metadata.current_snapshot if to_id is None else snapshot_by_id(metadata, to_id)
+    if from_id is not None:
+        return Ends(snapshot_by_id(metadata, from_id), after)
+    parent_id = after.parent_snapshot_id if after else None
+    if parent_id is None:
+        return Ends(None, after)
+    parent = metadata.snapshot(parent_id)
+    if parent is None:
+        message = f"the parent {parent_id} of the snapshot has expired"
+        raise UsageError(message, hint="`--from ID` names another snapshot to compare with")
+    return Ends(parent, after)
+
+
+def own_manifests(
+    manifests: Sequence[ManifestFile], others: Sequence[ManifestFile]
+) -> tuple[ManifestFile, ...]:
+    """The manifests that only one of two snapshots lists: shared ones change nothing."""
+    shared = {manifest.manifest_path for manifest in others}
+    return tuple(each for each in manifests if each.manifest_path not in shared)
+
+
+def changes(
+    metadata: TableMetadata, between: Ends, before: Entries, after: Entries, limit: int | None
+) -> Row:
+    """Compare the live files of two snapshots.
+
+    `before` and `after` hold the entries of the manifests that are not shared. Rows are those of
+    data files, before deletes; delete files are counted apart.
+    """
+    old, new = rows.live(before), rows.live(after)
+    added, removed = _beyond(new, old), _beyond(old, new)
+    gained, lost = summarise(added), summarise(removed)
+    listed = [*_files("added", added, metadata), *_files("removed", removed, metadata)]
+    shown = listed if limit is None else listed[:limit]
+    return {
+        "from_snapshot_id": id_text(between.before.snapshot_id) if between.before else None,
+        "from_committed_at": _instant(between.before),
+        "to_snapshot_id": id_text(between.after.snapshot_id) if between.after else None,
+        "to_committed_at": _instant(between.after),
+        "from_is_ancestor": _is_ancestor(metadata, between),
+        "added_files": gained.data_file_count,
+        "removed_files": lost.data_file_count,
+        "added_rows": gained.record_count,
+        "removed_rows": lost.record_count,
+        "added_bytes": gained.data_file_bytes,
+        "removed_bytes": lost.data_file_bytes,
+        "added_delete_files": gained.delete_file_count,
+        "removed_delete_files": lost.delete_file_count,
+        "added_position_deletes": gained.position_delete_record_count
+        + gained.deletion_vector_record_count,
+        "added_equality_deletes": gained.equality_delete_record_count,
+        "files": shown,
+        "files_left_out": len(listed) - len(shown),
+    }
+
+
+def kind_of(content: int, file_format: int) -> str:
+    """What a file is, in words: content 1 is a vector where the file is Puffin (R-118)."""
+    if content == Content.DATA:
+        return "data"
+    if content == Content.EQUALITY_DELETES:
+        return "equality-deletes"
+    return "deletion-vector" if file_format == FileFormat.PUFFIN else "position-deletes"
+
+
+def _instant(snapshot: Snapshot | None) -> str | None:
+    return None if snapshot is None else print_instant(snapshot.timestamp_ms)
+
+
+def _is_ancestor(metadata: TableMetadata, between: Ends) -> bool:
+    if between.before is None or between.after is None:
+        return between.before is None
+    line = ancestors(metadata.snapshots_by_id, between.after.snapshot_id)
+    return any(each.snapshot_id == between.before.snapshot_id for each in line)
+
+
+def _beyond(entries: Entries, known: Entries) -> Entries:
+    """Entries whose file, or vector within a file, is not among `known`.
+
+    Order: files, then vectors, each in the order of `entries`.
+    """
+    vectors, known_vectors = rows.deletion_vectors(entries), rows.deletion_vectors(known)
+    files = rows.minus(_without_vectors(entries), rows.locations(_without_vectors(known)))
+    seen = set(rows.by_row(known_vectors, "location", "content_offset"))
+    blobs = enumerate(rows.by_row(vectors, "location", "content_offset"))
+    fresh = [row for row, blob in blobs if blob not in seen]
+    return rows.concat([files, rows.take(vectors, fresh)])
+
+
+def _without_vectors(entries: Entries) -> Entries:
+    return rows.concat(
+        [
+            rows.data_files(entries),
+            rows.position_delete_files(entries),
+            rows.equality_delete_files(entries),
+        ]
+    )
+
+
+def _files(change: str, entries: Entries, metadata: TableMetadata) -> Iterator[Row]:
+    partitions: Partitions = partitions_of(metadata)
+    columns = (
+        "content", "file_format", "location", "spec_id", "partition_key", "record_count",
+        "file_size_in_bytes",
+    )  # fmt: skip
+    for content, file_format, location, spec_id, key, count, size in rows.by_row(entries, *columns):
+        yield {
+            "change": change,
+            "kind": kind_of(content, file_format),
+            "file_path": location,
+            "partition": partitions.record(spec_id, key),
+            "partition_path": partitions.path(spec_id, key),
+            "spec_id": spec_id,
+            "record_count": count,
+            "file_size_in_bytes": size,
+        }

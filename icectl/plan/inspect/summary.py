@@ -1,0 +1,65 @@
+"""The summary view: what a table is, and what one of its snapshots holds."""
+
+from collections.abc import Sequence
+
+from icectl.entries.summary import Totals
+from icectl.plan.inspect.metadata_rows import id_text
+from icectl.plan.inspect.views import Row
+from icectl.spec.manifest import ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot
+from icectl.units import print_instant
+
+SUMMARY_COLUMNS: frozenset[str] = frozenset(
+    {
+        "content", "status", "file_format", "record_count", "file_size_in_bytes",
+        "content_size_in_bytes",
+    }
+)  # fmt: skip
+"""What the totals are made of; manifest lists carry no bytes, so manifests are read."""
+
+
+def summary(
+    metadata: TableMetadata,
+    metadata_location: str,
+    snapshot: Snapshot | None,
+    manifests: Sequence[ManifestFile],
+    totals: Totals,
+) -> Row:
+    """Describe the table, and the live files of the chosen snapshot.
+
+    Units: bytes; record_count before deletes.
+    """
+    return {
+        "format_version": metadata.format_version,
+        "uuid": metadata.table_uuid,
+        "location": metadata.location,
+        "metadata_location": metadata_location,
+        "last_updated": print_instant(metadata.last_updated_ms),
+        "current_snapshot_id": id_text(metadata.current_snapshot_id),
+        "snapshot_count": len(metadata.snapshots),
+        "refs": {
+            name: {"snapshot_id": str(ref.snapshot_id), "type": ref.type}
+            for name, ref in metadata.refs.items()
+        },
+        "schema_id": metadata.current_schema_id,
+        "partition_spec_id": metadata.default_spec_id,
+        "sort_order_id": metadata.default_sort_order_id,
+        "snapshot_id": id_text(snapshot.snapshot_id) if snapshot else None,
+        "committed_at": print_instant(snapshot.timestamp_ms) if snapshot else None,
+        "operation": snapshot.operation if snapshot else None,
+        "data_file_count": totals.data_file_count,
+        "delete_file_count": totals.delete_file_count,
+        "data_file_bytes": totals.data_file_bytes,
+        "delete_file_bytes": totals.delete_file_bytes,
+        "record_count": totals.record_count,
+        "position_delete_file_count": totals.position_delete_file_count,
+        "equality_delete_file_count": totals.equality_delete_file_count,
+        "deletion_vector_count": totals.deletion_vector_count,
+        "position_delete_record_count": totals.position_delete_record_count
+        + totals.deletion_vector_record_count,
+        "equality_delete_record_count": totals.equality_delete_record_count,
+        "manifest_count": len(manifests),
+        "manifest_bytes": sum(manifest.manifest_length for manifest in manifests),
+        "properties": dict(metadata.properties),
+    }
