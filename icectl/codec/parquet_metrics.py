@@ -1,0 +1,211 @@
+"""Metrics of a data file out of its Parquet footer."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import IO, Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from icectl.codec.parquet_schema import NameMapping, has_field_ids, leaves, with_mapped_ids
+from icectl.errors import CorruptTable, Unsupported
+from icectl.spec import single_value
+from icectl.spec.schema import Schema
+from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
+
+Bound = bool | int | float | Decimal | str | UUID | bytes
+
+_NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1000, "nanoseconds": 1}
+_DAY_NS = 86_400_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FileMetrics:
+    """Metrics of one data file by field id; a missing key is unknown (R-130).
+
+    Bounds are single-value bytes, not truncated. Footers count no NaN.
+    """
+
+    record_count: int
+    column_sizes: Mapping[int, int] = field(default_factory=dict)
+    value_counts: Mapping[int, int] = field(default_factory=dict)
+    null_value_counts: Mapping[int, int] = field(default_factory=dict)
+    nan_value_counts: Mapping[int, int] = field(default_factory=dict)
+    lower_bounds: Mapping[int, bytes] = field(default_factory=dict)
+    upper_bounds: Mapping[int, bytes] = field(default_factory=dict)
+    split_offsets: tuple[int, ...] = ()
+
+
+def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()) -> FileMetrics:
+    """Read the metrics of a Parquet data file; only its footer is read.
+
+    Shape: counts for every column with a field id; bounds for primitive columns of `schema` outside
+    of lists and maps, where every row group states them. A file without field ids gets those of
+    `name_mapping`.
+    Units: bounds in the types of `schema`, whatever width or unit the file has.
+    Raises: CorruptTable, when the file is no Parquet file; Unsupported, for columns that pyarrow
+    reads in another shape than the file has.
+    Spec: field-level metrics; the counts of a column inside a list or map are those of its leaf
+    values, as the reference implementation writes them.
+    """
+    metadata = _read_metadata(file)
+    stored = metadata.schema.to_arrow_schema()
+    columns = leaves(stored if has_field_ids(stored) else with_mapped_ids(stored, name_mapping))
+    if len(columns) != metadata.num_columns:
+        raise Unsupported("a data file has a column of a type that pyarrow doesn't know")
+    sizes: dict[int, int] = {}
+    values: dict[int, int] = {}
+    nulls: dict[int, int] = {}
+    bounds: dict[int, tuple[bytes, bytes]] = {}
+    for place, leaf in enumerate(columns):
+        if leaf.field_id is None:
+            continue
+        chunks = [metadata.row_group(number).column(place) for number in _row_groups(metadata)]
+        sizes[leaf.field_id] = sum(chunk.total_compressed_size for chunk in chunks)
+        values[leaf.field_id] = sum(chunk.num_values for chunk in chunks)
+        null_count = _null_count(chunks)
+        if null_count is not None:
+            nulls[leaf.field_id] = null_count
+        found = schema.field(leaf.field_id)
+        if found is None or leaf.is_repeated:
+            continue
+        range_ = _range(chunks, _reader(found.type, metadata.schema.column(place)))
+        if range_ is not None:
+            smallest, largest = (single_value.encode(found.type, bound) for bound in range_)
+            bounds[leaf.field_id] = smallest, largest
+    return FileMetrics(
+        record_count=metadata.num_rows,
+        column_sizes=sizes,
+        value_counts=values,
+        null_value_counts=nulls,
+        lower_bounds={number: lower for number, (lower, _) in bounds.items()},
+        upper_bounds={number: upper for number, (_, upper) in bounds.items()},
+        split_offsets=_split_offsets(metadata),
+    )
+
+
+def _read_metadata(file: IO[bytes]) -> Any:
+    try:
+        return pq.read_metadata(file)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptTable(f"a data file is no Parquet file: {error}", rule="R-095") from error
+
+
+def _row_groups(metadata: Any) -> range:
+    return range(metadata.num_row_groups)
+
+
+def _split_offsets(metadata: Any) -> tuple[int, ...]:
+    """Where row groups start: at the first column's dictionary, else at its first page."""
+    first = [metadata.row_group(number).column(0) for number in _row_groups(metadata)]
+    return tuple(
+        sorted(  # R-067
+            min(chunk.dictionary_page_offset, chunk.data_page_offset)
+            if chunk.has_dictionary_page
+            else chunk.data_page_offset
+            for chunk in first
+        )
+    )
+
+
+def _null_count(chunks: Sequence[Any]) -> int | None:
+    statistics = [chunk.statistics for chunk in chunks]
+    if any(one is None or not one.has_null_count for one in statistics):
+        return None
+    return sum(int(one.null_count) for one in statistics)
+
+
+def _range(
+    chunks: Sequence[Any], read: Callable[[Any], Bound | None]
+) -> tuple[Bound, Bound] | None:
+    """The smallest and the largest value over all row groups; None where one can't tell."""
+    lower: list[Bound] = []
+    upper: list[Bound] = []
+    for chunk in chunks:
+        statistics = chunk.statistics
+        if statistics is None:
+            return None
+        if statistics.has_null_count and statistics.null_count == chunk.num_values:
+            continue
+        if not statistics.has_min_max:
+            return None
+        smallest, largest = read(statistics.min_raw), read(statistics.max_raw)
+        if smallest is None or largest is None:
+            return None
+        lower.append(smallest)
+        upper.append(largest)
+    if not lower:
+        return None
+    return min(lower, key=_order), max(upper, key=_order)
+
+
+def _order(value: Bound) -> Any:
+    """A key that puts -0.0 before 0.0."""
+    return (value, math.copysign(1, value)) if isinstance(value, float) else value  # R-092
+
+
+def _reader(type_: Type, column: Any) -> Callable[[Any], Bound | None]:
+    """How a raw Parquet value becomes a value of an Iceberg type; None where there is no bound."""
+    if isinstance(type_, DecimalType):
+        return lambda raw: _decimal(raw, type_.scale)
+    if isinstance(type_, FixedType):
+        return bytes
+    if not isinstance(type_, PrimitiveType):
+        return lambda _: None
+    if type_.name in _TEMPORAL:
+        scale = _TEMPORAL[type_.name]
+        unit = _unit(column, default=scale)
+        return lambda raw: raw * unit // scale if isinstance(raw, int) else None
+    return _READERS.get(type_.name, lambda _: None)
+
+
+_TEMPORAL = {
+    "time": 1000,
+    "timestamp": 1000,
+    "timestamptz": 1000,
+    "timestamp_ns": 1,
+    "timestamptz_ns": 1,
+}
+"""Nanoseconds in one unit of the values of each type."""
+
+
+def _unit(column: Any, *, default: int) -> int:
+    """Nanoseconds in one unit of a Parquet column; dates count days, since they may be promoted."""
+    logical = json.loads(column.logical_type.to_json())
+    if logical["Type"] == "Date":
+        return _DAY_NS  # R-097
+    return _NANOSECONDS.get(logical.get("timeUnit", ""), default)
+
+
+def _decimal(raw: int | bytes, scale: int) -> Decimal:
+    unscaled = raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
+    sign, digits = int(unscaled < 0), tuple(int(digit) for digit in str(abs(unscaled)))
+    return Decimal((sign, digits, -scale))
+
+
+def _float(raw: float) -> float | None:
+    return None if math.isnan(raw) else raw  # R-092
+
+
+def _string(raw: bytes) -> str | None:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+_READERS: Mapping[str, Callable[[Any], Bound | None]] = {
+    "boolean": bool,
+    "int": int,
+    "long": int,
+    "date": int,
+    "float": _float,
+    "double": _float,
+    "string": _string,
+    "binary": bytes,
+    "uuid": lambda raw: UUID(bytes=raw),
+}

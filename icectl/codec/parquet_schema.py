@@ -1,0 +1,250 @@
+"""Iceberg schemas and the Arrow schemas of Parquet files, field ids included."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types as arrow_types
+
+from icectl.errors import Unsupported
+from icectl.spec.schema import Schema
+from icectl.spec.types import (
+    DecimalType,
+    FixedType,
+    ListType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+    Type,
+)
+
+FIELD_ID = b"PARQUET:field_id"
+"""Arrow metadata key under which pyarrow keeps the field id of a Parquet column."""
+
+NameMapping = Sequence[Mapping[str, Any]]
+"""The JSON of `schema.name-mapping.default` (R-181)."""
+
+_ARROW: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "timestamp_ns": pa.timestamp("ns"),
+    "timestamptz_ns": pa.timestamp("ns", "UTC"),
+    "string": pa.string(),
+    "uuid": pa.uuid(),
+    "binary": pa.binary(),
+    "unknown": pa.null(),
+}
+
+_Test = Callable[[pa.DataType], bool]
+_ICEBERG: tuple[tuple[_Test, str], ...] = (
+    (arrow_types.is_boolean, "boolean"),
+    (arrow_types.is_int8, "int"),
+    (arrow_types.is_int16, "int"),
+    (arrow_types.is_int32, "int"),
+    (arrow_types.is_uint8, "int"),
+    (arrow_types.is_uint16, "int"),
+    (arrow_types.is_int64, "long"),
+    (arrow_types.is_uint32, "long"),
+    (arrow_types.is_float32, "float"),
+    (arrow_types.is_float64, "double"),
+    (arrow_types.is_date32, "date"),
+    (arrow_types.is_time, "time"),
+    (arrow_types.is_string, "string"),
+    (arrow_types.is_large_string, "string"),
+    (arrow_types.is_string_view, "string"),
+    (arrow_types.is_binary, "binary"),
+    (arrow_types.is_large_binary, "binary"),
+    (arrow_types.is_binary_view, "binary"),
+    (arrow_types.is_null, "unknown"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One column of a Parquet file: its field id, None without one, and whether it repeats."""
+
+    field_id: int | None
+    is_repeated: bool
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema to read into and to write from, with field ids.
+
+    Raises: Unsupported, for variant, geometry and geography, which pyarrow can't annotate.
+    Spec: Appendix A, Parquet; R-095.
+    """
+    return pa.schema([_arrow_field(field) for field in schema.fields])
+
+
+def arrow_type(type_: Type) -> pa.DataType:
+    """The Arrow type of an Iceberg type; nested fields carry their ids.
+
+    Raises: as arrow_schema.
+    """
+    match type_:
+        case PrimitiveType(name) if name in _ARROW:
+            return _ARROW[name]
+        case DecimalType(precision, scale):
+            return pa.decimal128(precision, scale)
+        case FixedType(length):
+            return pa.binary(length)
+        case StructType(fields):
+            return pa.struct([_arrow_field(field) for field in fields])
+        case ListType():
+            return pa.list_(_arrow_field(_element(type_)))
+        case MapType():
+            key, value = _key_value(type_)
+            return pa.map_(_arrow_field(key), _arrow_field(value))
+        case _:
+            raise Unsupported(f"columns of type {type_} can't be read or written")
+
+
+def schema_from_arrow(schema: pa.Schema) -> Schema:
+    """The Iceberg schema of a Parquet file, as stored: a promoted column has its old type.
+
+    Shape: fields without a field id, or with a nested field without one, are left out.
+    Raises: Unsupported, for a type that Iceberg lacks.
+    """
+    fields = (_field(field) for field in schema)
+    return Schema(schema_id=0, fields=tuple(field for field in fields if field is not None))
+
+
+def leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
+    """The columns of a Parquet file that has this Arrow schema.
+
+    Order: of the file's columns.
+    """
+    return tuple(leaf for field in schema for leaf in _leaves(field, is_repeated=False))
+
+
+def has_field_ids(schema: pa.Schema) -> bool:
+    """Whether any column, at any depth, has a field id."""
+    return any(_any_id(field) for field in schema)
+
+
+def with_mapped_ids(schema: pa.Schema, mapping: NameMapping) -> pa.Schema:
+    """Give the fields of a file without field ids the ids of a name mapping (R-181).
+
+    Shape: fields that the mapping lacks stay without an id.
+    Order: kept.
+    """
+    return pa.schema([_mapped(field, mapping) for field in schema])
+
+
+def field_id(field: pa.Field) -> int | None:
+    """The field id of an Arrow field."""
+    text = (field.metadata or {}).get(FIELD_ID)
+    return None if text is None or int(text) < 0 else int(text)
+
+
+def _arrow_field(field: NestedField) -> pa.Field:
+    return pa.field(
+        field.name,
+        arrow_type(field.type),
+        nullable=not field.required,
+        metadata={FIELD_ID: str(field.id)},
+    )
+
+
+def _element(type_: ListType) -> NestedField:
+    return NestedField(type_.element_id, "element", type_.element, type_.element_required)
+
+
+def _key_value(type_: MapType) -> tuple[NestedField, NestedField]:
+    key = NestedField(type_.key_id, "key", type_.key, required=True)
+    return key, NestedField(type_.value_id, "value", type_.value, type_.value_required)
+
+
+def _field(field: pa.Field) -> NestedField | None:
+    number = field_id(field)
+    type_ = _type(field.type)
+    if number is None or type_ is None:
+        return None
+    return NestedField(number, field.name, type_, not field.nullable)
+
+
+def _type(kind: pa.DataType) -> Type | None:
+    """The Iceberg type; None where a nested field has no id."""
+    if not arrow_types.is_nested(kind):
+        return _flat_type(kind)
+    fields = [_field(field) for field in _children(kind)]
+    known = [field for field in fields if field is not None]
+    if len(known) != len(fields):
+        return None
+    if arrow_types.is_struct(kind):
+        return StructType(tuple(known))
+    if arrow_types.is_map(kind):
+        key, value = known
+        return MapType(key.id, key.type, value.id, value.type, value.required)
+    (element,) = known
+    return ListType(element.id, element.type, element.required)
+
+
+def _flat_type(kind: pa.DataType) -> Type:
+    for test, name in _ICEBERG:
+        if test(kind):
+            return PrimitiveType(name)
+    if arrow_types.is_dictionary(kind):
+        return _flat_type(kind.value_type)
+    if arrow_types.is_timestamp(kind):
+        zone = "timestamptz" if kind.tz else "timestamp"
+        return PrimitiveType(f"{zone}_ns" if kind.unit == "ns" else zone)
+    if arrow_types.is_decimal(kind):
+        return DecimalType(kind.precision, kind.scale)
+    if kind == pa.uuid():
+        return PrimitiveType("uuid")
+    if arrow_types.is_fixed_size_binary(kind):
+        return FixedType(kind.byte_width)
+    raise Unsupported(f"a data file has a column of type {kind}, which Iceberg lacks")
+
+
+def _children(kind: pa.DataType) -> list[pa.Field]:
+    if arrow_types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.field(place) for place in range(kind.num_fields)]
+
+
+def _leaves(field: pa.Field, *, is_repeated: bool) -> Iterator[Leaf]:
+    kind = field.type
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if not arrow_types.is_nested(kind):
+        yield Leaf(field_id(field), is_repeated)
+        return
+    repeats = is_repeated or not arrow_types.is_struct(kind)
+    for child in _children(kind):
+        yield from _leaves(child, is_repeated=repeats)
+
+
+def _any_id(field: pa.Field) -> bool:
+    if field_id(field) is not None:
+        return True
+    return arrow_types.is_nested(field.type) and any(map(_any_id, _children(field.type)))
+
+
+def _mapped(field: pa.Field, mapping: NameMapping) -> pa.Field:
+    entry = next((entry for entry in mapping if field.name in entry["names"]), {})
+    kind = field.type
+    below = entry.get("fields", ())
+    if arrow_types.is_map(kind):
+        key, item = (
+            _mapped(child.with_name(name), below)
+            for child, name in zip(_children(kind), ("key", "value"), strict=True)
+        )
+        kind = pa.map_(key, item)
+    elif arrow_types.is_struct(kind):
+        kind = pa.struct([_mapped(child, below) for child in _children(kind)])
+    elif arrow_types.is_nested(kind):
+        kind = pa.list_(_mapped(_children(kind)[0].with_name("element"), below))
+    if "field-id" not in entry:
+        return field.with_type(kind)
+    return field.with_type(kind).with_metadata({FIELD_ID: str(entry["field-id"])})
