@@ -8,13 +8,16 @@ import errno
 import itertools
 import logging
 import os
+import threading
 from contextlib import suppress
+from typing import Any
 
 from icectl.errors import Refused
 
 _LOGGER = logging.getLogger(__name__)
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _COUNTER = itertools.count()
+_MEMORY_LOCK = threading.Lock()
 
 
 def create_local(path: str, content: bytes) -> None:
@@ -53,6 +56,17 @@ def replace_local(path: str, content: bytes) -> None:
             os.unlink(temporary)
         raise
     _sync_directory(path)
+
+
+def create_in_memory(filesystem: Any, path: str, content: bytes) -> None:
+    """Write a new file of fsspec's memory file system, which all of a process shares.
+
+    Raises: FileExistsError, when the name is taken.
+    """
+    with _MEMORY_LOCK:
+        if filesystem.exists(path):
+            raise FileExistsError(path)
+        filesystem.pipe_file(path, content)
 
 
 def _write_temporary(path: str, content: bytes) -> str:

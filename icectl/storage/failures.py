@@ -1,17 +1,68 @@
-"""What libraries and operating systems raise, told in icectl's errors (13)."""
+"""What operating systems and storage drivers raise, told in icectl's errors (13)."""
 
 import errno
+import re
+from collections.abc import Iterator, Sequence
 
-from icectl.errors import StorageError
+from icectl.errors import StorageError, UsageError
 from icectl.storage import location as locations
 
-_HINTS = {
+_LOCAL_HINTS = {
     errno.ENOSPC: "free some space there, then run the command again",
     errno.EDQUOT: "the quota is used up; free some space, then run the command again",
     errno.EACCES: "the user running icectl needs access to it",
     errno.EPERM: "the user running icectl needs access to it",
     errno.EROFS: "the file system is mounted read-only",
 }
+_TRANSIENT_STATUS = {429, 500, 502, 503, 504}
+_TRANSIENT_CODES = {
+    "InternalError",
+    "RequestLimitExceeded",
+    "RequestTimeout",
+    "ServiceUnavailable",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+}
+_UNREACHABLE = {  # by name: importing botocore and aiohttp to name them costs start-up time
+    "ClientConnectionError",
+    "ConnectTimeoutError",
+    "ConnectionRefusedError",
+    "EndpointConnectionError",
+    "ProxyConnectionError",
+    "TimeoutError",
+}
+_BROKEN_OFF = {
+    "ClientPayloadError",
+    "ConnectionClosedError",
+    "HTTPClientError",
+    "IncompleteReadError",
+    "ReadTimeoutError",
+    "ResponseStreamingError",
+}
+_TRANSIENT_ERRNO = {errno.EBUSY, errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT}
+_BAD_CREDENTIALS = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"}
+_DENIED = {"403", "AccessDenied", "AllAccessDisabled"}
+_OTHER_REGION = {"301", "AuthorizationHeaderMalformed", "PermanentRedirect"}
+_NO_CREDENTIALS = {
+    "CredentialRetrievalError",
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "ProfileNotFound",
+    "SSOError",
+    "TokenRetrievalError",
+}
+_ENDPOINT_HINT = (
+    "for storage other than AWS, `--storage-option endpoint_url=https://…` or AWS_ENDPOINT_URL "
+    "names its address"
+)
+_CREDENTIALS_HINT = (
+    "credentials come from `--storage-option key=…` and `secret=env:NAME`, from AWS_PROFILE, from "
+    "the AWS_… environment or from the machine's role; `--storage-option anon=true` uses none"
+)
+_REGION_HINT = "`--storage-option client_kwargs.region_name=…` names the bucket's region"
+_UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
 class AnswerLost(StorageError):
@@ -23,5 +74,94 @@ def local_failure(doing: str, location: str, error: OSError) -> StorageError:
     reason = error.strerror or str(error)
     return StorageError(
         f"cannot {doing} {locations.shown(location)}: {reason[:1].lower()}{reason[1:]}",
-        hint=_HINTS.get(error.errno or 0),
+        hint=_LOCAL_HINTS.get(error.errno or 0),
     )
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the same request may well succeed in a moment."""
+    return any(_is_transient(cause) for cause in _causes(error))
+
+
+def remote_failure(
+    doing: str, location: str, error: Exception, *, secrets: Sequence[str]
+) -> Exception:
+    """The error for a remote file that could not be used; FileNotFoundError, or one of icectl's.
+
+    Errors that no driver means to raise come back as they are: they are bugs.
+    """
+    if isinstance(error, TypeError) and (option := _UNKNOWN_OPTION.search(str(error))):
+        return UsageError(f"the storage driver knows no option {option[1]}")
+    if type(error).__module__ == "builtins" and not isinstance(error, OSError):
+        return error
+    if isinstance(error, FileNotFoundError) and error_code(error) != "NoSuchBucket":
+        return FileNotFoundError(location)
+    reason, hint = _told(error)
+    for secret in secrets:
+        reason = reason.replace(secret, "***")
+    return StorageError(f"cannot {doing} {locations.shown(location)}: {reason}", hint=hint)
+
+
+def error_code(error: Exception) -> str | None:
+    """The code of the S3 answer behind an error, as in `NoSuchBucket`."""
+    for cause in _causes(error):
+        response = getattr(cause, "response", None)
+        if isinstance(response, dict):
+            code = response.get("Error", {}).get("Code")
+            return None if code is None else str(code)
+    return None
+
+
+def _told(error: Exception) -> tuple[str, str | None]:
+    """Reason and hint."""
+    code = error_code(error) or ""
+    names = {name for cause in _causes(error) for name in _class_names(cause)}
+    known = (
+        (code == "NoSuchBucket", "there is no such bucket", _ENDPOINT_HINT),
+        (code in _BAD_CREDENTIALS, f"the credentials are not accepted ({code})", _CREDENTIALS_HINT),
+        (code in _OTHER_REGION, f"the bucket is in another region ({code})", _REGION_HINT),
+        ("PermissionError" in names or code in _DENIED, "access denied", _CREDENTIALS_HINT),
+        (names & _NO_CREDENTIALS, f"no credentials: {_first_line(error)}", _CREDENTIALS_HINT),
+        (names & _UNREACHABLE, f"no answer: {_first_line(error)}", _ENDPOINT_HINT),
+    )
+    told = (_first_line(error), None)
+    return next(((reason, hint) for applies, reason, hint in known if applies), told)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _class_names(error: BaseException) -> set[str]:
+    return {base.__name__ for base in type(error).__mro__}
+
+
+def _is_transient(error: BaseException) -> bool:
+    if isinstance(error, TimeoutError | ConnectionError):
+        return True
+    if _class_names(error) & (_UNREACHABLE | _BROKEN_OFF):
+        return True
+    if isinstance(error, OSError) and error.errno in _TRANSIENT_ERRNO:
+        return True
+    return _status(error) in _TRANSIENT_STATUS or _code(error) in _TRANSIENT_CODES
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status, where drivers keep it."""
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return status if isinstance(status, int) else None
+    found = [getattr(error, name, None) for name in ("status_code", "status", "code")]
+    return next((status for status in found if isinstance(status, int)), None)
+
+
+def _code(error: BaseException) -> str | None:
+    response = getattr(error, "response", None)
+    return response.get("Error", {}).get("Code") if isinstance(response, dict) else None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
@@ -63,25 +64,28 @@ class Rows:
         self.locations, self.sizes, self.times = [], [], []
 
 
+Request = TypeVar("Request")
+
+
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(Generic[Request]):
     """What one request of a listing brought: files, and the requests that follow from it."""
 
     rows: Rows
-    next: tuple[str, ...] = ()
+    next: tuple[Request, ...] = ()
 
 
 def run_steps(
-    first: tuple[str, ...], step: Callable[[str], Step], concurrency: int
+    first: Request, step: Callable[[Request], Step[Request]], concurrency: int
 ) -> Iterator[pa.RecordBatch]:
     """Carry out requests in parallel until none is left, yielding the files on the way.
 
-    Order: none. A request is whatever string `step` understands: a directory, a page.
+    Order: none. A request is whatever `step` understands: a directory, a page.
     """
     rows = Rows()
-    waiting = list(first)
+    waiting = [first]
     with ThreadPoolExecutor(concurrency, thread_name_prefix="list") as pool:
-        running: set[Future[Step]] = set()
+        running: set[Future[Step[Request]]] = set()
         while waiting or running:
             while waiting and len(running) < 2 * concurrency:
                 running.add(pool.submit(step, waiting.pop()))

@@ -54,7 +54,7 @@ class LocalStore:
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
         """All files below a location; symbolic links to directories are not followed."""
-        return run_steps((location.rstrip("/") or "/",), _scan, self.concurrency)
+        return run_steps(location.rstrip("/") or "/", _scan, self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
         """The files directly in one directory; empty where there is none."""
@@ -117,7 +117,7 @@ def _translated(doing: str, location: str) -> Iterator[str]:
         raise FileNotFoundError(f"no file can be named {location!r}") from error
 
 
-def _scan(directory: str) -> Step:
+def _scan(directory: str) -> Step[str]:
     rows, below = Rows(), []
     try:
         with _translated("list", directory) as path, os.scandir(path) as entries:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _UP_TO_PATH = r"^([A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?)?/*"
+_SCHEME_AND_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?")
 _ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)?(//[^/]*)?/?")
 _LOCAL_AUTHORITY = re.compile(r"//(localhost)?(?=/)")
 _PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+://[^/@:]*):[^/@]*@")
@@ -28,6 +29,12 @@ def scheme(location: str) -> str:
 def is_local(location: str) -> bool:
     """Whether the location is a path of this machine."""
     return scheme(location) in {"", "file"}
+
+
+def root(location: str) -> str:
+    """Scheme and authority, as in `s3://bucket` or `hdfs://host:8020`; empty for a bare path."""
+    match = _SCHEME_AND_AUTHORITY.match(location)
+    return match.group() if match else ""
 
 
 def local_path(location: str) -> str:

@@ -1,0 +1,95 @@
+"""From a location and the user's storage options to a Store."""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+import pyarrow as pa
+
+from icectl.env import Env
+from icectl.storage import location as locations
+from icectl.storage.local import LocalStore
+from icectl.storage.path_map import PathMapStore
+from icectl.storage.remote import RemoteStore, open_remote
+from icectl.storage.store import FailedRemoval, FileStatus, Store
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """How storage is reached: fsspec's options, what is read elsewhere, how much at once."""
+
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    path_map: tuple[tuple[str, str], ...] = ()
+    concurrency: int = 8
+
+
+def open_store(options: StorageOptions, env: Env) -> Store:
+    """The store for every location of a table, whichever schemes its metadata names.
+
+    Nothing is connected to before it is used, and each scheme's driver is imported then.
+    """
+    store = SchemeStore(options, env, LocalStore(options.concurrency))
+    return PathMapStore(store, options.path_map) if options.path_map else store
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeStore:
+    """A Store that passes each location on to the store of its scheme and authority."""
+
+    options: StorageOptions
+    env: Env
+    local: LocalStore
+    remote: dict[str, RemoteStore] = field(default_factory=dict, repr=False)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def of(self, location: str) -> Store:
+        """The store that keeps a location."""
+        if locations.is_local(location):
+            return self.local
+        root = locations.root(location)
+        with self.lock:
+            if root not in self.remote:
+                self.remote[root] = open_remote(
+                    location, self.options.options, self.env, self.options.concurrency
+                )
+            return self.remote[root]
+
+    def read(self, location: str) -> bytes:
+        """All bytes of one file."""
+        return self.of(location).read(location)
+
+    def read_range(self, location: str, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`; fewer at the end. A negative offset counts from there."""
+        return self.of(location).read_range(location, offset, length)
+
+    def open(self, location: str) -> IO[bytes]:
+        """A seekable reader."""
+        return self.of(location).open(location)
+
+    def stat(self, location: str) -> FileStatus | None:
+        """Size and time of one file; None where there is none."""
+        return self.of(location).stat(location)
+
+    def list(self, location: str) -> Iterator[pa.RecordBatch]:
+        """All files below a location."""
+        return self.of(location).list(location)
+
+    def list_directory(self, location: str) -> Sequence[FileStatus]:
+        """The files directly in one directory; empty where there is none."""
+        return self.of(location).list_directory(location)
+
+    def create(self, location: str, content: bytes) -> None:
+        """Write a whole new file, atomically; FileExistsError where one is there (R-162)."""
+        self.of(location).create(location, content)
+
+    def replace(self, location: str, content: bytes) -> None:
+        """Write or overwrite a whole file, atomically."""
+        self.of(location).replace(location, content)
+
+    def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
+        """Delete files; those already gone count as removed."""
+        by_store: dict[str, list[str]] = {}
+        for location in removed:
+            by_store.setdefault(locations.root(location), []).append(location)
+        return [failed for group in by_store.values() for failed in self.of(group[0]).remove(group)]

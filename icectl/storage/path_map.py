@@ -1,0 +1,111 @@
+"""Reading a table that was moved or copied: locations that begin with FROM are read at TO."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import IO
+
+import pyarrow as pa
+
+from icectl.errors import Refused
+from icectl.storage import location as locations
+from icectl.storage.store import FailedRemoval, FileStatus, Store
+
+_WITHOUT_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(/(?!/).*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class PathMapStore:
+    """A Store whose locations are mapped before each access; what it returns is spelled as asked.
+
+    The longest FROM wins, and the spellings of a local path count as one. Writing is refused:
+    identity of files goes by the unmapped locations.
+    """
+
+    store: Store
+    path_map: tuple[tuple[str, str], ...]
+
+    def mapped(self, location: str) -> str:
+        """Where a location is read."""
+        keys = _keys(location)
+        best: tuple[int, str] | None = None
+        for start, to in self.path_map:
+            start_key = locations.comparison_key(start)
+            for key in keys:
+                if _below(key, start_key) and (best is None or len(start_key) > best[0]):
+                    best = len(start_key), _moved(key[len(start_key) :], to)
+        return location if best is None else best[1]
+
+    def read(self, location: str) -> bytes:
+        """All bytes of one file."""
+        return self.store.read(self.mapped(location))
+
+    def read_range(self, location: str, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`; fewer at the end. A negative offset counts from there."""
+        return self.store.read_range(self.mapped(location), offset, length)
+
+    def open(self, location: str) -> IO[bytes]:
+        """A seekable reader."""
+        return self.store.open(self.mapped(location))
+
+    def stat(self, location: str) -> FileStatus | None:
+        """Size and time of one file; None where there is none."""
+        status = self.store.stat(self.mapped(location))
+        return None if status is None else replace(status, location=location)
+
+    def list(self, location: str) -> Iterator[pa.RecordBatch]:
+        """All files below a location, spelled as below the location asked for."""
+        mapped = self.mapped(location)
+        for batch in self.store.list(mapped):
+            found = [_respelled(path, mapped, location) for path in batch["location"].to_pylist()]
+            column = pa.array(found, pa.string())
+            yield batch.set_column(0, batch.schema.field(0), column)
+
+    def list_directory(self, location: str) -> Sequence[FileStatus]:
+        """The files directly in one directory; empty where there is none."""
+        mapped = self.mapped(location)
+        return [
+            replace(file, location=_respelled(file.location, mapped, location))
+            for file in self.store.list_directory(mapped)
+        ]
+
+    def create(self, location: str, content: bytes) -> None:  # noqa: ARG002
+        """Refuse."""
+        raise _refused(location)
+
+    def replace(self, location: str, content: bytes) -> None:  # noqa: ARG002
+        """Refuse."""
+        raise _refused(location)
+
+    def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
+        """Refuse, unless there is nothing to remove."""
+        for location in removed:
+            raise _refused(location)
+        return ()
+
+
+def _keys(location: str) -> tuple[str, ...]:
+    """What FROM is compared with: `hdfs:/p` also is a `/p` whose scheme was completed (R-164)."""
+    completed = _WITHOUT_AUTHORITY.fullmatch(location)
+    bare = (locations.comparison_key(completed[1]),) if completed else ()
+    return (locations.comparison_key(location), *bare)
+
+
+def _below(key: str, start: str) -> bool:
+    """Whether `start` is a prefix that ends where a name ends."""
+    return key.startswith(start) and (start.endswith("/") or key[len(start) :][:1] in {"", "/"})
+
+
+def _moved(remainder: str, to: str) -> str:
+    return locations.join(to, remainder) if remainder.strip("/") else to
+
+
+def _respelled(found: str, mapped: str, location: str) -> str:
+    return location.rstrip("/") + found[len(mapped.rstrip("/")) :]
+
+
+def _refused(location: str) -> Refused:
+    return Refused(
+        f"nothing is written under `--path-map`, and {locations.shown(location)} would be",
+        hint="run without `--path-map`, on the table where its metadata says it is",
+    )

@@ -1,0 +1,247 @@
+"""Files behind fsspec: S3 and every other scheme that a driver is installed for.
+
+Reading only, except for `memory:`. Errors are translated here and passing ones tried again.
+"""
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import IO, Any, TypeVar
+
+import pyarrow as pa
+
+from icectl.env import Env
+from icectl.errors import Refused, Unsupported
+from icectl.storage import location as locations
+from icectl.storage.create import create_in_memory
+from icectl.storage.failures import error_code, is_transient, remote_failure
+from icectl.storage.listing import Rows, Step, run_steps
+from icectl.storage.retry import retry
+from icectl.storage.s3 import list_objects, s3_options
+from icectl.storage.store import FailedRemoval, FileStatus
+
+_ALIASES = {"s3a": "s3", "s3n": "s3"}
+_TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
+_READ_AHEAD_BYTES = 1 << 20
+
+Result = TypeVar("Result")
+
+
+def open_remote(
+    location: str, options: Mapping[str, str], env: Env, concurrency: int
+) -> "RemoteStore":
+    """The store for a location, through the fsspec driver of its scheme.
+
+    Raises: Unsupported, when there is no such driver.
+    """
+    import fsspec
+
+    scheme = locations.scheme(location)
+    protocol = _ALIASES.get(scheme, scheme)
+    try:
+        driver = fsspec.get_filesystem_class(protocol)
+    except ValueError as error:
+        raise Unsupported(
+            f"no storage driver knows the scheme {scheme}: in {locations.shown(location)}",
+            hint="for a copy elsewhere, `--path-map FROM=TO` says where the files are",
+        ) from error
+    except ImportError as error:
+        raise Unsupported(
+            f"the storage driver for {scheme}: is not installed ({error})",
+            hint="install it beside icectl, in the same environment",
+        ) from error
+    arguments = s3_options(options, concurrency) if protocol == "s3" else dict(options)
+    url_arguments = driver._get_kwargs_from_urls(location)  # noqa: SLF001 - url_to_fs drops options
+    filesystem = driver(**{**url_arguments, **arguments})
+    if protocol == "s3":
+        filesystem.retries = 1  # attempts; retry() is the only one to repeat
+    return RemoteStore(filesystem, protocol, env, concurrency, _secrets(options))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RemoteStore:
+    """A Store over an fsspec file system."""
+
+    filesystem: Any
+    protocol: str
+    env: Env
+    concurrency: int
+    secrets: tuple[str, ...]
+
+    def read(self, location: str) -> bytes:
+        """All bytes of one file."""
+        path = self._path(location)
+        content: bytes = self._call("read", location, partial(self.filesystem.cat_file, path))
+        return content
+
+    def read_range(self, location: str, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`; fewer at the end. A negative offset counts from there."""
+        if offset < 0:
+            status = self.stat(location)
+            if status is None:
+                raise FileNotFoundError(location)
+            offset = max(0, status.size_bytes + offset)
+        return self._call("read", location, partial(self._range, location, offset, length))
+
+    def open(self, location: str) -> IO[bytes]:
+        """A seekable reader; each of its reads is repeated when it fails for a passing reason."""
+        status = self.stat(location)
+        if status is None:
+            raise FileNotFoundError(location)
+        return io.BufferedReader(_RangeReader(self, status), _READ_AHEAD_BYTES)
+
+    def stat(self, location: str) -> FileStatus | None:
+        """Size and time of one file; None where there is none."""
+        action = partial(self.filesystem.info, self._path(location))
+        try:
+            found = self._call("look up", location, action)
+        except FileNotFoundError:
+            return None
+        return None if found["type"] == "directory" else _status(location, found)
+
+    def list(self, location: str) -> Iterator[pa.RecordBatch]:
+        """All files below a location."""
+        if self.protocol == "s3":
+            call = partial(self._call, "list", location)
+            return list_objects(self.filesystem, location, call, self.concurrency)
+        return run_steps(location.rstrip("/"), self._scan, self.concurrency)
+
+    def list_directory(self, location: str) -> Sequence[FileStatus]:
+        """The files directly in one directory; empty where there is none."""
+        found = [
+            _status(path, entry)
+            for path, entry in self._entries(location)
+            if entry["type"] != "directory"
+        ]
+        return sorted(found, key=lambda file: file.location)
+
+    def create(self, location: str, content: bytes) -> None:
+        """Write a whole new file, atomically; FileExistsError where one is there."""
+        self._check_writable(location)
+        create_in_memory(self.filesystem, self._path(location), content)
+
+    def replace(self, location: str, content: bytes) -> None:
+        """Write or overwrite a whole file, atomically."""
+        self._check_writable(location)
+        self.filesystem.pipe_file(self._path(location), content)
+
+    def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
+        """Delete files; those already gone count as removed."""
+        for location in removed:
+            self._check_writable(location)
+            if self.stat(location) is not None:
+                self.filesystem.rm_file(self._path(location))
+        return ()
+
+    def _check_writable(self, location: str) -> None:
+        if self.protocol != "memory":
+            raise Refused(
+                f"changing a table on {self.protocol}: storage is not offered yet, and "
+                f"{locations.shown(location)} would be written or deleted",
+                hint="reading commands, `-n` and `--check` work there",
+            )
+
+    def _path(self, location: str) -> str:
+        alias = f"{self.protocol}:{location.partition(':')[2]}"
+        path: str = self.filesystem._strip_protocol(alias)  # noqa: SLF001 - fsspec has no other way
+        return path
+
+    def _call(self, doing: str, location: str, action: Callable[[], Result]) -> Result:
+        return retry(
+            action,
+            self.env,
+            is_transient=is_transient,
+            translated=partial(remote_failure, doing, location, secrets=self.secrets),
+        )
+
+    def _range(self, location: str, offset: int, length: int) -> bytes:
+        if not length:
+            return b""
+        try:
+            content: bytes = self.filesystem.cat_file(
+                self._path(location), start=offset, end=offset + length
+            )
+        except OSError as error:
+            if error_code(error) in {"InvalidRange", "416"}:  # the file ends before
+                return b""
+            raise
+        return content
+
+    def _scan(self, directory: str) -> Step[str]:
+        rows, below = Rows(), []
+        for path, entry in self._entries(directory):
+            if entry["type"] == "directory":
+                below.append(path)
+            else:
+                status = _status(path, entry)
+                rows.add(path, status.size_bytes, status.modified_ms)
+        return Step(rows, tuple(below))
+
+    def _entries(self, directory: str) -> Sequence[tuple[str, dict[str, Any]]]:
+        """What lies in a directory, under locations that begin as the directory's does."""
+        path = self._path(directory).rstrip("/")
+        action = partial(self.filesystem.ls, path, detail=True)
+        try:
+            found = self._call("list", directory, action)
+        except FileNotFoundError:
+            return []
+        names = [(str(entry["name"]).rstrip("/"), entry) for entry in found]
+        return [
+            (locations.join(directory, name[len(path) :]), entry)
+            for name, entry in names
+            if name != path
+        ]
+
+
+class _RangeReader(io.RawIOBase):
+    """A file as a stream of ranges."""
+
+    def __init__(self, store: RemoteStore, status: FileStatus) -> None:
+        self._store = store
+        self._status = status
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._status.size_bytes}
+        self._position = max(0, starts[whence] + offset)
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        length = min(len(buffer), max(0, self._status.size_bytes - self._position))
+        content = self._store.read_range(self._status.location, self._position, length)
+        buffer[: len(content)] = content
+        self._position += len(content)
+        return len(content)
+
+
+def _status(location: str, found: Mapping[str, Any]) -> FileStatus:
+    return FileStatus(location, int(found["size"] or 0), _modified_ms(found))
+
+
+def _modified_ms(found: Mapping[str, Any]) -> int | None:
+    """When a file was written; None where its driver does not tell."""
+    for key in _TIMES:
+        value = found.get(key)
+        if isinstance(value, datetime):
+            return round(value.timestamp() * 1000)
+        if isinstance(value, (int, float)):
+            return int(value * 1000)
+    return None
+
+
+def _secrets(options: Mapping[str, str]) -> tuple[str, ...]:
+    words = ("key", "secret", "token", "password", "credential", "connection_string")
+    return tuple(
+        value for name, value in options.items() if value and any(w in name.lower() for w in words)
+    )

@@ -1,0 +1,146 @@
+"""What is particular to S3: s3fs's options, and listing one prefix with many requests at once."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from icectl.errors import UsageError
+from icectl.storage import location as locations
+from icectl.storage.listing import Rows, Step, run_steps
+
+_TEXT_OPTIONS = {"key", "secret", "token", "username", "password", "profile"}
+_BOOLEANS = {"true": True, "false": False}
+_UNORDERED_BUCKETS = "--x-s3"
+_SPLIT_PAGES = 10
+_SPLIT_LEVELS = 3
+
+Call = Callable[[Callable[[], Any]], Any]
+
+
+def s3_options(options: Mapping[str, str], concurrency: int) -> dict[str, Any]:
+    """Options of s3fs from texts: `client_kwargs.region_name=…` nests, numbers and booleans count.
+
+    Raises: UsageError, when an option is both a value and a group.
+    """
+    defaults: dict[str, Any] = {
+        "use_listings_cache": False,
+        "config_kwargs": {
+            "retries": {"total_max_attempts": 1},
+            "max_pool_connections": max(10, 2 * concurrency),
+        },
+    }
+    for name, text in options.items():
+        *groups, last = name.split(".")
+        place = defaults
+        for group in groups:
+            place = place.setdefault(group, {})
+            if not isinstance(place, dict):
+                raise UsageError(f"storage option {name}: {group} has a value already")
+        place[last] = text if last in _TEXT_OPTIONS else _typed(text)
+    return defaults
+
+
+def _typed(text: str) -> str | int | bool:
+    return int(text) if text.isascii() and text.isdigit() else _BOOLEANS.get(text.lower(), text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A request for up to 1000 keys behind `after`, of which those from `until` on do not count."""
+
+    after: str = ""
+    until: str | None = None
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    filesystem: Any
+    bucket: str
+    prefix: str
+    location: str
+    call: Call
+    ranges: int
+
+    def step(self, page: _Page) -> Step[_Page]:
+        """Fetch one page; the first of many is followed by one page of every range."""
+        answer = self._request(page)
+        rows = Rows()
+        start = len(self.prefix)
+        for entry in answer.get("Contents", ()):
+            key = entry["Key"]
+            if page.until is not None and key >= page.until:
+                return Step(rows)
+            if key.endswith("/") or key <= page.after:  # a directory's marker; another range's
+                continue
+            modified_ms = round(entry["LastModified"].timestamp() * 1000)
+            rows.add(f"{self.location}/{key[start:]}", entry["Size"], modified_ms)
+        if not answer.get("IsTruncated"):
+            return Step(rows)
+        following = replace(page, token=answer["NextContinuationToken"])
+        if page != _Page() or self.bucket.endswith(_UNORDERED_BUCKETS):
+            return Step(rows, (following,))
+        return Step(rows, self._split(after=answer["Contents"][-1]["Key"]))
+
+    def _split(self, after: str) -> tuple[_Page, ...]:
+        """Ranges that together hold every key behind `after`."""
+        found = sorted(prefix for prefix in self._prefixes() if prefix > after)
+        stride = max(1, -(-len(found) // self.ranges))
+        bounds = found[::stride]
+        starts = [after, *bounds]
+        return tuple(_Page(start, end) for start, end in zip(starts, [*bounds, None], strict=True))
+
+    def _prefixes(self) -> list[str]:
+        """Common prefixes below the listed one, of a level that has about enough of them."""
+        level = [self.prefix]
+        for _ in range(_SPLIT_LEVELS):
+            deeper = [found for prefix in level for found in self._children(prefix)]
+            if not deeper:
+                break
+            level = deeper
+            if len(level) >= self.ranges:
+                break
+        return [] if level == [self.prefix] else level
+
+    def _children(self, prefix: str) -> list[str]:
+        found: list[str] = []
+        token = None
+        for _ in range(_SPLIT_PAGES):
+            answer = self._request(_Page(token=token), Prefix=prefix, Delimiter="/")
+            found += [entry["Prefix"] for entry in answer.get("CommonPrefixes", ())]
+            token = answer.get("NextContinuationToken")
+            if token is None:
+                break
+        return found
+
+    def _request(self, page: _Page, **more: str) -> Any:
+        arguments = {"Bucket": self.bucket, "Prefix": self.prefix, **self.filesystem.req_kw, **more}
+        if page.token is not None:
+            arguments["ContinuationToken"] = page.token
+        elif page.after:
+            arguments["StartAfter"] = page.after
+        return self.call(partial(self.filesystem.call_s3, "list_objects_v2", **arguments))
+
+
+def list_objects(
+    filesystem: Any, location: str, call: Call, concurrency: int
+) -> Iterator[pa.RecordBatch]:
+    """All objects below a location, key ranges in parallel, split at common prefixes.
+
+    Order: none.
+    """
+    base = location.rstrip("/")
+    root = locations.root(base)
+    key = base[len(root) :].strip("/")
+    listing = _Listing(
+        filesystem,
+        bucket=root.partition("//")[2],
+        prefix=f"{key}/" if key else "",
+        location=base,
+        call=call,
+        ranges=4 * concurrency,
+    )
+    return run_steps(_Page(), listing.step, concurrency)
