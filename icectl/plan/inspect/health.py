@@ -1,0 +1,313 @@
+"""The health view: what maintenance a snapshot needs, with the threshold behind each verdict."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from icectl.entries import deletes, rows
+from icectl.entries.rows import Entries
+from icectl.entries.summary import SIZE_BANDS, Totals, size_histogram, summarise
+from icectl.plan.inspect.metadata_rows import id_text
+from icectl.plan.inspect.views import Row
+from icectl.spec.manifest import ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot
+from icectl.units import print_size
+
+HEALTH_SOURCES: frozenset[str] = frozenset(
+    {
+        "content", "status", "location", "file_format", "spec_id", "partition_key",
+        "record_count", "file_size_in_bytes", "sequence_number", "referenced_data_file",
+        "content_offset", "content_size_in_bytes",
+    }
+)  # fmt: skip
+COMMANDS_HERE: frozenset[str] = frozenset({"inspect", "validate", "expire-snapshots"})
+"""Commands of this version; advice may name others, and says that they are not here yet."""
+
+SMALL_RATIO = 0.75
+"""Files below this part of the target size are what `compact` picks, as in Java's rewrite."""
+
+
+class Verdict(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    ATTENTION = "attention"
+    CRITICAL = "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What the table asks for; `file_size_given` tells a property from a default."""
+
+    file_size_bytes: int
+    file_size_given: bool
+    manifest_size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expirable:
+    """What expire-snapshots would drop under the table's own policy.
+
+    `reclaimable_bytes` is exact where `exact`; else it is what the summaries of the dropped
+    snapshots say they removed.
+    """
+
+    snapshot_count: int
+    reclaimable_bytes: int
+    file_count: int | None
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFiles:
+    """The metadata files in the folder of the current one."""
+
+    count: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSource:
+    """What health is judged by; `entries` are those of all `manifests`."""
+
+    metadata: TableMetadata
+    snapshot: Snapshot | None
+    manifests: Sequence[ManifestFile]
+    entries: Entries
+    targets: Targets
+    expirable: Expirable
+    metadata_files: MetadataFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From which value on a measure needs attention, and is critical."""
+
+    attention: float
+    critical: float
+
+    def judge(self, value: float) -> Verdict:
+        """Compare a measure."""
+        if value >= self.critical:
+            return Verdict.CRITICAL
+        return Verdict.ATTENTION if value >= self.attention else Verdict.OK
+
+
+SURPLUS_FILES = Limits(5, 1_000)
+DELETED_RATIO = Limits(0.1, 0.3)
+DELETES_PER_FILE = Limits(5, 100)
+DANGLING_DELETES = Limits(1, 1_000)
+SURPLUS_MANIFESTS = Limits(20, 1_000)
+EXPIRABLE_SNAPSHOTS = Limits(10, 1_000)
+UNTRACKED_METADATA_FILES = Limits(20, 1_000)
+RECLAIMABLE_RATIO = Limits(0.25, 1.0)
+
+
+def health(source: HealthSource) -> Row:
+    """Judge a snapshot's files and a table's metadata.
+
+    Units: bytes; ratios from 0 to 1.
+    """
+    live = rows.live(source.entries)
+    data = rows.data_files(live)
+    totals = summarise(live)
+    checks = {
+        "small_files": _small_files(source.targets.file_size_bytes, data),
+        "delete_debt": _delete_debt(source, totals),
+        "manifest_debt": _manifest_debt(source),
+        "snapshot_debt": _snapshot_debt(source),
+        "metadata_file_debt": _metadata_file_debt(source),
+        "reclaimable": _reclaimable(source.expirable, totals),
+    }
+    given = source.targets.file_size_given
+    return {
+        "snapshot_id": id_text(source.snapshot.snapshot_id) if source.snapshot else None,
+        "verdict": _worst(*(check.verdict for check in checks.values())).value,
+        "target_file_size_bytes": source.targets.file_size_bytes,
+        "target_file_size_origin": "table property" if given else "default",
+        "data_file_count": totals.data_file_count,
+        "data_file_bytes": totals.data_file_bytes,
+        "file_sizes": _file_sizes(data),
+        **{name: check.json() for name, check in checks.items()},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """One measure: what was found, from where on it matters, and what to do then."""
+
+    verdict: Verdict
+    found: str
+    threshold: str
+    command: str
+    figures: Mapping[str, object]
+
+    def json(self) -> Row:
+        """The check for JSON; a command only where there is something for it to do."""
+        needed = self.verdict is not Verdict.OK
+        return {
+            "verdict": self.verdict.value,
+            "found": self.found,
+            "threshold": self.threshold,
+            "command": self.command if needed else None,
+            "command_in_this_version": self.command in COMMANDS_HERE if needed else None,
+            **self.figures,
+        }
+
+
+def _worst(*verdicts: Verdict) -> Verdict:
+    return max(verdicts, key=[*Verdict].index)
+
+
+def _from(limits: Limits, unit: str, *, ratio: bool = False) -> str:
+    """The threshold in words."""
+    form = ".0%" if ratio else ",.0f"
+    return (
+        f"attention from {limits.attention:{form}} {unit}, critical from {limits.critical:{form}}"
+    )
+
+
+def _file_sizes(data: Entries) -> list[Row]:
+    histogram = size_histogram(data)
+    ends: list[int | None] = [0, *SIZE_BANDS, None]
+    return [
+        {"from_bytes": low, "below_bytes": high, "file_count": count, "bytes": size}
+        for low, high, count, size in zip(
+            ends[:-1], ends[1:], histogram.file_counts, histogram.byte_counts, strict=True
+        )
+    ]
+
+
+def _small_files(target: int, data: Entries) -> _Check:
+    """Files far below the target, and how many merging each partition would save."""
+    small_below = int(target * SMALL_RATIO)
+    small = rows.smaller_than(data, small_below)
+    partitions = rows.by_row(Entries(rows.grouped(small)), "file_count", "size_bytes")
+    surplus = sum(count - max(1, -(-size // target)) for count, size in partitions)
+    return _Check(
+        SURPLUS_FILES.judge(surplus),
+        f"{len(small):,} of {len(data):,} data files are below {print_size(small_below)}, "
+        f"{SMALL_RATIO:.0%} of the target size; merging within partitions saves {surplus:,} files",
+        _from(SURPLUS_FILES, "files to save"),
+        "compact",
+        {
+            "small_file_count": len(small),
+            "small_file_bytes": rows.total(small, "file_size_in_bytes"),
+            "small_below_bytes": small_below,
+            "surplus_file_count": surplus,
+        },
+    )
+
+
+def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
+    """Deletes that readers have to apply, and deletes that apply to nothing any more."""
+    specs = source.metadata.partition_specs
+    matches = deletes.match(
+        source.entries, [spec.spec_id for spec in specs if spec.is_unpartitioned]
+    )
+    dangling = len(deletes.dangling(matches))
+    per_file = sum(part.counts for part in matches.ranges)
+    most = int(per_file.max()) if len(matches.data) else 0
+    touched = int((per_file > 0).sum()) if len(matches.data) else 0
+    positions = totals.position_delete_record_count + totals.deletion_vector_record_count
+    ratio = positions / totals.record_count if totals.record_count else 0.0
+    return _Check(
+        _worst(
+            DELETED_RATIO.judge(ratio),
+            DELETES_PER_FILE.judge(most),
+            DANGLING_DELETES.judge(dangling),
+        ),
+        f"{totals.delete_file_count:,} delete files touch {touched:,} of {len(matches.data):,} "
+        f"data files, at most {most:,} on one; positions delete {ratio:.1%} of the rows; "
+        f"{dangling:,} apply to nothing",
+        f"{_from(DELETED_RATIO, 'of the rows', ratio=True)}; "
+        f"{_from(DELETES_PER_FILE, 'on one data file')}; "
+        f"{_from(DANGLING_DELETES, 'that apply to nothing')}",
+        "compact",
+        {
+            "position_delete_file_count": totals.position_delete_file_count,
+            "equality_delete_file_count": totals.equality_delete_file_count,
+            "deletion_vector_count": totals.deletion_vector_count,
+            "delete_file_bytes": totals.delete_file_bytes,
+            "dangling_delete_count": dangling,
+            "touched_data_file_count": touched,
+            "most_deletes_on_one_file": most,
+            "position_delete_count": positions,
+            "deleted_ratio": round(ratio, 4),
+        },
+    )
+
+
+def _manifest_debt(source: HealthSource) -> _Check:
+    """Manifests beyond those that the same entries would fill at the target size."""
+    target = source.targets.manifest_size_bytes
+    sizes: dict[tuple[int, int], int] = {}
+    for manifest in source.manifests:
+        group = (manifest.partition_spec_id, int(manifest.content))
+        sizes[group] = sizes.get(group, 0) + manifest.manifest_length
+    count = len(source.manifests)
+    surplus = count - sum(max(1, -(-size // target)) for size in sizes.values())
+    return _Check(
+        SURPLUS_MANIFESTS.judge(surplus),
+        f"{count:,} manifests of {print_size(sum(sizes.values()))} in all; at the target size of "
+        f"{print_size(target)}, {count - surplus:,} would do",
+        _from(SURPLUS_MANIFESTS, "manifests to save"),
+        "rewrite-manifests",
+        {
+            "manifest_count": count,
+            "manifest_bytes": sum(sizes.values()),
+            "target_manifest_size_bytes": target,
+            "surplus_manifest_count": surplus,
+        },
+    )
+
+
+def _snapshot_debt(source: HealthSource) -> _Check:
+    count, expirable = len(source.metadata.snapshots), source.expirable.snapshot_count
+    return _Check(
+        EXPIRABLE_SNAPSHOTS.judge(expirable),
+        f"{expirable:,} of {count:,} snapshots are past the table's own retention",
+        _from(EXPIRABLE_SNAPSHOTS, "snapshots past retention"),
+        "expire-snapshots",
+        {"snapshot_count": count, "expirable_snapshot_count": expirable},
+    )
+
+
+def _metadata_file_debt(source: HealthSource) -> _Check:
+    """Metadata files in the folder that neither is current nor stands in the metadata log."""
+    files, tracked = source.metadata_files, len(source.metadata.metadata_log) + 1
+    untracked = max(0, files.count - tracked)
+    return _Check(
+        UNTRACKED_METADATA_FILES.judge(untracked),
+        f"{files.count:,} metadata files of {print_size(files.size_bytes)} in all, of which "
+        f"{untracked:,} are no longer in the metadata log",
+        _from(UNTRACKED_METADATA_FILES, "files off the log"),
+        "remove-orphans",
+        {
+            "metadata_file_count": files.count,
+            "metadata_file_bytes": files.size_bytes,
+            "metadata_log_length": len(source.metadata.metadata_log),
+            "untracked_metadata_file_count": untracked,
+        },
+    )
+
+
+def _reclaimable(expirable: Expirable, totals: Totals) -> _Check:
+    """Bytes that expiring snapshots under the table's own policy frees."""
+    live_bytes = totals.data_file_bytes + totals.delete_file_bytes
+    size = expirable.reclaimable_bytes
+    ratio = size / live_bytes if live_bytes else float(size > 0)
+    about = "" if expirable.exact else "about "
+    return _Check(
+        RECLAIMABLE_RATIO.judge(ratio),
+        f"{about}{print_size(size)} would be freed by expiring those snapshots, "
+        f"against {print_size(live_bytes)} of live files",
+        _from(RECLAIMABLE_RATIO, "of the live bytes", ratio=True),
+        "expire-snapshots",
+        {
+            "reclaimable_bytes": size,
+            "reclaimable_file_count": expirable.file_count,
+            "is_estimate": not expirable.exact,
+        },
+    )
