@@ -10,6 +10,8 @@ import uuid
 from dataclasses import dataclass
 from typing import Protocol
 
+from icectl.errors import Incomplete
+
 
 class Env(Protocol):
     """Clock and identifiers of one run."""
@@ -60,3 +62,32 @@ class SystemEnv:
     def sleep(self, seconds: float) -> None:
         """Wait, for back-off between attempts."""
         time.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The moment at which a run has to stop safely; None never comes."""
+
+    env: Env
+    ends_at_seconds: float | None = None
+
+    @property
+    def remaining_seconds(self) -> float:
+        """Seconds left on the monotonic clock, infinite without a limit; negative when over."""
+        if self.ends_at_seconds is None:
+            return float("inf")
+        return self.ends_at_seconds - self.env.monotonic_seconds()
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is time to stop."""
+        return self.remaining_seconds <= 0
+
+    def check(self) -> None:
+        """Do nothing before the deadline; Incomplete after it."""
+        if self.passed:
+            raise Incomplete(
+                "stopped at the time limit",
+                hint="run again to continue, or give a longer `--time-limit`",
+                id="time-limit",
+            )

@@ -1,0 +1,351 @@
+"""The root command: parse, run one command, report, and turn every end into an exit code."""
+
+import errno
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import pairwise
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from typer.main import get_command
+
+from icectl import __version__
+from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
+from icectl.cli.options import Command, Invocation, Shell
+from icectl.cli.settings import (
+    COLOR,
+    METRICS_FILE,
+    PROGRESS,
+    TIME_LIMIT,
+    parse_color,
+    resolve,
+)
+from icectl.env import Deadline, Env, SystemEnv
+from icectl.errors import IcectlError, StorageError, UsageError
+from icectl.report.console import Console, ConsoleOptions
+from icectl.report.document import Outcome, document, failure, json_text
+from icectl.report.metrics import metrics_text, write_metrics
+
+COMMANDS: Mapping[str, str] = {
+    "inspect": "show a table's state, contents, history and health",
+    "validate": "check metadata and files against the rules of the format",
+    "expire-snapshots": "drop old snapshots and the files only they need",
+}
+"""Every command with its one line of help. Its module has its name, and is imported to run it."""
+
+_PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
+"""What the parser inside typer raises; its module is private, and moves between versions."""
+
+
+class _Terminated(BaseException):
+    """SIGTERM arrived."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """What is known of a run so far, for whatever ends it."""
+
+    env: Env
+    started_seconds: float
+    console: Console
+    invocation: Invocation | None = None
+    shell: Shell | None = None
+
+
+def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
+    """Run one command line and return its exit code; nothing below exits or prints."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    clock = SystemEnv() if env is None else env
+    if not arguments:
+        sys.stderr.write(root_help(COMMANDS))
+        return UsageError.exit_code
+    run = _Run(clock, clock.monotonic_seconds(), _early_console(arguments, clock))
+    with _signals():
+        try:
+            code = _run(run, arguments)
+            run.console.flush()
+        except BrokenPipeError:
+            _discard_stdout()
+            code = 0
+    return code
+
+
+def parse(arguments: Sequence[str]) -> Invocation | None:
+    """Read a command line; None where it asked for help or the version, which is printed then.
+
+    Raises: UsageError.
+    """
+    words = list(arguments)
+    if words[0] == "help":
+        words = [*words[1:2], "--help"]
+    root = get_command(_root())
+    try:
+        with root.make_context("icectl", words) as context:
+            parsed: Invocation = root.invoke(context)
+            return parsed
+    except typer.Exit:
+        return None
+    except _PARSER_ERROR as error:
+        raise usage_error(error) from error
+
+
+def load_command(name: str) -> Command:
+    """Import the module of a command."""
+    attribute = name.replace("-", "_")
+    module = import_module(f"icectl.cli.commands.{attribute}")
+    command: Command = getattr(module, attribute)
+    return command
+
+
+def parser_of(command: Command) -> PlainCommand:
+    """Build the parser of one command."""
+    application = typer.Typer(add_completion=False, rich_markup_mode=None)
+    application.command(
+        command.name, cls=PlainCommand, context_settings={"help_option_names": ["-h", "--help"]}
+    )(command.callback)
+    parser = get_command(application)
+    assert isinstance(parser, PlainCommand)
+    parser.spec = command
+    return parser
+
+
+class _LazyGroup(PlainGroup):
+    """The root: knows its commands by name, and imports the one that is run."""
+
+    summaries = COMMANDS
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """Name the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> PlainCommand:  # noqa: ARG002
+        """Build the parser of the command that was asked for."""
+        if cmd_name not in COMMANDS:
+            raise unknown_command(cmd_name, tuple(COMMANDS))
+        return parser_of(load_command(cmd_name))
+
+
+def _root() -> typer.Typer:
+    application = typer.Typer(
+        cls=_LazyGroup,
+        add_completion=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    application.callback()(_root_options)
+    return application
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001
+    if asked:
+        typer.echo(f"icectl {__version__}")
+        raise typer.Exit
+
+
+def _root_options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="print the version"),
+    ] = False,
+) -> None:
+    """Hold the options of the root."""
+
+
+def _run(run: _Run, arguments: Sequence[str]) -> int:
+    try:
+        run.invocation = parse(arguments)
+        if run.invocation is None:
+            return 0
+        run.shell = _open_shell(run, run.invocation)
+        run.console = run.shell.console
+        with _debug_log(run.console):
+            outcome = run.invocation.run(run.shell)
+        return _report_outcome(run, outcome)
+    except BrokenPipeError:
+        raise
+    except BaseException as error:  # noqa: BLE001
+        return _report_failure(run, error)
+
+
+def _open_shell(run: _Run, invocation: Invocation) -> Shell:
+    config = invocation.value("config")
+    settings = resolve(invocation.given_settings(), os.environ, config)
+    verbosity = -1 if invocation.value("quiet") else invocation.value("verbose")
+    options = ConsoleOptions(
+        color=settings.read(COLOR),
+        verbosity=verbosity,
+        progress=settings.read(PROGRESS),
+        json=run.console.options.json,
+    )
+    console = Console(sys.stdout, sys.stderr, sys.stdin, run.env, options)
+    for line in settings.lines(invocation.command.name):
+        console.detail(line)
+    limit_ms = settings.read(TIME_LIMIT)
+    ends_at = None if limit_ms is None else run.started_seconds + limit_ms / 1000
+    return Shell(console, run.env, settings, Deadline(run.env, ends_at))
+
+
+def _report_outcome(run: _Run, outcome: Outcome) -> int:
+    console = run.console
+    console.progress.stop()
+    for warning in outcome.warnings:
+        console.warn(warning)
+    table = None if outcome.table is None else outcome.table.location
+    _write_metrics(run, document(outcome, ()), table)
+    try:
+        if console.options.json:
+            console.print(_json(console, document(outcome, console.warnings)))
+        else:
+            outcome.render(console)
+        console.flush()
+    except BrokenPipeError:
+        _discard_stdout()
+    return outcome.exit_code
+
+
+def _report_failure(run: _Run, raised: BaseException) -> int:
+    console = run.console
+    console.progress.stop()
+    error, code = _explained(raised)
+    if code == 1 and not isinstance(raised, MemoryError):
+        console.error_lines(traceback.format_exception(raised))
+    elif raised is not error:
+        console.debug("".join(traceback.format_exception(raised)).rstrip())
+    name = None if run.invocation is None else run.invocation.command.name
+    _write_metrics(run, failure(error, code, name, ()), None)
+    console.error(error)
+    if console.options.json:
+        console.print(_json(console, failure(error, code, name, console.warnings)))
+    return code
+
+
+def _explained(raised: BaseException) -> tuple[IcectlError, int]:
+    """Find the error to tell, and the exit code, for whatever ended the run."""
+    if isinstance(raised, IcectlError):
+        return raised, raised.exit_code
+    if isinstance(raised, KeyboardInterrupt):
+        return IcectlError("interrupted", id="interrupted"), 128 + signal.SIGINT
+    if isinstance(raised, _Terminated):
+        return IcectlError("terminated", id="terminated"), 128 + signal.SIGTERM
+    if isinstance(raised, MemoryError):
+        hint = "a lower `--concurrency` needs less of it"
+        return IcectlError("out of memory", hint=hint, id="out-of-memory"), 1
+    if isinstance(raised, OSError):
+        return _system_error(raised), StorageError.exit_code
+    message = f"unexpected failure: {type(raised).__name__}: {raised}"
+    hint = "this is a bug in icectl; please report it with the lines above"
+    return IcectlError(message, hint=hint, id="bug"), 1
+
+
+def _system_error(raised: OSError) -> StorageError:
+    where = f" `{raised.filename}`" if raised.filename else ""
+    if isinstance(raised, FileNotFoundError):
+        return StorageError(f"the file{where} is missing" if where else f"{raised}")
+    if raised.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StorageError(
+            f"no space left on the device{where and ' of' + where}",
+            hint="`--temp-dir` puts temporary files elsewhere",
+        )
+    return StorageError(f"{(raised.strerror or str(raised)).lower()}{where and ':' + where}")
+
+
+def _json(console: Console, built: Mapping[str, Any]) -> str:
+    return console.redact(json_text(built, indent=2 if console.out_is_terminal else None))
+
+
+def _write_metrics(run: _Run, built: Mapping[str, Any], location: str | None) -> None:
+    if run.shell is None or run.invocation is None:
+        return
+    path = run.shell.settings.read(METRICS_FILE)
+    if path is None:
+        return
+    text = metrics_text(
+        built,
+        table=location or run.invocation.value("table"),
+        now_ms=run.env.now_ms(),
+        duration_seconds=run.env.monotonic_seconds() - run.started_seconds,
+    )
+    try:
+        write_metrics(path, text, run.env)
+    except OSError as error:
+        run.console.warn(f"cannot write the metrics to `{path}`: {error.strerror}")
+
+
+def _early_console(arguments: Sequence[str], env: Env) -> Console:
+    """Make the console for errors of the command line itself, from what can be seen of it."""
+    color = "auto"
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if word == "--color" or word.startswith("--color="):
+            color = word.removeprefix("--color=") if "=" in word else following
+    with suppress(UsageError):
+        options = ConsoleOptions(color=parse_color(color), json=_wants_json(arguments))
+        return Console(sys.stdout, sys.stderr, sys.stdin, env, options)
+    options = ConsoleOptions(json=_wants_json(arguments))
+    return Console(sys.stdout, sys.stderr, sys.stdin, env, options)
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    pairs = pairwise(arguments)
+    return "--json" in arguments or "--format=json" in arguments or ("--format", "json") in pairs
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Let SIGTERM end the run as Ctrl-C does, with its own exit code."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise _Terminated
+
+
+class _ConsoleHandler(logging.Handler):
+    """Debug records on the console, without secrets."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        self._console.debug(f"debug: {record.name}: {record.getMessage()}")
+
+
+@contextmanager
+def _debug_log(console: Console) -> Iterator[None]:
+    if console.options.verbosity < 2:
+        yield
+        return
+    logger = logging.getLogger("icectl")
+    handler = _ConsoleHandler(console)
+    before = logger.level
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def _discard_stdout() -> None:
+    """Let nothing more be written to a pipe that nobody reads."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

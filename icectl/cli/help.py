@@ -1,0 +1,169 @@
+"""Help as plain text: grouped, under 80 columns, with examples and exit codes."""
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from icectl.cli.options import CHANGING, OUTPUT, RUNNING, STORAGE, Command
+from icectl.errors import EXIT_CODES, UsageError
+
+WIDTH = 79
+_LEFT = 28
+_GROUPS = ("Options", CHANGING, STORAGE, RUNNING, OUTPUT)
+
+NOT_YET = ("rewrite-manifests", "compact", "remove-orphans", "migrate-v1-v2", "upgrade-to-v4")
+"""Commands of the plan that this version does not have."""
+
+ROOT_SUMMARY = "Inspect, validate and maintain Apache Iceberg tables."
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help is `command_help`."""
+
+    spec: Command
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the whole help page."""
+        formatter.write(command_help(self.spec, self.get_params(ctx)))
+
+
+class PlainGroup(TyperGroup):
+    """The root, whose help needs the commands' names and no module of theirs."""
+
+    summaries: Mapping[str, str]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the whole help page."""
+        formatter.write(root_help(self.summaries))
+
+
+def root_help(summaries: Mapping[str, str]) -> str:
+    """Print the help of `icectl` alone."""
+    lines = ["Usage: icectl COMMAND TABLE [OPTIONS]", "", ROOT_SUMMARY, "", "Commands:"]
+    lines += _rows(summaries.items(), left=20)
+    lines += ["", "Options:"]
+    lines += _rows([("--version", "print the version"), ("-h, --help", "print this help")], left=20)
+    lines += ["", "TABLE is a table directory (path or URI), or one of its metadata files."]
+    lines += ["`icectl COMMAND --help` lists the options, exit codes and examples of a command."]
+    return "\n".join(lines) + "\n"
+
+
+def command_help(command: Command, parameters: Sequence[Any]) -> str:
+    """Print the help of one command."""
+    sections = [usage(command, parameters), *_paragraphs(command.help)]
+    arguments = [entry for entry in parameters if isinstance(entry, TyperArgument)]
+    sections.append("\n".join(["Arguments:", *_rows(map(_argument_row, arguments))]))
+    for group in _GROUPS:
+        options = [entry for entry in parameters if is_in_group(entry, group)]
+        rows = [option_row(entry) for entry in options]
+        if group == OUTPUT:
+            rows.append(("-h, --help", "print this help"))
+        if rows:
+            sections.append("\n".join([f"{group}:", *_rows(rows)]))
+    codes = ((str(code), EXIT_CODES[code]) for code in command.exit_codes)
+    sections.append("\n".join(["Exit status:", *_rows(codes, left=7)]))
+    sections.append("\n".join(["Examples:", *_examples(command)]))
+    return "\n\n".join(sections) + "\n"
+
+
+def usage(command: Command, parameters: Sequence[Any]) -> str:
+    """Print the usage line."""
+    names = [
+        f"{argument.metavar}" if argument.required else f"[{argument.metavar}]"
+        for argument in parameters
+        if isinstance(argument, TyperArgument)
+    ]
+    return " ".join(["Usage: icectl", command.name, *names, "[OPTIONS]"])
+
+
+def is_in_group(parameter: Any, group: str) -> bool:
+    """Whether a parameter is an option of the group; `--help` has none."""
+    return isinstance(parameter, TyperOption) and parameter.rich_help_panel == group
+
+
+def option_row(option: TyperOption) -> tuple[str, str]:
+    """Write an option's names, short ones first, and its help."""
+    short = [name for name in option.opts if not name.startswith("--")]
+    long = [name for name in option.opts if name.startswith("--")]
+    names = ", ".join(short + long) if short else "    " + ", ".join(long)
+    if option.secondary_opts:
+        names += "/" + option.secondary_opts[0]
+    metavar = f" {option.metavar}" if option.metavar else ""
+    return names + metavar, option.help or ""
+
+
+def _argument_row(argument: TyperArgument) -> tuple[str, str]:
+    return argument.metavar or "", argument.help or ""
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [textwrap.fill(" ".join(part.split()), WIDTH) for part in text.split("\n\n") if part]
+
+
+def _rows(rows: Any, left: int = _LEFT) -> Iterator[str]:
+    for name, text in rows:
+        wrapped = textwrap.wrap(text, WIDTH - left, break_on_hyphens=False) or [""]
+        head = f"  {name}"
+        if len(head) + 2 > left:
+            yield head
+        else:
+            yield head.ljust(left) + wrapped.pop(0)
+        for line in wrapped:
+            yield " " * left + line
+
+
+def _examples(command: Command) -> Iterator[str]:
+    for line, purpose in command.examples:
+        yield f"  # {purpose}"
+        yield f"  $ {line}"
+
+
+def unknown_command(name: str, known: Sequence[str]) -> UsageError:
+    """Say that there is no such command: not yet, or not at all."""
+    if name in NOT_YET:
+        listed = ", ".join(f"`{entry}`" for entry in known)
+        return UsageError(
+            f"`{name}` is not in this version of icectl yet", hint=f"this version has {listed}"
+        )
+    close = get_close_matches(name, known, n=1)
+    hint = f"did you mean `{close[0]}`?" if close else "`icectl --help` lists the commands"
+    return UsageError(f"there is no command `{name}`", hint=hint)
+
+
+def usage_error(error: Any) -> UsageError:
+    """Say in icectl's voice what the parser found wrong.
+
+    The parser's classes are told apart by name: typer keeps them in a private module.
+    """
+    page = _page(error)
+    parameter = getattr(error, "param", None)
+    kind = type(error).__name__
+    if kind == "NoSuchOption":
+        close = sorted(error.possibilities or ())
+        hint = f"did you mean `{close[0]}`?" if close else page
+        return UsageError(f"there is no option `{error.option_name}`", hint=hint)
+    if kind == "MissingParameter" and parameter is not None:
+        return UsageError(f"{_parameter_name(parameter)} is missing", hint=page)
+    if kind == "BadParameter" and parameter is not None:
+        return UsageError(f"{_parameter_name(parameter)}: {_lower(error.message)}", hint=page)
+    return UsageError(_lower(error.format_message()), hint=page)
+
+
+def _page(error: Any) -> str:
+    context = getattr(error, "ctx", None)
+    path = "icectl" if context is None else context.command_path
+    return f"`{path} --help` shows how it is used"
+
+
+def _parameter_name(parameter: Any) -> str:
+    if isinstance(parameter, TyperOption):
+        return f"`{parameter.opts[0]}`"
+    return f"`{parameter.metavar}`"
+
+
+def _lower(message: str) -> str:
+    text = message.strip().rstrip(".").replace("'", "`")
+    return text[:1].lower() + text[1:]

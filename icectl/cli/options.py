@@ -1,0 +1,303 @@
+"""Options that commands share, each declared once, and the decorator that makes a command.
+
+The options of `Common` and `Change` are added to the signature of every command function that
+takes a `common: Common` or a `change: Change`.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from icectl.cli.settings import SETTINGS, Settings
+from icectl.env import Deadline, Env
+from icectl.report.console import Console
+from icectl.report.document import Outcome
+
+OUTPUT = "Output"
+RUNNING = "Running"
+STORAGE = "Finding and reading the table"
+CHANGING = "Changing the table"
+
+
+def option(*names: str, help: str, group: str = "Options", **more: Any) -> Any:  # noqa: A002
+    """Declare an option: names, one clause of help, and the group it is listed in."""
+    return typer.Option(*names, help=help, rich_help_panel=group, show_default=False, **more)
+
+
+TableArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="table directory (path or URI), or one of its metadata files",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Where a command runs: its console, clock, settings, and the time it has."""
+
+    console: Console
+    env: Env
+    settings: Settings
+    deadline: Deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """The options that every command takes, as given; settings have them resolved."""
+
+    shell: Shell
+    json: Annotated[bool, option("--json", group=OUTPUT, help="print one JSON document")] = False
+    quiet: Annotated[
+        bool, option("--quiet", "-q", group=OUTPUT, help="no progress, notes and reports")
+    ] = False
+    verbose: Annotated[
+        int,
+        option(
+            "--verbose",
+            "-v",
+            group=OUTPUT,
+            count=True,
+            help="tell more; twice: each store call too",
+        ),
+    ] = 0
+    color: Annotated[
+        str | None,
+        option(
+            "--color",
+            group=OUTPUT,
+            metavar="WHEN",
+            help="auto (default), always or never",
+        ),
+    ] = None
+    no_progress: Annotated[
+        bool, option("--no-progress", group=OUTPUT, help="do not show progress")
+    ] = False
+    metrics_file: Annotated[
+        str | None,
+        option(
+            "--metrics-file",
+            group=OUTPUT,
+            metavar="PATH",
+            help="write Prometheus metrics of the run to PATH",
+        ),
+    ] = None
+    concurrency: Annotated[
+        str | None,
+        option(
+            "--concurrency",
+            group=RUNNING,
+            metavar="N",
+            help="files read or removed at the same time (default 8)",
+        ),
+    ] = None
+    time_limit: Annotated[
+        str | None,
+        option(
+            "--time-limit",
+            group=RUNNING,
+            metavar="DURATION",
+            help="stop safely after so long, as in 15m (exit 3)",
+        ),
+    ] = None
+    temp_dir: Annotated[
+        str | None,
+        option("--temp-dir", group=RUNNING, metavar="DIR", help="folder for temporary files"),
+    ] = None
+    config: Annotated[
+        str | None,
+        option(
+            "--config",
+            group=RUNNING,
+            metavar="FILE",
+            help="settings file (default ~/.config/icectl/icectl.toml)",
+        ),
+    ] = None
+    catalog: Annotated[
+        str | None,
+        option("--catalog", group=STORAGE, metavar="NAME", help="catalog that has the table"),
+    ] = None
+    storage_option: Annotated[
+        list[str] | None,
+        option(
+            "--storage-option",
+            group=STORAGE,
+            metavar="KEY=VALUE",
+            help="option for the storage, repeatable; KEY=env:NAME takes the value from the "
+            "environment",
+        ),
+    ] = None
+    path_map: Annotated[
+        list[str] | None,
+        option(
+            "--path-map",
+            group=STORAGE,
+            metavar="FROM=TO",
+            help="read locations that begin with FROM at TO, repeatable",
+        ),
+    ] = None
+    path_map_file: Annotated[
+        str | None,
+        option(
+            "--path-map-file",
+            group=STORAGE,
+            metavar="FILE",
+            help="lines of FROM and TO, separated by a tab",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The options of commands that change a table."""
+
+    dry_run: Annotated[
+        bool,
+        option("--dry-run", "-n", group=CHANGING, help="print the whole plan, change nothing"),
+    ] = False
+    check: Annotated[
+        bool, option("--check", group=CHANGING, help="plan only; exit 4 when there is work")
+    ] = False
+    yes: Annotated[bool, option("--yes", "-y", group=CHANGING, help="do not ask")] = False
+    metadata_file: Annotated[
+        str | None,
+        option(
+            "--metadata-file",
+            group=CHANGING,
+            metavar="FILE",
+            help="the current metadata file of a catalog's table; the next one is written "
+            "beside it, and no file is deleted",
+        ),
+    ] = None
+    deleted_list: Annotated[
+        str | None,
+        option(
+            "--deleted-list",
+            group=CHANGING,
+            metavar="FILE",
+            help="write the location of every deleted file to FILE",
+        ),
+    ] = None
+    skip_if_busy: Annotated[
+        bool,
+        option(
+            "--skip-if-busy",
+            group=CHANGING,
+            help="exit 0 when another writer was faster",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its function, and what its help says."""
+
+    name: str
+    function: Callable[..., Outcome]
+    help: str
+    examples: Sequence[tuple[str, str]]
+    exit_codes: Sequence[int]
+    callback: Callable[..., "Invocation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A command with the values that the command line gave it."""
+
+    command: Command
+    values: Mapping[str, Any]
+
+    def value(self, name: str) -> Any:
+        """Return one option as given; None where the command has no such option."""
+        return self.values.get(name)
+
+    def given_settings(self) -> dict[str, str]:
+        """Name the settings that stand on the command line, as text, by key."""
+        given: dict[str, str] = {}
+        for setting in SETTINGS:
+            if not setting.concerns(self.command.name):
+                continue
+            value = self.values.get(setting.option.removeprefix("--").replace("-", "_"))
+            if value is not None and value is not False:
+                given[setting.key] = "true" if value is True else str(value)
+        if self.values.get("no_progress"):
+            given["progress"] = "false"
+        return given
+
+    def run(self, shell: Shell) -> Outcome:
+        """Call the command's function."""
+        values = dict(self.values)
+        arguments: dict[str, Any] = {}
+        for name, kind in _bundles(self.command.function).items():
+            bundled = {
+                entry.name: values.pop(entry.name) for entry in fields(kind) if entry.name in values
+            }
+            arguments[name] = Common(shell=shell, **bundled) if kind is Common else kind(**bundled)
+        return self.command.function(**arguments, **values)
+
+
+def command(
+    name: str, *, examples: Sequence[tuple[str, str]], exit_codes: Sequence[int]
+) -> Callable[[Callable[..., Outcome]], Command]:
+    """Make a command of a function.
+
+    The docstring is its help. `examples` pairs a command line with what it is for; `exit_codes`
+    lists those that the command can give beside 0, 1, 2, 130 and 143.
+    """
+
+    def decorate(function: Callable[..., Outcome]) -> Command:
+        def callback(**values: Any) -> Invocation:
+            return Invocation(made, values)
+
+        callback.__name__ = function.__name__
+        parameters = _parameters(function)
+        callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        callback.__annotations__ = {entry.name: entry.annotation for entry in parameters}
+        made = Command(
+            name=name,
+            function=function,
+            help=inspect.getdoc(function) or "",
+            examples=examples,
+            exit_codes=sorted({0, 1, 2, *exit_codes, 130, 143}),
+            callback=callback,
+        )
+        return made
+
+    return decorate
+
+
+def _bundles(function: Callable[..., Outcome]) -> dict[str, type[Common | Change]]:
+    """Find the parameters that stand for many options."""
+    hints = get_type_hints(function)
+    return {name: kind for name, kind in hints.items() if kind in (Common, Change)}
+
+
+def _parameters(function: Callable[..., Outcome]) -> list[inspect.Parameter]:
+    hints = get_type_hints(function, include_extras=True)
+    bundles = _bundles(function)
+    own = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name not in bundles
+    ]
+    kinds = sorted(bundles.values(), key=lambda kind: kind is Common)
+    return own + [parameter for kind in kinds for parameter in _option_parameters(kind)]
+
+
+def _option_parameters(kind: type[Common | Change]) -> list[inspect.Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        inspect.Parameter(
+            entry.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=entry.default,
+            annotation=hints[entry.name],
+        )
+        for entry in fields(kind)
+        if entry.default is not MISSING
+    ]

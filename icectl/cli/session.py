@@ -1,0 +1,116 @@
+"""What every command starts with: the store, the table's catalog, and what it may use of both."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from icectl.catalog.protocol import Catalog
+from icectl.catalog.resolve import resolve
+from icectl.cli.options import Change, Common
+from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings
+from icectl.env import Deadline, Env
+from icectl.errors import Unsupported, UsageError
+from icectl.progress import Progress
+from icectl.report.console import Console
+from icectl.storage.open import StorageOptions, open_store
+from icectl.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One run on one table."""
+
+    store: Store
+    catalog: Catalog
+    env: Env
+    progress: Progress
+    console: Console
+    settings: Settings
+    deadline: Deadline
+    concurrency: int
+    temp_dir: Path | None
+
+
+def open_session(
+    common: Common, table: str, *, read_only: bool, change: Change | None = None
+) -> Session:
+    """Connect a command to its table; nothing is read yet.
+
+    Raises: UsageError; Unsupported for a table of a catalog; TableNotFound.
+    """
+    shell = common.shell
+    if common.catalog is not None:
+        raise Unsupported("this version of icectl reads tables by location, not through a catalog")
+    path_map = _path_map(common)
+    if path_map and not read_only and not (change and (change.dry_run or change.check)):
+        raise UsageError(
+            "`--path-map` is for reading, and this command changes the table",
+            hint="`--dry-run` or `--check` plan without changing anything",
+        )
+    concurrency = shell.settings.read(CONCURRENCY)
+    options = StorageOptions(
+        options=_storage_options(common), path_map=path_map, concurrency=concurrency
+    )
+    store = open_store(options, shell.env)
+    metadata_file = None if change is None else change.metadata_file
+    return Session(
+        store=store,
+        catalog=resolve(table, store, shell.env, metadata_file=metadata_file),
+        env=shell.env,
+        progress=shell.console.progress,
+        console=shell.console,
+        settings=shell.settings,
+        deadline=shell.deadline,
+        concurrency=concurrency,
+        temp_dir=shell.settings.read(TEMP_DIR),
+    )
+
+
+def _storage_options(common: Common) -> Mapping[str, str]:
+    """Join the file's storage options and those given, and keep their values from being shown."""
+    given = dict(common.shell.settings.storage_options)
+    for text in common.storage_option or ():
+        key, value = _split(text, "--storage-option", text.partition("="))
+        given[key] = value
+    options = {key: _from_environment(key, value) for key, value in given.items()}
+    for value in options.values():
+        common.shell.console.hide(value)
+    return options
+
+
+def _from_environment(key: str, value: str) -> str:
+    if not value.startswith("env:"):
+        return value
+    name = value.removeprefix("env:")
+    if name not in os.environ:
+        raise UsageError(f"storage option `{key}`: the environment has no variable `{name}`")
+    return os.environ[name]
+
+
+def _path_map(common: Common) -> tuple[tuple[str, str], ...]:
+    given = [_split(text, "--path-map", text.rpartition("=")) for text in common.path_map or ()]
+    if common.path_map_file is not None:
+        given += _read_path_map(Path(common.path_map_file))
+    return tuple(given)
+
+
+def _split(text: str, option: str, parts: tuple[str, str, str]) -> tuple[str, str]:
+    name, separator, value = parts
+    if not separator or not name:
+        raise UsageError(f"`{option}`: `{text}` has no `=` between its two parts")
+    return name, value
+
+
+def _read_path_map(file: Path) -> Iterable[tuple[str, str]]:
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"`--path-map-file`: cannot read `{file}`: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        start, tab, target = line.partition("\t")
+        if not tab or not start.strip() or not target.strip():
+            raise UsageError(f"`--path-map-file`: line {number} of `{file}` is not FROM, tab, TO")
+        yield start.strip(), target.strip()

@@ -1,0 +1,309 @@
+"""What a run goes by: option, then environment, then file, then built-in, with the origin kept.
+
+Table properties stand between the file and the built-in values; a command that has some reads
+them itself, since only it has the table.
+"""
+
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from icectl.errors import UsageError
+from icectl.units import parse_duration
+
+_Value = TypeVar("_Value")
+Color = Literal["auto", "always", "never"]
+
+_SECRET_KEYS = ("secret", "password", "token", "credential", "account_key", "connection_string")
+STORAGE_TABLE = "storage-options"
+
+
+class Layer(StrEnum):
+    """Where a value comes from, strongest first; the file and below yield to the table's word."""
+
+    OPTION = "option"
+    ENVIRONMENT = "environment"
+    FILE = "file"
+    BUILT_IN = "built-in"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[_Value]):
+    """One thing that can be set on the command line, in the environment and in the file."""
+
+    key: str
+    metavar: str
+    parse: Callable[[str], _Value]
+    built_in: _Value
+    help: str
+
+    @property
+    def variable(self) -> str:
+        """Name of its environment variable."""
+        return "ICECTL_" + self.key.replace("-", "_").replace(".", "_").upper()
+
+    @property
+    def option(self) -> str:
+        """Name of its option; a key of one command has the command in front."""
+        return "--" + self.key.rpartition(".")[2]
+
+    def concerns(self, command: str) -> bool:
+        """Whether a command goes by it."""
+        section, dot, _ = self.key.rpartition(".")
+        return not dot or section == command
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The layer a value comes from, and in words: `--concurrency`, `ICECTL_…`, a file's path."""
+
+    layer: Layer
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting's value with its origin, and the storage options of the file."""
+
+    values: Mapping[str, tuple[Any, Origin]]
+    storage_options: Mapping[str, str]
+    file: Path | None
+
+    def read(self, setting: Setting[_Value]) -> _Value:
+        """Return the value."""
+        value: _Value = self.values[setting.key][0]
+        return value
+
+    def origin(self, setting: Setting[Any]) -> Origin:
+        """Return where the value comes from."""
+        return self.values[setting.key][1]
+
+    def lines(self, command: str) -> Iterator[str]:
+        """Print what a command goes by and where each value came from, for `--verbose`."""
+        for setting in SETTINGS:
+            if setting.concerns(command):
+                value, origin = self.values[setting.key]
+                shown = "not set" if value is None else _shown(value)
+                yield f"setting: {setting.key} = {shown} ({origin.text})"
+        for key in self.storage_options:
+            yield f"setting: {STORAGE_TABLE}.{key} = *** ({self.file})"
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parse_count(text: str) -> int:
+    """Read a number of things, at least one."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise UsageError(f"`{text}` is not a whole number above 0")
+    return int(text)
+
+
+def parse_switch(text: str) -> bool:
+    """Read `true` or `false`."""
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in known:
+        raise UsageError(f"`{text}` is neither `true` nor `false`")
+    return known[text.lower()]
+
+
+def parse_color(text: str) -> Color:
+    """Read when to colour."""
+    for choice in _COLORS:
+        if text == choice:
+            return choice
+    raise UsageError(f"`{text}` is none of `auto`, `always`, `never`")
+
+
+_COLORS: tuple[Color, ...] = ("auto", "always", "never")
+
+
+def _one_of(*choices: str) -> Callable[[str], str | None]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            listed = ", ".join(f"`{choice}`" for choice in choices)
+            raise UsageError(f"`{text}` is none of {listed}")
+        return text
+
+    return parse
+
+
+CONCURRENCY: Setting[int] = Setting(
+    "concurrency", "N", parse_count, 8, "files read or removed at the same time"
+)
+TIME_LIMIT: Setting[int | None] = Setting(
+    "time-limit", "DURATION", parse_duration, None, "stop safely after so long (exit 3)"
+)
+TEMP_DIR: Setting[Path | None] = Setting(
+    "temp-dir", "DIR", Path, None, "folder for temporary files"
+)
+COLOR: Setting[Color] = Setting("color", "WHEN", parse_color, "auto", "`auto`, `always` or `never`")
+PROGRESS: Setting[bool] = Setting(
+    "progress", "BOOL", parse_switch, built_in=True, help="show progress of long work"
+)
+METRICS_FILE: Setting[Path | None] = Setting(
+    "metrics-file", "PATH", Path, None, "write Prometheus metrics of the run to PATH"
+)
+EXPIRE_OLDER_THAN: Setting[str | None] = Setting(
+    "expire-snapshots.older-than", "INSTANT", str, None, "expire snapshots older than this"
+)
+EXPIRE_RETAIN_LAST: Setting[int | None] = Setting(
+    "expire-snapshots.retain-last", "N", parse_count, None, "keep the newest N of each branch"
+)
+EXPIRE_KEEP_DAILY: Setting[int | None] = Setting(
+    "expire-snapshots.keep-daily", "N", parse_count, None, "keep one snapshot a day for N days"
+)
+EXPIRE_KEEP_WEEKLY: Setting[int | None] = Setting(
+    "expire-snapshots.keep-weekly", "N", parse_count, None, "keep one a week for N weeks"
+)
+EXPIRE_KEEP_MONTHLY: Setting[int | None] = Setting(
+    "expire-snapshots.keep-monthly", "N", parse_count, None, "keep one a month for N months"
+)
+EXPIRE_CLEAN_METADATA: Setting[bool] = Setting(
+    "expire-snapshots.clean-expired-metadata",
+    "BOOL",
+    parse_switch,
+    built_in=False,
+    help="drop schemas and specs that no snapshot uses any more",
+)
+VALIDATE_LEVEL: Setting[str | None] = Setting(
+    "validate.level",
+    "LEVEL",
+    _one_of("metadata", "files", "data"),
+    "files",
+    "how deep to look: `metadata`, `files` or `data`",
+)
+VALIDATE_FAIL_ON: Setting[str | None] = Setting(
+    "validate.fail-on",
+    "SEVERITY",
+    _one_of("error", "warning"),
+    "error",
+    "the severity that ends with 4: `error` or `warning`",
+)
+
+SETTINGS: Sequence[Setting[Any]] = (
+    CONCURRENCY,
+    TIME_LIMIT,
+    TEMP_DIR,
+    COLOR,
+    PROGRESS,
+    METRICS_FILE,
+    EXPIRE_OLDER_THAN,
+    EXPIRE_RETAIN_LAST,
+    EXPIRE_KEEP_DAILY,
+    EXPIRE_KEEP_WEEKLY,
+    EXPIRE_KEEP_MONTHLY,
+    EXPIRE_CLEAN_METADATA,
+    VALIDATE_LEVEL,
+    VALIDATE_FAIL_ON,
+)
+"""Every setting, in the order of the manual."""
+
+
+def resolve(
+    options: Mapping[str, str], environment: Mapping[str, str], config: Path | None
+) -> Settings:
+    """Give every setting its value, from the strongest layer that has one.
+
+    `options` holds what the command line says, by key. Raises: UsageError for a value that makes
+    no sense, an unknown key of the file, a secret in it, or a file that is not there.
+    """
+    file = _config_file(environment, config)
+    in_file, storage_options = ({}, {}) if file is None else _read_file(file)
+    values: dict[str, tuple[Any, Origin]] = {}
+    for setting in SETTINGS:
+        if setting.key in options:
+            found = options[setting.key], Origin(Layer.OPTION, setting.option)
+        elif environment.get(setting.variable):
+            found = environment[setting.variable], Origin(Layer.ENVIRONMENT, setting.variable)
+        elif setting.key in in_file:
+            found = in_file[setting.key], Origin(Layer.FILE, f"`{setting.key}` in {file}")
+        else:
+            values[setting.key] = setting.built_in, Origin(Layer.BUILT_IN, "built-in")
+            continue
+        values[setting.key] = _parse(setting, *found), found[1]
+    return Settings(values=values, storage_options=storage_options, file=file)
+
+
+def _parse(setting: Setting[Any], text: str, origin: Origin) -> Any:
+    try:
+        return setting.parse(text)
+    except UsageError as error:
+        name = origin.text if origin.layer is Layer.FILE else f"`{origin.text}`"
+        raise UsageError(f"{name}: {error.message}") from error
+
+
+def default_config_file(environment: Mapping[str, str]) -> Path:
+    """Name the file in the user's configuration folder."""
+    folder = environment.get("XDG_CONFIG_HOME")
+    return (Path(folder) if folder else Path.home() / ".config") / "icectl" / "icectl.toml"
+
+
+def _config_file(environment: Mapping[str, str], config: Path | None) -> Path | None:
+    if config is None and environment.get("ICECTL_CONFIG"):
+        config = Path(environment["ICECTL_CONFIG"])
+    if config is not None:
+        if not config.is_file():
+            raise UsageError(f"there is no configuration file `{config}`")
+        return config
+    usual = default_config_file(environment)
+    return usual if usual.is_file() and os.access(usual, os.R_OK) else None
+
+
+def _read_file(file: Path) -> tuple[dict[str, str], dict[str, str]]:
+    try:
+        loaded = tomllib.loads(file.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} is not a TOML file: {error}") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+    storage_options: dict[str, str] = {}
+    values: dict[str, str] = {}
+    known = {setting.key for setting in SETTINGS}
+    for key, value in _flat(loaded):
+        table, _, name = key.partition(".")
+        if table == STORAGE_TABLE and name:
+            storage_options[name] = _without_secret(file, name, _scalar(file, key, value))
+        elif key in known:
+            values[key] = _scalar(file, key, value)
+        else:
+            close = get_close_matches(key, known, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else "`man icectl.toml` lists the keys"
+            raise UsageError(f"unknown key `{key}` in {file}", hint=hint)
+    return values, storage_options
+
+
+def _flat(loaded: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in loaded.items():
+        if isinstance(value, dict) and value:
+            for name, item in value.items():
+                yield f"{key}.{name}", item
+        elif not (value == {} and (key == STORAGE_TABLE or key in _SECTIONS)):
+            yield key, value
+
+
+_SECTIONS = {setting.key.rpartition(".")[0] for setting in SETTINGS}
+
+
+def _scalar(file: Path, key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int):
+        return str(value)
+    raise UsageError(f"`{key}` in {file} must be a text, a whole number or a boolean")
+
+
+def _without_secret(file: Path, name: str, value: str) -> str:
+    secret = name == "key" or any(word in name.lower() for word in _SECRET_KEYS)
+    if secret and not value.startswith("env:"):
+        raise UsageError(
+            f"`{STORAGE_TABLE}.{name}` in {file} looks like a secret, and none may stand there",
+            hint=f'`{name} = "env:NAME"` takes it from the environment variable NAME',
+        )
+    return value

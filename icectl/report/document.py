@@ -1,0 +1,163 @@
+"""The JSON document that every command can print, and the encoders of row output."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, Literal
+
+from icectl import __version__
+from icectl.errors import IcectlError
+from icectl.report.console import Console
+
+SCHEMA_VERSION = 1
+
+Status = Literal["planned", "done", "nothing-to-do", "incomplete", "failed", "refused", "unknown"]
+
+_STATUS_OF_FAILURE: Mapping[int, Status] = {3: "incomplete", 5: "refused", 12: "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class TableIdentity:
+    """Which table, in which version, a document speaks of."""
+
+    location: str
+    uuid: str | None
+    format_version: int
+    metadata_location: str
+    metadata_location_after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command found or did: for scripts in `result`, for people through `render`.
+
+    `status` and `exit_code` go together: `planned` 0 or 4, `incomplete` 3, `refused` 5,
+    `unknown` 12. `warnings` are those that were not yet told through Progress.
+    """
+
+    command: str
+    result: Mapping[str, Any]
+    render: Callable[[Console], None]
+    table: TableIdentity | None = None
+    exit_code: int = 0
+    status: Status = "done"
+    dry_run: bool = False
+    warnings: Sequence[str] = field(default=())
+
+
+def document(outcome: Outcome, warnings: Sequence[str]) -> dict[str, Any]:
+    """Build the document of a command that ended by itself, whatever its exit code."""
+    return {
+        **_head(outcome.command),
+        "table": None if outcome.table is None else _table(outcome.table),
+        "dry_run": outcome.dry_run,
+        "exit": outcome.exit_code,
+        "status": outcome.status,
+        "result": clean(outcome.result),
+        "warnings": list(warnings),
+        "error": None,
+    }
+
+
+def failure(
+    error: IcectlError, exit_code: int, command: str | None, warnings: Sequence[str]
+) -> dict[str, Any]:
+    """Build the document of a command that ended with an error."""
+    return {
+        **_head(command),
+        "table": None,
+        "dry_run": False,
+        "exit": exit_code,
+        "status": _STATUS_OF_FAILURE.get(exit_code, "failed"),
+        "result": None,
+        "warnings": list(warnings),
+        "error": {
+            "exit": exit_code,
+            "id": error.error_id,
+            "message": error.message,
+            "hint": error.hint,
+        },
+    }
+
+
+def _head(command: str | None) -> dict[str, Any]:
+    return {"icectl": __version__, "schema": SCHEMA_VERSION, "command": command}
+
+
+def _table(table: TableIdentity) -> dict[str, Any]:
+    return {
+        "location": table.location,
+        "uuid": table.uuid,
+        "format_version": table.format_version,
+        "metadata_location": table.metadata_location,
+        "metadata_location_after": table.metadata_location_after,
+    }
+
+
+def clean(value: Any) -> Any:
+    """Turn values into what JSON can say: mappings, lists, and names for what is not a number."""
+    if isinstance(value, Mapping):
+        return {str(key): clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [clean(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def id_text(snapshot_id: int | None) -> str | None:
+    """Write a snapshot id as JSON carries it: as text, since doubles round it."""
+    return None if snapshot_id is None else str(snapshot_id)
+
+
+def json_text(built: Mapping[str, Any], *, indent: int | None = None) -> str:
+    """Print a document; ASCII, so that no locale can break it."""
+    return json.dumps(built, indent=indent, allow_nan=False)
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    """Print one row of `--format jsonl`."""
+    return json.dumps(clean(row), allow_nan=False)
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Print rows of `--format csv`, with a header; nested values as JSON, null as nothing."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_csv_cell(row.get(column)) for column in columns])
+    return buffer.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(clean(value), allow_nan=False)
+    return value
+
+
+def load_schema(name: str) -> dict[str, Any]:
+    """Read a JSON Schema of the package: `envelope`, or a command's `result`."""
+    folder = resources.files("icectl.report") / "schemas"
+    loaded: dict[str, Any] = json.loads((folder / f"{name}.json").read_text("utf-8"))
+    return loaded
+
+
+def document_schema(command: str) -> dict[str, Any]:
+    """Compose the JSON Schema of a command's whole document, from the envelope and its result."""
+    schema = load_schema("envelope")
+    result = load_schema(command)
+    result.pop("$schema", None)
+    definitions = result.pop("$defs", None)
+    if definitions is not None:
+        schema["$defs"] = definitions
+    schema["title"] = f"icectl {command} --json"
+    schema["properties"]["command"] = {"const": command}
+    schema["properties"]["result"] = {"anyOf": [result, {"type": "null"}]}
+    return schema

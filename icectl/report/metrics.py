@@ -1,0 +1,80 @@
+"""The Prometheus text exposition of one run, for a node exporter's textfile folder."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from icectl.env import Env
+
+_HELP = {
+    "icectl_last_run_timestamp_seconds": "when the last run ended",
+    "icectl_last_run_duration_seconds": "how long the last run took",
+    "icectl_last_run_exit_code": "exit code of the last run",
+    "icectl_last_run_success": "1 where the last run ended with 0",
+    "icectl_last_run_status": "1 for the status that the last run ended with",
+    "icectl_last_run_count": "counts of the last run's result; for a list, its length",
+    "icectl_last_run_bytes": "bytes of the last run's result",
+}
+
+
+def metrics_text(
+    built: Mapping[str, Any], *, table: str | None, now_ms: int, duration_seconds: float
+) -> str:
+    """Print the metrics of a run from its JSON document."""
+    labels = {"command": built["command"] or "", "table": table or ""}
+    samples: list[tuple[str, dict[str, str], float]] = [
+        ("icectl_last_run_timestamp_seconds", labels, now_ms / 1000),
+        ("icectl_last_run_duration_seconds", labels, round(duration_seconds, 3)),
+        ("icectl_last_run_exit_code", labels, built["exit"]),
+        ("icectl_last_run_success", labels, int(built["exit"] == 0)),
+        ("icectl_last_run_status", {**labels, "status": built["status"]}, 1),
+    ]
+    for name, value in sorted(_numbers(built["result"] or {})):
+        kind = "bytes" if name.endswith("_bytes") else "count"
+        samples.append((f"icectl_last_run_{kind}", {**labels, "name": name}, value))
+    lines: list[str] = []
+    for name, help_text in _HELP.items():
+        found = [(tags, value) for metric, tags, value in samples if metric == name]
+        if found:
+            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
+            lines += [f"{name}{_labels(tags)} {value}" for tags, value in found]
+    return "\n".join(lines) + "\n"
+
+
+def write_metrics(path: Path, text: str, env: Env) -> None:
+    """Put the text in place in one step, so that a scrape never sees half of it.
+
+    Raises: OSError.
+    """
+    temporary = path.with_name(f".{path.name}.{env.new_uuid()}")
+    try:
+        temporary.write_text(text, "utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _numbers(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Find the counts and bytes of a result; ids and versions are neither."""
+    for key, value in result.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and not prefix:
+            yield from _numbers(value, f"{name}_")
+        elif isinstance(value, list) and not prefix:
+            yield name, len(value)
+        elif _is_count(name, value):
+            yield name, value
+
+
+def _is_count(name: str, value: object) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return whole and not name.endswith(("_id", "_version"))
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    quoted = (f'{key}="{_quoted(value)}"' for key, value in labels.items())
+    return "{" + ",".join(quoted) + "}"
+
+
+def _quoted(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
