@@ -53,5 +53,8 @@ class Catalog(Protocol):
     def load(self) -> LoadedTable:
         """Read the current metadata; TableNotFound, CorruptTable, StorageError."""
 
+    def check_writable(self, loaded: LoadedTable) -> None:
+        """Refused (5), with the way out, where a commit or a clean-up would not be safe."""
+
     def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
         """Make `updated` current if `base` still is; never raises once the write was sent."""

@@ -1,0 +1,371 @@
+"""Tables whose current metadata is found by listing their directory.
+
+The format calls file-system tables deprecated and drops them in version 4; no fencing holds against
+an engine that commits by renaming over a file. Directories that belong to a catalog are read only.
+"""
+
+import logging
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
+from icectl.catalog.versions import (
+    MetadataVersion,
+    doubled_versions,
+    is_file_system_table,
+    is_metadata_file_name,
+    list_versions,
+    metadata_version,
+    newest,
+)
+from icectl.codec.metadata_file import read_metadata, read_version_hint, write_metadata
+from icectl.env import Env
+from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound
+from icectl.spec.metadata import TableMetadata
+from icectl.storage import location as locations
+from icectl.storage.failures import AnswerLost
+from icectl.storage.path_map import PathMapStore
+from icectl.storage.store import Store
+
+_LOGGER = logging.getLogger(__name__)
+_METADATA = "metadata"
+_METADATA_PATH = "write.metadata.path"
+_HINT = "version-hint.text"
+_GZIP_MAGIC = b"\x1f\x8b"
+_STORE_ALIASES = re.compile(r"^s3[an]:", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystemCatalog:
+    """The table in one directory; `metadata_file` is the caller's word for which file is current.
+
+    Commits create `v<N+1>.metadata.json`, which fails when it exists. With `metadata_file` the next
+    metadata file is written beside that one, and pointing the catalog at it is left to the caller.
+    """
+
+    store: Store
+    table_location: str
+    env: Env
+    metadata_file: str | None = None
+
+    def load(self) -> LoadedTable:
+        """Read the current metadata.
+
+        Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
+        """
+        if self.metadata_file is not None:
+            return load_file(self.store, self.metadata_file)
+        versions = list_versions(self.store, self._metadata_directory)
+        if not versions:
+            raise self._not_found()
+        loaded = self._load_newest(versions)
+        elsewhere = self._relocated_directory(loaded.metadata)
+        if elsewhere is None:
+            return loaded
+        moved = list_versions(self.store, elsewhere)
+        return self._load_newest((*versions, *moved)) if moved else loaded
+
+    def check_writable(self, loaded: LoadedTable) -> None:
+        """Do nothing where a commit to, or a clean-up of, this table is safe.
+
+        Raises: Refused, with the way out.
+        """
+        directory = locations.parent(loaded.metadata_location)
+        versions = list_versions(self.store, directory)
+        self._check_place(loaded)
+        if loaded.current == "given":
+            _check_given(loaded, versions)
+            return
+        if loaded.current != "file-system":
+            raise _catalog_owned(versions)
+        if doubled := doubled_versions(versions):
+            names = [version.name for version in versions if version.version == doubled[0]]
+            raise Refused(
+                f"{' and '.join(names)} in {locations.shown(directory)} are one version, so which "
+                "of them is current cannot be told",
+                hint="move the one that is not current out of the directory",
+            )
+        if self._relocated_directory(loaded.metadata) is not None:
+            raise Refused(
+                f"{_METADATA_PATH} moves the metadata of a table that no catalog keeps",
+                hint=f"remove the table property {_METADATA_PATH}, or register the table",
+            )
+        self._check_hint(loaded, directory)
+
+    def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
+        """Make `updated` current if `base` still is; never raises once the write was sent.
+
+        Raises: Refused, where a commit would not be safe; StorageError; both before the write.
+        """
+        self.check_writable(base)
+        directory = locations.parent(base.metadata_location)
+        if base.current == "file-system":
+            ahead = _newer_than(base, list_versions(self.store, directory))
+            if ahead:
+                return Conflict(f"{ahead[0].name} was committed meanwhile")
+        content = self.store.read(base.metadata_location)
+        if (problem := _changed(base, content, updated)) is not None:
+            return problem
+        compressed = content.startswith(_GZIP_MAGIC)
+        target = locations.join(directory, self._next_name(base))
+        outcome = self._create(target, write_metadata(updated, compressed=compressed), updated)
+        if isinstance(outcome, Committed) and base.current == "file-system":
+            self._refresh_hint(target)
+        return outcome
+
+    @property
+    def _metadata_directory(self) -> str:
+        return locations.join(self.table_location, _METADATA)  # R-161
+
+    def _load_newest(self, versions: tuple[MetadataVersion, ...]) -> LoadedTable:
+        found = newest(
+            versions,
+            lambda version: _read(self.store, version.location).last_updated_ms,
+        )
+        owned = "file-system" if is_file_system_table(versions) else "newest-of-catalog"
+        return _loaded(_read(self.store, found.location), found.location, owned)
+
+    def _relocated_directory(self, metadata: TableMetadata) -> str | None:
+        """Where `write.metadata.path` puts metadata files, if that is elsewhere (R-161)."""
+        path = metadata.properties.get(_METADATA_PATH)
+        if not path:
+            return None
+        if not locations.scheme(path) and not path.startswith("/"):
+            path = locations.join(metadata.location, path)
+        default = locations.join(metadata.location, _METADATA)
+        usual = {locations.loosest_key(default), locations.loosest_key(self._metadata_directory)}
+        return None if locations.loosest_key(path.rstrip("/")) in usual else path.rstrip("/")
+
+    def _not_found(self) -> TableNotFound:
+        shown = locations.shown(self.table_location)
+        here = self.store.list_directory(self.table_location)
+        if any(is_metadata_file_name(locations.name(file.location)) for file in here):
+            hint = "its metadata files lie in the directory itself: name its parent, or one of them"
+        elif _is_missing_directory(self.store, self.table_location):
+            return TableNotFound(
+                f"there is no directory {shown}",
+                hint="check the path; elsewhere than on this machine it begins with its scheme",
+            )
+        else:
+            hint = (
+                f"a table directory holds {_METADATA}/*.metadata.json; where {_METADATA_PATH} put "
+                "them elsewhere, name one metadata file"
+            )
+        return TableNotFound(f"no Iceberg table at {shown}", hint=hint)
+
+    def _check_place(self, loaded: LoadedTable) -> None:
+        """Refuse a copy: its metadata names the files of the table it was copied from."""
+        if isinstance(self.store, PathMapStore):  # it refuses to write
+            return
+        if _place(self.table_location) != _place(loaded.metadata.location):
+            raise Refused(
+                f"the table in {locations.shown(self.table_location)} says that it lies in "
+                f"{locations.shown(loaded.metadata.location)}: it is a copy, or was moved, and the "
+                "files it names are those of the original",
+                hint="name the table by the location in its metadata",
+            )
+
+    def _check_hint(self, loaded: LoadedTable, directory: str) -> None:
+        """Refuse where the hint knows of a newer version than is there (R-163)."""
+        try:
+            hint = read_version_hint(self.store.read(locations.join(directory, _HINT)))
+        except FileNotFoundError:
+            return
+        if isinstance(hint, int) and loaded.version is not None and hint > loaded.version:
+            raise Refused(
+                f"{_HINT} says version {hint}, the newest metadata file is "
+                f"{locations.name(loaded.metadata_location)}: newer ones are missing",
+                hint=f"bring them back, or correct {_HINT} if version {loaded.version} is meant",
+            )
+
+    def _next_name(self, base: LoadedTable) -> str:
+        """The name after the one found, in its form (R-006)."""
+        assert base.version is not None
+        name = locations.name(base.metadata_location)
+        if base.current == "file-system":
+            return re.sub(r"^v\d+", f"v{base.version + 1}", name)  # R-162
+        ending = ".gz.metadata.json" if ".gz" in name else ".metadata.json"
+        return f"{base.version + 1:05d}-{self.env.new_uuid()}{ending}"  # R-160
+
+    def _create(self, target: str, content: bytes, updated: TableMetadata) -> CommitOutcome:
+        try:
+            self.store.create(target, content)  # R-150
+        except FileExistsError:
+            landed = self._landed(target, content)
+            reason = f"{locations.name(target)} came and went"
+        except AnswerLost as error:
+            landed, reason = self._landed(target, content), error.message
+        else:
+            landed, reason = True, ""
+        if landed is None:
+            return Unknown(target, reason)
+        if landed:
+            return Committed(updated, target)
+        return Conflict(f"{locations.name(target)} was committed meanwhile")
+
+    def _landed(self, target: str, content: bytes) -> bool | None:
+        """Whether a write of which no answer came has landed; None if that stays open (R-156)."""
+        try:
+            return self.store.read(target) == content
+        except (FileNotFoundError, StorageError):
+            return None
+
+    def _refresh_hint(self, target: str) -> None:
+        """Point readers that trust the hint at the new file; nothing depends on it."""
+        directory, name = locations.parent(target), locations.name(target)
+        number = metadata_version(target).version
+        stale = [locations.join(directory, f".{file}.crc") for file in (_HINT, name)]
+        try:
+            self.store.remove(stale)  # Hadoop refuses files that do not match their check sum
+            self.store.replace(locations.join(directory, _HINT), str(number).encode())
+        except (StorageError, Refused):
+            _LOGGER.debug("cannot refresh the hint in %s", directory, exc_info=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleFileCatalog:
+    """One metadata file, for reading: nothing says that it is current."""
+
+    store: Store
+    metadata_file: str
+
+    def load(self) -> LoadedTable:
+        """Read the file.
+
+        Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
+        """
+        return load_file(self.store, self.metadata_file)
+
+    def check_writable(self, loaded: LoadedTable) -> None:
+        """Refuse: a single file is for reading.
+
+        Raises: Refused.
+        """
+        raise _read_only(loaded)
+
+    def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:  # noqa: ARG002
+        """Refuse, like `check_writable`.
+
+        Raises: Refused.
+        """
+        raise _read_only(base)
+
+
+def load_file(store: Store, location: str) -> LoadedTable:
+    """Read the metadata file that the caller named.
+
+    Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
+    """
+    try:
+        metadata = _read(store, location)
+    except FileNotFoundError as error:
+        raise no_metadata_file(location) from error
+    return _loaded(metadata, location, "given")
+
+
+def no_metadata_file(location: str) -> TableNotFound:
+    """The error for a metadata file that is not there."""
+    return TableNotFound(
+        f"no metadata file {locations.shown(location)}",
+        hint="a table's metadata files lie in its metadata/ directory",
+    )
+
+
+def _loaded(metadata: TableMetadata, location: str, current: str) -> LoadedTable:
+    """Spell the file's location as the table's own is: the metadata log will hold it."""
+    directory = locations.parent(location)
+    own = metadata.location
+    if (
+        (locations.scheme(own) or own.startswith("/"))
+        and locations.name(directory) == _METADATA
+        and _place(locations.parent(directory)) == _place(own)
+    ):
+        location = locations.join(own, _METADATA, locations.name(location))
+    return LoadedTable(metadata, location, metadata_version(location).version, current)
+
+
+def _read(store: Store, location: str) -> TableMetadata:
+    try:
+        return read_metadata(store.read(location))
+    except CorruptTable as error:
+        what = error.message.removesuffix(f" ({error.rule})")
+        raise CorruptTable(
+            f"{locations.shown(location)}: {what}", rule=error.rule, hint=error.hint
+        ) from error
+
+
+def _is_missing_directory(store: Store, location: str) -> bool:
+    if isinstance(store, PathMapStore) or not locations.is_local(location):
+        return False
+    return not Path(locations.local_path(location)).exists()
+
+
+def _read_only(loaded: LoadedTable) -> Refused:
+    return Refused(
+        f"{locations.shown(loaded.metadata_location)} is one metadata file, and nothing says that "
+        "it is current",
+        hint="name the table's directory, with `--metadata-file` if a catalog keeps the table",
+    )
+
+
+def _place(location: str) -> str:
+    """Where a table is, under every spelling that means the same directory."""
+    if locations.is_local(location):
+        try:
+            return str(Path(locations.local_path(location)).resolve())
+        except ValueError:
+            return location
+    return _STORE_ALIASES.sub("s3:", location).rstrip("/")
+
+
+def _newer_than(base: LoadedTable, versions: tuple[MetadataVersion, ...]) -> list[MetadataVersion]:
+    assert base.version is not None
+    return [v for v in versions if v.version is not None and v.version > base.version]
+
+
+def _check_given(loaded: LoadedTable, versions: tuple[MetadataVersion, ...]) -> None:
+    name = locations.name(loaded.metadata_location)
+    if loaded.version is None:
+        raise Refused(
+            f"the name {name} carries no version number, so that of the next file is unknown",
+            hint="commit through the catalog that keeps the table",
+        )
+    ahead = _newer_than(loaded, versions)
+    if ahead:
+        raise Refused(
+            f"{ahead[-1].name} lies beside {name} and is newer",
+            hint="ask the catalog which file is current; move files of failed commits away",
+        )
+
+
+def _catalog_owned(versions: tuple[MetadataVersion, ...]) -> Refused:
+    odd = next(version.name for version in versions if version.kind != "file-system")
+    mixed = any(version.kind == "file-system" for version in versions)
+    return Refused(
+        f"a catalog keeps this table, as {odd} in its metadata directory shows; it would not see "
+        "the change",
+        hint=(
+            f"if {odd} is left over from a failed commit, move it away; otherwise " if mixed else ""
+        )
+        + "name the current metadata file with `--metadata-file FILE`; the next one is written "
+        "beside it, for the catalog to be pointed at",
+    )
+
+
+def _changed(base: LoadedTable, content: bytes, updated: TableMetadata) -> Conflict | None:
+    """Why the file that was loaded is no base any more, if so.
+
+    Raises: Refused, when another table is there now.
+    """
+    found = read_metadata(content)
+    expected = base.metadata.table_uuid
+    if found.table_uuid != expected or expected not in {None, updated.table_uuid}:  # R-002
+        raise Refused(
+            f"another table is at {locations.shown(base.metadata_location)} now: its table-uuid is "
+            f"{found.table_uuid}, that of the table read before is {expected}",
+            hint="run the command again if that table is meant",
+        )
+    if found != base.metadata:
+        return Conflict(f"{locations.name(base.metadata_location)} was written anew meanwhile")
+    return None

@@ -1,0 +1,78 @@
+"""What TABLE on the command line names."""
+
+from pathlib import Path
+
+from icectl.catalog.files import FileSystemCatalog, SingleFileCatalog, no_metadata_file
+from icectl.env import Env
+from icectl.errors import Refused, TableNotFound, Unsupported, UsageError
+from icectl.storage import location as locations
+from icectl.storage.store import Store
+
+_FILE_ENDINGS = (".json", ".json.gz")
+
+
+def resolve(
+    table: str, store: Store, env: Env, *, read_only: bool, metadata_file: str | None = None
+) -> FileSystemCatalog | SingleFileCatalog:
+    """The catalog for a TABLE argument: a directory or URI, or one metadata file for reading.
+
+    `metadata_file` is the value of `--metadata-file`: a location, or a name in `metadata/`.
+
+    Raises: TableNotFound; Unsupported, for a table of a configured catalog; Refused, when one
+    metadata file is named and the command is not read-only; UsageError.
+    """
+    location = _location(table)
+    if location.endswith(_FILE_ENDINGS) and not _is_local_directory(location):
+        return _single_file(location, store, read_only=read_only, metadata_file=metadata_file)
+    if metadata_file is None:
+        return FileSystemCatalog(store, location, env)
+    if "/" not in metadata_file:
+        given = locations.join(location, "metadata", metadata_file)
+    else:
+        given = _absolute(metadata_file)
+    return FileSystemCatalog(store, location, env, given)
+
+
+def _single_file(
+    location: str, store: Store, *, read_only: bool, metadata_file: str | None
+) -> SingleFileCatalog:
+    if metadata_file is not None:
+        raise UsageError(
+            f"TABLE names the metadata file {locations.shown(location)} already",
+            hint="with `--metadata-file`, TABLE is the table's directory",
+        )
+    catalog = SingleFileCatalog(store, location)
+    if read_only:
+        return catalog
+    if store.stat(location) is None:
+        raise no_metadata_file(location)
+    raise Refused(
+        f"{locations.shown(location)} is one metadata file, and nothing says that it is current",
+        hint="name the table's directory, with `--metadata-file` if a catalog keeps the table",
+    )
+
+
+def _location(table: str) -> str:
+    if "/" in table or Path(table).exists():
+        return _absolute(table)
+    if "." in table:
+        raise Unsupported(
+            f"{table} would be a table of a catalog, and catalogs are not supported yet",
+            hint="name the table's directory or URI; a location holds a `/`",
+        )
+    raise TableNotFound(
+        f"there is no directory {table!r}",
+        hint="TABLE is a directory, a URI such as s3://bucket/db/table, or one metadata file",
+    )
+
+
+def _absolute(location: str) -> str:
+    """The location without a final slash, and as an absolute path if it is a relative one."""
+    if not locations.scheme(location):
+        return str(Path(location).absolute())
+    trimmed = location.rstrip("/")
+    return location if trimmed.endswith(":") else trimmed
+
+
+def _is_local_directory(location: str) -> bool:
+    return locations.is_local(location) and Path(locations.local_path(location)).is_dir()

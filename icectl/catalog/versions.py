@@ -1,0 +1,89 @@
+"""The metadata files in one directory: which there are, and which of them is the newest."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from icectl.spec.names import parse_metadata_file_name
+from icectl.storage import location as locations
+from icectl.storage.store import Store
+
+Kind = Literal["file-system", "catalog", "other"]
+
+_SUFFIXES = (".metadata.json", ".metadata.json.gz")
+_LEADING_NUMBER = re.compile(r"v?(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataVersion:
+    """One metadata file as its name tells of it; `version` is None where the name has no number."""
+
+    location: str
+    version: int | None
+    kind: Kind
+
+    @property
+    def name(self) -> str:
+        """The file name."""
+        return locations.name(self.location)
+
+
+def is_metadata_file_name(name: str) -> bool:
+    """Whether a file of this name is a metadata file: hidden ones and check sums are not."""
+    return name.endswith(_SUFFIXES) and not name.startswith(".")
+
+
+def metadata_version(location: str) -> MetadataVersion:
+    """What the name of a metadata file says (R-160, R-162)."""
+    name = locations.name(location)
+    parsed = parse_metadata_file_name(name)
+    if parsed is not None and parsed.version is not None:
+        return MetadataVersion(location, parsed.version, parsed.kind)
+    number = _LEADING_NUMBER.match(name)
+    return MetadataVersion(location, int(number[1]) if number else None, "other")
+
+
+def list_versions(store: Store, directory: str) -> tuple[MetadataVersion, ...]:
+    """The metadata files directly in a directory.
+
+    Order: by name.
+    """
+    return tuple(
+        metadata_version(file.location)
+        for file in store.list_directory(directory)
+        if is_metadata_file_name(locations.name(file.location))
+    )
+
+
+def is_file_system_table(versions: Sequence[MetadataVersion]) -> bool:
+    """Whether every metadata file is named `v<N>.metadata.json`, so that no catalog has a say."""
+    return all(version.kind == "file-system" for version in versions)  # R-162
+
+
+def doubled_versions(versions: Sequence[MetadataVersion]) -> tuple[int, ...]:
+    """The numbers that more than one file carries.
+
+    Order: ascending.
+    """
+    counts = Counter(version.version for version in versions if version.version is not None)
+    return tuple(sorted(number for number, count in counts.items() if count > 1))
+
+
+def newest(
+    versions: Sequence[MetadataVersion], last_updated_ms: Callable[[MetadataVersion], int]
+) -> MetadataVersion:
+    """The file of the highest number; among those of one number, the one updated last.
+
+    A name that follows neither convention counts only where no other has its number.
+    `last_updated_ms` reads a file and is called only where numbers do not decide.
+    """
+    number = max(_number(version) for version in versions)
+    highest = [version for version in versions if _number(version) == number]
+    rivals = [version for version in highest if version.kind != "other"] or highest
+    return rivals[0] if len(rivals) == 1 else max(rivals, key=last_updated_ms)
+
+
+def _number(version: MetadataVersion) -> int:
+    return -1 if version.version is None else version.version
