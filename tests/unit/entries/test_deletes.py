@@ -1,0 +1,222 @@
+import pytest
+
+from icectl.entries import deletes
+from icectl.spec.manifest import Status
+from tests.builders.entry_rows import data, entries, equality, key, named, positions, vector
+
+UNPARTITIONED = {0}
+
+
+def applied(*rows, unpartitioned=UNPARTITIONED) -> set[tuple[str, str]]:
+    """Pairs of data file and delete file."""
+    matches = deletes.match(entries(*rows), unpartitioned)
+    data_names, delete_names = named(matches.data), named(matches.deletes)
+    pairs = deletes.pairs(matches).to_pylist()
+    assert len(pairs) == deletes.pair_count(matches)
+    return {(data_names[pair["data_row"]], delete_names[pair["delete_row"]]) for pair in pairs}
+
+
+@pytest.mark.parametrize(("sequence_number", "applies"), [(2, True), (3, True), (4, False)])
+def test_r111_position_deletes_reach_files_not_younger_than_themselves(
+    sequence_number, applies
+) -> None:
+    pairs = applied(data("a", sequence_number=sequence_number), positions("d", sequence_number=3))
+    assert pairs == ({("a", "d")} if applies else set())
+
+
+@pytest.mark.parametrize(("sequence_number", "applies"), [(2, True), (3, False), (4, False)])
+def test_r112_equality_deletes_reach_older_files_only(sequence_number, applies) -> None:
+    pairs = applied(data("a", sequence_number=sequence_number), equality("e", sequence_number=3))
+    assert pairs == ({("a", "e")} if applies else set())
+
+
+def test_r111_position_deletes_stay_in_their_partition_and_spec() -> None:
+    assert applied(
+        data("same", spec_id=1, partition_key=key("x")),
+        data("other partition", spec_id=1, partition_key=key("y")),
+        data("other spec", spec_id=2, partition_key=key("x")),
+        positions("d", spec_id=1, partition_key=key("x"), sequence_number=2),
+    ) == {("same", "d")}
+
+
+def test_r111_position_deletes_of_an_unpartitioned_spec_are_not_global() -> None:
+    assert applied(
+        data("in spec 0"),
+        data("in spec 1", spec_id=1, partition_key=key("x")),
+        positions("d", sequence_number=2),
+    ) == {("in spec 0", "d")}
+
+
+def test_r111_a_named_data_file_excludes_the_others() -> None:
+    assert applied(
+        data("a"), data("b"), positions("d", sequence_number=2, referenced_data_file="b")
+    ) == {("b", "d")}
+
+
+def test_r112_equality_deletes_of_an_unpartitioned_spec_are_global() -> None:
+    assert applied(
+        data("a"),
+        data("b", spec_id=1, partition_key=key("x")),
+        data("c", spec_id=1, partition_key=key("y")),
+        equality("everywhere", sequence_number=2),
+        equality("in x", spec_id=1, partition_key=key("x"), sequence_number=2),
+    ) == {("a", "everywhere"), ("b", "everywhere"), ("c", "everywhere"), ("b", "in x")}
+
+
+def test_r085_equality_deletes_with_only_void_fields_are_global() -> None:
+    void = b"\x00"
+    rows = (
+        data("a", spec_id=1, partition_key=key("x")),
+        equality("e", spec_id=3, partition_key=void, sequence_number=2),
+    )
+    assert applied(*rows, unpartitioned={3}) == {("a", "e")}
+    assert applied(*rows, unpartitioned=set()) == set()
+
+
+def test_r113_a_vector_displaces_position_deletes_of_its_file_only() -> None:
+    assert applied(
+        data("a"),
+        data("b"),
+        positions("d", sequence_number=2),
+        positions("to a", sequence_number=2, referenced_data_file="a"),
+        equality("e", sequence_number=2),
+        vector("v", "a", sequence_number=3),
+    ) == {("a", "v"), ("a", "e"), ("b", "d"), ("b", "e")}
+
+
+@pytest.mark.parametrize(
+    ("values", "applies"),
+    [
+        ({"sequence_number": 5}, True),
+        ({"sequence_number": 4}, False),
+        ({"sequence_number": 5, "partition_key": key("y")}, False),
+        ({"sequence_number": 5, "spec_id": 2}, False),
+    ],
+)
+def test_r113_a_vector_needs_the_partition_and_a_sequence_number_not_below(values, applies) -> None:
+    partition = {"spec_id": 1, "partition_key": key("x")}
+    pairs = applied(
+        data("a", sequence_number=5, **partition), vector("v", "a", **(partition | values))
+    )
+    assert pairs == ({("a", "v")} if applies else set())
+
+
+def test_files_are_named_across_the_spellings_of_a_local_path() -> None:
+    assert applied(data("file:///t/a"), vector("v", "/t/a")) == {("file:///t/a", "v")}
+
+
+def test_deleted_entries_take_no_part() -> None:
+    assert applied(
+        data("gone", status=Status.DELETED),
+        data("a"),
+        positions("old", status=Status.DELETED, sequence_number=2),
+        positions("d", sequence_number=2, status=Status.EXISTING),
+    ) == {("a", "d")}
+
+
+def test_pairs_come_in_order_of_data_file_then_delete_file() -> None:
+    matches = deletes.match(
+        entries(
+            equality("e", sequence_number=9),
+            data("a", sequence_number=2),
+            positions("p", sequence_number=3),
+            data("b", sequence_number=1),
+            positions("q", sequence_number=1),
+        ),
+        UNPARTITIONED,
+    )
+    assert deletes.pairs(matches).to_pydict() == {
+        "data_row": [0, 0, 1, 1, 1],
+        "delete_row": [0, 1, 0, 1, 2],
+    }
+
+
+def test_deletes_are_counted_per_data_file_by_kind() -> None:
+    matches = deletes.match(
+        entries(
+            data("a"),
+            data("b"),
+            data("young", sequence_number=8),
+            positions("p", sequence_number=2),
+            positions("q", sequence_number=3, referenced_data_file="b"),
+            equality("e", sequence_number=2),
+            vector("v", "a", sequence_number=3),
+        ),
+        UNPARTITIONED,
+    )
+    assert deletes.per_data_file(matches).to_pydict() == {
+        "position_delete_files": [0, 2, 0],
+        "equality_delete_files": [1, 1, 0],
+        "deletion_vectors": [1, 0, 0],
+    }
+    assert deletes.per_delete_file(matches).tolist() == [1, 1, 2, 1]
+
+
+def test_dangling_deletes_reach_no_live_data_file() -> None:
+    matches = deletes.match(
+        entries(
+            data("a", sequence_number=5),
+            data("gone", status=Status.DELETED),
+            positions("too old", sequence_number=4),
+            positions("fits", sequence_number=5),
+            equality("same age", sequence_number=5),
+            vector("of gone", "gone", sequence_number=5),
+            vector("of nothing", "nowhere", sequence_number=5),
+        ),
+        UNPARTITIONED,
+    )
+    assert named(deletes.dangling(matches)) == [
+        "too old",
+        "same age",
+        "of gone",
+        "of nothing",
+    ]
+
+
+def test_r115_position_deletes_dangle_once_all_their_files_have_vectors() -> None:
+    rows = [
+        data("a"),
+        data("b"),
+        positions("d", sequence_number=2),
+        vector("va", "a", sequence_number=3),
+    ]
+    assert named(deletes.dangling(deletes.match(entries(*rows), UNPARTITIONED))) == []
+    rows.append(vector("vb", "b", sequence_number=3))
+    assert named(deletes.dangling(deletes.match(entries(*rows), UNPARTITIONED))) == ["d"]
+
+
+def test_a_table_without_deletes_or_without_data_has_no_pairs() -> None:
+    assert applied(data("a")) == set()
+    assert applied() == set()
+    matches = deletes.match(entries(positions("d"), equality("e")), UNPARTITIONED)
+    assert named(deletes.dangling(matches)) == ["d", "e"]
+    assert deletes.per_data_file(matches).num_rows == 0
+
+
+def test_r114_a_second_live_vector_of_a_file_is_surplus() -> None:
+    found = deletes.surplus_vectors(
+        entries(
+            vector("replaced", "a", status=Status.DELETED),
+            vector("first", "a"),
+            vector("other", "b"),
+            vector("second", "a"),
+        )
+    )
+    assert named(found) == ["second"]
+
+
+def test_r211_a_vector_in_another_partition_than_its_file_is_misplaced() -> None:
+    x, y = ({"spec_id": 1, "partition_key": key(value)} for value in "xy")
+    matches = deletes.match(
+        entries(
+            data("a", **x),
+            data("b", **x),
+            data("c", **x),
+            vector("right", "a", **x),
+            vector("other partition", "b", **y),
+            vector("other spec", "c", spec_id=2, partition_key=key("x")),
+            vector("of nothing", "nowhere", **y),
+        ),
+        UNPARTITIONED,
+    )
+    assert named(deletes.misplaced_vectors(matches)) == ["other partition", "other spec"]

@@ -1,0 +1,177 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from icectl.entries import rows
+from icectl.entries.schema import ALL_COLUMNS
+from icectl.spec.manifest import Content, Status
+from tests.builders.entry_rows import data, entries, equality, key, named, positions, vector
+
+FILES = entries(
+    data("a", status=Status.EXISTING, record_count=5, snapshot_id=7),
+    data("b", status=Status.DELETED, file_size_in_bytes=10, snapshot_id=8),
+    data("c", manifest=1, spec_id=1, partition_key=key("x"), file_size_in_bytes=10),
+    positions("d", manifest=2),
+    equality("e", manifest=2, spec_id=1, snapshot_id=None),
+    vector("f", "a", manifest=2),
+)
+
+
+def test_r110_live_entries_are_added_or_existing() -> None:
+    assert named(rows.live(FILES)) == ["a", "c", "d", "e", "f"]
+
+
+def test_of_status_keeps_the_named_statuses_in_order() -> None:
+    assert named(rows.of_status(FILES, Status.DELETED)) == ["b"]
+    assert named(rows.of_status(FILES, Status.DELETED, Status.EXISTING)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("choose", "expected"),
+    [
+        (rows.data_files, ["a", "b", "c"]),
+        (rows.delete_files, ["d", "e", "f"]),
+        (rows.equality_delete_files, ["e"]),
+        (rows.position_delete_files, ["d"]),
+        (rows.deletion_vectors, ["f"]),
+    ],
+)
+def test_kinds_of_files_are_told_apart(choose, expected) -> None:
+    assert named(choose(FILES)) == expected
+
+
+def test_of_counts_vectors_as_position_deletes() -> None:
+    assert named(rows.of(FILES, Content.POSITION_DELETES)) == ["d", "f"]
+
+
+def test_entries_of_manifests_snapshots_and_specs_are_chosen() -> None:
+    assert named(rows.in_manifests(FILES, {0, 2})) == ["a", "b", "d", "e", "f"]
+    assert named(rows.of_snapshots(FILES, [7, 8])) == ["a", "b"]
+    assert named(rows.of_specs(FILES, {1})) == ["c", "e"]
+
+
+def test_nothing_is_chosen_by_an_empty_set() -> None:
+    assert named(rows.in_manifests(FILES, set())) == []
+
+
+def test_smaller_than_excludes_the_bound() -> None:
+    assert named(rows.smaller_than(FILES, 1000)) == ["b", "c"]
+    assert named(rows.smaller_than(FILES, 10)) == []
+
+
+def test_where_takes_null_for_false() -> None:
+    mask = pa.array([True, None, False, None, True, None])
+    assert named(rows.where(FILES, mask)) == ["a", "e"]
+
+
+def test_minus_and_only_are_complements() -> None:
+    wanted = pa.array(["e", "a", "missing"])
+    assert named(rows.only(FILES, wanted)) == ["a", "e"]
+    assert named(rows.minus(FILES, wanted)) == ["b", "c", "d", "f"]
+
+
+def test_minus_knows_the_spellings_of_a_local_file() -> None:
+    local = entries(data("file:/p/a"), data("/p/b"), data("s3://p/a"))
+    assert named(rows.minus(local, pa.array(["file:///p/a", "file://localhost/p/b"]))) == [
+        "s3://p/a"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("file:/p", "/p"),
+        ("file:///p", "/p"),
+        ("FILE:///p", "/p"),
+        ("file://localhost/p", "/p"),
+        ("/p", "/p"),
+        ("file:p/q", "p/q"),
+        ("file:///", "/"),
+        ("file://host/p", "file://host/p"),
+        ("s3://bucket/file:/p", "s3://bucket/file:/p"),
+        (None, None),
+    ],
+)
+def test_location_keys_spell_local_files_one_way(location, expected) -> None:
+    keys = rows.location_keys(pa.array([location, "file:/other"], pa.string()))
+    assert keys.to_pylist() == [expected, "/other"]
+
+
+def test_locations_are_distinct_and_in_order_of_appearance() -> None:
+    twice = entries(data("b"), data("a"), data("b"))
+    assert rows.locations(twice).to_pylist() == ["b", "a"]
+
+
+def test_repeats_flags_later_equals_but_no_nulls() -> None:
+    keys = pa.chunked_array([["a", None, "b"], ["a", None, "b", "c"]])
+    assert rows.repeats(keys).tolist() == [False, False, False, True, False, True, False]
+
+
+def test_concat_puts_parts_one_after_the_other() -> None:
+    parts = [rows.in_manifests(FILES, [number]) for number in (1, 0)]
+    assert named(rows.concat(parts)) == ["c", "a", "b"]
+
+
+def test_concat_of_nothing_has_every_column() -> None:
+    empty = rows.concat([])
+    assert len(empty) == 0
+    assert frozenset(empty.table.column_names) == ALL_COLUMNS
+
+
+def test_take_follows_the_given_order() -> None:
+    assert named(rows.take(FILES, [4, 0])) == ["e", "a"]
+    assert named(rows.take(FILES, np.array([1], dtype=np.int64))) == ["b"]
+
+
+def test_by_row_gives_the_named_columns() -> None:
+    assert list(rows.by_row(rows.take(FILES, [0, 5]), "location", "referenced_data_file")) == [
+        ("a", None),
+        ("f", "a"),
+    ]
+
+
+def test_total_counts_null_as_nothing() -> None:
+    assert rows.total(FILES, "content_size_in_bytes") == 40
+    assert rows.total(rows.data_files(FILES), "content_size_in_bytes") == 0
+    assert rows.total(FILES, "record_count") == 55
+
+
+def test_grouped_counts_by_spec_and_partition() -> None:
+    groups = rows.grouped(
+        entries(
+            data("a", spec_id=1, partition_key=key("y"), file_size_in_bytes=7, record_count=1),
+            data("b", spec_id=0),
+            data("c", spec_id=1, partition_key=key("x"), file_size_in_bytes=3, record_count=2),
+            data("d", spec_id=1, partition_key=key("y"), file_size_in_bytes=5, record_count=4),
+        )
+    )
+    assert groups.to_pylist() == [
+        _group(0, b"", 1, 1000, 10, 1000, 1000),
+        _group(1, key("x"), 1, 3, 2, 3, 3),
+        _group(1, key("y"), 2, 12, 5, 5, 7),
+    ]
+
+
+def test_count_by_manifest_counts_manifests_without_rows() -> None:
+    assert rows.count_by_manifest(FILES, 4) == [2, 1, 3, 0]
+
+
+def test_count_by_value_counts_null_too() -> None:
+    assert rows.count_by_value(FILES, "snapshot_id") == {7: 1, 8: 1, 1: 3, None: 1}
+
+
+def test_index_in_finds_no_null() -> None:
+    found = rows.index_in(pa.chunked_array([["b", None], ["x"]]), pa.array(["a", "b", None]))
+    assert found.tolist() == [1, -1, -1]
+
+
+def _group(spec_id, partition_key, files, size, records, smallest, largest) -> dict[str, object]:
+    return {
+        "spec_id": spec_id,
+        "partition_key": partition_key,
+        "file_count": files,
+        "size_bytes": size,
+        "record_count": records,
+        "min_size_bytes": smallest,
+        "max_size_bytes": largest,
+    }
