@@ -1,10 +1,19 @@
-"""Partition specs."""
+"""Partition specs: JSON, result types, paths."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote_plus
 
-from icectl.spec.transforms import Transform
+from icectl.spec.schema import Schema
+from icectl.spec.single_value import Value
+from icectl.spec.transforms import Transform, human, parse_transform, result_type
+from icectl.spec.types import PrimitiveType, Type
+
+FIRST_FIELD_ID = 1000  # R-010
+_ANY = PrimitiveType("any")
+"""Stands in for a source type that a transform does not depend on."""
+FIELD_MEMBERS = {"source-id", "source-ids", "field-id", "name", "transform"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +34,99 @@ class PartitionSpec:
     spec_id: int
     fields: tuple[PartitionField, ...]
     unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_unpartitioned(self) -> bool:
+        """Whether no field partitions: there are none, or only void ones (R-085)."""
+        return all(item.transform.name == "void" for item in self.fields)  # R-085
+
+
+def spec_from_json(value: Mapping[str, Any]) -> PartitionSpec:
+    """A spec from its JSON. Raises: ValueError, KeyError or TypeError, when it is none."""
+    unknown = {key: item for key, item in value.items() if key not in {"spec-id", "fields"}}
+    return PartitionSpec(int(value["spec-id"]), fields_from_json(value["fields"]), unknown)
+
+
+def fields_from_json(value: Sequence[Mapping[str, Any]]) -> tuple[PartitionField, ...]:
+    """The fields of a spec; a missing id is 1000 and the position (R-010, R-078)."""
+    return tuple(
+        PartitionField(
+            source_ids(item),
+            int(item.get("field-id", FIRST_FIELD_ID + position)),  # R-010
+            str(item["name"]),
+            parse_transform(str(item["transform"])),
+            {key: member for key, member in item.items() if key not in FIELD_MEMBERS},
+        )
+        for position, item in enumerate(value)
+    )
+
+
+def source_ids(value: Mapping[str, Any]) -> tuple[int, ...]:
+    """Source columns of a partition or sort field: `source-ids`, else `source-id` (R-081)."""
+    if value.get("source-ids") is not None:
+        return tuple(int(item) for item in value["source-ids"])
+    return (int(value["source-id"]),)
+
+
+def sources_json(ids: tuple[int, ...]) -> dict[str, Any]:
+    """`source-id` for one column, `source-ids` for more (R-081)."""
+    return {"source-id": ids[0]} if len(ids) == 1 else {"source-ids": list(ids)}
+
+
+def spec_json(spec: PartitionSpec) -> dict[str, Any]:
+    """The JSON form of a spec."""
+    return {"spec-id": spec.spec_id, "fields": fields_json(spec)} | dict(spec.unknown)
+
+
+def fields_json(spec: PartitionSpec) -> list[dict[str, Any]]:
+    """The fields of a spec alone, as v1 metadata and manifests hold them (R-060)."""
+    return [
+        sources_json(item.source_ids)
+        | {"field-id": item.field_id, "name": item.name, "transform": item.transform.text}
+        | dict(item.unknown)
+        for item in spec.fields
+    ]
+
+
+def source_types(spec: PartitionSpec, schemas: Sequence[Schema]) -> tuple[Type | None, ...]:
+    """The type of each field's first source column, from the last schema that has it."""
+    found: list[Type | None] = []
+    for item in spec.fields:
+        columns = (schema.field(item.source_ids[0]) for schema in reversed(schemas))
+        found.append(next((column.type for column in columns if column is not None), None))
+    return tuple(found)
+
+
+def result_types(spec: PartitionSpec, schemas: Sequence[Schema]) -> tuple[Type | None, ...]:
+    """The type of each partition value; None for an unknown transform or a lost source column.
+
+    A field whose transform fixes the type needs no source column.
+    """
+    results = []
+    for item, source in zip(spec.fields, source_types(spec, schemas), strict=True):
+        fixed = result_type(item.transform, _ANY)
+        known = fixed if fixed is not _ANY else source
+        results.append(known)
+    return tuple(results)
+
+
+def partition_path(
+    spec: PartitionSpec, types: Sequence[Type | None], values: Sequence[Value]
+) -> str:
+    """`category=a/at_day=2024-01-02`: names and values escaped as the reference implementation
+    does. `types` are result types.
+    """
+    parts = []
+    for item, type_, value in zip(spec.fields, types, values, strict=True):
+        shown = human(item.transform, type_ or _ANY, value)
+        parts.append(f"{quote_plus(item.name)}={quote_plus(shown)}")
+    return "/".join(parts)
+
+
+def is_equivalent(one: PartitionSpec, other: PartitionSpec) -> bool:
+    """Whether two specs partition alike: same sources, names and transforms in order (R-079)."""
+
+    def parts(spec: PartitionSpec) -> list[tuple[tuple[int, ...], str, str]]:
+        return [(item.source_ids, item.name, item.transform.text) for item in spec.fields]
+
+    return parts(one) == parts(other)  # R-079

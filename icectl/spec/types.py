@@ -1,8 +1,6 @@
-"""The type tree of Iceberg columns.
+"""The type tree of Iceberg columns: shapes, JSON, promotion, the version a type needs."""
 
-Shape only: parsing and printing, promotion and versions live beside it in this module.
-"""
-
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,6 +89,176 @@ class MapType:
 
 
 Type = (
-    PrimitiveType | DecimalType | FixedType | GeometryType | GeographyType
-    | StructType | ListType | MapType
+    PrimitiveType
+    | DecimalType
+    | FixedType
+    | GeometryType
+    | GeographyType
+    | StructType
+    | ListType
+    | MapType
 )
+"""Any type of versions 1 to 3."""
+
+PRIMITIVES = {
+    "boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz",
+    "timestamp_ns", "timestamptz_ns", "string", "uuid", "binary", "unknown", "variant",
+}  # fmt: skip
+VERSION_3_PRIMITIVES = {"unknown", "variant", "timestamp_ns", "timestamptz_ns"}  # R-090
+PROMOTIONS = {("int", "long"), ("float", "double")}  # R-097
+VERSION_3_PROMOTIONS = {("date", "timestamp"), ("date", "timestamp_ns")}  # R-097
+FIELD_MEMBERS = {"id", "name", "required", "type", "doc", "initial-default", "write-default"}
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
+_GEO = re.compile(r"(geometry|geography)(?:\(\s*([^,()]+?)\s*(?:,\s*([^,()]+?)\s*)?\))?")
+
+
+def parse_type(value: object) -> Type:
+    """A type from its JSON: a string for primitives, an object for struct, list and map.
+
+    Raises: ValueError, when it is no type of any known version.
+    """
+    if isinstance(value, str):
+        return _parse_primitive(value)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"cannot parse a type from {value!r}")
+    match value.get("type"):
+        case "struct":
+            return StructType(tuple(parse_field(item) for item in value["fields"]))
+        case "list":
+            element = parse_type(value["element"])
+            return ListType(int(value["element-id"]), element, bool(value["element-required"]))
+        case "map":
+            key, item = parse_type(value["key"]), parse_type(value["value"])
+            ids = int(value["key-id"]), int(value["value-id"])
+            return MapType(ids[0], key, ids[1], item, bool(value["value-required"]))
+        case other:
+            raise ValueError(f"cannot parse a type from {other!r}")
+
+
+def _parse_primitive(text: str) -> Type:
+    name = text.strip().lower()
+    if name in PRIMITIVES:
+        return PrimitiveType(name)
+    if match := _DECIMAL.fullmatch(name):
+        return DecimalType(int(match[1]), int(match[2]))
+    if match := _FIXED.fullmatch(name):
+        return FixedType(int(match[1]))
+    if match := _GEO.fullmatch(text.strip()):
+        if match[1] == "geometry" and match[3] is None:
+            return GeometryType(match[2])
+        if match[1] == "geography":
+            return GeographyType(match[2], match[3])
+    raise ValueError(f"cannot parse a type from {text!r}")
+
+
+def parse_field(value: Mapping[str, Any]) -> NestedField:
+    """A struct field from its JSON; members that this program does not know are kept (R-018)."""
+    return NestedField(
+        int(value["id"]),
+        str(value["name"]),
+        parse_type(value["type"]),
+        bool(value["required"]),
+        value.get("doc"),
+        {key: item for key, item in value.items() if key not in FIELD_MEMBERS},
+        value.get("initial-default"),
+        value.get("write-default"),
+    )
+
+
+def type_json(type_: Type) -> str | dict[str, Any]:
+    """The JSON form of a type, as the reference implementation spells it."""
+    match type_:
+        case StructType(fields):
+            return {"type": "struct", "fields": [field_json(item) for item in fields]}
+        case ListType():
+            return {
+                "type": "list",
+                "element-id": type_.element_id,
+                "element": type_json(type_.element),
+                "element-required": type_.element_required,
+            }
+        case MapType():
+            return {
+                "type": "map",
+                "key-id": type_.key_id,
+                "key": type_json(type_.key),
+                "value-id": type_.value_id,
+                "value": type_json(type_.value),
+                "value-required": type_.value_required,
+            }
+        case _:
+            return type_text(type_)
+
+
+def field_json(item: NestedField) -> dict[str, Any]:
+    """The JSON form of a struct field."""
+    known: dict[str, Any] = {
+        "id": item.id,
+        "name": item.name,
+        "required": item.required,
+        "type": type_json(item.type),
+    }
+    optional = {
+        "doc": item.doc,
+        "initial-default": item.initial_default,
+        "write-default": item.write_default,
+    }
+    known |= {key: value for key, value in optional.items() if value is not None}
+    return known | dict(item.unknown)
+
+
+def type_text(type_: Type) -> str:
+    """A type in one line, for people: `decimal(9, 2)`, `list<int>`, `struct<1: a: optional int>`."""
+    match type_:
+        case PrimitiveType(name):
+            return name
+        case DecimalType(precision, scale):
+            return f"decimal({precision}, {scale})"
+        case FixedType(length):
+            return f"fixed[{length}]"
+        case GeometryType(crs):
+            return f"geometry({crs})" if crs else "geometry"
+        case GeographyType(crs, algorithm):
+            parameters = ", ".join(part for part in (crs, algorithm) if part)
+            return f"geography({parameters})" if parameters else "geography"
+        case ListType():
+            return f"list<{type_text(type_.element)}>"
+        case MapType():
+            return f"map<{type_text(type_.key)}, {type_text(type_.value)}>"
+        case StructType(fields):
+            inner = ", ".join(
+                f"{item.id}: {item.name}: {'required' if item.required else 'optional'} "
+                f"{type_text(item.type)}"
+                for item in fields
+            )
+            return f"struct<{inner}>"
+
+
+def is_nested(type_: Type) -> bool:
+    """Whether a type has fields of its own."""
+    return isinstance(type_, StructType | ListType | MapType)
+
+
+def min_version(type_: Type) -> int:
+    """The first format version that may use a type itself, nested fields aside (R-177)."""
+    if isinstance(type_, GeometryType | GeographyType):  # R-090
+        return 3
+    return 3 if isinstance(type_, PrimitiveType) and type_.name in VERSION_3_PRIMITIVES else 1
+
+
+def can_promote(old: Type, new: Type, format_version: int) -> bool:
+    """Whether a column may change from one type to another without rewriting data (R-097)."""
+    if old == new:
+        return True
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):  # R-097
+        return new.scale == old.scale and new.precision >= old.precision
+    if not isinstance(old, PrimitiveType) or is_nested(new):
+        return False
+    if old.name == "unknown":
+        return format_version >= 3
+    if not isinstance(new, PrimitiveType):
+        return False
+    step = (old.name, new.name)
+    return step in PROMOTIONS or (format_version >= 3 and step in VERSION_3_PROMOTIONS)

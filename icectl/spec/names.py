@@ -1,0 +1,37 @@
+"""Names of metadata files, in file-system tables and in catalogs' tables."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+_FILE_SYSTEM = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
+_CATALOG = re.compile(r"(\d+)-(.+?)(\.gz)?\.metadata\.json(\.gz)?")
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFileName:
+    """What the name of a metadata file says; `gzip` by its name, the content decides (R-006)."""
+
+    kind: Literal["file-system", "catalog"]
+    version: int
+    uuid: str | None
+    gzip: bool
+
+
+def parse_metadata_file_name(name: str) -> MetadataFileName | None:
+    """The parts of a metadata file's name; None for any other name (R-160, R-162)."""
+    if match := _FILE_SYSTEM.fullmatch(name):
+        return MetadataFileName("file-system", int(match[1]), None, bool(match[2] or match[3]))
+    if match := _CATALOG.fullmatch(name):
+        return MetadataFileName("catalog", int(match[1]), match[2], bool(match[3] or match[4]))
+    return None
+
+
+def metadata_file_name(version: int, *, gzip: bool) -> str:
+    """The name of a file-system table's metadata file: `v7.metadata.json` (R-162)."""
+    return f"v{version}{'.gz' if gzip else ''}.metadata.json"  # R-006
+
+
+def catalog_metadata_file_name(version: int, uuid: str, *, gzip: bool) -> str:
+    """The name of a catalog table's metadata file: `00007-<uuid>.metadata.json` (R-160)."""
+    return f"{version:05}-{uuid}{'.gz' if gzip else ''}.metadata.json"

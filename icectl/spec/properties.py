@@ -1,0 +1,106 @@
+"""The table properties that icectl honours, with their types and defaults."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from icectl.errors import Refused
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TableProperty(Generic[T]):
+    """One property: its name in the table, how its text is read, the value where it is absent."""
+
+    name: str
+    parse: Callable[[str], T]
+    default: T
+    description: str
+
+
+def read(properties: Mapping[str, str], wanted: TableProperty[T]) -> T:
+    """The value of a property, or its default.
+
+    Raises: Refused, when the table holds a text that is no value of the property.
+    """
+    text = properties.get(wanted.name)
+    if text is None:
+        return wanted.default
+    try:
+        return wanted.parse(text)
+    except ValueError as error:
+        raise Refused(
+            f"table property `{wanted.name}` is `{text}`: {error}",
+            hint="correct the property, or give the option of the command that replaces it",
+        ) from error
+
+
+def _boolean(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError("not true or false")
+    return text.strip().lower() == "true"
+
+
+def _number(minimum: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if value < minimum:
+            raise ValueError(f"less than {minimum}")
+        return value
+
+    return parse
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _optional(text: str) -> str | None:
+    return text or None
+
+
+FOREVER_MS = 2**63 - 1
+
+MAX_SNAPSHOT_AGE_MS = TableProperty(
+    "history.expire.max-snapshot-age-ms", _number(0), 432_000_000, "age at which snapshots expire"
+)  # R-021
+MIN_SNAPSHOTS_TO_KEEP = TableProperty(
+    "history.expire.min-snapshots-to-keep", _number(1), 1, "snapshots each branch keeps at least"
+)  # R-021
+MAX_REF_AGE_MS = TableProperty(
+    "history.expire.max-ref-age-ms", _number(0), FOREVER_MS, "age at which refs expire"
+)  # R-021
+GC_ENABLED = TableProperty("gc.enabled", _boolean, True, "whether files may be deleted")  # noqa: FBT003  # R-193
+PREVIOUS_VERSIONS_MAX = TableProperty(
+    "write.metadata.previous-versions-max", _number(1), 100, "entries the metadata log keeps"
+)  # R-024
+DELETE_AFTER_COMMIT = TableProperty(
+    "write.metadata.delete-after-commit.enabled", _boolean, False,  # noqa: FBT003
+    "whether metadata files that leave the log are deleted",
+)  # fmt: skip  # R-024
+METADATA_COMPRESSION = TableProperty(
+    "write.metadata.compression-codec", _text, "none", "compression of metadata files"
+)
+METADATA_PATH = TableProperty(
+    "write.metadata.path", _optional, None, "folder of metadata files"
+)  # R-161
+DATA_PATH = TableProperty("write.data.path", _optional, None, "folder of data files")  # R-161
+TARGET_FILE_SIZE_BYTES = TableProperty(
+    "write.target-file-size-bytes", _number(1), 536_870_912, "size that data files should have"
+)
+TARGET_MANIFEST_SIZE_BYTES = TableProperty(
+    "commit.manifest.target-size-bytes", _number(1), 8_388_608, "size that manifests should have"
+)
+COMMIT_RETRIES = TableProperty(
+    "commit.retry.num-retries", _number(0), 4, "times a commit is tried again after a conflict"
+)
+COMMIT_MIN_WAIT_MS = TableProperty(
+    "commit.retry.min-wait-ms", _number(0), 100, "shortest wait between two tries"
+)
+COMMIT_MAX_WAIT_MS = TableProperty(
+    "commit.retry.max-wait-ms", _number(0), 60_000, "longest wait between two tries"
+)
+NAME_MAPPING = TableProperty(
+    "schema.name-mapping.default", _optional, None, "names for files without field ids"
+)  # R-181

@@ -1,0 +1,127 @@
+"""Bytes, durations, instants and ratios as people type and read them.
+
+Durations and instants are integers in milliseconds, instants since 1970-01-01 UTC.
+"""
+
+import datetime as dt
+import re
+
+from icectl.errors import UsageError
+
+SIZE_UNITS = {
+    "B": 1,
+    "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50,
+}  # fmt: skip
+DURATION_UNITS_MS = {
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+_NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `64MB` (10^6) or `64MiB` (2^20). Raises: UsageError, also for a bare number."""
+    match = _NUMBER_AND_UNIT.fullmatch(text.strip())
+    if match is None or match[2] not in SIZE_UNITS:
+        raise UsageError(f"`{text}` is no size", hint="give a number with a unit: 64MB or 64MiB")
+    return int(float(match[1]) * SIZE_UNITS[match[2]])
+
+
+def print_size(size_bytes: int) -> str:
+    """Bytes with a binary unit and three or four digits: `1.5 MiB`, `812 B`."""
+    if abs(size_bytes) < 1024:
+        return f"{size_bytes} B"
+    value = float(size_bytes)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if abs(value) < 1023.95:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1024:.1f} PiB"
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds of `90s`, `15m`, `24h`, `7d`, `2w`, `1h30m`; UsageError for a bare number."""
+    parts = re.findall(r"(\d+)\s*([a-z]+)", text.strip())
+    whole = "".join(f"{number}{unit}" for number, unit in parts)
+    known = all(unit in DURATION_UNITS_MS for _, unit in parts)
+    if not parts or not known or whole != text.replace(" ", ""):
+        raise UsageError(
+            f"`{text}` is no duration", hint="give a number with a unit: 90s 15m 24h 7d 2w"
+        )
+    return sum(int(number) * DURATION_UNITS_MS[unit] for number, unit in parts)
+
+
+def print_duration(duration_ms: int) -> str:
+    """A duration with its two largest units: `3d 4h`, `1m 5s`, `250ms`."""
+    if abs(duration_ms) < 1000:
+        return f"{duration_ms}ms"
+    parts: list[str] = []
+    rest = abs(duration_ms)
+    for unit in ("d", "h", "m", "s"):
+        count, rest = divmod(rest, DURATION_UNITS_MS[unit])
+        if count or parts:
+            parts.append(f"{count}{unit}")
+        if len(parts) == 2:
+            break
+    shown = " ".join(part for part in parts if not part.startswith("0"))
+    return f"-{shown}" if duration_ms < 0 else shown
+
+
+def parse_instant(text: str, now_ms: int) -> int:
+    """An instant: ISO 8601 (UTC where no zone is given), or a duration meaning that long ago.
+
+    Raises: UsageError, also for an instant in the future.
+    """
+    instant = _parse_iso(text.strip())
+    if instant is None:
+        try:
+            instant = now_ms - parse_duration(text)
+        except UsageError:
+            raise UsageError(
+                f"`{text}` is no instant",
+                hint="give ISO 8601 such as 2026-01-31T12:00:00Z, or a duration such as 7d",
+            ) from None
+    if instant > now_ms:
+        raise UsageError(f"`{text}` lies in the future", hint="give an instant in the past")
+    return instant
+
+
+def _parse_iso(text: str) -> int | None:
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.UTC)
+    return (moment - _EPOCH) // dt.timedelta(milliseconds=1)
+
+
+def print_instant(instant_ms: int) -> str:
+    """An instant as ISO 8601 in UTC: `2026-01-02T03:04:05Z`, with `.678` where it has them.
+
+    One outside the years 1 to 9999 is printed as its number of milliseconds.
+    """
+    try:
+        moment = _EPOCH + dt.timedelta(milliseconds=instant_ms)
+    except OverflowError:
+        return f"{instant_ms}ms"
+    precision = "milliseconds" if instant_ms % 1000 else "seconds"
+    return moment.isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def parse_ratio(text: str) -> float:
+    """A ratio from 0 to 1; `5%` is 0.05. Raises: UsageError."""
+    number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
+    try:
+        ratio = float(number) / (100 if percent else 1)
+    except ValueError:
+        ratio = -1.0
+    if not 0 <= ratio <= 1:
+        raise UsageError(f"`{text}` is no ratio", hint="give a number from 0 to 1, or 5%")
+    return ratio
