@@ -175,7 +175,7 @@ def _targets(
     targets: dict[int, tuple[str, ...]] = {}
     for pair in deletes.pairs(few).to_pylist():
         known = targets.get(pair["delete_row"], ())
-        targets[pair["delete_row"]] = (*known, f"data-{visible[pair['data_row']]}")
+        targets[pair["delete_row"]] = (*known, f"data_{visible[pair['data_row']]}")
     return targets
 
 
@@ -205,7 +205,7 @@ def _manifest_node(manifest: ManifestFile, index: int, drawing: _Drawing) -> Nod
     }
     files = zip(shown, rows.by_row(rows.take(entries, shown), *_FILE_COLUMNS), strict=True)
     children = tuple(_file_node(row, values, drawing) for row, values in files)
-    return Node(f"manifest-{index}", "manifest", manifest.manifest_path, facts, children, left_out)
+    return Node(f"manifest_{index}", "manifest", manifest.manifest_path, facts, children, left_out)
 
 
 _FILE_COLUMNS = (
@@ -228,7 +228,7 @@ def _file_node(row: int, values: tuple[Any, ...], drawing: _Drawing) -> Node:
         facts["referenced_data_file"] = file["referenced_data_file"]
         facts["applies_to_count"] = drawing.applied[row]
     return Node(
-        id=f"data-{row}" if is_data else f"delete-{row}",
+        id=f"data_{row}" if is_data else f"delete_{row}",
         kind=kind,
         location=file["location"],
         facts=facts,

@@ -1,0 +1,76 @@
+"""The health view as text."""
+
+from collections.abc import Mapping
+from textwrap import wrap
+from typing import Any
+
+from icectl.report.console import Console, Style
+from icectl.report.tables import Column, print_table
+from icectl.units import print_size
+
+CHECKS: Mapping[str, str] = {
+    "small_files": "small files",
+    "delete_debt": "deletes",
+    "manifest_debt": "manifests",
+    "snapshot_debt": "snapshots",
+    "metadata_file_debt": "metadata files",
+    "reclaimable": "reclaimable",
+}
+_STYLES: Mapping[str, Style] = {"ok": "green", "attention": "yellow", "critical": "red"}
+_BAR = 24
+
+
+def print_health(console: Console, found: Mapping[str, Any], table: str) -> None:
+    """Print the sizes of data files, then each check with its threshold and the way out."""
+    target = print_size(found["target_file_size_bytes"])
+    console.print(
+        f"{found['data_file_count']:,} data files, {print_size(found['data_file_bytes'])}; "
+        f"target {target} ({found['target_file_size_origin']})"
+    )
+    if found["data_file_count"]:
+        console.print()
+        _print_sizes(console, found)
+    for name, title in CHECKS.items():
+        console.print()
+        _print_check(console, title, found[name], table)
+
+
+def _print_sizes(console: Console, found: Mapping[str, Any]) -> None:
+    most = max(band["file_count"] for band in found["file_sizes"])
+    rows = [
+        (
+            _band(band["from_bytes"], band["below_bytes"]),
+            f"{band['file_count']:,}",
+            print_size(band["bytes"]),
+            "#" * -(-band["file_count"] * _BAR // most),
+        )
+        for band in found["file_sizes"]
+    ]
+    columns = [
+        Column("size of data file"),
+        Column("files", align="right"),
+        Column("bytes", align="right"),
+        Column(""),
+    ]
+    print_table(console, columns, rows)
+
+
+def _band(low: int, high: int | None) -> str:
+    if high is None:
+        return f"{print_size(low)} and more"
+    return f"below {print_size(high)}" if low == 0 else f"{print_size(low)} to {print_size(high)}"
+
+
+def _print_check(console: Console, title: str, check: Mapping[str, Any], table: str) -> None:
+    verdict = console.style(check["verdict"], "bold", _STYLES[check["verdict"]])
+    console.print(f"{console.style(title, 'bold')}: {verdict}")
+    for line in wrap(check["found"], console.prose_width - 2):
+        console.print(f"  {line}")
+    if check["command"] is None:
+        return
+    for line in wrap(check["threshold"], console.prose_width - 2):
+        console.print(console.style(f"  {line}", "dim"))
+    if check["command_in_this_version"]:
+        console.print(f"  run: icectl {check['command']} {table}")
+    else:
+        console.print(f"  to do: `{check['command']}`, which this version of icectl does not have")

@@ -1,0 +1,319 @@
+"""Row views: as a table that fits the terminal, as CSV, as JSON lines.
+
+Rows are written while they are read, so that a table of any size can be shown.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal
+
+from icectl.plan.inspect.changes import kind_of
+from icectl.plan.inspect.views import RowSet
+from icectl.report.console import Console
+from icectl.report.document import csv_text, json_line
+from icectl.report.tables import Column, print_table
+from icectl.spec.manifest import FileFormat
+from icectl.units import print_duration, print_size
+
+_CHUNK = 5_000
+"""Rows that share one set of column widths; headings are repeated after as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """One column of a text table, and the row members that it is made of."""
+
+    heading: str
+    members: tuple[str, ...]
+    show: Callable[..., str]
+    align: Literal["left", "right"] = "left"
+    cut: Literal["middle", "end"] | None = None
+
+
+def text_members(view: str) -> tuple[str, ...]:
+    """The columns of the rows that the text form of a view shows."""
+    return tuple(dict.fromkeys(member for each in TEXT_VIEWS[view] for member in each.members))
+
+
+def print_rows(console: Console, view: str, row_set: RowSet, base: str) -> None:
+    """Print rows as text; locations below `base`, the table's, are printed from there on."""
+    below = f"{base.rstrip('/')}/"
+    _print(console, TEXT_VIEWS[view], _shortened(row_set.rows, below))
+
+
+def print_chosen(console: Console, row_set: RowSet) -> None:
+    """Print the columns that the caller named, with their values as they are."""
+    columns = [TextColumn(name, (name,), plain, cut="middle") for name in row_set.columns]
+    _print(console, columns, row_set.rows)
+
+
+def print_csv(console: Console, row_set: RowSet) -> None:
+    """Write rows as CSV with one header."""
+    names = row_set.columns
+    console.write(csv_text(names, []))
+    for chunk in _chunks(row_set.rows):
+        console.write(csv_text(names, chunk).removeprefix(csv_text(names, [])))
+
+
+def print_json_lines(console: Console, row_set: RowSet) -> None:
+    """Write rows as one JSON object a line."""
+    for row in row_set.rows:
+        console.print(json_line({name: row.get(name) for name in row_set.columns}))
+
+
+def plain(value: object) -> str:
+    """A value as text: nested ones as JSON, null as nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(value, default=str)
+    return str(value)
+
+
+def _print(
+    console: Console, columns: Sequence[TextColumn], rows: Iterable[Mapping[str, Any]]
+) -> None:
+    """Print rows in chunks; a column without a value in a chunk is left out."""
+    for number, chunk in enumerate(_chunks(rows)):
+        if number:
+            console.print()
+        cells = [[each.show(*map(row.get, each.members)) for row in chunk] for each in columns]
+        told = [at for at, values in enumerate(cells) if any(values)]
+        headings = [Column(columns[at].heading, columns[at].align, columns[at].cut) for at in told]
+        print_table(console, headings, list(zip(*(cells[at] for at in told), strict=True)))
+
+
+def _chunks(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    remaining = iter(rows)
+    while chunk := list(islice(remaining, _CHUNK)):
+        yield chunk
+
+
+def _shortened(rows: Iterable[Mapping[str, Any]], below: str) -> Iterator[Mapping[str, Any]]:
+    """Rows whose locations lack the part that all of them share."""
+    for row in rows:
+        yield {
+            name: value.removeprefix(below) if name in _LOCATIONS and value else value
+            for name, value in row.items()
+        }
+
+
+_LOCATIONS = frozenset(
+    {"manifest_list", "path", "file_path", "file", "statistics_path", "data_file.file_path"}
+)
+
+
+def _size(value: int | None) -> str:
+    return "?" if value is None else print_size(value)
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
+def _age(value: int | None) -> str:
+    return "default" if value is None else print_duration(value)
+
+
+def _kept(value: int | None) -> str:
+    return "default" if value is None else f"{value:,}"
+
+
+def _names(value: Sequence[str | None] | None) -> str:
+    return ", ".join(name or "?" for name in value or ())
+
+
+def _mark(value: object) -> str:
+    return "yes" if value else ""
+
+
+def _total(summary: Mapping[str, str] | None, added: str, removed: str) -> str:
+    """What a snapshot added and removed, by its own summary."""
+    told = summary or {}
+    parts = [f"+{told[added]}"] if told.get(added, "0") != "0" else []
+    parts += [f"-{told[removed]}"] if told.get(removed, "0") != "0" else []
+    return " ".join(parts)
+
+
+def _changed_files(summary: Mapping[str, str] | None) -> str:
+    return _total(summary, "added-data-files", "deleted-data-files")
+
+
+def _changed_records(summary: Mapping[str, str] | None) -> str:
+    return _total(summary, "added-records", "deleted-records")
+
+
+def _kind(content: int, file_format: str) -> str:
+    return kind_of(content, FileFormat[file_format])
+
+
+def _manifest_kind(content: int) -> str:
+    return "deletes" if content else "data"
+
+
+def _manifest_files(*counts: int | None) -> str:
+    """Counts of data and of delete files, one of which is zero."""
+    half = len(counts) // 2
+    return " ".join(
+        "?" if data is None or deletes is None else f"{data + deletes:,}"
+        for data, deletes in zip(counts[:half], counts[half:], strict=True)
+    )
+
+
+def _ranges(summaries: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(_range(each["lower_bound"], each["upper_bound"]) for each in summaries)
+
+
+def _range(lower: str | None, upper: str | None) -> str:
+    if lower is None and upper is None:
+        return "null"
+    return f"{lower}" if lower == upper else f"{lower}..{upper}"
+
+
+def _status(status: int) -> str:
+    return ("existing", "added", "deleted")[status]
+
+
+def _blob_types(blobs: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(dict.fromkeys(str(blob["type"]) for blob in blobs))
+
+
+def _defaults(initial: object, write: object) -> str:
+    return plain(initial if initial is not None else write)
+
+
+def _column(
+    heading: str,
+    members: str,
+    show: Callable[..., str] = plain,
+    align: Literal["left", "right"] = "left",
+    cut: Literal["middle", "end"] | None = None,
+) -> TextColumn:
+    return TextColumn(heading, tuple(members.split()), show, align, cut)
+
+
+def _number(heading: str, member: str, show: Callable[..., str] = _count) -> TextColumn:
+    return TextColumn(heading, (member,), show, align="right")
+
+
+def _file_columns(prefix: str) -> tuple[TextColumn, ...]:
+    return (
+        _column("kind", f"{prefix}content {prefix}file_format", _kind),
+        _column("partition", f"{prefix}partition_path", cut="end"),
+        _number("records", f"{prefix}record_count"),
+        _number("size", f"{prefix}file_size_in_bytes", _size),
+        _column("file", f"{prefix}file_path", cut="middle"),
+    )
+
+
+_STATES = ("added", "existing", "deleted")
+TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
+    "snapshots": (
+        _column("snapshot", "snapshot_id"),
+        _column("committed at", "committed_at"),
+        _column("operation", "operation"),
+        _column("files", "summary", _changed_files, "right"),
+        _column("records", "summary", _changed_records, "right"),
+        _column("refs", "refs", _names, cut="end"),
+    ),
+    "history": (
+        _column("made current at", "made_current_at"),
+        _column("snapshot", "snapshot_id"),
+        _column("parent", "parent_id"),
+        _column("ancestor", "is_current_ancestor"),
+    ),
+    "refs": (
+        _column("name", "name", cut="end"),
+        _column("type", "type", str.lower),
+        _column("snapshot", "snapshot_id"),
+        _column("ref age", "max_reference_age_in_ms", _age, "right"),
+        _number("keep", "min_snapshots_to_keep", _kept),
+        _column("snapshot age", "max_snapshot_age_in_ms", _age, "right"),
+    ),
+    "manifests": (
+        _column("content", "content", _manifest_kind),
+        _number("spec", "partition_spec_id"),
+        _column(
+            "added existing deleted",
+            " ".join(
+                f"{state}_{kind}_files_count" for kind in ("data", "delete") for state in _STATES
+            ),
+            _manifest_files,
+            "right",
+        ),
+        _number("size", "length", _size),
+        _column("partitions", "partition_summaries", _ranges, cut="end"),
+        _column("manifest", "path", cut="middle"),
+    ),
+    "files": _file_columns(""),
+    "entries": (
+        _column("status", "status", _status),
+        _column("snapshot", "snapshot_id"),
+        _number("seq", "sequence_number"),
+        *_file_columns("data_file."),
+    ),
+    "partitions": (
+        _column("partition", "partition_path", cut="end"),
+        _number("spec", "spec_id"),
+        _number("files", "file_count"),
+        _number("records", "record_count"),
+        _number("size", "total_data_file_size_in_bytes", _size),
+        _number("position deletes", "position_delete_record_count"),
+        _number("equality deletes", "equality_delete_record_count"),
+        _column("updated", "last_updated_at"),
+    ),
+    "changes": (
+        _column("change", "change"),
+        _column("kind", "kind"),
+        _column("partition", "partition_path", cut="end"),
+        _number("records", "record_count"),
+        _number("size", "file_size_in_bytes", _size),
+        _column("file", "file_path", cut="middle"),
+    ),
+    "schemas": (
+        _number("schema", "schema_id"),
+        _column("current", "is_current", _mark),
+        _number("id", "field_id"),
+        _column("name", "name", cut="end"),
+        _column("type", "type", cut="end"),
+        _column("required", "required", _mark),
+        _column("key", "is_identifier", _mark),
+        _column("default", "initial_default write_default", _defaults, cut="end"),
+        _column("doc", "doc", cut="end"),
+    ),
+    "specs": (
+        _number("spec", "spec_id"),
+        _column("default", "is_default", _mark),
+        _column("field", "field_id", plain, "right"),
+        _column("name", "name", cut="end"),
+        _column("transform", "transform"),
+        _column("source", "source_names", _names, cut="end"),
+    ),
+    "sort-orders": (
+        _number("order", "order_id"),
+        _column("default", "is_default", _mark),
+        _column("transform", "transform"),
+        _column("source", "source_names", _names, cut="end"),
+        _column("direction", "direction"),
+        _column("nulls", "null_order"),
+    ),
+    "properties": (_column("property", "key"), _column("value", "value", cut="end")),
+    "metadata-log": (
+        _column("written at", "timestamp"),
+        _column("snapshot", "latest_snapshot_id"),
+        _number("schema", "latest_schema_id", plain),
+        _number("seq", "latest_sequence_number", plain),
+        _column("file", "file", cut="middle"),
+    ),
+    "statistics": (
+        _column("snapshot", "snapshot_id"),
+        _column("kind", "kind"),
+        _number("size", "file_size_in_bytes", _size),
+        _column("blobs", "blobs", _blob_types, cut="end"),
+        _column("file", "statistics_path", cut="middle"),
+    ),
+}

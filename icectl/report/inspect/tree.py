@@ -1,0 +1,119 @@
+"""The tree view as text and as a Mermaid flowchart."""
+
+from collections.abc import Iterator, Mapping
+
+from icectl.plan.inspect.tree import DELETE_KINDS, Node
+from icectl.report.console import Console
+from icectl.units import print_size
+
+_WORDS: Mapping[str, str] = {
+    "metadata-file": "metadata file",
+    "manifest-list": "manifest list",
+    "data": "data file",
+    "position-deletes": "position deletes",
+    "equality-deletes": "equality deletes",
+    "deletion-vector": "deletion vector",
+}
+
+
+def print_tree(console: Console, root: Node, base: str) -> None:
+    """Print the tree with ASCII branches; numbers in brackets tell which delete is meant where."""
+    numbers = delete_numbers(root)
+    marks = data_marks(root, numbers)
+    for branch, node, text in _lines(root, "", ""):
+        if node is None:
+            console.print(branch + console.style(text, "dim"))
+            continue
+        name = label(node, base)
+        words = [describe(node)]
+        if node.id in numbers:
+            name = f"[{numbers[node.id]}] {name}"
+        if node.id in marks:
+            words.append(f"deleted from by {marks[node.id]}")
+        console.print(f"{branch}{name}  {console.style(', '.join(words), 'dim')}")
+
+
+def mermaid(root: Node, base: str) -> str:
+    """The tree as a Mermaid flowchart: solid arrows for `names`, dotted for `applies to`."""
+    lines = ["flowchart LR"]
+    for node in walk(root):
+        text = f"{label(node, base)}<br/>{describe(node)}"
+        lines.append(f'  {node.id}["{_quoted(text)}"]')
+        lines += [f"  {node.id} --> {child.id}" for child in node.children]
+        if node.left_out.count:
+            lines.append(f'  {node.id}_more["{more(node)}"]')
+            lines.append(f"  {node.id} --> {node.id}_more")
+    for node in walk(root):
+        lines += [f"  {node.id} -.->|deletes from| {target}" for target in node.applies_to]
+    return "\n".join(lines) + "\n"
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """Every node, parents first."""
+    yield root
+    for child in root.children:
+        yield from walk(child)
+
+
+def delete_numbers(root: Node) -> Mapping[str, int]:
+    """A short number for each delete file that is shown, by node id."""
+    shown = [node.id for node in walk(root) if node.kind in DELETE_KINDS]
+    return {node_id: number for number, node_id in enumerate(shown, start=1)}
+
+
+def data_marks(root: Node, numbers: Mapping[str, int]) -> Mapping[str, str]:
+    """The numbers of the shown deletes that apply to each shown data file."""
+    marks: dict[str, list[str]] = {}
+    for node in walk(root):
+        for target in node.applies_to:
+            marks.setdefault(target, []).append(f"[{numbers[node.id]}]")
+    return {target: " ".join(found) for target, found in marks.items()}
+
+
+def label(node: Node, base: str) -> str:
+    """What a node is called: its location below the table, or the snapshot's id."""
+    if node.location is None:
+        return f"snapshot {node.facts['snapshot_id']}"
+    return node.location.removeprefix(f"{base.rstrip('/')}/")
+
+
+def describe(node: Node) -> str:
+    """What a node is, in a few words."""
+    facts = node.facts
+    if node.kind == "metadata-file":
+        return f"metadata file, format version {facts['format_version']}"
+    if node.kind == "snapshot":
+        refs = facts["refs"]
+        named = f", {', '.join(refs)}" if isinstance(refs, list) and refs else ""
+        return f"{facts['operation'] or 'operation unknown'}, {facts['committed_at']}{named}"
+    if node.kind == "manifest-list":
+        return f"manifest list, {facts['manifest_count']} manifests"
+    size = facts["size_bytes"]
+    size_text = print_size(size) if isinstance(size, int) else "size unknown"
+    if node.kind == "manifest":
+        return f"manifest of {facts['content']}, {facts['live_file_count']} files, {size_text}"
+    text = f"{_WORDS[node.kind]}, {facts['record_count']} records, {size_text}"
+    if node.kind in DELETE_KINDS:
+        return f"{text}, applies to {facts['applies_to_count']} data files"
+    return text
+
+
+def more(node: Node) -> str:
+    """What the limit left out below a node."""
+    noun = "files" if node.kind == "manifest" else "manifests"
+    return f"{node.left_out.count:,} {noun} more, {print_size(node.left_out.size_bytes)}"
+
+
+def _lines(node: Node, first: str, rest: str) -> Iterator[tuple[str, Node | None, str]]:
+    """Each line as (branch, node, text); lines without a node say what was left out."""
+    yield first, node, ""
+    last = len(node.children) - (0 if node.left_out.count else 1)
+    for position, child in enumerate(node.children):
+        bend, under = ("`-- ", "    ") if position == last else ("|-- ", "|   ")
+        yield from _lines(child, rest + bend, rest + under)
+    if node.left_out.count:
+        yield f"{rest}`-- ", None, more(node)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("#", "#35;").replace('"', "#quot;")
