@@ -57,6 +57,7 @@ class _Run:
     env: Env
     started_seconds: float
     console: Console
+    command_name: str | None
     invocation: Invocation | None = None
     shell: Shell | None = None
 
@@ -68,7 +69,12 @@ def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
     if not arguments:
         sys.stderr.write(root_help(COMMANDS))
         return UsageError.exit_code
-    run = _Run(clock, clock.monotonic_seconds(), _early_console(arguments, clock))
+    run = _Run(
+        env=clock,
+        started_seconds=clock.monotonic_seconds(),
+        console=_early_console(arguments, clock),
+        command_name=arguments[0] if arguments[0] in COMMANDS else None,
+    )
     with _signals():
         try:
             code = _run(run, arguments)
@@ -221,7 +227,7 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
         console.error_lines(traceback.format_exception(raised))
     elif raised is not error:
         console.debug("".join(traceback.format_exception(raised)).rstrip())
-    name = None if run.invocation is None else run.invocation.command.name
+    name = run.command_name
     _write_metrics(run, failure(error, code, name, ()), None)
     console.error(error)
     if console.options.json:

@@ -12,7 +12,7 @@ from icectl.errors import EXIT_CODES, UsageError
 
 WIDTH = 79
 _LEFT = 28
-_GROUPS = ("Options", CHANGING, STORAGE, RUNNING, OUTPUT)
+GROUPS = ("Options", CHANGING, STORAGE, RUNNING, OUTPUT)
 
 NOT_YET = ("rewrite-manifests", "compact", "remove-orphans", "migrate-v1-v2", "upgrade-to-v4")
 """Commands of the plan that this version does not have."""
@@ -56,7 +56,7 @@ def command_help(command: Command, parameters: Sequence[Any]) -> str:
     sections = [usage(command, parameters), *_paragraphs(command.help)]
     arguments = [entry for entry in parameters if isinstance(entry, TyperArgument)]
     sections.append("\n".join(["Arguments:", *_rows(map(_argument_row, arguments))]))
-    for group in _GROUPS:
+    for group in GROUPS:
         options = [entry for entry in parameters if is_in_group(entry, group)]
         rows = [option_row(entry) for entry in options]
         if group == OUTPUT:
@@ -93,6 +93,17 @@ def option_row(option: TyperOption) -> tuple[str, str]:
         names += "/" + option.secondary_opts[0]
     metavar = f" {option.metavar}" if option.metavar else ""
     return names + metavar, option.help or ""
+
+
+def is_flag(option: TyperOption) -> bool:
+    """Whether an option stands alone, without a value."""
+    return bool(option.is_flag or option.count)
+
+
+def choices(parameter: Any) -> tuple[str, ...]:
+    """List the values that a parameter takes, where they are few and fixed."""
+    described = getattr(parameter, "type_descriptor", None) or parameter.type
+    return tuple(str(choice) for choice in getattr(described, "choices", None) or ())
 
 
 def _argument_row(argument: TyperArgument) -> tuple[str, str]:

@@ -13,7 +13,7 @@ import typer
 
 from icectl.cli.settings import SETTINGS, Settings
 from icectl.env import Deadline, Env
-from icectl.report.console import Console
+from icectl.report.console import Color, Console
 from icectl.report.document import Outcome
 
 OUTPUT = "Output"
@@ -67,7 +67,7 @@ class Common:
         ),
     ] = 0
     color: Annotated[
-        str | None,
+        Color | None,
         option(
             "--color",
             group=OUTPUT,

@@ -56,7 +56,7 @@ def open_session(
     metadata_file = None if change is None else change.metadata_file
     return Session(
         store=store,
-        catalog=resolve(table, store, shell.env, metadata_file=metadata_file),
+        catalog=resolve(table, store, shell.env, read_only=read_only, metadata_file=metadata_file),
         env=shell.env,
         progress=shell.console.progress,
         console=shell.console,

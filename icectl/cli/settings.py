@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 from icectl.errors import UsageError
+from icectl.report.console import Color
 from icectl.units import parse_duration
 
 _Value = TypeVar("_Value")
-Color = Literal["auto", "always", "never"]
 
 _SECRET_KEYS = ("secret", "password", "token", "credential", "account_key", "connection_string")
 STORAGE_TABLE = "storage-options"
@@ -236,7 +236,7 @@ def _parse(setting: Setting[Any], text: str, origin: Origin) -> Any:
         return setting.parse(text)
     except UsageError as error:
         name = origin.text if origin.layer is Layer.FILE else f"`{origin.text}`"
-        raise UsageError(f"{name}: {error.message}") from error
+        raise UsageError(f"{name}: {error.message}", hint=error.hint) from error
 
 
 def default_config_file(environment: Mapping[str, str]) -> Path:

@@ -1,0 +1,225 @@
+"""The manual and the completion scripts, printed from the command tree.
+
+`python -m icectl.cli.docs` writes `man/` and `completions/`; `--check` only compares, and exits 1
+where a file is not what would be written.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperArgument
+
+from icectl import __version__
+from icectl.cli import completions
+from icectl.cli.app import COMMANDS, load_command, parser_of
+from icectl.cli.env_vars import ENV_VARS
+from icectl.cli.help import GROUPS, ROOT_SUMMARY, is_in_group, option_row
+from icectl.cli.options import Command
+from icectl.cli.settings import SETTINGS, STORAGE_TABLE, Setting
+from icectl.errors import EXIT_CODES
+
+_ORDER = """\
+A value comes from the first of these that has one: an option, an environment variable, the
+settings file, a property of the table, icectl itself. `--verbose` prints where each came from."""
+
+_UNITS = """\
+Durations are written `90s`, `15m`, `24h`, `7d` or `2w`; instants in ISO 8601, UTC where they say
+nothing else, or as a duration meaning that long ago; sizes `64MB` (millions of bytes) or `64MiB`
+(2^20)."""
+
+
+def pages() -> Mapping[str, str]:
+    """Print every generated file, by its path in the repository."""
+    commands = {name: load_command(name) for name in COMMANDS}
+    parameters = {name: _parameters(command) for name, command in commands.items()}
+    tree = {name: (summary, parameters[name]) for name, summary in COMMANDS.items()}
+    manual = {
+        f"man/icectl-{name}.1": command_page(commands[name], parameters[name]) for name in commands
+    }
+    return {
+        "man/icectl.1": root_page(),
+        **manual,
+        "man/icectl.toml.5": settings_page(),
+        "completions/icectl.bash": completions.bash(tree),
+        "completions/_icectl": completions.zsh(tree),
+        "completions/icectl.fish": completions.fish(tree),
+    }
+
+
+def _parameters(command: Command) -> Sequence[Any]:
+    parser = parser_of(command)
+    return parser.get_params(typer.Context(parser))
+
+
+def root_page() -> str:
+    """Print icectl(1)."""
+    lines = _head("icectl", 1, "inspect, validate and maintain Apache Iceberg tables")
+    lines += [".SH SYNOPSIS", r"\fBicectl\fR \fICOMMAND\fR \fITABLE\fR [\fIOPTIONS\fR]"]
+    lines += [".br", r"\fBicectl\fR \fB\-\-help\fR | \fB\-\-version\fR"]
+    lines += [".SH DESCRIPTION", roff(ROOT_SUMMARY), ".PP"]
+    lines.append(roff("TABLE is a table directory (path or URI), or one of its metadata files."))
+    lines += [".PP", roff(_UNITS)]
+    lines.append(".SH COMMANDS")
+    lines += _list((rf"\fBicectl\-{roff(name)}\fR(1)", text) for name, text in COMMANDS.items())
+    lines.append(".SH OPTIONS")
+    lines += _list([(_bold("--version"), "print the version"), (_bold("--help"), "print help")])
+    lines.append(roff("All other options stand after the command; its page lists them."))
+    lines += _exit_status(EXIT_CODES)
+    lines.append(".SH ENVIRONMENT")
+    lines += _list((_bold(name), text) for name, text in ENV_VARS.items())
+    lines += [".SH FILES", ".TP", _bold("~/.config/icectl/icectl.toml")]
+    lines.append(r"settings; see \fBicectl.toml\fR(5)")
+    pages = [f"icectl-{name}(1)" for name in COMMANDS]
+    return _page([*lines, *_see_also([*pages, "icectl.toml(5)"])])
+
+
+def command_page(command: Command, parameters: Sequence[Any]) -> str:
+    """Print the page of one command."""
+    lines = _head(f"icectl-{command.name}", 1, COMMANDS[command.name])
+    arguments = [entry for entry in parameters if isinstance(entry, TyperArgument)]
+    names = [
+        _italic(f"{entry.metavar}") if entry.required else f"[{_italic(f'{entry.metavar}')}]"
+        for entry in arguments
+    ]
+    synopsis = " ".join([_bold(f"icectl {command.name}"), *names, r"[\fIOPTIONS\fR]"])
+    lines += [".SH SYNOPSIS", synopsis, ".SH DESCRIPTION"]
+    for number, paragraph in enumerate(command.help.split("\n\n")):
+        lines += [".PP"] * (number > 0) + [roff(" ".join(paragraph.split()))]
+    lines.append(".SH ARGUMENTS")
+    lines += _list((_italic(f"{entry.metavar}"), entry.help or "") for entry in arguments)
+    lines.append(".SH OPTIONS")
+    for group in GROUPS:
+        rows = [option_row(entry) for entry in parameters if is_in_group(entry, group)]
+        if rows:
+            lines.append(f'.SS "{roff(group)}"')
+            lines += _list((_option(names), text) for names, text in rows)
+    lines += _exit_status({code: EXIT_CODES[code] for code in command.exit_codes})
+    lines.append(".SH EXAMPLES")
+    for example, purpose in command.examples:
+        lines += [".TP", roff(purpose), ".nf", _bold(example), ".fi"]
+    return _page([*lines, *_see_also(["icectl(1)", "icectl.toml(5)"])])
+
+
+def settings_page() -> str:
+    """Print icectl.toml(5)."""
+    lines = _head("icectl.toml", 5, "settings of icectl")
+    lines += [".SH DESCRIPTION", roff(_ORDER), ".PP"]
+    lines.append(
+        roff(
+            "The file is `$XDG_CONFIG_HOME/icectl/icectl.toml`, or `~/.config/icectl/icectl.toml`;"
+            " `--config` and `ICECTL_CONFIG` name another. An unknown key is an error."
+        )
+    )
+    sections: dict[str, list[Setting[Any]]] = {}
+    for setting in SETTINGS:
+        sections.setdefault(setting.key.rpartition(".")[0], []).append(setting)
+    for section, settings in sections.items():
+        lines.append(f'.SH "{roff(f"[{section}]" if section else "KEYS AT THE TOP")}"')
+        for setting in settings:
+            name = setting.key.rpartition(".")[2]
+            lines += [".TP", f"{_bold(name)} = {_italic(setting.metavar)}", roff(_about(setting))]
+    lines.append(f'.SH "[{roff(STORAGE_TABLE)}]"')
+    lines.append(
+        roff(
+            "Options for the storage, as `--storage-option` takes them. No secret may stand in the"
+            ' file: `key = "env:NAME"` takes the value from the environment variable NAME.'
+        )
+    )
+    lines += [".SH EXAMPLE", ".nf", *map(roff, _EXAMPLE.splitlines()), ".fi"]
+    return _page([*lines, *_see_also(["icectl(1)"])])
+
+
+_EXAMPLE = """\
+concurrency = 16
+metrics-file = "/var/lib/node_exporter/icectl.prom"
+
+[expire-snapshots]
+older-than = "30d"
+retain-last = 20
+
+[storage-options]
+endpoint_url = "https://minio.example:9000"
+key = "env:MINIO_KEY"
+secret = "env:MINIO_SECRET\""""
+
+
+def _about(setting: Setting[Any]) -> str:
+    built_in = setting.built_in
+    shown = str(built_in).lower() if isinstance(built_in, bool) else built_in
+    default = "" if built_in is None else f"; `{shown}` where nothing says otherwise"
+    return f"{setting.help}{default}. Environment: `{setting.variable}`."
+
+
+def _head(name: str, section: int, summary: str) -> list[str]:
+    title = roff(name.upper())
+    return [
+        r".\" generated by `python -m icectl.cli.docs`; do not edit",
+        f'.TH "{title}" {section} "" "icectl {__version__}" "icectl manual"',
+        ".SH NAME",
+        rf"{roff(name)} \- {roff(summary)}",
+    ]
+
+
+def _exit_status(codes: Mapping[int, str]) -> list[str]:
+    rows = ((_bold(str(code)), meaning) for code, meaning in codes.items())
+    return [".SH EXIT STATUS", *_list(rows)]
+
+
+def _see_also(names: Iterable[str]) -> list[str]:
+    linked = (_bold(name[:-3]) + name[-3:] for name in names)
+    return [".SH SEE ALSO", ", ".join(linked)]
+
+
+def _list(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for name, text in rows:
+        yield from (".TP", name, roff(text))
+
+
+def _option(names: str) -> str:
+    """Set an option's names bold and its value's name in italics."""
+    words = re.split(r"(?<=[a-z]) (?=[A-Z])", names.strip(), maxsplit=1)
+    value = f" {_italic(words[1])}" if len(words) > 1 else ""
+    return ", ".join(_bold(name) for name in words[0].split(", ")) + value
+
+
+def _bold(text: str) -> str:
+    return rf"\fB{roff(text)}\fR"
+
+
+def _italic(text: str) -> str:
+    return rf"\fI{roff(text)}\fR"
+
+
+def roff(text: str) -> str:
+    """Escape a text for troff, with what stands in backticks in bold."""
+    text = text.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq")
+    text = re.sub(r"`([^`]*)`", r"\\fB\1\\fR", text)
+    return "\n".join(rf"\&{line}" if line.startswith(".") else line for line in text.split("\n"))
+
+
+def _page(lines: Iterable[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str], root: Path) -> int:
+    """Write the files below `root`, or compare them; return the exit code."""
+    stale = []
+    for name, text in pages().items():
+        file = root / name
+        if file.is_file() and file.read_text("utf-8") == text:
+            continue
+        stale.append(name)
+        if "--check" not in arguments:
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, "utf-8")
+    for name in stale:
+        sys.stdout.write(f"{'stale' if '--check' in arguments else 'written'}: {name}\n")
+    return 1 if stale and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], Path(__file__).parents[2]))
