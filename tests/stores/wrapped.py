@@ -1,0 +1,134 @@
+"""Stores around a store, for tests of what is asked of storage and of what happens when it fails.
+
+All of them go through `WrappedStore.call`, once for each call of the Store protocol.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any, Literal
+
+import pyarrow as pa
+
+from icectl.errors import StorageError
+from icectl.storage.failures import AnswerLost
+from icectl.storage.store import FailedRemoval, FileStatus, Store
+
+WRITES = frozenset({"create", "replace", "remove"})
+
+
+class WrappedStore:
+    """A Store that passes every call on; subclasses look at it on the way."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        return action()
+
+    def read(self, location: str) -> bytes:
+        return self.call("read", location, lambda: self.store.read(location))
+
+    def read_range(self, location: str, offset: int, length: int) -> bytes:
+        return self.call(
+            "read_range", location, lambda: self.store.read_range(location, offset, length)
+        )
+
+    def open(self, location: str) -> IO[bytes]:
+        return self.call("open", location, lambda: self.store.open(location))
+
+    def stat(self, location: str) -> FileStatus | None:
+        return self.call("stat", location, lambda: self.store.stat(location))
+
+    def list(self, location: str) -> Iterator[pa.RecordBatch]:
+        return self.call("list", location, lambda: self.store.list(location))
+
+    def list_directory(self, location: str) -> Sequence[FileStatus]:
+        return self.call("list_directory", location, lambda: self.store.list_directory(location))
+
+    def create(self, location: str, content: bytes) -> None:
+        self.call("create", location, lambda: self.store.create(location, content))
+
+    def replace(self, location: str, content: bytes) -> None:
+        self.call("replace", location, lambda: self.store.replace(location, content))
+
+    def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
+        every = list(removed)
+        return self.call("remove", " ".join(every), lambda: self.store.remove(every))
+
+
+class CountingStore(WrappedStore):
+    """Remembers every call: `calls` in order as (method, location), `counts` by method."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.calls: list[tuple[str, str]] = []
+        self._lock = threading.Lock()
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        with self._lock:
+            self.calls.append((method, location))
+        return action()
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(method for method, _ in self.calls)
+
+
+class ReadOnlyStore(WrappedStore):
+    """Any write or removal is an error of the test."""
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        if method in WRITES:
+            raise AssertionError(f"{method} of {location} under ReadOnlyStore")
+        return action()
+
+
+class ListOnceStore(WrappedStore):
+    """A second listing of one location is an error of the test."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.listed: set[str] = set()
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        if method == "list":
+            if location in self.listed:
+                raise AssertionError(f"{location} is listed twice")
+            self.listed.add(location)
+        return action()
+
+
+class FaultyStore(WrappedStore):
+    """Fails the nth call, counted from 1 among `methods` (all when empty).
+
+    `before`: nothing is done, StorageError. `after`: it is done, StorageError all the same.
+    `lost`: it is done and no answer comes, AnswerLost. `failed` tells whether the call came.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        nth: int,
+        failure: Literal["before", "after", "lost"],
+        methods: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(store)
+        self.nth, self.failure, self.methods = nth, failure, methods
+        self.count = 0
+        self.failed = False
+        self._lock = threading.Lock()
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        if self.methods and method not in self.methods:
+            return action()
+        with self._lock:
+            self.count += 1
+            fails = self.count == self.nth
+        if not fails:
+            return action()
+        self.failed = True
+        if self.failure != "before":
+            action()
+        kind = AnswerLost if self.failure == "lost" else StorageError
+        raise kind(f"call {self.nth}, {method} of {location}, fails {self.failure}")
