@@ -11,7 +11,7 @@ import re
 import struct
 import uuid
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 from icectl.spec.types import (
@@ -50,7 +50,7 @@ def encode(type_: Type, value: Value) -> bytes:
         case PrimitiveType(name):
             return _encode_primitive(name, value)
         case DecimalType(_, scale):
-            unscaled = int(Decimal(value).scaleb(scale))
+            unscaled = int(Decimal(value).scaleb(scale, EXACT))
             length = max(1, (unscaled + (unscaled < 0)).bit_length() // 8 + 1)
             return unscaled.to_bytes(length, "big", signed=True)
         case FixedType() | GeometryType() | GeographyType():
@@ -88,7 +88,7 @@ def decode(type_: Type, content: bytes) -> Value:
         case DecimalType(_, scale):
             if not content:
                 raise ValueError("a decimal needs at least one byte")
-            return Decimal(int.from_bytes(content, "big", signed=True)).scaleb(-scale)
+            return Decimal(int.from_bytes(content, "big", signed=True)).scaleb(-scale, EXACT)
         case FixedType(length):
             if len(content) != length:
                 raise ValueError(f"{len(content)} bytes for fixed[{length}]")

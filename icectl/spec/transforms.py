@@ -10,6 +10,7 @@ from decimal import Decimal
 import mmh3
 
 from icectl.spec.single_value import (
+    EXACT,
     EPOCH,
     UNIT_PER_SECOND,
     Value,
@@ -87,8 +88,8 @@ def _truncate(width: int, source: Type, value: Value) -> Value:
         case PrimitiveType("int" | "long"):
             return value - value % width
         case DecimalType(_, scale):
-            unscaled = int(Decimal(value).scaleb(scale))
-            return Decimal(unscaled - unscaled % width).scaleb(-scale)
+            unscaled = int(Decimal(value).scaleb(scale, EXACT))
+            return Decimal(unscaled - unscaled % width).scaleb(-scale, EXACT)
         case PrimitiveType("string" | "binary"):
             return value[:width]
         case _:
