@@ -30,6 +30,9 @@ from icectl.spec.types import (
 Value = Any
 """A value of one of the Python types named above; struct, list and map in JSON only."""
 
+EXACT = Context(prec=100)
+"""For decimals of 38 digits; the default context rounds to 28."""
+
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 UNIT_PER_SECOND = {
     "timestamp": 1_000_000,
@@ -88,7 +91,8 @@ def decode(type_: Type, content: bytes) -> Value:
         case DecimalType(_, scale):
             if not content:
                 raise ValueError("a decimal needs at least one byte")
-            return Decimal(int.from_bytes(content, "big", signed=True)).scaleb(-scale, EXACT)  # R-096
+            unscaled = int.from_bytes(content, "big", signed=True)
+            return Decimal(unscaled).scaleb(-scale, EXACT)  # R-096
         case FixedType(length):
             if len(content) != length:
                 raise ValueError(f"{len(content)} bytes for fixed[{length}]")

@@ -10,8 +10,8 @@ from decimal import Decimal
 import mmh3
 
 from icectl.spec.single_value import (
-    EXACT,
     EPOCH,
+    EXACT,
     UNIT_PER_SECOND,
     Value,
     date_text,
