@@ -149,6 +149,15 @@ def where(entries: E, mask: pa.Array | pa.ChunkedArray | npt.NDArray[np.bool_]) 
     return type(entries)(entries.table.filter(kept))
 
 
+def planning(entries: E) -> E:
+    """The planning columns alone, where masks and joins would copy carried ones for nothing.
+
+    Order: kept.
+    """
+    names = [name for name in PLANNING.names if name in entries.table.column_names]
+    return type(entries)(entries.table.select(names))
+
+
 def only(entries: E, locations: pa.Array | pa.ChunkedArray) -> E:
     """Rows whose location is one of `locations`, compared by `location_keys`.
 
@@ -186,17 +195,18 @@ def locations(entries: E) -> pa.Array:
     return pc.unique(entries.table["location"])
 
 
-def repeated_locations(entries: E) -> E:
-    """Rows whose location is also that of an earlier row; vectors may share a file (R-194).
+def repeats(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Whether each value occurs earlier too; null never does.
 
+    Shape: one flag per value.
     Order: kept.
     """
-    keys = location_keys(entries.table["location"])
-    codes = pc.dictionary_encode(keys.combine_chunks()).indices.to_numpy(zero_copy_only=False)
-    _, first = np.unique(codes, return_index=True)
-    mask = np.ones(len(codes), dtype=np.bool_)
+    known = pc.drop_null(pc.unique(keys))
+    codes = index_in(keys, known)
+    first = np.unique(codes, return_index=True)[1]
+    mask = codes >= 0
     mask[first] = False
-    return where(entries, mask)
+    return mask
 
 
 def concat(parts: Iterable[Entries]) -> Entries:

@@ -63,13 +63,13 @@ class Totals:
 
 def summarise(entries: Entries) -> Totals:
     """Count files, bytes and records of every kind."""
-    vectors = rows.deletion_vectors(entries)
     counts: list[int] = []
+    planned = rows.planning(entries)
     for part, size in (
-        (rows.data_files(entries), "file_size_in_bytes"),
-        (rows.position_delete_files(entries), "file_size_in_bytes"),
-        (rows.equality_delete_files(entries), "file_size_in_bytes"),
-        (vectors, "content_size_in_bytes"),
+        (rows.data_files(planned), "file_size_in_bytes"),
+        (rows.position_delete_files(planned), "file_size_in_bytes"),
+        (rows.equality_delete_files(planned), "file_size_in_bytes"),
+        (rows.deletion_vectors(planned), "content_size_in_bytes"),
     ):
         counts += [len(part), rows.total(part, size), rows.total(part, "record_count")]
     return Totals(*counts)

@@ -1,0 +1,249 @@
+"""Which delete files apply to which data files.
+
+Pairs can be as many as data files times delete files, so they are kept as ranges: deletes are
+sorted by what they apply to and by sequence number, and the ones that apply to a data file lie side
+by side.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries import rows
+from icectl.entries.rows import Entries
+from icectl.spec.manifest import Content, FileFormat
+
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Groups = tuple[Numbers, Numbers]
+"""A number per data file and per delete file: equal where a delete may apply, -1 for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """One kind of delete: for each data file a range of `order`, rows of the delete files."""
+
+    order: Numbers
+    first: Numbers
+    stop: Numbers
+
+    @property
+    def counts(self) -> Numbers:
+        """Number of deletes per data file."""
+        return self.stop - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Live data files, live delete files, and which apply to which (R-111 to R-113)."""
+
+    data: Entries
+    deletes: Entries
+    vectors: Ranges
+    position_deletes: tuple[Ranges, ...]
+    equality_deletes: tuple[Ranges, ...]
+
+    @property
+    def ranges(self) -> tuple[Ranges, ...]:
+        """All kinds; no delete file is in more than one."""
+        return (self.vectors, *self.position_deletes, *self.equality_deletes)
+
+
+def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
+    """Find which live delete files apply to which live data files, by metadata alone.
+
+    Shape: the data files and delete files with their planning columns.
+    Order: each keeps the order of `entries`.
+    Cost: n log n; pairs are not made.
+    Spec: Scan Planning; a position delete file without a referenced data file applies to every
+    older file of its partition.
+    """
+    alive = rows.live(rows.planning(entries))
+    data, deletes = rows.data_files(alive), rows.delete_files(alive)
+    table = deletes.table
+    position = _flags(pc.equal(table["content"], Content.POSITION_DELETES))
+    vector = position & _flags(pc.equal(table["file_format"], FileFormat.PUFFIN))
+    referring = _flags(pc.is_valid(table["referenced_data_file"]))
+    unpartitioned = pa.array(sorted(unpartitioned_spec_ids), pa.int32())
+    everywhere = ~position & _flags(pc.is_in(table["spec_id"], value_set=unpartitioned))
+
+    by_partition, by_file = _partition_groups(data, deletes), _file_groups(data, deletes)
+    by_table = (np.zeros(len(data), np.int64), np.zeros(len(deletes), np.int64))
+    both = _combined(by_partition, by_file)
+
+    def ranges(mask: Mask, groups: Groups, *, older_only: bool = False) -> Ranges:
+        return _ranges(data, deletes, mask, groups, "right" if older_only else "left")
+
+    vectors = ranges(vector, both)  # R-113
+    covered = vectors.counts > 0
+    return Matches(
+        data=data,
+        deletes=deletes,
+        vectors=vectors,
+        position_deletes=(
+            _without(ranges(position & ~vector & ~referring, by_partition), covered),  # R-111
+            _without(ranges(position & ~vector & referring, both), covered),  # R-113
+        ),
+        equality_deletes=(
+            ranges(~position & ~everywhere, by_partition, older_only=True),  # R-112
+            ranges(everywhere, by_table, older_only=True),  # R-112
+        ),
+    )
+
+
+def per_data_file(matches: Matches) -> pa.Table:
+    """Number of delete files that apply to each data file.
+
+    Shape: position_delete_files, equality_delete_files, deletion_vectors; one row per data file.
+    Order: of `matches.data`.
+    """
+    return pa.table(
+        {
+            "position_delete_files": _sum(matches.position_deletes, len(matches.data)),
+            "equality_delete_files": _sum(matches.equality_deletes, len(matches.data)),
+            "deletion_vectors": matches.vectors.counts,
+        }
+    )
+
+
+def per_delete_file(matches: Matches) -> Numbers:
+    """Number of data files that each delete file applies to.
+
+    Shape: one number per delete file.
+    Order: of `matches.deletes`.
+    """
+    counts = np.zeros(len(matches.deletes), np.int64)
+    for part in matches.ranges:
+        size = len(part.order) + 1
+        starts = np.bincount(part.first, minlength=size)
+        stops = np.bincount(part.stop, minlength=size)
+        counts[part.order] = np.cumsum(starts - stops)[: size - 1]
+    return counts
+
+
+def dangling(matches: Matches) -> Entries:
+    """Delete files that apply to no live data file.
+
+    Order: kept.
+    """
+    return rows.where(matches.deletes, per_delete_file(matches) == 0)
+
+
+def pair_count(matches: Matches) -> int:
+    """Number of rows that `pairs` has."""
+    return sum(int(part.counts.sum()) for part in matches.ranges)
+
+
+def pairs(matches: Matches) -> pa.Table:
+    """Every delete file with every data file that it applies to.
+
+    Shape: data_row, delete_row: positions in `matches.data` and `matches.deletes`.
+    Order: data_row, then delete_row.
+    Cost: `pair_count` rows.
+    """
+    data_rows: list[Numbers] = []
+    delete_rows: list[Numbers] = []
+    for part in matches.ranges:
+        counts = part.counts
+        data_rows.append(np.repeat(np.arange(len(counts), dtype=np.int64), counts))
+        within = np.arange(int(counts.sum()), dtype=np.int64)
+        starts = np.repeat(part.first - (np.cumsum(counts) - counts), counts)
+        delete_rows.append(part.order[within + starts])
+    data, deletes = np.concatenate(data_rows), np.concatenate(delete_rows)
+    order = np.lexsort((deletes, data))
+    return pa.table({"data_row": data[order], "delete_row": deletes[order]})
+
+
+def surplus_vectors(entries: Entries) -> Entries:
+    """Live vectors whose data file has an earlier row with a live vector too (R-114).
+
+    Order: kept.
+    """
+    vectors = rows.deletion_vectors(rows.live(entries))
+    return rows.where(vectors, rows.repeats(vectors.table["referenced_data_file"]))  # R-114
+
+
+def misplaced_vectors(matches: Matches) -> Entries:
+    """Vectors whose data file is live but of another spec or partition (R-211).
+
+    Order: kept.
+    """
+    vectors = rows.deletion_vectors(matches.deletes)
+    files = matches.data.table
+    named = rows.location_keys(vectors.table["referenced_data_file"])
+    found = pc.index_in(named, value_set=rows.location_keys(files["location"]), skip_nulls=True)
+    file = files.select(rows.GROUP_KEYS).take(found)
+    differs = [pc.not_equal(file[key], vectors.table[key]) for key in rows.GROUP_KEYS]
+    return rows.where(vectors, pc.or_(*differs))  # R-211
+
+
+def _partition_groups(data: Entries, deletes: Entries) -> Groups:
+    specs = pc.unique(deletes.table["spec_id"])
+    keys = pc.unique(deletes.table["partition_key"])
+    by_spec = _groups(data.table["spec_id"], deletes.table["spec_id"], specs)
+    by_key = _groups(data.table["partition_key"], deletes.table["partition_key"], keys)
+    return _combined(by_spec, by_key)
+
+
+def _file_groups(data: Entries, deletes: Entries) -> Groups:
+    named = rows.location_keys(deletes.table["referenced_data_file"])
+    known = pc.drop_null(pc.unique(named))
+    return _groups(rows.location_keys(data.table["location"]), named, known)
+
+
+def _groups(data: pa.ChunkedArray, deletes: pa.ChunkedArray, known: pa.Array) -> Groups:
+    return rows.index_in(data, known), rows.index_in(deletes, known)
+
+
+def _combined(outer: Groups, inner: Groups) -> Groups:
+    width = 1 + max((int(codes.max()) for codes in inner if len(codes)), default=0)
+    data, deletes = (
+        np.where((a < 0) | (b < 0), -1, a * width + b) for a, b in zip(outer, inner, strict=True)
+    )
+    return data, deletes
+
+
+def _ranges(
+    data: Entries,
+    deletes: Entries,
+    mask: Mask,
+    groups: Groups,
+    side: Literal["left", "right"],
+) -> Ranges:
+    """Sort the chosen deletes by group and sequence number and find each data file's range.
+
+    `left` lets a delete apply to files of its own sequence number, `right` to older ones only.
+    """
+    chosen = np.flatnonzero(mask & (groups[1] >= 0))
+    sequence = rows.numbers(deletes, "sequence_number")[chosen]
+    # Ranks instead of the numbers themselves: group and rank fit one 64-bit key.
+    known_groups, group = np.unique(groups[1][chosen], return_inverse=True)
+    known_sequences, rank = np.unique(sequence, return_inverse=True)
+    width = len(known_sequences) + 1
+    keys = group * width + rank
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+
+    place = np.searchsorted(known_groups, groups[0])
+    known = np.append(known_groups, -2)[place] == groups[0]
+    oldest = np.searchsorted(known_sequences, rows.numbers(data, "sequence_number"), side)
+    first = np.where(known, np.searchsorted(keys, place * width + oldest), 0)
+    stop = np.where(known, np.searchsorted(keys, (place + 1) * width - 1), 0)
+    return Ranges(chosen[order], first, stop)
+
+
+def _without(ranges: Ranges, covered: Mask) -> Ranges:
+    return Ranges(ranges.order, ranges.first, np.where(covered, ranges.first, ranges.stop))
+
+
+def _sum(parts: tuple[Ranges, ...], data_file_count: int) -> Numbers:
+    return sum((part.counts for part in parts), np.zeros(data_file_count, np.int64))
+
+
+def _flags(mask: pa.ChunkedArray) -> Mask:
+    return np.asarray(mask.to_numpy(zero_copy_only=False), dtype=np.bool_)
