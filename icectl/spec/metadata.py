@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from icectl.spec.partition import PartitionSpec
@@ -49,3 +50,41 @@ class TableMetadata:
     next_row_id: int | None = None
     encryption_keys: tuple[Mapping[str, Any], ...] = ()
     unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def snapshots_by_id(self) -> Mapping[int, Snapshot]:
+        """Every snapshot by its id."""
+        return {snapshot.snapshot_id: snapshot for snapshot in self.snapshots}
+
+    def snapshot(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot with an id."""
+        return self.snapshots_by_id.get(snapshot_id)
+
+    @property
+    def current_snapshot(self) -> Snapshot | None:
+        """The snapshot of branch main."""
+        if self.current_snapshot_id is None:
+            return None
+        return self.snapshot(self.current_snapshot_id)
+
+    def schema(self, schema_id: int) -> Schema | None:
+        """The schema with an id."""
+        return next((item for item in self.schemas if item.schema_id == schema_id), None)
+
+    @property
+    def current_schema(self) -> Schema:
+        """The schema that new data is written with; parsing makes sure that there is one."""
+        return next(item for item in self.schemas if item.schema_id == self.current_schema_id)
+
+    def spec(self, spec_id: int) -> PartitionSpec | None:
+        """The partition spec with an id."""
+        return next((item for item in self.partition_specs if item.spec_id == spec_id), None)
+
+    @property
+    def default_spec(self) -> PartitionSpec:
+        """The spec that new data is written with; parsing makes sure that there is one."""
+        return next(item for item in self.partition_specs if item.spec_id == self.default_spec_id)
+
+    def sort_order(self, order_id: int) -> SortOrder | None:
+        """The sort order with an id."""
+        return next((item for item in self.sort_orders if item.order_id == order_id), None)

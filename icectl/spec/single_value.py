@@ -10,7 +10,7 @@ import math
 import re
 import struct
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
@@ -205,13 +205,11 @@ def _primitive_from_json(name: str, value: Any) -> Value:
         return _parse_time(value)
     if name in UNIT_PER_SECOND:
         return _parse_timestamp(value, UNIT_PER_SECOND[name])
-    if name == "uuid":
-        return uuid.UUID(value)
-    if name in ("binary", "variant"):
-        return bytes.fromhex(value)
-    if name == "string":
-        return str(value)
     raise ValueError(f"{name} has no JSON value but null")
+
+
+def _parse_date(value: str) -> int:
+    return (datetime.date.fromisoformat(value) - EPOCH.date()).days
 
 
 def _parse_time(value: str) -> int:
@@ -221,6 +219,20 @@ def _parse_time(value: str) -> int:
     hours, minutes, seconds = (int(part or 0) for part in match.group(1, 2, 3))
     micros = int((match[4] or "").ljust(9, "0")) // 1000
     return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + micros
+
+
+_PARSERS: Mapping[str, Callable[[Any], Value]] = {
+    "int": int,
+    "long": int,
+    "float": float,
+    "double": float,
+    "date": _parse_date,
+    "time": _parse_time,
+    "uuid": uuid.UUID,
+    "binary": bytes.fromhex,
+    "variant": bytes.fromhex,
+    "string": str,
+}
 
 
 def _parse_timestamp(value: str, unit: int) -> int:

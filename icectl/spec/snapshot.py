@@ -1,6 +1,6 @@
 """Snapshots, refs, logs and statistics entries of the table metadata."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,3 +84,17 @@ class PartitionStatisticsFile:
     statistics_path: str
     file_size_in_bytes: int
     unknown: Mapping[str, Any] = field(default_factory=dict)
+
+
+def ancestors(snapshots_by_id: Mapping[int, Snapshot], snapshot_id: int) -> Iterator[Snapshot]:
+    """A snapshot and its ancestors.
+
+    Order: newest first; ends at a parent that is gone, and at a cycle.
+    """
+    seen: set[int] = set()
+    current = snapshots_by_id.get(snapshot_id)
+    while current is not None and current.snapshot_id not in seen:
+        seen.add(current.snapshot_id)
+        yield current
+        parent = current.parent_snapshot_id
+        current = None if parent is None else snapshots_by_id.get(parent)

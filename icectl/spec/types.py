@@ -122,7 +122,7 @@ def parse_type(value: object) -> Type:
     if isinstance(value, str):
         return _parse_primitive(value)
     if not isinstance(value, Mapping):
-        raise ValueError(f"cannot parse a type from {value!r}")
+        raise ValueError(f"cannot parse a type from {value!r}")  # noqa: TRY004
     match value.get("type"):
         case "struct":
             return StructType(tuple(parse_field(item) for item in value["fields"]))
@@ -210,7 +210,7 @@ def field_json(item: NestedField) -> dict[str, Any]:
 
 
 def type_text(type_: Type) -> str:
-    """A type in one line, for people: `decimal(9, 2)`, `list<int>`, `struct<1: a: optional int>`."""
+    """A type in one line, for people: `decimal(9, 2)`, `struct<1: a: optional int>`."""
     match type_:
         case PrimitiveType(name):
             return name

@@ -1,0 +1,58 @@
+"""Metadata files and version hints as bytes."""
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from icectl.errors import CorruptTable
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.metadata_json import metadata_json, parse_metadata
+
+GZIP_MAGIC = b"\x1f\x8b"
+_LEADING_NUMBER = re.compile(r"v?(\d+)")
+
+
+def is_gzip(content: bytes) -> bool:
+    """Whether a metadata file is compressed, which its bytes decide, not its name (R-006)."""
+    return content.startswith(GZIP_MAGIC)  # R-006
+
+
+def read_members(content: bytes) -> Mapping[str, Any]:
+    """The JSON object of a metadata file. Raises: CorruptTable R-005 or R-006."""
+    try:
+        text = gzip.decompress(content) if is_gzip(content) else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise CorruptTable(
+            f"the metadata file is no whole gzip file: {error}", rule="R-006"
+        ) from error
+    try:
+        members = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CorruptTable(f"the metadata file is no JSON: {error}", rule="R-005") from error
+    if not isinstance(members, dict):
+        raise CorruptTable("the metadata file holds no JSON object", rule="R-005")
+    return members
+
+
+def read_metadata(content: bytes) -> TableMetadata:
+    """The table that a metadata file describes. Raises: CorruptTable, Unsupported."""
+    return parse_metadata(read_members(content))
+
+
+def write_metadata(metadata: TableMetadata, *, compressed: bool) -> bytes:
+    """The bytes of a metadata file; equal metadata gives equal bytes."""
+    text = json.dumps(metadata_json(metadata), ensure_ascii=False, separators=(",", ":")).encode()
+    return gzip.compress(text, mtime=0) if compressed else text
+
+
+def read_version_hint(content: bytes) -> int | str | None:
+    """What a version hint names: a number, the stem of a file name, or nothing usable (R-163)."""
+    text = content.decode("utf-8", "replace").strip()
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if _LEADING_NUMBER.match(text):
+        return text
+    return None

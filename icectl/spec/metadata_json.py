@@ -1,0 +1,390 @@
+"""Table metadata from and to its JSON, by the rules of its own format version (R-005)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from icectl.errors import CorruptTable, Unsupported
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import (
+    FIRST_FIELD_ID,
+    PartitionSpec,
+    fields_from_json,
+    fields_json,
+    spec_from_json,
+    spec_json,
+)
+from icectl.spec.schema import Schema, schema_from_json, schema_json
+from icectl.spec.snapshot import (
+    MetadataLogEntry,
+    PartitionStatisticsFile,
+    Snapshot,
+    SnapshotLogEntry,
+    SnapshotRef,
+    StatisticsFile,
+)
+from icectl.spec.sort import SortOrder, order_from_json, order_json
+
+T = TypeVar("T")
+
+NEWEST_VERSION = 3
+"""The newest format version that is read and written."""
+
+MEMBERS = {
+    "format-version", "table-uuid", "location", "last-sequence-number", "last-updated-ms",
+    "last-column-id", "schema", "schemas", "current-schema-id", "partition-spec",
+    "partition-specs", "default-spec-id", "last-partition-id", "sort-orders",
+    "default-sort-order-id", "properties", "current-snapshot-id", "snapshots", "refs",
+    "snapshot-log", "metadata-log", "statistics", "partition-statistics", "next-row-id",
+    "encryption-keys",
+}  # fmt: skip
+SNAPSHOT_MEMBERS = {
+    "snapshot-id", "parent-snapshot-id", "sequence-number", "timestamp-ms", "manifest-list",
+    "manifests", "root-manifest", "summary", "schema-id", "first-row-id", "added-rows", "key-id",
+}  # fmt: skip
+REF_MEMBERS = {
+    "snapshot-id", "type", "min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms",
+}  # fmt: skip
+STATISTICS_MEMBERS = {
+    "snapshot-id", "statistics-path", "file-size-in-bytes", "file-footer-size-in-bytes",
+    "blob-metadata",
+}  # fmt: skip
+PARTITION_STATISTICS_MEMBERS = {"snapshot-id", "statistics-path", "file-size-in-bytes"}
+
+
+def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
+    """The table that a metadata JSON object describes.
+
+    Raises: Unsupported, for a newer format version (R-001); CorruptTable with the rule, when a
+    member that reading cannot do without is absent or makes no sense.
+    """
+    version = _version(members)
+    schemas = _schemas(members, version)
+    specs = _specs(members, version)
+    snapshots = tuple(_each(members, "snapshots", _snapshot, "R-030"))
+    current = members.get("current-snapshot-id")
+    current = None if current is None or current == -1 else int(current)  # R-016
+    metadata = TableMetadata(
+        format_version=version,
+        table_uuid=_uuid(members, version),
+        location=str(_required(members, "location", "R-011")).rstrip("/"),
+        last_sequence_number=int(_versioned(members, "last-sequence-number", version, 0)),
+        last_updated_ms=int(_required(members, "last-updated-ms", "R-011")),
+        last_column_id=int(_required(members, "last-column-id", "R-011")),
+        schemas=schemas,
+        current_schema_id=_current_schema_id(members, version, schemas),
+        partition_specs=specs,
+        default_spec_id=_default_spec_id(members, version, specs),
+        last_partition_id=_last_partition_id(members, specs),
+        sort_orders=_sort_orders(members, version),
+        default_sort_order_id=int(members.get("default-sort-order-id") or 0),
+        properties={key: str(value) for key, value in (members.get("properties") or {}).items()},
+        current_snapshot_id=current,
+        snapshots=snapshots,
+        refs=_refs(members, current),
+        snapshot_log=tuple(_each(members, "snapshot-log", _snapshot_log_entry, "R-025")),
+        metadata_log=tuple(_each(members, "metadata-log", _metadata_log_entry, "R-024")),
+        statistics=tuple(_each(members, "statistics", _statistics_file, "R-140")),
+        partition_statistics=tuple(
+            _each(members, "partition-statistics", _partition_statistics_file, "R-142")
+        ),
+        next_row_id=_next_row_id(members, version),
+        encryption_keys=tuple(members.get("encryption-keys") or ()),
+        unknown=_others(members, MEMBERS),
+    )
+    if current is not None and metadata.snapshot(current) is None:  # R-015
+        raise CorruptTable(f"current snapshot {current} is not in `snapshots`", rule="R-015")
+    return metadata
+
+
+def _version(members: Mapping[str, Any]) -> int:
+    version = _required(members, "format-version", "R-011")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise CorruptTable(f"`format-version` is {version!r}", rule="R-011")
+    if version > NEWEST_VERSION:  # R-001
+        raise Unsupported(
+            f"the table has format version {version}; versions up to {NEWEST_VERSION} are read",
+            hint="use a newer icectl, or the engine that wrote the table",
+        )
+    return version
+
+
+def _required(members: Mapping[str, Any], name: str, rule: str) -> Any:
+    value = members.get(name)
+    if value is None:
+        raise CorruptTable(f"`{name}` is absent from the table metadata", rule=rule)
+    return value
+
+
+def _versioned(members: Mapping[str, Any], name: str, version: int, default: Any) -> Any:
+    """A member that is required from version 2 on and has a default in version 1 (R-010)."""
+    if version == 1:  # R-010
+        value = members.get(name)
+        return default if value is None else value
+    return _required(members, name, "R-011")  # R-011
+
+
+def _uuid(members: Mapping[str, Any], version: int) -> str | None:
+    uuid = _versioned(members, "table-uuid", version, None)
+    return None if uuid is None else str(uuid)
+
+
+def _parsed(rule: str, what: str, parse: Callable[[Any], T], value: Any) -> T:
+    try:
+        return parse(value)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"`{error.args[0]}` is absent" if isinstance(error, KeyError) else str(error)
+        raise CorruptTable(f"{what} is unusable: {reason}", rule=rule) from error
+
+
+def _each(
+    members: Mapping[str, Any], name: str, parse: Callable[[Any], T], rule: str
+) -> Iterable[T]:
+    for position, item in enumerate(members.get(name) or ()):
+        yield _parsed(rule, f"`{name}` entry {position}", parse, item)
+
+
+def _others(members: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+    return {key: value for key, value in members.items() if key not in known}
+
+
+def _schemas(members: Mapping[str, Any], version: int) -> tuple[Schema, ...]:
+    schemas = tuple(_each(members, "schemas", schema_from_json, "R-184"))
+    if schemas:
+        return schemas
+    if version > 1:
+        raise CorruptTable("`schemas` is absent from the table metadata", rule="R-011")  # R-011
+    schema = _parsed("R-012", "`schema`", _struct_schema, _required(members, "schema", "R-012"))
+    return (replace(schema, schema_id=0),)  # R-010
+
+
+def _struct_schema(value: Mapping[str, Any]) -> Schema:
+    if value.get("type") != "struct":
+        raise ValueError("cannot parse a type that is no struct")
+    return schema_from_json(value)
+
+
+def _current_schema_id(members: Mapping[str, Any], version: int, schemas: Sequence[Schema]) -> int:
+    current = int(_versioned(members, "current-schema-id", version, schemas[0].schema_id))
+    if all(schema.schema_id != current for schema in schemas):
+        raise CorruptTable(f"current schema {current} is not in `schemas`", rule="R-011")
+    return current
+
+
+def _specs(members: Mapping[str, Any], version: int) -> tuple[PartitionSpec, ...]:
+    specs = tuple(_each(members, "partition-specs", spec_from_json, "R-077"))
+    if specs:
+        return specs
+    if version > 1:
+        raise CorruptTable("`partition-specs` is absent from the table metadata", rule="R-011")
+    fields = _parsed(
+        "R-012", "`partition-spec`", fields_from_json,
+        _required(members, "partition-spec", "R-012"),
+    )  # fmt: skip
+    return (PartitionSpec(0, fields),)  # R-010
+
+
+def _default_spec_id(
+    members: Mapping[str, Any], version: int, specs: Sequence[PartitionSpec]
+) -> int:
+    highest = max(spec.spec_id for spec in specs)
+    default = int(_versioned(members, "default-spec-id", version, highest))
+    if all(spec.spec_id != default for spec in specs):
+        raise CorruptTable(f"default spec {default} is not in `partition-specs`", rule="R-011")
+    return default
+
+
+def _last_partition_id(members: Mapping[str, Any], specs: Sequence[PartitionSpec]) -> int:
+    stored = members.get("last-partition-id")
+    if stored is not None:
+        return int(stored)
+    ids = (field.field_id for spec in specs for field in spec.fields)
+    return max(ids, default=FIRST_FIELD_ID - 1)  # R-010
+
+
+def _sort_orders(members: Mapping[str, Any], version: int) -> tuple[SortOrder, ...]:
+    if version > 1 and members.get("sort-orders") is None:
+        raise CorruptTable("`sort-orders` is absent from the table metadata", rule="R-011")
+    orders = tuple(_each(members, "sort-orders", order_from_json, "R-084"))
+    return orders or (SortOrder(0, ()),)  # R-010
+
+
+def _next_row_id(members: Mapping[str, Any], version: int) -> int | None:
+    if version < 3:
+        return None
+    return int(_required(members, "next-row-id", "R-013"))  # R-013
+
+
+def _optional_int(value: Mapping[str, Any], name: str) -> int | None:
+    found = value.get(name)
+    return None if found is None else int(found)
+
+
+def _snapshot(value: Mapping[str, Any]) -> Snapshot:
+    manifests = value.get("manifests")
+    summary = value.get("summary")
+    return Snapshot(
+        snapshot_id=int(value["snapshot-id"]),
+        timestamp_ms=int(value["timestamp-ms"]),
+        parent_snapshot_id=_optional_int(value, "parent-snapshot-id"),
+        sequence_number=int(value.get("sequence-number") or 0),  # R-010, R-035
+        manifest_list=value.get("manifest-list"),
+        manifests=None if manifests is None else tuple(manifests),
+        root_manifest=value.get("root-manifest"),
+        summary=None if summary is None else {key: str(text) for key, text in summary.items()},
+        schema_id=_optional_int(value, "schema-id"),
+        first_row_id=_optional_int(value, "first-row-id"),
+        added_rows=_optional_int(value, "added-rows"),
+        key_id=value.get("key-id"),
+        unknown=_others(value, SNAPSHOT_MEMBERS),
+    )
+
+
+def _refs(members: Mapping[str, Any], current: int | None) -> dict[str, SnapshotRef]:
+    stored = members.get("refs") or {}
+    refs = {name: _parsed("R-027", f"ref `{name}`", _ref, value) for name, value in stored.items()}
+    if current is not None and "main" not in refs:  # R-015
+        refs = {"main": SnapshotRef(current, "branch"), **refs}
+    return refs
+
+
+def _ref(value: Mapping[str, Any]) -> SnapshotRef:
+    return SnapshotRef(
+        int(value["snapshot-id"]),
+        str(value["type"]).lower(),
+        _optional_int(value, "min-snapshots-to-keep"),
+        _optional_int(value, "max-snapshot-age-ms"),
+        _optional_int(value, "max-ref-age-ms"),
+        _others(value, REF_MEMBERS),
+    )
+
+
+def _snapshot_log_entry(value: Mapping[str, Any]) -> SnapshotLogEntry:
+    unknown = _others(value, {"timestamp-ms", "snapshot-id"})
+    return SnapshotLogEntry(int(value["timestamp-ms"]), int(value["snapshot-id"]), unknown)
+
+
+def _metadata_log_entry(value: Mapping[str, Any]) -> MetadataLogEntry:
+    unknown = _others(value, {"timestamp-ms", "metadata-file"})
+    return MetadataLogEntry(int(value["timestamp-ms"]), str(value["metadata-file"]), unknown)
+
+
+def _statistics_file(value: Mapping[str, Any]) -> StatisticsFile:
+    return StatisticsFile(
+        int(value["snapshot-id"]),  # R-206: a string in some tables
+        str(value["statistics-path"]),
+        int(value["file-size-in-bytes"]),
+        int(value["file-footer-size-in-bytes"]),
+        tuple(value.get("blob-metadata") or ()),
+        _others(value, STATISTICS_MEMBERS),
+    )
+
+
+def _partition_statistics_file(value: Mapping[str, Any]) -> PartitionStatisticsFile:
+    return PartitionStatisticsFile(
+        int(value["snapshot-id"]),
+        str(value["statistics-path"]),
+        int(value["file-size-in-bytes"]),
+        _others(value, PARTITION_STATISTICS_MEMBERS),
+    )
+
+
+def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
+    """The JSON object of a table, members in the order of the reference implementation.
+
+    Members that a version must not write are left out (R-011, R-177), unknown ones kept (R-018).
+    """
+    version = metadata.format_version
+    members: dict[str, Any] = {"format-version": version}
+    _put(members, "table-uuid", metadata.table_uuid)
+    members["location"] = metadata.location
+    if version > 1:
+        members["last-sequence-number"] = metadata.last_sequence_number
+    members["last-updated-ms"] = metadata.last_updated_ms
+    members["last-column-id"] = metadata.last_column_id
+    if version == 1:
+        members["schema"] = schema_json(metadata.current_schema)  # R-012
+    members["current-schema-id"] = metadata.current_schema_id
+    members["schemas"] = [schema_json(schema) for schema in metadata.schemas]
+    if version == 1:
+        members["partition-spec"] = fields_json(metadata.default_spec)  # R-012
+    members["default-spec-id"] = metadata.default_spec_id
+    members["partition-specs"] = [spec_json(spec) for spec in metadata.partition_specs]
+    members["last-partition-id"] = metadata.last_partition_id
+    members["default-sort-order-id"] = metadata.default_sort_order_id
+    members["sort-orders"] = [order_json(order) for order in metadata.sort_orders]
+    members["properties"] = dict(metadata.properties)
+    if metadata.current_snapshot_id is not None:
+        members["current-snapshot-id"] = metadata.current_snapshot_id
+    elif version < 3:
+        members["current-snapshot-id"] = -1  # R-016
+    if version >= 3:
+        members["next-row-id"] = metadata.next_row_id  # R-013
+        if metadata.encryption_keys:
+            members["encryption-keys"] = [dict(key) for key in metadata.encryption_keys]
+    members["refs"] = {name: _ref_json(ref) for name, ref in metadata.refs.items()}
+    members["snapshots"] = [_snapshot_json(item, version) for item in metadata.snapshots]
+    members["statistics"] = [_statistics_json(item) for item in metadata.statistics]
+    members["partition-statistics"] = [
+        _partition_statistics_json(item) for item in metadata.partition_statistics
+    ]
+    members["snapshot-log"] = [
+        {"timestamp-ms": entry.timestamp_ms, "snapshot-id": entry.snapshot_id} | dict(entry.unknown)
+        for entry in metadata.snapshot_log
+    ]
+    members["metadata-log"] = [
+        {"timestamp-ms": entry.timestamp_ms, "metadata-file": entry.metadata_file}
+        | dict(entry.unknown)
+        for entry in metadata.metadata_log
+    ]
+    return members | dict(metadata.unknown)
+
+
+def _put(members: dict[str, Any], name: str, value: Any) -> None:
+    """Set a member unless there is nothing to say."""
+    if value is not None:
+        members[name] = value
+
+
+def _snapshot_json(snapshot: Snapshot, version: int) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    if version > 1 or snapshot.sequence_number:
+        members["sequence-number"] = snapshot.sequence_number  # R-035
+    members["snapshot-id"] = snapshot.snapshot_id
+    _put(members, "parent-snapshot-id", snapshot.parent_snapshot_id)
+    members["timestamp-ms"] = snapshot.timestamp_ms
+    _put(members, "summary", None if snapshot.summary is None else dict(snapshot.summary))
+    _put(members, "manifest-list", snapshot.manifest_list)
+    _put(members, "manifests", None if snapshot.manifests is None else list(snapshot.manifests))
+    _put(members, "root-manifest", snapshot.root_manifest)
+    _put(members, "schema-id", snapshot.schema_id)
+    _put(members, "first-row-id", snapshot.first_row_id)
+    _put(members, "added-rows", snapshot.added_rows)
+    _put(members, "key-id", snapshot.key_id)
+    return members | dict(snapshot.unknown)
+
+
+def _ref_json(ref: SnapshotRef) -> dict[str, Any]:
+    members: dict[str, Any] = {"snapshot-id": ref.snapshot_id, "type": ref.type}
+    _put(members, "min-snapshots-to-keep", ref.min_snapshots_to_keep)
+    _put(members, "max-snapshot-age-ms", ref.max_snapshot_age_ms)
+    _put(members, "max-ref-age-ms", ref.max_ref_age_ms)
+    return members | dict(ref.unknown)
+
+
+def _statistics_json(file: StatisticsFile) -> dict[str, Any]:
+    return {
+        "snapshot-id": file.snapshot_id,
+        "statistics-path": file.statistics_path,
+        "file-size-in-bytes": file.file_size_in_bytes,
+        "file-footer-size-in-bytes": file.file_footer_size_in_bytes,
+        "blob-metadata": [dict(blob) for blob in file.blob_metadata],
+    } | dict(file.unknown)
+
+
+def _partition_statistics_json(file: PartitionStatisticsFile) -> dict[str, Any]:
+    return {
+        "snapshot-id": file.snapshot_id,
+        "statistics-path": file.statistics_path,
+        "file-size-in-bytes": file.file_size_in_bytes,
+    } | dict(file.unknown)
