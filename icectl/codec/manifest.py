@@ -1,0 +1,202 @@
+"""Manifests of format versions 1 to 3: bytes to RawEntries and back.
+
+Two ends do the work behind read_manifest and write_manifest: fastavro where there is little of it
+or the schema is unusual, the compiled scan where there is much.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.codec.avro import AvroFile, read_blocks, read_header
+from icectl.codec.manifest_layout import ManifestLayout, find_layout, partition_order
+from icectl.codec.manifest_records import decode_columns
+from icectl.codec.manifest_write import write_manifest
+from icectl.entries.rows import RawEntries
+from icectl.entries.schema import CARRIED, PLANNING
+from icectl.errors import CorruptTable
+from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
+from icectl.spec.partition import PartitionSpec
+
+__all__ = ["ManifestHeader", "read_manifest", "write_manifest"]
+
+_SCHEMA = pa.schema([*PLANNING, *CARRIED])
+_ALWAYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
+_MADE = frozenset({"spec_id", "manifest", "manifest_pos"})
+_READ_ALONG = {"first_row_id": "record_count", "file_sequence_number": "sequence_number"}
+"""Inheritance of the first needs the second."""
+
+_FORMATS = {format_.name: format_ for format_ in FileFormat}
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestHeader:
+    """What a manifest says about itself (R-060). Members are None where it says nothing."""
+
+    format_version: int
+    content: ManifestContent
+    spec_id: int | None
+    schema_id: int | None
+    partition_fields: tuple[Mapping[str, Any], ...] | None
+    schema: Mapping[str, Any] | None
+    metadata: Mapping[str, str]
+    codec: str
+    unknown_field_ids: tuple[int, ...]
+    """Ids of stored fields that no version up to 3 has: a rewrite would lose them."""
+
+
+def read_manifest(
+    content: bytes, *, columns: frozenset[str], manifest: int, spec: PartitionSpec | None
+) -> tuple[ManifestHeader, RawEntries]:
+    """Read the entries of a manifest.
+
+    Shape: content, status, spec_id, manifest and manifest_pos, and the columns asked for;
+    record_count comes with first_row_id, sequence_number with file_sequence_number. `manifest`
+    fills the column of that name. `spec` is the one that the manifest list names; without it the
+    manifest's own word is taken.
+    Order: as stored.
+    Raises: CorruptTable R-008, R-060 to R-064, R-068; Unsupported for an encrypted manifest.
+    """
+    file = read_header(content)
+    layout = find_layout(file.schema)
+    header = _header(file, layout)
+    wanted = _ALWAYS | columns | {_READ_ALONG[name] for name in columns if name in _READ_ALONG}
+    names = [name for name in _SCHEMA.names if name in wanted]
+    stored = [name for name in names if name == "partition_key" or name in layout.columns]
+    order = partition_order(layout.partition, _spec_field_ids(header, spec))
+    decoded = decode_columns(layout, read_blocks(file), stored, order)
+    spec_id = spec.spec_id if spec is not None else header.spec_id or 0
+    return header, _finish(names, decoded, header, {"spec_id": spec_id, "manifest": manifest})
+
+
+def _header(file: AvroFile, layout: ManifestLayout) -> ManifestHeader:
+    metadata = file.metadata
+    # Some writers leave all of R-060 out; version 1 has no content in its files.
+    assumed = 1 if "content" not in layout.columns else 2
+    version = _number(metadata, "format-version")
+    content = metadata.get("content", "data")
+    if content not in ("data", "deletes"):
+        raise CorruptTable(f"the manifest has the content `{content}`", rule="R-060")  # R-060
+    fields, schema = _json(metadata, "partition-spec"), _json(metadata, "schema")
+    if isinstance(fields, dict):
+        fields = fields.get("fields")  # a whole spec, as some writers store
+    return ManifestHeader(
+        format_version=assumed if version is None else version,
+        content=ManifestContent.DELETES if content == "deletes" else ManifestContent.DATA,
+        spec_id=_number(metadata, "partition-spec-id"),
+        schema_id=_number(metadata, "schema-id"),
+        partition_fields=tuple(fields) if _are_objects(fields) else None,
+        schema=schema if isinstance(schema, dict) else None,
+        metadata=metadata,
+        codec=file.codec,
+        unknown_field_ids=layout.unknown_field_ids,
+    )
+
+
+def _are_objects(parsed: Any) -> bool:
+    return isinstance(parsed, list) and all(isinstance(item, dict) for item in parsed)
+
+
+def _number(metadata: Mapping[str, str], key: str) -> int | None:
+    try:
+        return int(metadata[key]) if key in metadata else None
+    except ValueError as error:
+        raise CorruptTable(f"the manifest's {key} is no number", rule="R-060") from error  # R-060
+
+
+def _json(metadata: Mapping[str, str], key: str) -> Any:
+    try:
+        return json.loads(metadata[key]) if key in metadata else None
+    except (ValueError, RecursionError) as error:
+        raise CorruptTable(f"the manifest's {key} is no JSON", rule="R-060") from error  # R-060
+
+
+def _spec_field_ids(header: ManifestHeader, spec: PartitionSpec | None) -> list[int] | None:
+    if spec is not None:
+        return [field.field_id for field in spec.fields]
+    if header.partition_fields is None:
+        return None
+    return [
+        int(field.get("field-id", 1000 + at)) for at, field in enumerate(header.partition_fields)
+    ]
+
+
+def _finish(
+    names: list[str],
+    decoded: Mapping[str, pa.Array],
+    header: ManifestHeader,
+    constants: Mapping[str, int],
+) -> RawEntries:
+    """Check the decoded columns and give them the types of the entries table."""
+    row_count = len(decoded["status"])
+    positions = np.arange(row_count, dtype=np.int32)
+    columns = []
+    for name in names:
+        field = _SCHEMA.field(name)
+        if name == "manifest_pos":
+            column = pa.array(positions)
+        elif name in constants:
+            column = pa.repeat(pa.scalar(constants[name], pa.int32()), row_count)
+        elif name == "content" and name not in decoded:
+            column = _implied_content(header, row_count)
+        elif name not in decoded:
+            column = pa.nulls(row_count, field.type)
+        elif name == "file_format":
+            column = _formats(decoded[name])
+        else:
+            column = _typed(name, decoded[name], field.type)
+        if not field.nullable and column.null_count:
+            raise CorruptTable(f"an entry has no {name}", rule="R-063")  # R-063
+        columns.append(column)
+    table = pa.Table.from_arrays(columns, schema=pa.schema([_SCHEMA.field(n) for n in names]))
+    _check_codes(table)
+    return RawEntries(table)
+
+
+def _implied_content(header: ManifestHeader, row_count: int) -> pa.Array:
+    if header.content != ManifestContent.DATA:
+        raise CorruptTable("entries of a delete manifest have no content", rule="R-063")  # R-063
+    return pa.repeat(pa.scalar(Content.DATA, pa.int8()), row_count)  # R-004
+
+
+def _typed(name: str, column: pa.Array, type_: pa.DataType) -> pa.Array:
+    if column.type == type_:
+        return column
+    try:
+        return column.cast(type_)
+    except pa.ArrowInvalid as error:
+        raise CorruptTable(f"a value of {name} is out of range", rule="R-063") from error  # R-063
+
+
+def _formats(column: pa.Array) -> pa.Array:
+    """Codes of file format names, compared without case."""
+    encoded = column.dictionary_encode()
+    chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
+    return pa.chunked_array(
+        [
+            pa.array(
+                [
+                    None if name is None else _FORMATS.get(name.upper(), FileFormat.UNKNOWN)
+                    for name in chunk.dictionary.to_pylist()
+                ],
+                pa.int8(),
+            ).take(chunk.indices)
+            for chunk in chunks
+        ],
+        pa.int8(),
+    )
+
+
+def _check_codes(table: pa.Table) -> None:
+    for name, largest, rule in (
+        ("status", max(Status), "R-064"),  # R-064
+        ("content", Content.EQUALITY_DELETES, "R-063"),  # R-063
+    ):
+        smallest, greatest = pc.min_max(table[name]).as_py().values()
+        if table.num_rows and not 0 <= smallest <= greatest <= largest:
+            raise CorruptTable(f"an entry has an unknown {name}", rule=rule)

@@ -1,0 +1,126 @@
+"""Partition tuples as canonical bytes, so that they group, join and compare.
+
+A key is, for each field in the order of the spec: a presence byte, and where it is 1 a 4-byte
+little-endian length and the canonical value. Values of every integer type (int, long, date, time,
+timestamps) are 8 bytes little-endian, float and double 8 bytes little-endian double with one NaN,
+-0.0 and 0.0 apart (R-083); boolean one byte; decimal the fewest bytes of big-endian two's
+complement; string UTF-8; uuid, fixed and binary as they are. So the key of a tuple stays the same
+when int becomes long, float double or a decimal wider (R-097).
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from uuid import UUID
+
+from icectl.errors import CorruptTable
+from icectl.spec.single_value import EXACT
+from icectl.spec.types import DecimalType, PrimitiveType, Type
+
+PartitionValue = bool | int | float | Decimal | str | UUID | bytes | None
+"""A value as spec/single_value.py has it."""
+
+_NAN = struct.pack("<d", float("nan"))
+_ABSENT = b"\x00"
+
+
+def encode_key(types: Sequence[Type | None], values: Sequence[PartitionValue]) -> bytes:
+    """The key of a tuple; None is the type of a field whose transform is unknown.
+
+    Raises: ValueError where a value is not one of its type.
+    """
+    return join_values(
+        None if value is None else _canonical(type_, value)
+        for type_, value in zip(types, values, strict=True)
+    )
+
+
+def decode_key(key: bytes, types: Sequence[Type | None]) -> tuple[PartitionValue, ...]:
+    """The values of a key; a value of an unknown type stays bytes.
+
+    Raises: CorruptTable R-068 where the key is not one of these types.
+    """
+    parts = split_key(key)
+    if len(parts) != len(types):
+        message = f"a partition has {len(parts)} values, its spec {len(types)} fields"
+        raise CorruptTable(message, rule="R-068")  # R-068
+    try:
+        return tuple(
+            None if part is None else _value(type_, part)
+            for type_, part in zip(types, parts, strict=True)
+        )
+    except (ValueError, struct.error) as error:
+        raise CorruptTable("a partition value is not of its field's type", rule="R-068") from error
+
+
+def join_values(canonical: Iterable[bytes | None]) -> bytes:
+    """The key of canonical values."""
+    return b"".join(
+        _ABSENT if value is None else b"\x01" + struct.pack("<I", len(value)) + value
+        for value in canonical
+    )
+
+
+def split_key(key: bytes) -> tuple[bytes | None, ...]:
+    """The canonical values of a key."""
+    parts: list[bytes | None] = []
+    at = 0
+    while at < len(key):
+        if key[at] == 0:
+            parts.append(None)
+            at += 1
+            continue
+        end = at + 5 + int(struct.unpack_from("<I", key, at + 1)[0])
+        parts.append(key[at + 5 : end])
+        at = end
+    return tuple(parts)
+
+
+def canonical_integer(value: int) -> bytes:
+    """The canonical value of every integer type."""
+    return struct.pack("<q", value)
+
+
+def canonical_double(value: float) -> bytes:
+    """The canonical value of float and double."""
+    return _NAN if value != value else struct.pack("<d", value)  # R-083
+
+
+def canonical_decimal(unscaled: int) -> bytes:
+    """The canonical value of a decimal: the fewest bytes, at least one."""
+    magnitude = unscaled if unscaled >= 0 else ~unscaled
+    return unscaled.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
+
+
+def _canonical(type_: Type | None, value: PartitionValue) -> bytes:
+    if isinstance(type_, DecimalType) and isinstance(value, Decimal):
+        return canonical_decimal(int(value.scaleb(type_.scale, EXACT)))
+    name = type_.name if isinstance(type_, PrimitiveType) else None
+    if isinstance(value, bool):
+        return b"\x01" if value else _ABSENT
+    if isinstance(value, (int, float)):
+        is_real = isinstance(value, float) or name in ("float", "double")
+        return canonical_double(value) if is_real else canonical_integer(int(value))
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, UUID):
+        return value.bytes
+    if isinstance(value, bytes):
+        return value
+    raise ValueError(value)
+
+
+def _value(type_: Type | None, part: bytes) -> PartitionValue:
+    if isinstance(type_, DecimalType):
+        return Decimal(int.from_bytes(part, "big", signed=True)).scaleb(-type_.scale, EXACT)
+    if not isinstance(type_, PrimitiveType) or type_.name == "binary":
+        return part
+    if type_.name in ("float", "double"):
+        return float(struct.unpack("<d", part)[0])
+    if type_.name == "string":
+        return part.decode()
+    if type_.name == "uuid":
+        return UUID(bytes=part)
+    if type_.name == "boolean":
+        return part != _ABSENT
+    return int(struct.unpack("<q", part)[0])
