@@ -15,12 +15,12 @@ from icectl.codec.parquet_schema import NameMapping, has_field_ids, leaves, with
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec import single_value
 from icectl.spec.schema import Schema
+from icectl.spec.single_value import Value
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
-
-Bound = bool | int | float | Decimal | str | UUID | bytes
 
 _NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1000, "nanoseconds": 1}
 _DAY_NS = 86_400_000_000_000
+_UNPARSABLE = "Couldn't deserialize thrift"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
     `name_mapping`.
     Units: bounds in the types of `schema`, whatever width or unit the file has.
     Raises: CorruptTable, when the file is no Parquet file; Unsupported, for columns that pyarrow
-    reads in another shape than the file has.
+    doesn't know.
     Spec: field-level metrics; the counts of a column inside a list or map are those of its leaf
     values, as the reference implementation writes them.
     """
@@ -91,8 +91,13 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
 def _read_metadata(file: IO[bytes]) -> Any:
     try:
         return pq.read_metadata(file)
-    except (pa.ArrowInvalid, OSError) as error:
+    except pa.ArrowInvalid as error:
         raise CorruptTable(f"a data file is no Parquet file: {error}", rule="R-095") from error
+    except OSError as error:
+        # pyarrow has one class for a footer that it can't parse and for types that it lacks.
+        if _UNPARSABLE in str(error):
+            raise CorruptTable("a Parquet footer is damaged", rule="R-095") from error
+        raise Unsupported(f"a Parquet footer is beyond pyarrow: {error}") from error
 
 
 def _row_groups(metadata: Any) -> range:
@@ -120,11 +125,11 @@ def _null_count(chunks: Sequence[Any]) -> int | None:
 
 
 def _range(
-    chunks: Sequence[Any], read: Callable[[Any], Bound | None]
-) -> tuple[Bound, Bound] | None:
+    chunks: Sequence[Any], read: Callable[[Any], Value | None]
+) -> tuple[Value, Value] | None:
     """The smallest and the largest value over all row groups; None where one can't tell."""
-    lower: list[Bound] = []
-    upper: list[Bound] = []
+    lower: list[Value] = []
+    upper: list[Value] = []
     for chunk in chunks:
         statistics = chunk.statistics
         if statistics is None:
@@ -140,15 +145,16 @@ def _range(
         upper.append(largest)
     if not lower:
         return None
-    return min(lower, key=_order), max(upper, key=_order)
+    smallest, largest = min(lower), max(upper)
+    # A zero in a footer may stand for either zero, so that the wider one is the safe bound.
+    return -0.0 if _is_zero(smallest) else smallest, 0.0 if _is_zero(largest) else largest  # R-092
 
 
-def _order(value: Bound) -> Any:
-    """A key that puts -0.0 before 0.0."""
-    return (value, math.copysign(1, value)) if isinstance(value, float) else value  # R-092
+def _is_zero(value: Value) -> bool:
+    return isinstance(value, float) and value == 0
 
 
-def _reader(type_: Type, column: Any) -> Callable[[Any], Bound | None]:
+def _reader(type_: Type, column: Any) -> Callable[[Any], Value | None]:
     """How a raw Parquet value becomes a value of an Iceberg type; None where there is no bound."""
     if isinstance(type_, DecimalType):
         return lambda raw: _decimal(raw, type_.scale)
@@ -198,7 +204,7 @@ def _string(raw: bytes) -> str | None:
         return None
 
 
-_READERS: Mapping[str, Callable[[Any], Bound | None]] = {
+_READERS: Mapping[str, Callable[[Any], Value | None]] = {
     "boolean": bool,
     "int": int,
     "long": int,

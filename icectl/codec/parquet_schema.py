@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import types as arrow_types
 
 from icectl.errors import Unsupported
-from icectl.spec.schema import Schema
+from icectl.spec.schema import Schema, children
 from icectl.spec.types import (
     DecimalType,
     FixedType,
@@ -18,6 +18,7 @@ from icectl.spec.types import (
     PrimitiveType,
     StructType,
     Type,
+    type_text,
 )
 
 FIELD_ID = b"PARQUET:field_id"
@@ -90,6 +91,7 @@ def arrow_type(type_: Type) -> pa.DataType:
 
     Raises: as arrow_schema.
     """
+    inner = [_arrow_field(field) for field in children(type_)]
     match type_:
         case PrimitiveType(name) if name in _ARROW:
             return _ARROW[name]
@@ -97,15 +99,14 @@ def arrow_type(type_: Type) -> pa.DataType:
             return pa.decimal128(precision, scale)
         case FixedType(length):
             return pa.binary(length)
-        case StructType(fields):
-            return pa.struct([_arrow_field(field) for field in fields])
+        case StructType():
+            return pa.struct(inner)
         case ListType():
-            return pa.list_(_arrow_field(_element(type_)))
+            return pa.list_(*inner)
         case MapType():
-            key, value = _key_value(type_)
-            return pa.map_(_arrow_field(key), _arrow_field(value))
+            return pa.map_(*inner)
         case _:
-            raise Unsupported(f"columns of type {type_} can't be read or written")
+            raise Unsupported(f"columns of type {type_text(type_)} can't be written")
 
 
 def schema_from_arrow(schema: pa.Schema) -> Schema:
@@ -153,15 +154,6 @@ def _arrow_field(field: NestedField) -> pa.Field:
         nullable=not field.required,
         metadata={FIELD_ID: str(field.id)},
     )
-
-
-def _element(type_: ListType) -> NestedField:
-    return NestedField(type_.element_id, "element", type_.element, type_.element_required)
-
-
-def _key_value(type_: MapType) -> tuple[NestedField, NestedField]:
-    key = NestedField(type_.key_id, "key", type_.key, required=True)
-    return key, NestedField(type_.value_id, "value", type_.value, type_.value_required)
 
 
 def _field(field: pa.Field) -> NestedField | None:
