@@ -195,21 +195,15 @@ def _primitive_from_json(name: str, value: Any) -> Value:
         if not isinstance(value, bool):
             raise ValueError(f"{json.dumps(value)} is no boolean")
         return value
-    if name in ("int", "long"):
-        return int(value)
-    if name in ("float", "double"):
-        return float(value)
-    if name == "date":
-        return (dt.date.fromisoformat(value) - EPOCH.date()).days
-    if name == "time":
-        return _parse_time(value)
+    if name in _PARSERS:
+        return _PARSERS[name](value)
     if name in UNIT_PER_SECOND:
         return _parse_timestamp(value, UNIT_PER_SECOND[name])
     raise ValueError(f"{name} has no JSON value but null")
 
 
 def _parse_date(value: str) -> int:
-    return (datetime.date.fromisoformat(value) - EPOCH.date()).days
+    return (dt.date.fromisoformat(value) - EPOCH.date()).days
 
 
 def _parse_time(value: str) -> int:

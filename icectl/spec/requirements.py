@@ -1,0 +1,74 @@
+"""Conditions under which a commit may replace the table it was made from, as REST names them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from icectl.spec.metadata import TableMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class AssertTableUuid:
+    """The table is still the same table (R-002)."""
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssertRefSnapshotId:
+    """A ref still shows the same snapshot; None: the ref does not exist."""
+
+    name: str
+    snapshot_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AssertCurrentSchemaId:
+    """The current schema is unchanged (R-155)."""
+
+    schema_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AssertDefaultSpecId:
+    """The default partition spec is unchanged (R-155)."""
+
+    spec_id: int
+
+
+Requirement = AssertTableUuid | AssertRefSnapshotId | AssertCurrentSchemaId | AssertDefaultSpecId
+
+
+def check(metadata: TableMetadata, requirement: Requirement) -> str | None:
+    """Why a requirement does not hold; None where it does."""
+    match requirement:
+        case AssertTableUuid(uuid):
+            if metadata.table_uuid == uuid:
+                return None
+            return f"the table's UUID is {metadata.table_uuid}, not {uuid}"  # R-002
+        case AssertRefSnapshotId(name, snapshot_id):
+            ref = metadata.refs.get(name)
+            found = None if ref is None else ref.snapshot_id
+            if found == snapshot_id:
+                return None
+            return f"ref `{name}` is at {found or 'no snapshot'}, not {snapshot_id or 'absent'}"
+        case AssertCurrentSchemaId(schema_id):
+            if metadata.current_schema_id == schema_id:
+                return None
+            return f"the current schema is {metadata.current_schema_id}, not {schema_id}"
+        case AssertDefaultSpecId(spec_id):
+            if metadata.default_spec_id == spec_id:
+                return None
+            return f"the default partition spec is {metadata.default_spec_id}, not {spec_id}"
+
+
+def requirement_json(requirement: Requirement) -> dict[str, Any]:
+    """A requirement as the REST catalog spells it."""
+    match requirement:
+        case AssertTableUuid(uuid):
+            return {"type": "assert-table-uuid", "uuid": uuid}
+        case AssertRefSnapshotId(name, snapshot_id):
+            return {"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": snapshot_id}
+        case AssertCurrentSchemaId(schema_id):
+            return {"type": "assert-current-schema-id", "current-schema-id": schema_id}
+        case AssertDefaultSpecId(spec_id):
+            return {"type": "assert-default-spec-id", "default-spec-id": spec_id}

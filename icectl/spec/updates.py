@@ -1,0 +1,315 @@
+"""Changes of table metadata in the vocabulary of the REST catalog, and applying them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from icectl.errors import Refused
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.metadata_json import NEWEST_VERSION, ref_json, snapshot_json
+from icectl.spec.properties import PREVIOUS_VERSIONS_MAX, read
+from icectl.spec.snapshot import MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
+
+
+@dataclass(frozen=True, slots=True)
+class AssignUuid:
+    """Give the table its UUID; one that it has never changes."""
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeFormatVersion:
+    """Raise the format version (R-170, R-174)."""
+
+    format_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddSnapshot:
+    """Add a snapshot; which ref shows it is another update."""
+
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveSnapshots:
+    """Forget snapshots, refs to them, their statistics and their part of the history."""
+
+    snapshot_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetSnapshotRef:
+    """Create or move a branch or tag."""
+
+    name: str
+    ref: SnapshotRef
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveSnapshotRef:
+    """Drop a branch or tag; main only where there is no snapshot."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperties:
+    """Set table properties."""
+
+    updates: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveProperties:
+    """Drop table properties."""
+
+    removals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveStatistics:
+    """Forget the statistics files of a snapshot."""
+
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePartitionStatistics:
+    """Forget the partition statistics file of a snapshot."""
+
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveSchemas:
+    """Forget schemas that nothing refers to; never the current one."""
+
+    schema_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePartitionSpecs:
+    """Forget partition specs that nothing refers to; never the default one."""
+
+    spec_ids: tuple[int, ...]
+
+
+Update = (
+    AssignUuid
+    | UpgradeFormatVersion
+    | AddSnapshot
+    | RemoveSnapshots
+    | SetSnapshotRef
+    | RemoveSnapshotRef
+    | SetProperties
+    | RemoveProperties
+    | RemoveStatistics
+    | RemovePartitionStatistics
+    | RemoveSchemas
+    | RemovePartitionSpecs
+)
+
+
+def apply(metadata: TableMetadata, update: Update) -> TableMetadata:
+    """The metadata after one update. Raises: Refused, when the update breaks a rule."""
+    return _APPLY[type(update)](metadata, update)
+
+
+def apply_all(metadata: TableMetadata, updates: Iterable[Update]) -> TableMetadata:
+    """The metadata after all updates, in their order."""
+    for update in updates:
+        metadata = apply(metadata, update)
+    return metadata
+
+
+def with_log(
+    metadata: TableMetadata, previous_location: str, now_ms: int
+) -> tuple[TableMetadata, tuple[str, ...]]:
+    """The metadata as it is written: the replaced file in the log, the time set (R-017, R-024).
+
+    Second: locations of the metadata files that fell off the log, oldest first. `metadata` still
+    carries the `last_updated_ms` of the file it replaces.
+    """
+    entry = MetadataLogEntry(metadata.last_updated_ms, previous_location)
+    keep = read(metadata.properties, PREVIOUS_VERSIONS_MAX)
+    log = (*metadata.metadata_log, entry)
+    dropped = tuple(old.metadata_file for old in log[:-keep])  # R-024
+    updated = replace(metadata, metadata_log=log[-keep:], last_updated_ms=now_ms)  # R-017
+    return _log_current_snapshot(updated, now_ms), dropped
+
+
+def _log_current_snapshot(metadata: TableMetadata, now_ms: int) -> TableMetadata:
+    """Append to the snapshot log when the current snapshot has changed (R-025)."""
+    current = metadata.current_snapshot_id
+    logged = metadata.snapshot_log[-1].snapshot_id if metadata.snapshot_log else None
+    if current is None or current == logged:
+        return metadata
+    snapshot = metadata.snapshot(current)
+    added = snapshot is not None and snapshot.timestamp_ms > (
+        metadata.snapshot_log[-1].timestamp_ms if metadata.snapshot_log else 0
+    )
+    moment = snapshot.timestamp_ms if snapshot is not None and added else now_ms
+    entry = SnapshotLogEntry(moment, current)
+    return replace(metadata, snapshot_log=(*metadata.snapshot_log, entry))  # R-025
+
+
+def _assign_uuid(metadata: TableMetadata, update: AssignUuid) -> TableMetadata:
+    if metadata.table_uuid not in (None, update.uuid):
+        raise Refused(f"the table has the UUID {metadata.table_uuid}; it cannot change")
+    return replace(metadata, table_uuid=update.uuid)
+
+
+def _upgrade(metadata: TableMetadata, update: UpgradeFormatVersion) -> TableMetadata:
+    old, new = metadata.format_version, update.format_version
+    if new < old:  # R-176
+        raise Refused(f"a table of version {old} cannot become one of version {new}")
+    if new > NEWEST_VERSION:  # R-001
+        raise Refused(f"version {new} is not written; the newest is {NEWEST_VERSION}")
+    next_row_id = 0 if old < 3 <= new else metadata.next_row_id  # R-174
+    return replace(metadata, format_version=new, next_row_id=next_row_id)
+
+
+def _add_snapshot(metadata: TableMetadata, update: AddSnapshot) -> TableMetadata:
+    snapshot = update.snapshot
+    if metadata.snapshot(snapshot.snapshot_id) is not None:  # R-033
+        raise Refused(f"snapshot id {snapshot.snapshot_id} is already used")
+    last = metadata.last_sequence_number
+    if metadata.format_version > 1 and snapshot.sequence_number <= last:  # R-040
+        raise Refused(f"sequence number {snapshot.sequence_number} is not above {last}")
+    next_row_id = metadata.next_row_id
+    if next_row_id is not None:
+        if snapshot.first_row_id != next_row_id:  # R-101
+            raise Refused(f"first row id {snapshot.first_row_id} is not {next_row_id}")
+        next_row_id += snapshot.added_rows or 0  # R-104
+    return replace(
+        metadata,
+        snapshots=(*metadata.snapshots, snapshot),
+        last_sequence_number=max(last, snapshot.sequence_number),
+        next_row_id=next_row_id,
+    )
+
+
+def _remove_snapshots(metadata: TableMetadata, update: RemoveSnapshots) -> TableMetadata:
+    gone = set(update.snapshot_ids) & set(metadata.snapshots_by_id)
+    if metadata.current_snapshot_id in gone:  # R-028
+        raise Refused(f"snapshot {metadata.current_snapshot_id} is the current one")
+    return replace(
+        metadata,
+        snapshots=tuple(item for item in metadata.snapshots if item.snapshot_id not in gone),
+        refs={name: ref for name, ref in metadata.refs.items() if ref.snapshot_id not in gone},
+        snapshot_log=_without_gaps(metadata, gone),
+        statistics=tuple(f for f in metadata.statistics if f.snapshot_id not in gone),  # R-141
+        partition_statistics=tuple(
+            file for file in metadata.partition_statistics if file.snapshot_id not in gone
+        ),  # R-141
+    )
+
+
+def _without_gaps(metadata: TableMetadata, gone: set[int]) -> tuple[SnapshotLogEntry, ...]:
+    """The log after the last entry that names a snapshot which is gone (R-026)."""
+    cut = 0
+    for position, entry in enumerate(metadata.snapshot_log, start=1):
+        if entry.snapshot_id in gone:
+            cut = position
+    return metadata.snapshot_log[cut:]  # R-026
+
+
+def _set_ref(metadata: TableMetadata, update: SetSnapshotRef) -> TableMetadata:
+    if metadata.snapshot(update.ref.snapshot_id) is None:  # R-022
+        raise Refused(f"snapshot {update.ref.snapshot_id} is not in the table")
+    refs = {**metadata.refs, update.name: update.ref}
+    if update.name != "main":
+        return replace(metadata, refs=refs)
+    return replace(metadata, refs=refs, current_snapshot_id=update.ref.snapshot_id)  # R-015
+
+
+def _remove_ref(metadata: TableMetadata, update: RemoveSnapshotRef) -> TableMetadata:
+    if update.name == "main" and metadata.current_snapshot_id is not None:  # R-020
+        raise Refused("branch main cannot be removed")
+    refs = {name: ref for name, ref in metadata.refs.items() if name != update.name}
+    return replace(metadata, refs=refs)
+
+
+def _set_properties(metadata: TableMetadata, update: SetProperties) -> TableMetadata:
+    return replace(metadata, properties={**metadata.properties, **update.updates})
+
+
+def _remove_properties(metadata: TableMetadata, update: RemoveProperties) -> TableMetadata:
+    gone = set(update.removals)
+    kept = {key: value for key, value in metadata.properties.items() if key not in gone}
+    return replace(metadata, properties=kept)
+
+
+def _remove_statistics(metadata: TableMetadata, update: RemoveStatistics) -> TableMetadata:
+    kept = tuple(file for file in metadata.statistics if file.snapshot_id != update.snapshot_id)
+    return replace(metadata, statistics=kept)
+
+
+def _remove_partition_statistics(
+    metadata: TableMetadata, update: RemovePartitionStatistics
+) -> TableMetadata:
+    kept = tuple(
+        file for file in metadata.partition_statistics if file.snapshot_id != update.snapshot_id
+    )
+    return replace(metadata, partition_statistics=kept)
+
+
+def _remove_schemas(metadata: TableMetadata, update: RemoveSchemas) -> TableMetadata:
+    if metadata.current_schema_id in update.schema_ids:  # R-185
+        raise Refused(f"schema {metadata.current_schema_id} is the current one")
+    kept = tuple(item for item in metadata.schemas if item.schema_id not in update.schema_ids)
+    return replace(metadata, schemas=kept)
+
+
+def _remove_specs(metadata: TableMetadata, update: RemovePartitionSpecs) -> TableMetadata:
+    if metadata.default_spec_id in update.spec_ids:  # R-079
+        raise Refused(f"partition spec {metadata.default_spec_id} is the default one")
+    kept = tuple(item for item in metadata.partition_specs if item.spec_id not in update.spec_ids)
+    return replace(metadata, partition_specs=kept)
+
+
+_APPLY: Mapping[type, Callable[[TableMetadata, Any], TableMetadata]] = {
+    AssignUuid: _assign_uuid,
+    UpgradeFormatVersion: _upgrade,
+    AddSnapshot: _add_snapshot,
+    RemoveSnapshots: _remove_snapshots,
+    SetSnapshotRef: _set_ref,
+    RemoveSnapshotRef: _remove_ref,
+    SetProperties: _set_properties,
+    RemoveProperties: _remove_properties,
+    RemoveStatistics: _remove_statistics,
+    RemovePartitionStatistics: _remove_partition_statistics,
+    RemoveSchemas: _remove_schemas,
+    RemovePartitionSpecs: _remove_specs,
+}
+
+
+def update_json(update: Update) -> dict[str, Any]:
+    """An update as the REST catalog spells it."""
+    match update:
+        case AssignUuid(uuid):
+            return {"action": "assign-uuid", "uuid": uuid}
+        case UpgradeFormatVersion(version):
+            return {"action": "upgrade-format-version", "format-version": version}
+        case AddSnapshot(snapshot):
+            return {"action": "add-snapshot", "snapshot": snapshot_json(snapshot, NEWEST_VERSION)}
+        case RemoveSnapshots(ids):
+            return {"action": "remove-snapshots", "snapshot-ids": list(ids)}
+        case SetSnapshotRef(name, ref):
+            return {"action": "set-snapshot-ref", "ref-name": name} | ref_json(ref)
+        case RemoveSnapshotRef(name):
+            return {"action": "remove-snapshot-ref", "ref-name": name}
+        case SetProperties(updates):
+            return {"action": "set-properties", "updates": dict(updates)}
+        case RemoveProperties(removals):
+            return {"action": "remove-properties", "removals": list(removals)}
+        case RemoveStatistics(snapshot_id):
+            return {"action": "remove-statistics", "snapshot-id": snapshot_id}
+        case RemovePartitionStatistics(snapshot_id):
+            return {"action": "remove-partition-statistics", "snapshot-id": snapshot_id}
+        case RemoveSchemas(ids):
+            return {"action": "remove-schemas", "schema-ids": list(ids)}
+        case RemovePartitionSpecs(ids):
+            return {"action": "remove-partition-specs", "spec-ids": list(ids)}
