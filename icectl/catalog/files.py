@@ -19,10 +19,12 @@ from icectl.catalog.versions import (
     metadata_version,
     newest,
 )
-from icectl.codec.metadata_file import read_metadata, read_version_hint, write_metadata
+from icectl.codec.metadata_file import is_gzip, read_metadata, read_version_hint, write_metadata
 from icectl.env import Env
 from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound
+from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
+from icectl.spec.names import catalog_metadata_file_name
 from icectl.storage import location as locations
 from icectl.storage.failures import AnswerLost
 from icectl.storage.path_map import PathMapStore
@@ -30,9 +32,8 @@ from icectl.storage.store import Store
 
 _LOGGER = logging.getLogger(__name__)
 _METADATA = "metadata"
-_METADATA_PATH = "write.metadata.path"
+_METADATA_PATH = properties.METADATA_PATH.name
 _HINT = "version-hint.text"
-_GZIP_MAGIC = b"\x1f\x8b"
 _STORE_ALIASES = re.compile(r"^s3[an]:", re.IGNORECASE)
 
 
@@ -107,7 +108,7 @@ class FileSystemCatalog:
         content = self.store.read(base.metadata_location)
         if (problem := _changed(base, content, updated)) is not None:
             return problem
-        compressed = content.startswith(_GZIP_MAGIC)
+        compressed = is_gzip(content)  # R-006
         target = locations.join(directory, self._next_name(base))
         outcome = self._create(target, write_metadata(updated, compressed=compressed), updated)
         if isinstance(outcome, Committed) and base.current == "file-system":
@@ -128,7 +129,7 @@ class FileSystemCatalog:
 
     def _relocated_directory(self, metadata: TableMetadata) -> str | None:
         """Where `write.metadata.path` puts metadata files, if that is elsewhere (R-161)."""
-        path = metadata.properties.get(_METADATA_PATH)
+        path = properties.read(metadata.properties, properties.METADATA_PATH)
         if not path:
             return None
         if not locations.scheme(path) and not path.startswith("/"):
@@ -185,31 +186,35 @@ class FileSystemCatalog:
         name = locations.name(base.metadata_location)
         if base.current == "file-system":
             return re.sub(r"^v\d+", f"v{base.version + 1}", name)  # R-162
-        ending = ".gz.metadata.json" if ".gz" in name else ".metadata.json"
-        return f"{base.version + 1:05d}-{self.env.new_uuid()}{ending}"  # R-160
+        return catalog_metadata_file_name(base.version + 1, self.env.new_uuid(), gzip=".gz" in name)
 
     def _create(self, target: str, content: bytes, updated: TableMetadata) -> CommitOutcome:
         try:
             self.store.create(target, content)  # R-150
-        except FileExistsError:
-            landed = self._landed(target, content)
-            reason = f"{locations.name(target)} came and went"
-        except AnswerLost as error:
-            landed, reason = self._landed(target, content), error.message
-        else:
-            landed, reason = True, ""
-        if landed is None:
+        except (FileExistsError, StorageError) as error:
+            return self._settle(target, content, updated, error)
+        return Committed(updated, target)
+
+    def _settle(
+        self,
+        target: str,
+        content: bytes,
+        updated: TableMetadata,
+        error: FileExistsError | StorageError,
+    ) -> CommitOutcome:
+        """Look whether a write that did not succeed, or did not say so, has landed (R-156)."""
+        reason = error.message if isinstance(error, StorageError) else "the file came and went"
+        try:
+            found = self.store.read(target)
+        except FileNotFoundError:
+            if isinstance(error, StorageError) and not isinstance(error, AnswerLost):
+                raise error from None
             return Unknown(target, reason)
-        if landed:
+        except StorageError:
+            return Unknown(target, reason)
+        if found == content:
             return Committed(updated, target)
         return Conflict(f"{locations.name(target)} was committed meanwhile")
-
-    def _landed(self, target: str, content: bytes) -> bool | None:
-        """Whether a write of which no answer came has landed; None if that stays open (R-156)."""
-        try:
-            return self.store.read(target) == content
-        except (FileNotFoundError, StorageError):
-            return None
 
     def _refresh_hint(self, target: str) -> None:
         """Point readers that trust the hint at the new file; nothing depends on it."""
@@ -296,9 +301,12 @@ def _read(store: Store, location: str) -> TableMetadata:
 
 
 def _is_missing_directory(store: Store, location: str) -> bool:
-    if isinstance(store, PathMapStore) or not locations.is_local(location):
+    if isinstance(store, PathMapStore):
         return False
-    return not Path(locations.local_path(location)).exists()
+    try:
+        return not Path(locations.local_path(location)).exists()
+    except ValueError:
+        return False
 
 
 def _read_only(loaded: LoadedTable) -> Refused:

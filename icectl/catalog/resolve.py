@@ -75,4 +75,7 @@ def _absolute(location: str) -> str:
 
 
 def _is_local_directory(location: str) -> bool:
-    return locations.is_local(location) and Path(locations.local_path(location)).is_dir()
+    try:
+        return Path(locations.local_path(location)).is_dir()
+    except ValueError:
+        return False

@@ -13,7 +13,8 @@ from icectl.storage.store import Store
 Kind = Literal["file-system", "catalog", "other"]
 
 _SUFFIXES = (".metadata.json", ".metadata.json.gz")
-_LEADING_NUMBER = re.compile(r"v?(\d+)")
+_LEADING_NUMBER = re.compile(r"v?(\d+)(?![0-9a-f])")
+_BARE_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,15 @@ def is_metadata_file_name(name: str) -> bool:
 
 
 def metadata_version(location: str) -> MetadataVersion:
-    """What the name of a metadata file says (R-160, R-162)."""
+    """What the name of a metadata file says (R-160, R-162).
+
+    A bare UUID, which a failed commit to a file-system table leaves, has no number in front.
+    """
     name = locations.name(location)
+    if _BARE_UUID.match(name):
+        return MetadataVersion(location, None, "other")
     parsed = parse_metadata_file_name(name)
-    if parsed is not None and parsed.version is not None:
+    if parsed is not None:
         return MetadataVersion(location, parsed.version, parsed.kind)
     number = _LEADING_NUMBER.match(name)
     return MetadataVersion(location, int(number[1]) if number else None, "other")

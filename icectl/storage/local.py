@@ -102,7 +102,7 @@ def _translated(doing: str, location: str) -> Iterator[str]:
         path = locations.local_path(location)
     except ValueError as error:
         raise StorageError(
-            f"cannot {doing} {locations.shown(location)}: it names another host",
+            f"cannot {doing} {locations.shown(location)}: it is not on this machine",
             hint="local locations are spelled /path or file:///path",
         ) from error
     try:

@@ -93,7 +93,7 @@ def _keys(location: str) -> tuple[str, ...]:
 
 def _below(key: str, start: str) -> bool:
     """Whether `start` is a prefix that ends where a name ends."""
-    return key.startswith(start) and (start.endswith("/") or key[len(start) :][:1] in {"", "/"})
+    return f"{key}/".startswith(f"{start.rstrip('/')}/")
 
 
 def _moved(remainder: str, to: str) -> str:

@@ -1,0 +1,283 @@
+"""What every Store promises, on local files, in memory and on S3."""
+
+import itertools
+import threading
+
+import pytest
+
+from icectl.errors import Refused
+from icectl.storage.listing import LISTING_SCHEMA
+from icectl.storage.local import LocalStore
+from icectl.storage.open import StorageOptions, open_store
+
+NUMBERS = itertools.count()
+
+
+class Place:
+    """A store, an empty location in it, and a way to put files there past the store."""
+
+    def __init__(self, store, base, put, writable):
+        self.store, self.base, self.put, self.writable = store, base, put, writable
+
+    def at(self, path):
+        return f"{self.base}/{path}"
+
+
+def local_place(prefix, directory, env):
+    def put(path, content):
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+    return Place(LocalStore(), f"{prefix}{directory}", put, writable=True)
+
+
+def memory_place(env):
+    import fsspec
+
+    base = f"memory://conformance-{next(NUMBERS)}/t"
+    memory = fsspec.filesystem("memory")
+    return Place(
+        open_store(StorageOptions(), env),
+        base,
+        lambda path, content: memory.pipe_file(f"{base}/{path}", content),
+        writable=True,
+    )
+
+
+def s3_place(scheme, server, env):
+    bucket = f"conformance-{next(NUMBERS)}"
+    server.client.create_bucket(Bucket=bucket)
+    return Place(
+        open_store(StorageOptions(server.options, concurrency=2), env),
+        f"{scheme}://{bucket}/wh/t",
+        lambda path, content: server.client.put_object(
+            Bucket=bucket, Key=f"wh/t/{path}", Body=content
+        ),
+        writable=False,
+    )
+
+
+@pytest.fixture(
+    params=[
+        "path",
+        "file",
+        "memory",
+        pytest.param("s3", marks=pytest.mark.s3),
+        pytest.param("s3a", marks=pytest.mark.s3),
+    ]
+)
+def place(request, tmp_path, fixed_env):
+    if request.param == "path":
+        return local_place("", tmp_path, fixed_env)
+    if request.param == "file":
+        return local_place("file://", tmp_path, fixed_env)
+    if request.param == "memory":
+        return memory_place(fixed_env)
+    return s3_place(request.param, request.getfixturevalue("s3_server"), fixed_env)
+
+
+@pytest.fixture
+def writable(place):
+    if not place.writable:
+        pytest.skip("writing is not offered there")
+    return place
+
+
+def rows(store, location):
+    return sorted(row["location"] for batch in store.list(location) for row in batch.to_pylist())
+
+
+def test_read_gives_all_bytes(place):
+    place.put("a", bytes(range(256)) * 1000)
+    assert place.store.read(place.at("a")) == bytes(range(256)) * 1000
+
+
+def test_an_empty_file_is_read_as_nothing(place):
+    place.put("a", b"")
+    assert place.store.read(place.at("a")) == b""
+    assert place.store.read_range(place.at("a"), 0, 10) == b""
+    with place.store.open(place.at("a")) as file:
+        assert file.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("offset", "length", "content"),
+    [
+        (0, 3, b"012"),
+        (4, 3, b"456"),
+        (8, 10, b"89"),
+        (10, 5, b""),
+        (20, 5, b""),
+        (3, 0, b""),
+        (-3, 3, b"789"),
+        (-3, 2, b"78"),
+        (-20, 4, b"0123"),
+    ],
+)
+def test_read_range_stops_at_the_end(place, offset, length, content):
+    place.put("a", b"0123456789")
+    assert place.store.read_range(place.at("a"), offset, length) == content
+
+
+def test_open_gives_a_seekable_reader(place):
+    place.put("a", b"0123456789")
+    with place.store.open(place.at("a")) as file:
+        assert file.seek(-4, 2) == 6
+        assert file.read(2) == b"67"
+        assert file.tell() == 8
+        assert file.seek(1) == 1
+        assert file.seek(1, 1) == 2
+        assert file.read() == b"23456789"
+        assert file.read() == b""
+
+
+def test_parquet_is_read_through_open(place):
+    import io
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"n": list(range(100_000))})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, row_group_size=10_000)
+    place.put("a.parquet", buffer.getvalue())
+    with place.store.open(place.at("a.parquet")) as file:
+        assert pq.ParquetFile(file).read_row_group(9)["n"].to_pylist() == list(
+            range(90_000, 100_000)
+        )
+
+
+def test_stat_gives_size_and_time(place):
+    place.put("a", b"12345")
+    status = place.store.stat(place.at("a"))
+    assert (status.location, status.size_bytes) == (place.at("a"), 5)
+    listed = next(iter(place.store.list(place.base))).to_pylist()[0]
+    assert abs(listed["modified_ms"] - status.modified_ms) < 1000
+    assert 1_600_000_000_000 < status.modified_ms < 4_000_000_000_000
+
+
+@pytest.mark.parametrize("path", ["missing", "missing/a", "d"])
+def test_what_is_missing_is_told_apart_from_failures(place, path):
+    place.put("d/a", b"1")
+    assert place.store.stat(place.at(path)) is None
+    if path != "d":
+        with pytest.raises(FileNotFoundError):
+            place.store.read(place.at(path))
+        with pytest.raises(FileNotFoundError):
+            place.store.read_range(place.at(path), 0, 1)
+        with pytest.raises(FileNotFoundError):
+            place.store.read_range(place.at(path), -1, 1)
+        with pytest.raises(FileNotFoundError):
+            place.store.open(place.at(path))
+
+
+NAMES = ["a b", "a+b", "a%20b", "dt=2024-01-01 12:00:00", "ünï", "#hash", "[x]", "*star", ".hidden"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "question?mark"])
+def test_names_are_taken_literally(place, name):
+    place.put(f"{name}/x", b"1")
+    assert place.store.read(place.at(f"{name}/x")) == b"1"
+    assert place.store.stat(place.at(f"{name}/x")).size_bytes == 1
+    assert rows(place.store, place.base) == [place.at(f"{name}/x")]
+
+
+def test_list_gives_all_files_below_and_no_directories(place):
+    paths = ["a", "d/b", "d/e/c", ".hidden", "d/_hidden/x"]
+    for path in paths:
+        place.put(path, path.encode())
+    batches = list(place.store.list(place.base))
+    assert all(batch.schema == LISTING_SCHEMA for batch in batches)
+    found = {row["location"]: row["size_bytes"] for batch in batches for row in batch.to_pylist()}
+    assert found == {place.at(path): len(path) for path in paths}
+    assert rows(place.store, place.at("d/")) == [
+        place.at(path) for path in ["d/_hidden/x", "d/b", "d/e/c"]
+    ]
+
+
+def test_list_stays_within_its_location(place):
+    place.put("t/a", b"1")
+    place.put("t2/a", b"1")
+    assert rows(place.store, place.at("t")) == [place.at("t/a")]
+
+
+def test_list_of_nothing_yields_nothing(place):
+    assert list(place.store.list(place.at("missing"))) == []
+    assert list(place.store.list_directory(place.at("missing"))) == []
+
+
+def test_list_directory_gives_files_in_order_of_their_names(place):
+    for path in ["m/v2", "m/v1", "m/.hidden", "m/d/x"]:
+        place.put(path, path.encode())
+    found = place.store.list_directory(place.at("m"))
+    assert [(file.location, file.size_bytes) for file in found] == [
+        (place.at("m/.hidden"), 9),
+        (place.at("m/v1"), 4),
+        (place.at("m/v2"), 4),
+    ]
+
+
+def test_many_directories_are_listed_completely(place):
+    paths = [f"data/p={n % 40}/{n % 3}/f{n}" for n in range(400)]
+    for path in paths:
+        place.put(path, b"1")
+    assert rows(place.store, place.base) == sorted(place.at(path) for path in paths)
+
+
+def test_create_writes_a_file_once(writable):
+    writable.store.create(writable.at("m/a"), b"first")
+    with pytest.raises(FileExistsError):
+        writable.store.create(writable.at("m/a"), b"second")
+    assert writable.store.read(writable.at("m/a")) == b"first"
+    assert rows(writable.store, writable.base) == [writable.at("m/a")]
+
+
+def test_one_of_many_creators_wins(writable):
+    barrier, winners = threading.Barrier(8), []
+
+    def create(number):
+        barrier.wait()
+        try:
+            writable.store.create(writable.at("a"), str(number).encode() * 100_000)
+        except FileExistsError:
+            return
+        winners.append(number)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(winners) == 1
+    assert writable.store.read(writable.at("a")) == str(winners[0]).encode() * 100_000
+
+
+def test_replace_writes_and_overwrites(writable):
+    writable.store.replace(writable.at("m/hint"), b"1")
+    writable.store.replace(writable.at("m/hint"), b"22")
+    assert writable.store.read(writable.at("m/hint")) == b"22"
+    assert rows(writable.store, writable.base) == [writable.at("m/hint")]
+
+
+def test_remove_takes_files_and_forgives_missing_ones(writable):
+    writable.put("a", b"1")
+    writable.put("b", b"1")
+    assert list(writable.store.remove([writable.at("a"), writable.at("missing")])) == []
+    assert rows(writable.store, writable.base) == [writable.at("b")]
+
+
+@pytest.mark.s3
+def test_object_storage_is_not_written_to_yet(s3_server, fixed_env):
+    place = s3_place("s3", s3_server, fixed_env)
+    place.put("a", b"1")
+    writes = [
+        lambda: place.store.create(place.at("b"), b""),
+        lambda: place.store.replace(place.at("a"), b""),
+        lambda: place.store.remove([place.at("a")]),
+    ]
+    for write in writes:
+        with pytest.raises(Refused, match="changing a table on s3: storage is not offered yet"):
+            write()
+    assert place.store.read(place.at("a")) == b"1"
+    assert rows(place.store, place.base) == [place.at("a")]
