@@ -322,8 +322,8 @@ def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
         members["next-row-id"] = metadata.next_row_id  # R-013
         if metadata.encryption_keys:
             members["encryption-keys"] = [dict(key) for key in metadata.encryption_keys]
-    members["refs"] = {name: ref_json(ref) for name, ref in metadata.refs.items()}
-    members["snapshots"] = [snapshot_json(item, version) for item in metadata.snapshots]
+    members["refs"] = {name: _ref_json(ref) for name, ref in metadata.refs.items()}
+    members["snapshots"] = [_snapshot_json(item, version) for item in metadata.snapshots]
     members["statistics"] = [_statistics_json(item) for item in metadata.statistics]
     members["partition-statistics"] = [
         _partition_statistics_json(item) for item in metadata.partition_statistics
@@ -346,8 +346,7 @@ def _put(members: dict[str, Any], name: str, value: Any) -> None:
         members[name] = value
 
 
-def snapshot_json(snapshot: Snapshot, version: int) -> dict[str, Any]:
-    """The JSON form of a snapshot in a table of a format version."""
+def _snapshot_json(snapshot: Snapshot, version: int) -> dict[str, Any]:
     members: dict[str, Any] = {}
     if version > 1 or snapshot.sequence_number:
         members["sequence-number"] = snapshot.sequence_number  # R-035
@@ -365,8 +364,7 @@ def snapshot_json(snapshot: Snapshot, version: int) -> dict[str, Any]:
     return members | dict(snapshot.unknown)
 
 
-def ref_json(ref: SnapshotRef) -> dict[str, Any]:
-    """The JSON form of a branch or tag."""
+def _ref_json(ref: SnapshotRef) -> dict[str, Any]:
     members: dict[str, Any] = {"snapshot-id": ref.snapshot_id, "type": ref.type}
     _put(members, "min-snapshots-to-keep", ref.min_snapshots_to_keep)
     _put(members, "max-snapshot-age-ms", ref.max_snapshot_age_ms)

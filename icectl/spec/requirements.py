@@ -1,7 +1,6 @@
 """Conditions under which a commit may replace the table it was made from, as REST names them."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from icectl.spec.metadata import TableMetadata
 
@@ -59,16 +58,3 @@ def check(metadata: TableMetadata, requirement: Requirement) -> str | None:
             if metadata.default_spec_id == spec_id:
                 return None
             return f"the default partition spec is {metadata.default_spec_id}, not {spec_id}"
-
-
-def requirement_json(requirement: Requirement) -> dict[str, Any]:
-    """A requirement as the REST catalog spells it."""
-    match requirement:
-        case AssertTableUuid(uuid):
-            return {"type": "assert-table-uuid", "uuid": uuid}
-        case AssertRefSnapshotId(name, snapshot_id):
-            return {"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": snapshot_id}
-        case AssertCurrentSchemaId(schema_id):
-            return {"type": "assert-current-schema-id", "current-schema-id": schema_id}
-        case AssertDefaultSpecId(spec_id):
-            return {"type": "assert-default-spec-id", "default-spec-id": spec_id}

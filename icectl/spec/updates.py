@@ -6,7 +6,7 @@ from typing import Any
 
 from icectl.errors import Refused
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.metadata_json import NEWEST_VERSION, ref_json, snapshot_json
+from icectl.spec.metadata_json import NEWEST_VERSION
 from icectl.spec.properties import PREVIOUS_VERSIONS_MAX, read
 from icectl.spec.snapshot import MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
 
@@ -284,32 +284,3 @@ _APPLY: Mapping[type, Callable[[TableMetadata, Any], TableMetadata]] = {
     RemoveSchemas: _remove_schemas,
     RemovePartitionSpecs: _remove_specs,
 }
-
-
-def update_json(update: Update) -> dict[str, Any]:
-    """An update as the REST catalog spells it."""
-    match update:
-        case AssignUuid(uuid):
-            return {"action": "assign-uuid", "uuid": uuid}
-        case UpgradeFormatVersion(version):
-            return {"action": "upgrade-format-version", "format-version": version}
-        case AddSnapshot(snapshot):
-            return {"action": "add-snapshot", "snapshot": snapshot_json(snapshot, NEWEST_VERSION)}
-        case RemoveSnapshots(ids):
-            return {"action": "remove-snapshots", "snapshot-ids": list(ids)}
-        case SetSnapshotRef(name, ref):
-            return {"action": "set-snapshot-ref", "ref-name": name} | ref_json(ref)
-        case RemoveSnapshotRef(name):
-            return {"action": "remove-snapshot-ref", "ref-name": name}
-        case SetProperties(updates):
-            return {"action": "set-properties", "updates": dict(updates)}
-        case RemoveProperties(removals):
-            return {"action": "remove-properties", "removals": list(removals)}
-        case RemoveStatistics(snapshot_id):
-            return {"action": "remove-statistics", "snapshot-id": snapshot_id}
-        case RemovePartitionStatistics(snapshot_id):
-            return {"action": "remove-partition-statistics", "snapshot-id": snapshot_id}
-        case RemoveSchemas(ids):
-            return {"action": "remove-schemas", "schema-ids": list(ids)}
-        case RemovePartitionSpecs(ids):
-            return {"action": "remove-partition-specs", "spec-ids": list(ids)}
