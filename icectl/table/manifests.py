@@ -7,10 +7,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import BoundedSemaphore
 from typing import TypeVar
 
+import pyarrow as pa
+
 from icectl.codec.manifest import ManifestHeader, read_manifest
 from icectl.codec.manifest_list import read_manifest_list
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import Entries, RawEntries, concat
+from icectl.entries.rows import EMPTY, E, Entries, RawEntries
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.progress import Progress
@@ -125,7 +127,9 @@ def scan_entries(
         store, metadata, manifests, columns=columns, concurrency=concurrency, progress=progress
     )
     for index, _, rows in scanned:
-        yield index, inherit(rows, manifests)
+        # Against its own row of the list only: a table may have very many manifests.
+        entries = inherit(_numbered(rows, 0), manifests[index : index + 1])
+        yield index, _numbered(entries, index)
 
 
 def load_entries(
@@ -142,10 +146,10 @@ def load_entries(
     Order: (`manifest`, `manifest_pos`); `manifest` indexes `manifests`.
     Raises: as scan_manifests.
     """
-    scanned = scan_entries(
+    scanned = scan_manifests(
         store, metadata, manifests, columns=columns, concurrency=concurrency, progress=progress
     )
-    return concat([entries for _, entries in scanned])
+    return _inherited([rows for _, _, rows in scanned], manifests)
 
 
 def load_entries_to_match(
@@ -169,14 +173,28 @@ def load_entries_to_match(
         for manifest in manifests
     ]
     scanned = _scan(store, metadata, manifests, wanted, concurrency=concurrency, progress=progress)
-    parts: list[Entries] = []
-    for index, _, rows in scanned:
-        entries = inherit(rows, manifests)
+    parts: list[RawEntries] = []
+    for index, _, stored in scanned:
         if wanted[index] is of_deletes:
-            named = with_referenced_data_files(entries).table
-            entries = Entries(named.drop_columns(sorted(of_deletes - columns)))
-        parts.append(entries)
-    return concat(parts)
+            named = with_referenced_data_files(stored).table
+            parts.append(RawEntries(named.drop_columns(sorted(of_deletes - columns))))
+        else:
+            parts.append(stored)
+    return _inherited(parts, manifests)
+
+
+def _inherited(parts: Sequence[RawEntries], manifests: Sequence[ManifestFile]) -> Entries:
+    if not parts:
+        return EMPTY
+    return inherit(RawEntries(pa.concat_tables([part.table for part in parts])), manifests)
+
+
+def _numbered(rows: E, manifest: int) -> E:
+    """The rows with another number in their `manifest` column."""
+    at = rows.table.schema.get_field_index("manifest")
+    field = rows.table.schema.field(at)
+    numbers = pa.repeat(pa.scalar(manifest, field.type), len(rows))
+    return type(rows)(rows.table.set_column(at, field, numbers))
 
 
 def _scan(

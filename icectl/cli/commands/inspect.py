@@ -1,32 +1,114 @@
-"""Show what a table is made of."""
+"""`icectl inspect`: what a table is, what it holds, and what it needs."""
 
-from icectl.cli.options import Common, TableArgument, command
-from icectl.report.document import Outcome, TableIdentity
+from typing import Annotated
+
+import typer
+
+from icectl.cli.options import OUTPUT, Common, TableArgument, command, option
+from icectl.report.document import Outcome
 
 
 @command(
     "inspect",
     examples=[
-        ("icectl inspect /warehouse/db/orders", "what the table is now"),
-        ("icectl inspect s3://bucket/db/orders --json", "the same for a script"),
+        ("icectl inspect /wh/db/t", "what the table is, and its counts"),
+        ("icectl inspect /wh/db/t health", "what maintenance it needs"),
+        ("icectl inspect s3://b/t files --ref audit --format csv", "live files of a branch"),
+        ("icectl inspect /wh/db/t snapshots --limit 5 --json", "the newest five, for scripts"),
     ],
-    exit_codes=(10, 13, 14, 15),
+    exit_codes=(3, 5, 10, 13, 14, 15),
 )
-def inspect(common: Common, table: TableArgument) -> Outcome:
-    """Show a table's state, contents, history and health."""
-    from icectl.cli.session import open_session
-
-    session = open_session(common, table, read_only=True)
-    loaded = session.catalog.load()
-    metadata = loaded.metadata
-    return Outcome(
-        command="inspect",
-        result={"format_version": metadata.format_version, "location": metadata.location},
-        render=lambda console: console.print(f"format version {metadata.format_version}"),
-        table=TableIdentity(
-            location=metadata.location,
-            uuid=metadata.table_uuid,
-            format_version=metadata.format_version,
-            metadata_location=loaded.metadata_location,
+def inspect(
+    common: Common,
+    table: TableArgument,
+    view: Annotated[
+        str, typer.Argument(metavar="VIEW", help="what to show, see above", show_default=False)
+    ] = "summary",
+    *,
+    snapshot: Annotated[
+        str | None, option("--snapshot", metavar="ID", help="show this snapshot")
+    ] = None,
+    ref: Annotated[
+        str | None, option("--ref", metavar="NAME", help="show the head of this branch or tag")
+    ] = None,
+    as_of: Annotated[
+        str | None,
+        option(
+            "--as-of",
+            metavar="INSTANT",
+            help="show what was current then: ISO 8601, or 2d for two days ago",
         ),
+    ] = None,
+    all_snapshots: Annotated[
+        bool,
+        option("--all-snapshots", help="manifests, files, entries: of every snapshot together"),
+    ] = False,
+    content: Annotated[
+        str | None,
+        option("--content", metavar="WHICH", help="manifests, files, entries: data or deletes"),
+    ] = None,
+    from_: Annotated[
+        str | None,
+        option("--from", metavar="ID", help="changes: the earlier snapshot (default the parent)"),
+    ] = None,
+    to: Annotated[
+        str | None,
+        option("--to", metavar="ID", help="changes: the later snapshot (default the current)"),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        option(
+            "--columns",
+            metavar="NAME,...",
+            help="these columns of the rows; a dot goes below one",
+        ),
+    ] = None,
+    limit: Annotated[
+        str | None,
+        option(
+            "--limit",
+            metavar="N",
+            help="at most N rows, the newest of a log; tree: N files a manifest (default 20)",
+        ),
+    ] = None,
+    format: Annotated[  # noqa: A002
+        str | None,
+        option(
+            "--format",
+            group=OUTPUT,
+            metavar="FORMAT",
+            help="text (default), json, jsonl, csv; tree: mermaid too",
+        ),
+    ] = None,
+    html: Annotated[
+        str | None,
+        option("--html", group=OUTPUT, metavar="FILE", help="tree: write one HTML page to FILE"),
+    ] = None,
+) -> Outcome:
+    """Show a table's state, contents, history and health.
+
+    VIEW is one of summary (the default), health, snapshots, history, refs, manifests, files,
+    entries, partitions, schemas, specs, sort-orders, properties, metadata-log, statistics, tree
+    and changes. Views of files show the current snapshot unless another is chosen.
+
+    Nothing is changed. A directory that belongs to a catalog is read too: the newest metadata
+    file is taken for the current one.
+    """
+    from icectl.cli.inspecting import ViewOptions, show_view
+
+    given = ViewOptions(
+        table=table,
+        view=view,
+        snapshot=snapshot,
+        ref=ref,
+        as_of=as_of,
+        all_snapshots=all_snapshots,
+        content=content,
+        from_id=from_,
+        to_id=to,
+        columns=columns,
+        limit=limit,
+        format="json" if common.json else format or "text",
+        html=html,
     )
+    return show_view(common, given)

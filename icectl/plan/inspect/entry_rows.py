@@ -4,6 +4,7 @@ Column names and their order are those of Iceberg's metadata tables in Spark and
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from icectl.entries.rows import Entries, live
 from icectl.errors import UsageError
@@ -41,7 +42,7 @@ _SOURCES: Mapping[str, frozenset[str]] = {
 }
 """Entries columns that a shown column is made of, where it is not the one of its own name."""
 
-_Values = Callable[[Entries], list[object]]
+_Values = Callable[[Entries], list[Any]]
 
 
 def source_columns(columns: Iterable[str]) -> frozenset[str]:
@@ -136,8 +137,8 @@ def _plain_maker(name: str, metadata: TableMetadata, partitions: Partitions) -> 
     ]
 
 
-def _stored(entries: Entries, name: str) -> list[object]:
-    values: list[object] = entries.table.column(name).to_pylist()
+def _stored(entries: Entries, name: str) -> list[Any]:
+    values: list[Any] = entries.table.column(name).to_pylist()
     return values
 
 

@@ -207,9 +207,10 @@ def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
         source.entries, [spec.spec_id for spec in specs if spec.is_unpartitioned]
     )
     dangling = len(deletes.dangling(matches))
-    per_file = sum(part.counts for part in matches.ranges)
-    most = int(per_file.max()) if len(matches.data) else 0
-    touched = int((per_file > 0).sum()) if len(matches.data) else 0
+    counts = [part.counts.tolist() for part in matches.ranges]
+    per_file = [sum(of_file) for of_file in zip(*counts, strict=True)]
+    most = max(per_file, default=0)
+    touched = sum(count > 0 for count in per_file)
     positions = totals.position_delete_record_count + totals.deletion_vector_record_count
     ratio = positions / totals.record_count if totals.record_count else 0.0
     return _Check(

@@ -78,13 +78,16 @@ def _print(
     console: Console, columns: Sequence[TextColumn], rows: Iterable[Mapping[str, Any]]
 ) -> None:
     """Print rows in chunks; a column without a value in a chunk is left out."""
+    number = -1
     for number, chunk in enumerate(_chunks(rows)):
-        if number:
+        if number > 0:
             console.print()
         cells = [[each.show(*map(row.get, each.members)) for row in chunk] for each in columns]
         told = [at for at, values in enumerate(cells) if any(values)]
         headings = [Column(columns[at].heading, columns[at].align, columns[at].cut) for at in told]
         print_table(console, headings, list(zip(*(cells[at] for at in told), strict=True)))
+    if number < 0:
+        console.note("nothing to show: there are no rows")
 
 
 def _chunks(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
@@ -115,6 +118,10 @@ def _count(value: int | None) -> str:
     return "?" if value is None else f"{value:,}"
 
 
+def _some(value: int) -> str:
+    return f"{value:,}" if value else ""
+
+
 def _age(value: int | None) -> str:
     return "default" if value is None else print_duration(value)
 
@@ -143,12 +150,24 @@ def _changed_files(summary: Mapping[str, str] | None) -> str:
     return _total(summary, "added-data-files", "deleted-data-files")
 
 
+def _changed_deletes(summary: Mapping[str, str] | None) -> str:
+    return _total(summary, "added-delete-files", "removed-delete-files")
+
+
 def _changed_records(summary: Mapping[str, str] | None) -> str:
     return _total(summary, "added-records", "deleted-records")
 
 
+_KINDS: Mapping[str, str] = {
+    "data": "data",
+    "position-deletes": "positions",
+    "equality-deletes": "equality",
+    "deletion-vector": "vector",
+}
+
+
 def _kind(content: int, file_format: str) -> str:
-    return kind_of(content, FileFormat[file_format])
+    return _KINDS[kind_of(content, FileFormat[file_format])]
 
 
 def _manifest_kind(content: int) -> str:
@@ -200,16 +219,6 @@ def _number(heading: str, member: str, show: Callable[..., str] = _count) -> Tex
     return TextColumn(heading, (member,), show, align="right")
 
 
-def _file_columns(prefix: str) -> tuple[TextColumn, ...]:
-    return (
-        _column("kind", f"{prefix}content {prefix}file_format", _kind),
-        _column("partition", f"{prefix}partition_path", cut="end"),
-        _number("records", f"{prefix}record_count"),
-        _number("size", f"{prefix}file_size_in_bytes", _size),
-        _column("file", f"{prefix}file_path", cut="middle"),
-    )
-
-
 _STATES = ("added", "existing", "deleted")
 TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
     "snapshots": (
@@ -218,6 +227,7 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _column("operation", "operation"),
         _column("files", "summary", _changed_files, "right"),
         _column("records", "summary", _changed_records, "right"),
+        _column("deletes", "summary", _changed_deletes, "right"),
         _column("refs", "refs", _names, cut="end"),
     ),
     "history": (
@@ -249,12 +259,20 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _column("partitions", "partition_summaries", _ranges, cut="end"),
         _column("manifest", "path", cut="middle"),
     ),
-    "files": _file_columns(""),
+    "files": (
+        _column("content", "content file_format", _kind),
+        _column("partition", "partition_path", cut="end"),
+        _number("records", "record_count"),
+        _number("size", "file_size_in_bytes", _size),
+        _column("file", "file_path", cut="middle"),
+    ),
     "entries": (
         _column("status", "status", _status),
         _column("snapshot", "snapshot_id"),
         _number("seq", "sequence_number"),
-        *_file_columns("data_file."),
+        _column("content", "data_file.content data_file.file_format", _kind),
+        _number("records", "data_file.record_count"),
+        _column("file", "data_file.file_path", cut="middle"),
     ),
     "partitions": (
         _column("partition", "partition_path", cut="end"),
@@ -262,13 +280,13 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _number("files", "file_count"),
         _number("records", "record_count"),
         _number("size", "total_data_file_size_in_bytes", _size),
-        _number("position deletes", "position_delete_record_count"),
-        _number("equality deletes", "equality_delete_record_count"),
+        _number("positions", "position_delete_record_count", _some),
+        _number("equality", "equality_delete_record_count", _some),
         _column("updated", "last_updated_at"),
     ),
     "changes": (
         _column("change", "change"),
-        _column("kind", "kind"),
+        _column("content", "kind", _KINDS.__getitem__),
         _column("partition", "partition_path", cut="end"),
         _number("records", "record_count"),
         _number("size", "file_size_in_bytes", _size),

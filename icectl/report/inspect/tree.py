@@ -4,16 +4,19 @@ from collections.abc import Iterator, Mapping
 
 from icectl.plan.inspect.tree import DELETE_KINDS, Node
 from icectl.report.console import Console
+from icectl.report.tables import shorten
 from icectl.units import print_size
 
 _WORDS: Mapping[str, str] = {
     "metadata-file": "metadata file",
     "manifest-list": "manifest list",
-    "data": "data file",
+    "data": "data",
     "position-deletes": "position deletes",
     "equality-deletes": "equality deletes",
-    "deletion-vector": "deletion vector",
+    "deletion-vector": "vector",
 }
+_NARROWEST = 16
+"""Columns that a name keeps, however little room its line leaves."""
 
 
 def print_tree(console: Console, root: Node, base: str) -> None:
@@ -30,7 +33,11 @@ def print_tree(console: Console, root: Node, base: str) -> None:
             name = f"[{numbers[node.id]}] {name}"
         if node.id in marks:
             words.append(f"deleted from by {marks[node.id]}")
-        console.print(f"{branch}{name}  {console.style(', '.join(words), 'dim')}")
+        told = ", ".join(words)
+        if console.width is not None:
+            room = console.width - len(branch) - len(told) - 2
+            name = shorten(name, max(room, _NARROWEST), "middle")
+        console.print(f"{branch}{name}  {console.style(told, 'dim')}")
 
 
 def mermaid(root: Node, base: str) -> str:
@@ -94,7 +101,7 @@ def describe(node: Node) -> str:
         return f"manifest of {facts['content']}, {facts['live_file_count']} files, {size_text}"
     text = f"{_WORDS[node.kind]}, {facts['record_count']} records, {size_text}"
     if node.kind in DELETE_KINDS:
-        return f"{text}, applies to {facts['applies_to_count']} data files"
+        return f"{text}, applies to {facts['applies_to_count']}"
     return text
 
 

@@ -1,0 +1,297 @@
+"""The views of `icectl inspect`: options checked, the view run, its output chosen."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.cli.options import Common
+from icectl.cli.session import open_session
+from icectl.cli.settings import parse_count
+from icectl.errors import UsageError
+from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
+from icectl.plan.inspect.entry_rows import CONTENTS
+from icectl.plan.inspect.tree import tree_json
+from icectl.plan.inspect.views import VIEWS, Row, RowSet, SnapshotChoice, View, chosen_snapshot
+from icectl.report.console import Console
+from icectl.report.document import Outcome, TableIdentity
+from icectl.report.inspect import rows as row_output
+from icectl.report.inspect.health import print_health
+from icectl.report.inspect.summary import print_changes, print_summary
+from icectl.report.inspect.tree import mermaid, print_tree
+from icectl.report.inspect.tree_page import tree_page
+from icectl.run import inspect as run
+from icectl.run.inspect import Reader, RowRequest
+from icectl.run.inspect_health import health
+from icectl.table.open import open_table
+from icectl.units import parse_instant
+
+_DEFAULT_TREE_LIMIT = 20
+_LAZY_TEXT = frozenset({"files", "entries"})
+"""Views whose text form asks the manifests only for what it prints."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOptions:
+    """The options of `inspect` as given."""
+
+    table: str
+    view: str
+    snapshot: str | None
+    ref: str | None
+    as_of: str | None
+    all_snapshots: bool
+    content: str | None
+    from_id: str | None
+    to_id: str | None
+    columns: str | None
+    limit: str | None
+    format: str
+    html: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The options, parsed; what does not concern the view was refused."""
+
+    view: View
+    table: str
+    choice: SnapshotChoice
+    all_snapshots: bool
+    content: str | None
+    from_id: int | None
+    to_id: int | None
+    columns: tuple[str, ...] | None
+    limit: int | None
+    format: str
+    html: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A view's result for JSON, and how to print it otherwise."""
+
+    result: Row
+    render: Callable[[Console], None]
+
+
+def show_view(common: Common, given: ViewOptions) -> Outcome:
+    """Run one view.
+
+    Raises: UsageError for options that make no sense together; what reading the table raises.
+    """
+    request = _parsed(given, common.shell.env.now_ms())
+    session = open_session(common, given.table, read_only=True)
+    loaded = open_table(session.catalog)
+    if loaded.current == "newest-of-catalog":
+        session.console.note(
+            "note: this table belongs to a catalog; shown is its newest metadata file, "
+            f"`{loaded.metadata_location}`"
+        )
+    reader = Reader(
+        store=session.store,
+        loaded=loaded,
+        env=session.env,
+        progress=session.progress,
+        deadline=session.deadline,
+        concurrency=session.concurrency,
+    )
+    shown = _SHOW.get(request.view.name, _show_rows)(reader, request)
+    return Outcome(
+        command="inspect",
+        result={"view": request.view.name, **shown.result},
+        render=shown.render,
+        table=_identity(loaded),
+    )
+
+
+def _identity(loaded: LoadedTable) -> TableIdentity:
+    metadata = loaded.metadata
+    return TableIdentity(
+        location=metadata.location,
+        uuid=metadata.table_uuid,
+        format_version=metadata.format_version,
+        metadata_location=loaded.metadata_location,
+    )
+
+
+def _show_summary(reader: Reader, request: _Request) -> _Shown:
+    found = run.summary(reader, request.choice)
+    return _Shown(found, lambda console: print_summary(console, found))
+
+
+def _show_health(reader: Reader, request: _Request) -> _Shown:
+    found = health(reader, request.choice)
+    return _Shown(found, lambda console: print_health(console, found, request.table))
+
+
+def _show_changes(reader: Reader, request: _Request) -> _Shown:
+    found = run.changes(reader, request.from_id, request.to_id, request.limit)
+    printer = _ROW_PRINTERS.get(request.format)
+    if printer is not None:
+        files = RowSet(CHANGED_FILE_COLUMNS, found["files"])
+        return _Shown(found, lambda console: printer(console, files))
+    base = reader.metadata.location
+    return _Shown(found, lambda console: print_changes(console, found, base))
+
+
+def _show_tree(reader: Reader, request: _Request) -> _Shown:
+    root = run.tree(reader, request.choice, request.limit or _DEFAULT_TREE_LIMIT)
+    base = reader.metadata.location
+    result = {"tree": tree_json(root), "html": request.html}
+    if request.html is not None:
+        written = request.html
+        _write(written, tree_page(root, base))
+        return _Shown(result, lambda console: console.say(f"wrote {written}"))
+    if request.format == "mermaid":
+        return _Shown(result, lambda console: console.write(mermaid(root, base)))
+    return _Shown(result, lambda console: print_tree(console, root, base))
+
+
+def _show_rows(reader: Reader, request: _Request) -> _Shown:
+    columns, view = request.columns, request.view.name
+    if columns is None and request.format == "text" and view in _LAZY_TEXT:
+        columns = row_output.text_members(view)
+    rows = run.rows(
+        reader,
+        RowRequest(
+            view=request.view,
+            choice=request.choice,
+            all_snapshots=request.all_snapshots,
+            content=request.content,
+            columns=columns,
+            limit=request.limit,
+        ),
+    )
+    result: dict[str, object] = {"snapshot_id": _snapshot_id(reader, request)}
+    if request.format == "json":
+        result["rows"] = list(rows.rows)
+    return _Shown(result, lambda console: _print_rows(console, rows, request, reader))
+
+
+def _print_rows(console: Console, rows: RowSet, request: _Request, reader: Reader) -> None:
+    printer = _ROW_PRINTERS.get(request.format)
+    if printer is not None:
+        printer(console, rows)
+    elif request.columns is not None:
+        row_output.print_chosen(console, rows)
+    else:
+        row_output.print_rows(console, request.view.name, rows, reader.metadata.location)
+
+
+def _snapshot_id(reader: Reader, request: _Request) -> str | None:
+    """The snapshot that rows are of; None for views of the table and of all snapshots."""
+    if not request.view.of_snapshot or request.all_snapshots:
+        return None
+    snapshot = chosen_snapshot(reader.metadata, request.choice)
+    return None if snapshot is None else str(snapshot.snapshot_id)
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"`--html`: cannot write `{path}`: {error.strerror}") from error
+
+
+_SHOW: Mapping[str, Callable[[Reader, _Request], _Shown]] = {
+    "summary": _show_summary,
+    "health": _show_health,
+    "changes": _show_changes,
+    "tree": _show_tree,
+}
+_ROW_PRINTERS: Mapping[str, Callable[[Console, RowSet], None]] = {
+    "jsonl": row_output.print_json_lines,
+    "csv": row_output.print_csv,
+}
+
+
+def _parsed(given: ViewOptions, now_ms: int) -> _Request:
+    view = _view(given.table, given.view)
+    _check_options(view, given)
+    choice = SnapshotChoice(
+        snapshot_id=_id("--snapshot", given.snapshot),
+        ref=given.ref,
+        as_of_ms=None if given.as_of is None else parse_instant(given.as_of, now_ms),
+    )
+    if choice.count > 1:
+        raise UsageError("`--snapshot`, `--ref` and `--as-of` exclude each other")
+    if choice.count and given.all_snapshots:
+        raise UsageError("`--all-snapshots` shows every snapshot; it excludes choosing one")
+    return _Request(
+        view=view,
+        table=given.table,
+        choice=choice,
+        all_snapshots=given.all_snapshots,
+        content=given.content,
+        from_id=_id("--from", given.from_id),
+        to_id=_id("--to", given.to_id),
+        columns=_names(given.columns),
+        limit=None if given.limit is None else parse_count(given.limit),
+        format=given.format,
+        html=given.html,
+    )
+
+
+def _view(table: str, name: str) -> View:
+    """Find a view by its name; tell when it stands in the place of the table."""
+    view = VIEWS.get(name)
+    if view is not None and not (table in VIEWS and not Path(table).is_dir()):
+        return view
+    if table in VIEWS and name not in VIEWS:
+        raise UsageError("the table comes before the view", hint=f"`icectl inspect {name} {table}`")
+    if view is not None:
+        raise UsageError(
+            f"`{table}` is a view, and no table is named", hint=f"`icectl inspect TABLE {table}`"
+        )
+    near = get_close_matches(name, VIEWS, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"views: {', '.join(VIEWS)}"
+    raise UsageError(f"there is no view `{name}`", hint=hint)
+
+
+def _check_options(view: View, given: ViewOptions) -> None:
+    """Refuse options that mean nothing to the view."""
+    changes, tree = view.name == "changes", view.name == "tree"
+    for option, value, concerned in (
+        ("--snapshot", given.snapshot, view.of_snapshot),
+        ("--ref", given.ref, view.of_snapshot),
+        ("--as-of", given.as_of, view.of_snapshot),
+        ("--all-snapshots", given.all_snapshots or None, view.all_snapshots),
+        ("--content", given.content, view.by_content),
+        ("--from", given.from_id, changes),
+        ("--to", given.to_id, changes),
+        ("--columns", given.columns, view.rows),
+        ("--limit", given.limit, view.rows or changes or tree),
+        ("--html", given.html, tree),
+    ):
+        if value is not None and not concerned:
+            raise UsageError(f"`{option}` means nothing to the view `{view.name}`")
+    formats = ["text", "json"]
+    formats += ["jsonl", "csv"] if view.rows or changes else []
+    formats += ["mermaid"] if tree else []
+    if given.format not in formats:
+        message = f"`--format {given.format}` is none of the view's: {', '.join(formats)}"
+        raise UsageError(message)
+    if given.content is not None and given.content not in CONTENTS:
+        raise UsageError(f"`--content` is `data` or `deletes`, not `{given.content}`")
+
+
+def _id(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        message = f"`{option}` takes the id of a snapshot, not `{text}`"
+        hint = "`--ref NAME` takes a branch or tag" if option == "--snapshot" else None
+        raise UsageError(message, hint=hint) from error
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise UsageError("`--columns` names no column")
+    return names

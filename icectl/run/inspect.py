@@ -1,0 +1,256 @@
+"""Running a view of `inspect`: read what it needs, no more, and hand it to the plan."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.entries.rows import Entries, live, of
+from icectl.entries.summary import Totals, summarise
+from icectl.env import Deadline, Env
+from icectl.errors import UsageError
+from icectl.plan.inspect import changes as changes_view
+from icectl.plan.inspect.changes import CHANGES_SOURCES, own_manifests
+from icectl.plan.inspect.entry_rows import (
+    CONTENTS,
+    ENTRY_COLUMNS,
+    FILE_COLUMNS,
+    entry_rows,
+    file_rows,
+    source_columns,
+)
+from icectl.plan.inspect.manifest_rows import (
+    ALL_MANIFEST_COLUMNS,
+    MANIFEST_COLUMNS,
+    all_manifest_rows,
+    manifest_rows,
+)
+from icectl.plan.inspect.metadata_rows import METADATA_VIEWS, metadata_rows
+from icectl.plan.inspect.partition_rows import PARTITION_SOURCES, partition_rows
+from icectl.plan.inspect.summary import SUMMARY_COLUMNS
+from icectl.plan.inspect.summary import summary as summary_view
+from icectl.plan.inspect.tree import TREE_SOURCES, Node, TreeSource
+from icectl.plan.inspect.tree import tree as tree_view
+from icectl.plan.inspect.views import Row, RowSet, SnapshotChoice, View, chosen_snapshot
+from icectl.progress import Progress
+from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot
+from icectl.storage.store import Store
+from icectl.table.manifests import (
+    distinct_manifests,
+    load_entries,
+    load_entries_to_match,
+    load_manifest_lists,
+    read_snapshot_manifests,
+    scan_entries,
+)
+
+_LOGS = frozenset({"snapshots", "history", "metadata-log"})
+"""Views whose rows are a log, oldest first: a limit keeps the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A loaded table and the means to read its files."""
+
+    store: Store
+    loaded: LoadedTable
+    env: Env
+    progress: Progress
+    deadline: Deadline
+    concurrency: int
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The table's metadata."""
+        return self.loaded.metadata
+
+    def manifests(self, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]:
+        """The manifests of a snapshot; none without one."""
+        if snapshot is None:
+            return ()
+        return read_snapshot_manifests(self.store, self.metadata, snapshot)
+
+    def scan(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Iterator[Entries]:
+        """The entries of manifests, one manifest at a time."""
+        scanned = scan_entries(
+            self.store,
+            self.metadata,
+            manifests,
+            columns=columns,
+            concurrency=self.concurrency,
+            progress=self.progress,
+        )
+        for _, entries in scanned:
+            self.deadline.check()
+            yield entries
+
+    def load(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
+        """The entries of manifests in one table."""
+        return load_entries(
+            self.store,
+            self.metadata,
+            manifests,
+            columns=columns,
+            concurrency=self.concurrency,
+            progress=self.progress,
+        )
+
+    def load_to_match(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
+        """The entries of manifests in one table, ready for matching deletes with data files."""
+        return load_entries_to_match(
+            self.store,
+            self.metadata,
+            manifests,
+            columns=columns,
+            concurrency=self.concurrency,
+            progress=self.progress,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RowRequest:
+    """Which rows of which view; `columns` None means all of them."""
+
+    view: View
+    choice: SnapshotChoice
+    all_snapshots: bool = False
+    content: str | None = None
+    columns: tuple[str, ...] | None = None
+    limit: int | None = None
+
+
+def summary(reader: Reader, choice: SnapshotChoice) -> Row:
+    """Describe the table and its chosen snapshot.
+
+    Raises: UsageError for a snapshot that is not there; what reading manifests raises.
+    """
+    snapshot = chosen_snapshot(reader.metadata, choice)
+    manifests = reader.manifests(snapshot)
+    totals = Totals()
+    for entries in reader.scan(manifests, SUMMARY_COLUMNS):
+        totals += summarise(live(entries))
+    location = reader.loaded.metadata_location
+    return summary_view(reader.metadata, location, snapshot, manifests, totals)
+
+
+def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
+    """Draw the metadata tree of the chosen snapshot.
+
+    Raises: as summary.
+    """
+    snapshot = chosen_snapshot(reader.metadata, choice)
+    manifests = reader.manifests(snapshot)
+    source = TreeSource(
+        metadata=reader.metadata,
+        metadata_location=reader.loaded.metadata_location,
+        snapshot=snapshot,
+        manifests=manifests,
+        entries=reader.load_to_match(manifests, TREE_SOURCES),
+    )
+    return tree_view(source, limit)
+
+
+def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int | None) -> Row:
+    """Compare two snapshots.
+
+    Raises: as summary.
+    Cost: only manifests that one of them lists and the other does not are read.
+    """
+    between = changes_view.ends(reader.metadata, from_id, to_id)
+    old, new = reader.manifests(between.before), reader.manifests(between.after)
+    before = reader.load(own_manifests(old, new), CHANGES_SOURCES)
+    after = reader.load(own_manifests(new, old), CHANGES_SOURCES)
+    return changes_view.changes(reader.metadata, between, before, after, limit)
+
+
+def rows(reader: Reader, request: RowRequest) -> RowSet:
+    """Read the rows of a view; those of files and entries are read while they are consumed.
+
+    Raises: UsageError for a snapshot or column that is not there; what reading manifests raises.
+    """
+    found = _rows(reader, request)
+    if request.columns is not None:
+        found = _chosen_columns(found, request.columns)
+    if request.limit is None:
+        return found
+    return RowSet(found.columns, _limited(found.rows, request.view, request.limit))
+
+
+def _rows(reader: Reader, request: RowRequest) -> RowSet:
+    view = request.view.name
+    if view in METADATA_VIEWS:
+        return metadata_rows(view, reader.metadata, reader.loaded.metadata_location)
+    if view == "partitions":
+        manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
+        return partition_rows(reader.scan(manifests, PARTITION_SOURCES), reader.metadata)
+    if view == "manifests":
+        return _manifest_rows(reader, request)
+    return _entry_rows(reader, request)
+
+
+def _manifest_rows(reader: Reader, request: RowRequest) -> RowSet:
+    if request.all_snapshots:
+        lists = {
+            snapshot_id: _of_content(manifests, request.content)
+            for snapshot_id, manifests in _all_lists(reader).items()
+        }
+        return RowSet(ALL_MANIFEST_COLUMNS, all_manifest_rows(reader.metadata, lists))
+    manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
+    chosen = _of_content(manifests, request.content)
+    return RowSet(MANIFEST_COLUMNS, manifest_rows(reader.metadata, chosen))
+
+
+def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
+    all_columns, make = (
+        (FILE_COLUMNS, file_rows) if request.view.name == "files" else (ENTRY_COLUMNS, entry_rows)
+    )
+    columns = all_columns if request.columns is None else request.columns
+    wanted = source_columns(columns) | {"content", "status"}
+    if request.all_snapshots:
+        manifests = distinct_manifests(_all_lists(reader).values())
+    else:
+        manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
+    batches: Iterable[Entries] = reader.scan(_of_content(manifests, request.content), wanted)
+    if request.content is not None:
+        contents = CONTENTS[request.content]
+        batches = (of(entries, *contents) for entries in batches)
+    return RowSet(columns, make(batches, reader.metadata, columns))
+
+
+def _all_lists(reader: Reader) -> dict[int, tuple[ManifestFile, ...]]:
+    lists = load_manifest_lists(
+        reader.store,
+        reader.metadata,
+        reader.metadata.snapshots,
+        concurrency=reader.concurrency,
+        progress=reader.progress,
+    )
+    return dict(lists)
+
+
+def _of_content(manifests: Sequence[ManifestFile], content: str | None) -> tuple[ManifestFile, ...]:
+    """The manifests that may hold files of a content."""
+    if content is None:
+        return tuple(manifests)
+    wanted = ManifestContent.DATA if content == "data" else ManifestContent.DELETES
+    return tuple(manifest for manifest in manifests if manifest.content is wanted)
+
+
+def _chosen_columns(found: RowSet, columns: tuple[str, ...]) -> RowSet:
+    """Rows with the named columns only, in the order they were named."""
+    if columns == found.columns:
+        return found
+    unknown = next((name for name in columns if name not in found.columns), None)
+    if unknown is not None and unknown != "partition_path":
+        message = f"there is no column `{unknown}`"
+        raise UsageError(message, hint=f"columns: {', '.join(found.columns)}")
+    return RowSet(columns, ({name: row.get(name) for name in columns} for row in found.rows))
+
+
+def _limited(found: Iterable[Row], view: View, limit: int) -> Iterable[Row]:
+    if view.name in _LOGS:
+        return deque(found, maxlen=limit)
+    return islice(found, limit)
