@@ -1,0 +1,31 @@
+"""What plans are made of, whatever the command."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong: which rule, where, what was found, what to do.
+
+    Severity: error = wrong rows, unreadable or unsafe to maintain; warning = wrong but harmless;
+    info = worth knowing.
+    """
+
+    rule: str
+    severity: Severity
+    subject: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The state of a table that a plan was made from."""
+
+    table_uuid: str | None
+    metadata_location: str
+    current_snapshot_id: int | None
+    last_sequence_number: int

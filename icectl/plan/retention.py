@@ -1,0 +1,260 @@
+"""Which snapshots and refs stay, each with its reason (R-020 to R-023)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from icectl.errors import Refused, UsageError
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.properties import (
+    FOREVER_MS,
+    MAX_REF_AGE_MS,
+    MAX_SNAPSHOT_AGE_MS,
+    MIN_SNAPSHOTS_TO_KEEP,
+    read,
+)
+from icectl.spec.snapshot import Snapshot, SnapshotRef, ancestors
+from icectl.units import print_duration, print_instant
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the caller asks for; None leaves it to the table's own properties.
+
+    `older_than_ms` is an instant: younger snapshots stay. Calendar keeps only ever add snapshots.
+    `expire_ids` names exactly what goes: no ageing of snapshots or refs then.
+    """
+
+    older_than_ms: int | None = None
+    retain_last: int | None = None
+    keep_daily: int = 0
+    keep_weekly: int = 0
+    keep_monthly: int = 0
+    expire_unreferenced: bool = False
+    expire_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One snapshot, whether it stays, and why."""
+
+    snapshot_id: int
+    timestamp_ms: int
+    kept: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedRef:
+    """A branch or tag that goes, and why."""
+
+    name: str
+    snapshot_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Every snapshot with its fate, in the order of the metadata, and the refs that go."""
+
+    decisions: tuple[Decision, ...]
+    refs_removed: tuple[RemovedRef, ...]
+
+    @property
+    def expired(self) -> tuple[Decision, ...]:
+        """The snapshots that go."""
+        return tuple(decision for decision in self.decisions if not decision.kept)
+
+    @property
+    def kept(self) -> tuple[Decision, ...]:
+        """The snapshots that stay."""
+        return tuple(decision for decision in self.decisions if decision.kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The policy with the table's properties filled in."""
+
+    metadata: TableMetadata
+    now_ms: int
+    cutoff_ms: int
+    min_snapshots: int
+    max_ref_age_ms: int
+    calendar: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, ref: SnapshotRef) -> tuple[int, int]:
+        """The cutoff instant and the count of one branch; its own settings win (R-021)."""
+        cutoff, count = self.cutoff_ms, self.min_snapshots
+        if ref.max_snapshot_age_ms is not None:
+            cutoff = self.now_ms - ref.max_snapshot_age_ms  # R-021
+        return cutoff, ref.min_snapshots_to_keep or count  # R-021
+
+
+def decide(metadata: TableMetadata, policy: Policy, now_ms: int) -> Retention:
+    """Which snapshots stay and which go.
+
+    Raises: Refused, when a snapshot named in `expire_ids` is the head of a ref (R-028);
+    UsageError, when it is not in the table.
+    """
+    if policy.expire_ids:
+        return _by_id(metadata, policy.expire_ids)
+    rules = _rules(metadata, policy, now_ms)
+    removed = tuple(_aged_refs(rules))
+    gone = {ref.name for ref in removed}
+    refs = {name: ref for name, ref in metadata.refs.items() if name not in gone}
+    reasons = _kept_by_refs(rules, refs)
+    if not policy.expire_unreferenced:
+        reasons = _young_unreferenced(rules, refs) | reasons  # R-023
+    referenced = _referenced(metadata, refs)
+    return Retention(
+        tuple(_decision(rules, item, reasons, referenced) for item in metadata.snapshots), removed
+    )
+
+
+def _rules(metadata: TableMetadata, policy: Policy, now_ms: int) -> _Rules:
+    properties = metadata.properties
+    cutoff = policy.older_than_ms
+    if cutoff is None:
+        cutoff = now_ms - read(properties, MAX_SNAPSHOT_AGE_MS)
+    calendar = {
+        "daily": policy.keep_daily,
+        "weekly": policy.keep_weekly,
+        "monthly": policy.keep_monthly,
+    }
+    return _Rules(
+        metadata,
+        now_ms,
+        cutoff,
+        policy.retain_last or read(properties, MIN_SNAPSHOTS_TO_KEEP),
+        read(properties, MAX_REF_AGE_MS),
+        {period: count for period, count in calendar.items() if count},
+    )
+
+
+def _aged_refs(rules: _Rules) -> Iterator[RemovedRef]:
+    """Refs but main that are past their age, or whose snapshot is gone (R-020, R-022)."""
+    for name, ref in rules.metadata.refs.items():
+        snapshot = rules.metadata.snapshot(ref.snapshot_id)
+        if name == "main":  # R-027
+            continue
+        if snapshot is None:  # R-022
+            yield RemovedRef(name, ref.snapshot_id, "its snapshot is not in the table")
+            continue
+        limit = rules.max_ref_age_ms if ref.max_ref_age_ms is None else ref.max_ref_age_ms
+        if limit < FOREVER_MS and rules.now_ms - snapshot.timestamp_ms > limit:  # R-022
+            yield RemovedRef(name, ref.snapshot_id, f"older than {print_duration(limit)}")
+
+
+def _kept_by_refs(rules: _Rules, refs: Mapping[str, SnapshotRef]) -> dict[int, str]:
+    """Reasons to stay by snapshot id; the first reason that is found is told."""
+    reasons: dict[int, str] = {}
+    for name, ref in refs.items():
+        reasons.setdefault(ref.snapshot_id, f"head of {ref.type} {name}")  # R-020
+    for name, ref in refs.items():
+        if ref.type != "branch":
+            continue
+        history = list(ancestors(rules.metadata.snapshots_by_id, ref.snapshot_id))
+        for snapshot, reason in _kept_of_branch(rules, name, ref, history):
+            reasons.setdefault(snapshot.snapshot_id, reason)
+        for period, count in rules.calendar.items():
+            for snapshot, label in _newest_per_period(history, period, count):
+                reasons.setdefault(snapshot.snapshot_id, f"newest of {label} on branch {name}")
+    return reasons
+
+
+def _kept_of_branch(
+    rules: _Rules, name: str, ref: SnapshotRef, history: Sequence[Snapshot]
+) -> Iterator[tuple[Snapshot, str]]:
+    cutoff_ms, count = rules.of(ref)
+    for position, snapshot in enumerate(history):
+        if position < count:
+            plural = "s" if count != 1 else ""
+            yield snapshot, f"among the {count} newest snapshot{plural} of branch {name}"
+        elif snapshot.timestamp_ms >= cutoff_ms:  # R-022
+            yield snapshot, f"not older than {print_instant(cutoff_ms)} on branch {name}"
+        else:
+            return  # R-020: the first that is too old and beyond the count ends the walk
+
+
+def _newest_per_period(
+    history: Iterable[Snapshot], period: str, count: int
+) -> Iterator[tuple[Snapshot, str]]:
+    """The newest snapshot of each of the newest `count` days, weeks or months that have one."""
+    seen: dict[str, Snapshot] = {}
+    for snapshot in sorted(history, key=lambda item: -item.timestamp_ms):
+        seen.setdefault(_label(snapshot.timestamp_ms, period), snapshot)
+    for label, snapshot in list(seen.items())[:count]:
+        yield snapshot, label
+
+
+def _label(timestamp_ms: int, period: str) -> str:
+    moment = EPOCH + timedelta(milliseconds=timestamp_ms)
+    if period == "daily":
+        return moment.date().isoformat()
+    if period == "monthly":
+        return f"{moment:%Y-%m}"
+    year, week, _ = moment.isocalendar()
+    return f"{year}-W{week:02}"
+
+
+def _referenced(metadata: TableMetadata, refs: Mapping[str, SnapshotRef]) -> set[int]:
+    """Snapshots in the history of a branch or under a tag."""
+    found: set[int] = set()
+    for ref in refs.values():
+        if ref.type == "branch":
+            history = ancestors(metadata.snapshots_by_id, ref.snapshot_id)
+            found |= {item.snapshot_id for item in history}
+        else:
+            found.add(ref.snapshot_id)
+    return found
+
+
+def _young_unreferenced(rules: _Rules, refs: Mapping[str, SnapshotRef]) -> dict[int, str]:
+    referenced = _referenced(rules.metadata, refs)
+    return {
+        item.snapshot_id: f"in no branch, but not older than {print_instant(rules.cutoff_ms)}"
+        for item in rules.metadata.snapshots
+        if item.snapshot_id not in referenced and item.timestamp_ms >= rules.cutoff_ms  # R-023
+    }
+
+
+def _decision(
+    rules: _Rules, snapshot: Snapshot, reasons: Mapping[int, str], referenced: set[int]
+) -> Decision:
+    kept = reasons.get(snapshot.snapshot_id)
+    if kept is not None:
+        reason = kept
+    elif snapshot.snapshot_id not in referenced:
+        reason = "in no branch, under no tag"
+    else:
+        reason = "past the age and the count of every branch that has it"
+    return Decision(snapshot.snapshot_id, snapshot.timestamp_ms, kept is not None, reason)
+
+
+def _by_id(metadata: TableMetadata, ids: Sequence[int]) -> Retention:
+    heads = {ref.snapshot_id: (name, ref.type) for name, ref in metadata.refs.items()}
+    for snapshot_id in ids:
+        if metadata.snapshot(snapshot_id) is None:
+            raise UsageError(
+                f"snapshot {snapshot_id} is not in the table",
+                hint="`icectl inspect TABLE snapshots` lists them",
+            )
+        if snapshot_id in heads:  # R-028
+            name, kind = heads[snapshot_id]
+            raise Refused(
+                f"snapshot {snapshot_id} is the head of {kind} {name}",
+                hint=f"drop or move {kind} {name} first",
+                id="snapshot-referenced",
+            )
+    wanted = set(ids)
+    return Retention(
+        tuple(
+            Decision(item.snapshot_id, item.timestamp_ms, kept=False, reason="named")
+            if item.snapshot_id in wanted
+            else Decision(item.snapshot_id, item.timestamp_ms, kept=True, reason="not named")
+            for item in metadata.snapshots
+        ),
+        (),
+    )
