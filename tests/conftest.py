@@ -11,6 +11,12 @@ from tests.stores.fixed_env import FixedEnv
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden files anew, to be reviewed"
+    )
+
+
 @dataclass(frozen=True)
 class S3Server:
     """A local S3 server, and how icectl reaches it; `client` is boto3's, for setting up."""

@@ -95,13 +95,13 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
         words = [*words[1:2], "--help"]
     root = get_command(_root())
     try:
-        with root.make_context("icectl", words) as context:
+        with root.make_context("icectl", list(words)) as context:
             parsed: Invocation = root.invoke(context)
             return parsed
     except typer.Exit:
         return None
     except _PARSER_ERROR as error:
-        raise usage_error(error) from error
+        raise usage_error(error, words[0]) from error
 
 
 def load_command(name: str) -> Command:
@@ -206,8 +206,7 @@ def _report_outcome(run: _Run, outcome: Outcome) -> int:
     console.progress.stop()
     for warning in outcome.warnings:
         console.warn(warning)
-    table = None if outcome.table is None else outcome.table.location
-    _write_metrics(run, document(outcome, ()), table)
+    _write_metrics(run, document(outcome, ()))
     try:
         if console.options.json:
             console.print(_json(console, document(outcome, console.warnings)))
@@ -228,7 +227,7 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
     elif raised is not error:
         console.debug("".join(traceback.format_exception(raised)).rstrip())
     name = run.command_name
-    _write_metrics(run, failure(error, code, name, ()), None)
+    _write_metrics(run, failure(error, code, name, ()))
     console.error(error)
     if console.options.json:
         console.print(_json(console, failure(error, code, name, console.warnings)))
@@ -269,7 +268,7 @@ def _json(console: Console, built: Mapping[str, Any]) -> str:
     return console.redact(json_text(built, indent=2 if console.out_is_terminal else None))
 
 
-def _write_metrics(run: _Run, built: Mapping[str, Any], location: str | None) -> None:
+def _write_metrics(run: _Run, built: Mapping[str, Any]) -> None:
     if run.shell is None or run.invocation is None:
         return
     path = run.shell.settings.read(METRICS_FILE)
@@ -277,7 +276,7 @@ def _write_metrics(run: _Run, built: Mapping[str, Any], location: str | None) ->
         return
     text = metrics_text(
         built,
-        table=location or run.invocation.value("table"),
+        table=run.invocation.value("table"),
         now_ms=run.env.now_ms(),
         duration_seconds=run.env.monotonic_seconds() - run.started_seconds,
     )

@@ -17,7 +17,7 @@ from icectl import __version__
 from icectl.cli import completions
 from icectl.cli.app import COMMANDS, load_command, parser_of
 from icectl.cli.env_vars import ENV_VARS
-from icectl.cli.help import GROUPS, ROOT_SUMMARY, is_in_group, option_row
+from icectl.cli.help import GROUPS, ROOT_SUMMARY, choices, is_flag, is_in_group, option_row
 from icectl.cli.options import Command
 from icectl.cli.settings import SETTINGS, STORAGE_TABLE, Setting
 from icectl.errors import EXIT_CODES
@@ -34,25 +34,44 @@ nothing else, or as a duration meaning that long ago; sizes `64MB` (millions of 
 
 def pages() -> Mapping[str, str]:
     """Print every generated file, by its path in the repository."""
-    commands = {name: load_command(name) for name in COMMANDS}
-    parameters = {name: _parameters(command) for name, command in commands.items()}
-    tree = {name: (summary, parameters[name]) for name, summary in COMMANDS.items()}
-    manual = {
-        f"man/icectl-{name}.1": command_page(commands[name], parameters[name]) for name in commands
-    }
+    commands = [load_command(name) for name in COMMANDS]
+    completed = [_completed(command) for command in commands]
+    manual = {f"man/icectl-{command.name}.1": command_page(command) for command in commands}
     return {
         "man/icectl.1": root_page(),
         **manual,
         "man/icectl.toml.5": settings_page(),
-        "completions/icectl.bash": completions.bash(tree),
-        "completions/_icectl": completions.zsh(tree),
-        "completions/icectl.fish": completions.fish(tree),
+        "completions/icectl.bash": completions.bash(completed),
+        "completions/_icectl": completions.zsh(completed),
+        "completions/icectl.fish": completions.fish(completed),
     }
 
 
-def _parameters(command: Command) -> Sequence[Any]:
+def parameters_of(command: Command) -> Sequence[Any]:
+    """List a command's arguments and options as its parser has them."""
     parser = parser_of(command)
     return parser.get_params(typer.Context(parser))
+
+
+def _completed(command: Command) -> completions.CompletedCommand:
+    parameters = parameters_of(command)
+    arguments = [entry for entry in parameters if isinstance(entry, TyperArgument)]
+    return completions.CompletedCommand(
+        name=command.name,
+        summary=COMMANDS[command.name],
+        options=[
+            completions.CompletedOption(
+                names=option.opts,
+                help=option.help or "",
+                metavar=None if is_flag(option) else f"{option.metavar}",
+                choices=choices(command, option),
+                repeatable=bool(option.multiple or option.count),
+            )
+            for option in parameters
+            if any(is_in_group(option, group) for group in GROUPS)
+        ],
+        second=choices(command, arguments[1]) if len(arguments) > 1 else (),
+    )
 
 
 def root_page() -> str:
@@ -77,8 +96,9 @@ def root_page() -> str:
     return _page([*lines, *_see_also([*pages, "icectl.toml(5)"])])
 
 
-def command_page(command: Command, parameters: Sequence[Any]) -> str:
+def command_page(command: Command) -> str:
     """Print the page of one command."""
+    parameters = parameters_of(command)
     lines = _head(f"icectl-{command.name}", 1, COMMANDS[command.name])
     arguments = [entry for entry in parameters if isinstance(entry, TyperArgument)]
     names = [

@@ -1,5 +1,6 @@
 """Help as plain text: grouped, under 80 columns, with examples and exit codes."""
 
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -100,10 +101,11 @@ def is_flag(option: TyperOption) -> bool:
     return bool(option.is_flag or option.count)
 
 
-def choices(parameter: Any) -> tuple[str, ...]:
+def choices(command: Command, parameter: Any) -> tuple[str, ...]:
     """List the values that a parameter takes, where they are few and fixed."""
     described = getattr(parameter, "type_descriptor", None) or parameter.type
-    return tuple(str(choice) for choice in getattr(described, "choices", None) or ())
+    fixed = getattr(described, "choices", None) or command.choices.get(parameter.name, ())
+    return tuple(str(choice) for choice in fixed)
 
 
 def _argument_row(argument: TyperArgument) -> tuple[str, str]:
@@ -144,29 +146,32 @@ def unknown_command(name: str, known: Sequence[str]) -> UsageError:
     return UsageError(f"there is no command `{name}`", hint=hint)
 
 
-def usage_error(error: Any) -> UsageError:
-    """Say in icectl's voice what the parser found wrong.
+def usage_error(error: Any, word: str) -> UsageError:
+    """Say in icectl's voice what the parser found wrong; `word` is the first of the command line.
 
     The parser's classes are told apart by name: typer keeps them in a private module.
     """
-    page = _page(error)
+    hint = f"`icectl {word} --help` shows how it is used"
+    if word.startswith("-"):
+        hint = "options stand after the command: `icectl COMMAND TABLE [OPTIONS]`"
     parameter = getattr(error, "param", None)
     kind = type(error).__name__
     if kind == "NoSuchOption":
-        close = sorted(error.possibilities or ())
-        hint = f"did you mean `{close[0]}`?" if close else page
+        close = get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.75)
+        if close:
+            hint = f"did you mean `{close[0]}`?"
         return UsageError(f"there is no option `{error.option_name}`", hint=hint)
+    if kind == "BadOptionUsage":
+        return UsageError(f"`{error.option_name}`: {_lower(error.message)}", hint=hint)
     if kind == "MissingParameter" and parameter is not None:
-        return UsageError(f"{_parameter_name(parameter)} is missing", hint=page)
+        return UsageError(f"{_parameter_name(parameter)} is missing", hint=hint)
     if kind == "BadParameter" and parameter is not None:
-        return UsageError(f"{_parameter_name(parameter)}: {_lower(error.message)}", hint=page)
-    return UsageError(_lower(error.format_message()), hint=page)
-
-
-def _page(error: Any) -> str:
-    context = getattr(error, "ctx", None)
-    path = "icectl" if context is None else context.command_path
-    return f"`{path} --help` shows how it is used"
+        message = f"{_parameter_name(parameter)}: {_lower(error.message)}"
+        return UsageError(message, hint=hint)
+    extra = re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", error.message)
+    if extra:
+        return UsageError(f"unexpected argument `{extra[1]}`", hint=hint)
+    return UsageError(_lower(error.format_message()), hint=hint)
 
 
 def _parameter_name(parameter: Any) -> str:
@@ -176,5 +181,5 @@ def _parameter_name(parameter: Any) -> str:
 
 
 def _lower(message: str) -> str:
-    text = message.strip().rstrip(".").replace("'", "`")
+    text = message.strip().removeprefix("Value error, ").rstrip(".").replace("'", "`")
     return text[:1].lower() + text[1:]

@@ -202,6 +202,7 @@ class Command:
     help: str
     examples: Sequence[tuple[str, str]]
     exit_codes: Sequence[int]
+    choices: Mapping[str, Sequence[str]]
     callback: Callable[..., "Invocation"]
 
 
@@ -242,12 +243,17 @@ class Invocation:
 
 
 def command(
-    name: str, *, examples: Sequence[tuple[str, str]], exit_codes: Sequence[int]
+    name: str,
+    *,
+    examples: Sequence[tuple[str, str]],
+    exit_codes: Sequence[int],
+    choices: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[Callable[..., Outcome]], Command]:
     """Make a command of a function.
 
     The docstring is its help. `examples` pairs a command line with what it is for; `exit_codes`
-    lists those that the command can give beside 0, 1, 2, 130 and 143.
+    lists those that the command can give beside 0, 1, 2, 130 and 143. `choices` names, for
+    completion, the values of parameters that the function checks itself.
     """
 
     def decorate(function: Callable[..., Outcome]) -> Command:
@@ -264,6 +270,7 @@ def command(
             help=inspect.getdoc(function) or "",
             examples=examples,
             exit_codes=sorted({0, 1, 2, *exit_codes, 130, 143}),
+            choices=choices or {},
             callback=callback,
         )
         return made

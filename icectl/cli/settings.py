@@ -4,7 +4,6 @@ Table properties stand between the file and the built-in values; a command that 
 them itself, since only it has the table.
 """
 
-import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,35 +66,39 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class Resolved:
+    """A setting's value, as it was written, and where it comes from."""
+
+    value: Any
+    text: str
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Every setting's value with its origin, and the storage options of the file."""
 
-    values: Mapping[str, tuple[Any, Origin]]
+    values: Mapping[str, Resolved]
     storage_options: Mapping[str, str]
     file: Path | None
 
     def read(self, setting: Setting[_Value]) -> _Value:
         """Return the value."""
-        value: _Value = self.values[setting.key][0]
+        value: _Value = self.values[setting.key].value
         return value
 
     def origin(self, setting: Setting[Any]) -> Origin:
         """Return where the value comes from."""
-        return self.values[setting.key][1]
+        return self.values[setting.key].origin
 
     def lines(self, command: str) -> Iterator[str]:
         """Print what a command goes by and where each value came from, for `--verbose`."""
         for setting in SETTINGS:
             if setting.concerns(command):
-                value, origin = self.values[setting.key]
-                shown = "not set" if value is None else _shown(value)
-                yield f"setting: {setting.key} = {shown} ({origin.text})"
+                found = self.values[setting.key]
+                yield f"setting: {setting.key} = {found.text} ({found.origin.text})"
         for key in self.storage_options:
             yield f"setting: {STORAGE_TABLE}.{key} = *** ({self.file})"
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def parse_count(text: str) -> int:
@@ -207,7 +210,7 @@ SETTINGS: Sequence[Setting[Any]] = (
 
 
 def resolve(
-    options: Mapping[str, str], environment: Mapping[str, str], config: Path | None
+    options: Mapping[str, str], environment: Mapping[str, str], config: str | None
 ) -> Settings:
     """Give every setting its value, from the strongest layer that has one.
 
@@ -216,19 +219,27 @@ def resolve(
     """
     file = _config_file(environment, config)
     in_file, storage_options = ({}, {}) if file is None else _read_file(file)
-    values: dict[str, tuple[Any, Origin]] = {}
+    values: dict[str, Resolved] = {}
     for setting in SETTINGS:
         if setting.key in options:
-            found = options[setting.key], Origin(Layer.OPTION, setting.option)
+            text, origin = options[setting.key], Origin(Layer.OPTION, setting.option)
         elif environment.get(setting.variable):
-            found = environment[setting.variable], Origin(Layer.ENVIRONMENT, setting.variable)
+            text = environment[setting.variable]
+            origin = Origin(Layer.ENVIRONMENT, setting.variable)
         elif setting.key in in_file:
-            found = in_file[setting.key], Origin(Layer.FILE, f"`{setting.key}` in {file}")
+            text = in_file[setting.key]
+            origin = Origin(Layer.FILE, f"`{setting.key}` in {file}")
         else:
-            values[setting.key] = setting.built_in, Origin(Layer.BUILT_IN, "built-in")
+            values[setting.key] = _built_in(setting)
             continue
-        values[setting.key] = _parse(setting, *found), found[1]
+        values[setting.key] = Resolved(_parse(setting, text, origin), text, origin)
     return Settings(values=values, storage_options=storage_options, file=file)
+
+
+def _built_in(setting: Setting[Any]) -> Resolved:
+    value = setting.built_in
+    text = "not set" if value is None else str(value).lower()
+    return Resolved(value, text, Origin(Layer.BUILT_IN, "built-in"))
 
 
 def _parse(setting: Setting[Any], text: str, origin: Origin) -> Any:
@@ -245,15 +256,15 @@ def default_config_file(environment: Mapping[str, str]) -> Path:
     return (Path(folder) if folder else Path.home() / ".config") / "icectl" / "icectl.toml"
 
 
-def _config_file(environment: Mapping[str, str], config: Path | None) -> Path | None:
-    if config is None and environment.get("ICECTL_CONFIG"):
-        config = Path(environment["ICECTL_CONFIG"])
-    if config is not None:
-        if not config.is_file():
-            raise UsageError(f"there is no configuration file `{config}`")
-        return config
+def _config_file(environment: Mapping[str, str], config: str | None) -> Path | None:
+    named = config or environment.get("ICECTL_CONFIG")
+    if named:
+        if not Path(named).is_file():
+            origin = "--config" if config else "ICECTL_CONFIG"
+            raise UsageError(f"`{origin}`: there is no file `{named}`")
+        return Path(named)
     usual = default_config_file(environment)
-    return usual if usual.is_file() and os.access(usual, os.R_OK) else None
+    return usual if usual.is_file() else None
 
 
 def _read_file(file: Path) -> tuple[dict[str, str], dict[str, str]]:

@@ -20,7 +20,7 @@ _HELP = {
 def metrics_text(
     built: Mapping[str, Any], *, table: str | None, now_ms: int, duration_seconds: float
 ) -> str:
-    """Print the metrics of a run from its JSON document."""
+    """Print the metrics of a run from its JSON document; `table` as the command line names it."""
     labels = {"command": built["command"] or "", "table": table or ""}
     samples: list[tuple[str, dict[str, str], float]] = [
         ("icectl_last_run_timestamp_seconds", labels, now_ms / 1000),

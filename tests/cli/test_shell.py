@@ -1,0 +1,625 @@
+"""The shell around every command: parsing, exit codes, streams, the JSON document, signals."""
+
+import errno
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from icectl.cli.options import Change, Common
+from icectl.errors import (
+    CommitConflict,
+    CommitUnknown,
+    CorruptTable,
+    EngineError,
+    IcectlError,
+    Incomplete,
+    ProblemsFound,
+    Refused,
+    StorageError,
+    TableNotFound,
+    Unsupported,
+    UsageError,
+)
+from icectl.report.document import Outcome, TableIdentity, load_schema
+from tests.cli.conftest import Body, Run
+
+Serve = Callable[[Body], None]
+
+TABLE = TableIdentity("/wh/t", "u", 2, "/wh/t/metadata/v1.metadata.json")
+
+
+def done(common: Common, change: Change) -> Outcome:
+    return Outcome("inspect", {"rows": 7}, lambda console: console.print("seven rows"), TABLE)
+
+
+def failing(error: BaseException) -> Body:
+    def body(common: Common, change: Change) -> Outcome:
+        raise error
+
+    return body
+
+
+def icectl(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "icectl", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        **more,  # type: ignore[call-overload]
+    )
+
+
+def test_version_is_one_line_on_stdout(run: Run) -> None:
+    ended = run("--version")
+    assert (ended.code, ended.out, ended.err) == (0, "icectl 0.1.0\n", "")
+
+
+def test_no_argument_prints_help_on_stderr_and_is_wrong_usage(run: Run) -> None:
+    ended = run()
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("Usage: icectl COMMAND TABLE [OPTIONS]\n")
+
+
+def test_help_of_the_root_imports_no_library_but_typer() -> None:
+    script = (
+        "import sys; from icectl.cli.app import main; main(['--help'])\n"
+        "print(sorted({m.split('.')[0] for m in sys.modules}))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded = set(eval(ended.stdout.splitlines()[-1]))
+    heavy = {"rich", "pyarrow", "fastavro", "fsspec", "numba", "numpy", "s3fs", "botocore"}
+    assert "typer" in loaded
+    assert loaded & heavy == set()
+
+
+@pytest.mark.parametrize("command", ["inspect", "validate", "expire-snapshots"])
+def test_help_of_a_command_imports_no_library_but_typer(command: str) -> None:
+    script = (
+        f"import sys; from icectl.cli.app import main; main(['{command}', '--help'])\n"
+        "print(sorted({m.split('.')[0] for m in sys.modules}))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded = set(eval(ended.stdout.splitlines()[-1]))
+    heavy = {"rich", "pyarrow", "fastavro", "fsspec", "numba", "numpy", "s3fs", "botocore"}
+    assert loaded & heavy == set()
+
+
+@pytest.mark.parametrize(
+    "name", ["compact", "rewrite-manifests", "remove-orphans", "migrate-v1-v2", "upgrade-to-v4"]
+)
+def test_a_command_of_a_later_version_says_so(run: Run, name: str) -> None:
+    ended = run(name, "/wh/t", "--json")
+    assert ended.code == 2
+    assert ended.err == (
+        f"error: `{name}` is not in this version of icectl yet\n"
+        "hint: this version has `inspect`, `validate`, `expire-snapshots`\n"
+    )
+    assert ended.document["error"]["exit"] == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("inspct /t", "there is no command `inspct`\nhint: did you mean `inspect`?"),
+        (
+            "frobnicate",
+            "there is no command `frobnicate`\nhint: `icectl --help` lists the commands",
+        ),
+        ("inspect", "`TABLE` is missing\nhint: `icectl inspect --help` shows how it is used"),
+        ("inspect /t --jsn", "there is no option `--jsn`\nhint: did you mean `--json`?"),
+        (
+            "--json inspect /t",
+            (
+                "there is no option `--json`\n"
+                "hint: options stand after the command: `icectl COMMAND TABLE [OPTIONS]`"
+            ),
+        ),
+        (
+            "inspect /t --color",
+            (
+                "`--color`: option `--color` requires an argument\n"
+                "hint: `icectl inspect --help` shows how it is used"
+            ),
+        ),
+        (
+            "inspect /t /u",
+            "unexpected argument `/u`\nhint: `icectl inspect --help` shows how it is used",
+        ),
+        (
+            "inspect /t --concurrency 0",
+            (
+                "`--concurrency`: `0` is not a whole number above 0\n"
+                "hint: `icectl COMMAND --help` lists the options"
+            ),
+        ),
+        (
+            "inspect /t --time-limit 5",
+            (
+                "`--time-limit`: `5` is no duration\n"
+                "hint: give a number with a unit: 90s 15m 24h 7d 2w"
+            ),
+        ),
+    ],
+)
+def test_wrong_usage_names_the_word_and_the_way_out(
+    run: Run, serve: Serve, line: str, message: str
+) -> None:
+    serve(done)
+    ended = run(*line.split())
+    assert (ended.code, ended.err) == (2, f"error: {message}\n")
+
+
+def test_a_bad_choice_lists_the_choices(run: Run, serve: Serve) -> None:
+    serve(done)
+    ended = run("inspect", "/t", "--color", "blue")
+    assert ended.code == 2
+    assert ended.err.startswith("error: `--color`: `blue` is not one of ")
+    assert ended.err.endswith("hint: `icectl inspect --help` shows how it is used\n")
+
+
+@pytest.mark.parametrize(
+    "line", ["inspect /t --bogus --json", "nope --json", "inspect --json", "inspect --format json"]
+)
+def test_wrong_usage_prints_one_document_where_json_is_asked_for(run: Run, line: str) -> None:
+    ended = run(*line.split())
+    assert ended.code == 2
+    jsonschema.validate(ended.document, load_schema("envelope"))
+    assert ended.document["error"]["id"] == "usage"
+    assert ended.document["status"] == "failed"
+    assert ended.document["command"] == (None if line.startswith("nope") else "inspect")
+
+
+def test_an_outcome_is_rendered_on_stdout(run: Run, serve: Serve) -> None:
+    serve(done)
+    ended = run("inspect", "/t")
+    assert (ended.code, ended.out, ended.err) == (0, "seven rows\n", "")
+
+
+def test_an_outcome_is_one_document_with_json(run: Run, serve: Serve) -> None:
+    serve(done)
+    ended = run("inspect", "/t", "--json")
+    assert ended.code == 0
+    assert ended.document == {
+        "icectl": "0.1.0",
+        "schema": 1,
+        "command": "inspect",
+        "table": {
+            "location": "/wh/t",
+            "uuid": "u",
+            "format_version": 2,
+            "metadata_location": "/wh/t/metadata/v1.metadata.json",
+            "metadata_location_after": None,
+        },
+        "dry_run": False,
+        "exit": 0,
+        "status": "done",
+        "result": {"rows": 7},
+        "warnings": [],
+        "error": None,
+    }
+    jsonschema.validate(ended.document, load_schema("envelope"))
+
+
+def test_warnings_go_to_stderr_and_into_the_document_once(run: Run, serve: Serve) -> None:
+    def body(common: Common, change: Change) -> Outcome:
+        common.shell.console.progress.warn("a stale hint")
+        common.shell.console.progress.warn("a stale hint")
+        return Outcome("inspect", {}, lambda console: None, warnings=["another"])
+
+    serve(body)
+    ended = run("inspect", "/t", "--json")
+    assert ended.document["warnings"] == ["a stale hint", "another"]
+    assert ended.err == "warning: a stale hint\nwarning: another\n"
+
+
+EXPECTED = [
+    (UsageError("x"), 2, "failed"),
+    (Incomplete("x"), 3, "incomplete"),
+    (ProblemsFound("x"), 4, "failed"),
+    (Refused("x"), 5, "refused"),
+    (TableNotFound("x"), 10, "failed"),
+    (CommitConflict("x"), 11, "failed"),
+    (CommitUnknown("x"), 12, "unknown"),
+    (StorageError("x"), 13, "failed"),
+    (Unsupported("x"), 14, "failed"),
+    (CorruptTable("x", rule="R-005"), 15, "failed"),
+    (EngineError("x"), 16, "failed"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "status"), EXPECTED, ids=str)
+def test_an_error_ends_with_its_exit_code_and_document(
+    run: Run, serve: Serve, error: IcectlError, code: int, status: str
+) -> None:
+    serve(failing(error))
+    ended = run("inspect", "/t", "--json")
+    assert ended.code == code
+    jsonschema.validate(ended.document, load_schema("envelope"))
+    assert ended.document["exit"] == code
+    assert ended.document["status"] == status
+    assert ended.document["error"] == {
+        "exit": code,
+        "id": error.error_id,
+        "message": error.message,
+        "hint": error.hint,
+    }
+
+
+def test_an_error_is_one_line_and_its_hint_another(run: Run, serve: Serve) -> None:
+    serve(failing(Refused("`gc.enabled` is false", hint="set it to true")))
+    ended = run("inspect", "/t")
+    assert (ended.code, ended.out) == (5, "")
+    assert ended.err == "error: `gc.enabled` is false\nhint: set it to true\n"
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "message"),
+    [
+        (
+            FileNotFoundError(errno.ENOENT, "No such file", "/wh/t/data/a.parquet"),
+            13,
+            "error: the file `/wh/t/data/a.parquet` is missing\n",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/tmp/x"),
+            13,
+            (
+                "error: no space left on the device of `/tmp/x`\n"
+                "hint: `--temp-dir` puts temporary files elsewhere\n"
+            ),
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/tmp/x"),
+            13,
+            "error: permission denied: `/tmp/x`\n",
+        ),
+        (
+            MemoryError(),
+            1,
+            "error: out of memory\nhint: a lower `--concurrency` needs less of it\n",
+        ),
+        (KeyboardInterrupt(), 130, "error: interrupted\n"),
+    ],
+)
+def test_what_is_no_bug_ends_with_one_clear_message(
+    run: Run, serve: Serve, raised: BaseException, code: int, message: str
+) -> None:
+    serve(failing(raised))
+    ended = run("inspect", "/t", "--json")
+    assert (ended.code, ended.err) == (code, message)
+    assert ended.document["exit"] == code
+
+
+def test_a_bug_prints_its_traceback_and_ends_with_1(run: Run, serve: Serve) -> None:
+    serve(failing(ZeroDivisionError("by zero")))
+    ended = run("inspect", "/t", "--json")
+    assert ended.code == 1
+    assert ended.err.startswith("Traceback (most recent call last):\n")
+    assert ended.err.endswith(
+        "error: unexpected failure: ZeroDivisionError: by zero\n"
+        "hint: this is a bug in icectl; please report it with the lines above\n"
+    )
+    assert ended.document["error"]["id"] == "bug"
+
+
+def test_sigterm_ends_the_run_with_143(run: Run, serve: Serve) -> None:
+    def body(common: Common, change: Change) -> Outcome:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the signal did not arrive")
+
+    serve(body)
+    before = signal.getsignal(signal.SIGTERM)
+    ended = run("inspect", "/t", "--json")
+    assert (ended.code, ended.err) == (143, "error: terminated\n")
+    assert ended.document["error"]["id"] == "terminated"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    line = f"{sys.executable} -m icectl inspect --help | true; echo ${{PIPESTATUS[0]}} >&2"
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
+    assert ended.stderr == "0\n"
+
+
+def test_a_pipe_that_closes_while_rows_are_written_is_no_error() -> None:
+    script = (
+        "import sys\n"
+        "from icectl.cli import app\n"
+        "from icectl.cli.options import Common, TableArgument, command\n"
+        "from icectl.report.document import Outcome\n"
+        "def rows(console):\n"
+        "    for number in range(100000): console.print(f'row {number}')\n"
+        "@command('inspect', examples=[], exit_codes=())\n"
+        "def inspect(common: Common, table: TableArgument) -> Outcome:\n"
+        "    return Outcome('inspect', {}, rows)\n"
+        "app.load_command = lambda name: inspect\n"
+        "sys.exit(app.main(['inspect', '/t']))\n"
+    )
+    line = '"$0" -c "$1" | head -1; echo ${PIPESTATUS[0]}'
+    ended = subprocess.run(
+        ["bash", "-c", line, sys.executable, script], capture_output=True, text=True, check=True
+    )
+    assert (ended.stdout, ended.stderr) == ("row 0\n0\n", "")
+
+
+def test_a_full_device_is_one_clear_message(run: Run) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "icectl", "inspect", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 13
+    assert ended.stderr.startswith("error: no space left on the device\n")
+
+
+def test_quiet_leaves_out_reports_but_not_data_warnings_or_errors(run: Run, serve: Serve) -> None:
+    def body(common: Common, change: Change) -> Outcome:
+        console = common.shell.console
+        console.note("a note")
+        console.warn("a warning")
+
+        def render(console: object) -> None:
+            common.shell.console.print("data")
+            common.shell.console.say("a report")
+
+        return Outcome("inspect", {}, render)
+
+    serve(body)
+    assert run("inspect", "/t", "-q").out == "data\n"
+    assert run("inspect", "/t", "-q").err == "warning: a warning\n"
+    assert run("inspect", "/t").out == "data\na report\n"
+    assert run("inspect", "/t").err == "a note\nwarning: a warning\n"
+
+
+def test_verbose_prints_where_each_value_comes_from(
+    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    serve(done)
+    config = tmp_path / "my.toml"
+    config.write_text('metrics-file = "/dev/null/x"\n[storage-options]\nregion = "eu-1"\n')
+    monkeypatch.setenv("ICECTL_CONCURRENCY", "3")
+    ended = run("inspect", "/t", "-v", "--time-limit", "2m", "--config", str(config))
+    assert ended.err.splitlines()[:7] == [
+        "setting: concurrency = 3 (ICECTL_CONCURRENCY)",
+        "setting: time-limit = 2m (--time-limit)",
+        "setting: temp-dir = not set (built-in)",
+        "setting: color = auto (built-in)",
+        "setting: progress = true (built-in)",
+        f"setting: metrics-file = /dev/null/x (`metrics-file` in {config})",
+        f"setting: storage-options.region = *** ({config})",
+    ]
+
+
+def test_color_follows_option_then_environment(
+    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(failing(Refused("no")))
+    plain, painted = "error: no\n", "\x1b[1;31merror:\x1b[0m no\n"
+    assert run("inspect", "/t").err == plain
+    assert run("inspect", "/t", "--color", "always").err == painted
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert run("inspect", "/t").err == painted
+    assert run("inspect", "/t", "--color=never").err == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run("inspect", "/t").err == plain
+    assert run("inspect", "/t", "--color", "always").err == painted
+
+
+def test_errors_of_the_command_line_have_the_color_it_asks_for(run: Run) -> None:
+    assert run("nope", "--color=always").err.startswith("\x1b[1;31merror:\x1b[0m there is no")
+
+
+def test_debug_prints_log_records_without_secrets(
+    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORE_SECRET", "hunter2-hunter2")
+
+    def body(common: Common, change: Change) -> Outcome:
+        from icectl.cli.session import open_session
+
+        open_session(common, "/t", read_only=True)
+        logging.getLogger("icectl.storage").debug("signed with %s", "hunter2-hunter2")
+        common.shell.console.warn("token abc123xyz seen")
+        raise ValueError("cannot sign with hunter2-hunter2")
+
+    serve(body)
+    given = ["--storage-option", "secret=env:STORE_SECRET", "--storage-option", "key=abc123xyz"]
+    ended = run("inspect", "/t", "-vv", "--json", *given)
+    assert ended.code == 1
+    assert "debug: icectl.storage: signed with ***" in ended.err
+    assert "warning: token *** seen" in ended.err
+    for secret in ("hunter2", "abc123xyz"):
+        assert secret not in ended.err
+        assert secret not in ended.out
+
+
+def test_once_verbose_prints_no_log_records(run: Run, serve: Serve) -> None:
+    def body(common: Common, change: Change) -> Outcome:
+        logging.getLogger("icectl.storage").debug("a call")
+        return done(common, change)
+
+    serve(body)
+    assert "a call" not in run("inspect", "/t", "-v").err
+    assert "debug: icectl.storage: a call" in run("inspect", "/t", "-vv").err
+
+
+def test_a_question_without_a_terminal_is_wrong_usage(run: Run, serve: Serve) -> None:
+    def body(common: Common, change: Change) -> Outcome:
+        assert common.shell.console.ask("sure?")
+        return done(common, change)
+
+    serve(body)
+    ended = run("inspect", "/t")
+    assert ended.code == 2
+    assert ended.err == (
+        "error: this needs a confirmation, and there is no terminal to ask on\n"
+        "hint: `--yes` confirms beforehand, `--dry-run` shows the plan\n"
+    )
+
+
+def test_options_reach_the_function(run: Run, serve: Serve) -> None:
+    seen: list[tuple[Common, Change]] = []
+
+    def body(common: Common, change: Change) -> Outcome:
+        seen.append((common, change))
+        return done(common, change)
+
+    serve(body)
+    run(
+        "inspect",
+        "/t",
+        "-n",
+        "-y",
+        "--skip-if-busy",
+        "--deleted-list",
+        "d",
+        "-vv",
+        "--path-map",
+        "a=b",
+    )
+    ((common, change),) = seen
+    assert change == Change(dry_run=True, yes=True, skip_if_busy=True, deleted_list="d")
+    assert common.path_map == ["a=b"]
+    assert common.verbose == 2
+
+
+def test_the_deadline_counts_from_the_start_of_the_run(run: Run, serve: Serve) -> None:
+    def body(common: Common, change: Change) -> Outcome:
+        deadline = common.shell.deadline
+        assert deadline.remaining_seconds == 90.0
+        common.shell.env.sleep(89.0)
+        deadline.check()
+        common.shell.env.sleep(1.0)
+        deadline.check()
+        raise AssertionError("the deadline did not end the run")
+
+    serve(body)
+    ended = run("inspect", "/t", "--time-limit", "90s", "--json")
+    assert ended.code == 3
+    assert ended.document["status"] == "incomplete"
+    assert ended.document["error"]["id"] == "time-limit"
+
+
+def metrics(text: str) -> dict[str, str]:
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return dict(line.rsplit(" ", 1) for line in lines)
+
+
+def test_metrics_are_written_after_success_and_after_failure(
+    run: Run, serve: Serve, tmp_path: Path
+) -> None:
+    file = tmp_path / "icectl.prom"
+    serve(done)
+    run("inspect", "/wh/t", "--metrics-file", str(file))
+    labels = 'command="inspect",table="/wh/t"'
+    written = metrics(file.read_text())
+    assert written[f"icectl_last_run_exit_code{{{labels}}}"] == "0"
+    assert written[f'icectl_last_run_count{{{labels},name="rows"}}'] == "7"
+    assert written[f"icectl_last_run_timestamp_seconds{{{labels}}}"] == "1700000000.0"
+    serve(failing(Refused("no")))
+    assert run("inspect", "/wh/t", "--metrics-file", str(file)).code == 5
+    written = metrics(file.read_text())
+    assert written[f"icectl_last_run_exit_code{{{labels}}}"] == "5"
+    assert written[f"icectl_last_run_success{{{labels}}}"] == "0"
+    assert written[f'icectl_last_run_status{{{labels},status="refused"}}'] == "1"
+    assert [path.name for path in tmp_path.iterdir()] == ["icectl.prom"]
+
+
+def test_metrics_that_cannot_be_written_are_a_warning(run: Run, serve: Serve) -> None:
+    serve(done)
+    ended = run("inspect", "/t", "--json", "--metrics-file", "/nonexistent/folder/m.prom")
+    assert ended.code == 0
+    (warning,) = ended.document["warnings"]
+    assert warning.startswith("cannot write the metrics to `/nonexistent/folder/m.prom`: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--storage-option", "x"], "`--storage-option`: `x` has no `=` between its two parts"),
+        (["--path-map", "/a"], "`--path-map`: `/a` has no `=` between its two parts"),
+        (
+            ["--storage-option", "secret=env:NOT_SET_ANYWHERE"],
+            "storage option `secret`: the environment has no variable `NOT_SET_ANYWHERE`",
+        ),
+        (["--config", "/nope.toml"], "`--config`: there is no file `/nope.toml`"),
+    ],
+)
+def test_options_for_reading_the_table_are_checked(
+    run: Run, serve: Serve, arguments: list[str], message: str
+) -> None:
+    def body(common: Common, change: Change) -> Outcome:
+        from icectl.cli.session import open_session
+
+        open_session(common, "/t", read_only=True)
+        return done(common, change)
+
+    serve(body)
+    ended = run("inspect", "/t", *arguments)
+    assert ended.code == 2
+    assert ended.err.splitlines()[0] == f"error: {message}"
+
+
+def test_path_map_on_a_command_that_changes_needs_a_dry_run(run: Run, serve: Serve) -> None:
+    def body(common: Common, change: Change) -> Outcome:
+        from icectl.cli.session import open_session
+
+        open_session(common, "/t", read_only=False, change=change)
+        return done(common, change)
+
+    serve(body)
+    assert run("inspect", "/t", "--path-map", "/a=/b").code == 2
+    assert run("inspect", "/t", "--path-map", "/a=/b", "-n").code == 0
+    assert run("inspect", "/t", "--path-map", "/a=/b", "--check").code == 0
+
+
+def test_path_map_splits_at_the_last_equals_sign_and_reads_files(
+    run: Run, serve: Serve, tmp_path: Path
+) -> None:
+    lines = tmp_path / "map.tsv"
+    lines.write_text("# moved in May\ns3://old/wh\t/new wh\n")
+    seen: list[object] = []
+
+    def body(common: Common, change: Change) -> Outcome:
+        from icectl.cli.session import open_session
+
+        seen.append(open_session(common, "/t", read_only=True).store.path_map)  # type: ignore[attr-defined]
+        return done(common, change)
+
+    serve(body)
+    run("inspect", "/t", "--path-map", "/a/p=1=/b", "--path-map-file", str(lines))
+    assert seen == [(("/a/p=1", "/b"), ("s3://old/wh", "/new wh"))]
+
+
+def test_catalogs_are_not_supported_yet(run: Run, serve: Serve) -> None:
+    def body(common: Common, change: Change) -> Outcome:
+        from icectl.cli.session import open_session
+
+        open_session(common, "prod.db.t", read_only=True)
+        return done(common, change)
+
+    serve(body)
+    assert run("inspect", "prod.db.t", "--catalog", "prod").code == 14
+    assert run("inspect", "prod.db.t").code == 14
+
+
+def test_no_table_there_is_exit_10_for_the_installed_command(tmp_path: Path) -> None:
+    ended = icectl("inspect", str(tmp_path / "none"), "--json")
+    assert ended.returncode == 10
+    assert json.loads(ended.stdout)["error"]["id"] == "table-not-found"
