@@ -1,0 +1,121 @@
+"""The forms of TABLE on the command line."""
+
+import shutil
+
+import pytest
+
+from icectl.catalog.files import FileSystemCatalog, SingleFileCatalog
+from icectl.catalog.resolve import resolve
+from icectl.errors import Refused, TableNotFound, Unsupported, UsageError
+from icectl.storage.local import LocalStore
+
+STORE = LocalStore()
+
+
+def open_(table, env, *, read_only=True, metadata_file=None):
+    return resolve(table, STORE, env, read_only=read_only, metadata_file=metadata_file)
+
+
+@pytest.mark.parametrize(
+    ("argument", "location"),
+    [
+        ("/wh/db/t", "/wh/db/t"),
+        ("/wh/db/t/", "/wh/db/t"),
+        ("file:///wh/db/t/", "file:///wh/db/t"),
+        ("s3://bucket/wh/db/t", "s3://bucket/wh/db/t"),
+        ("s3://bucket/wh/db/t//", "s3://bucket/wh/db/t"),
+        ("s3://bucket", "s3://bucket"),
+    ],
+)
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_location_is_a_directory(fixed_env, argument, location, read_only):
+    assert open_(argument, fixed_env, read_only=read_only) == FileSystemCatalog(
+        STORE, location, fixed_env
+    )
+
+
+@pytest.mark.parametrize("argument", ["t", "./t", "t/", "cat.db.t"])
+def test_a_relative_directory_becomes_absolute(fixed_env, tmp_path, monkeypatch, argument):
+    monkeypatch.chdir(tmp_path)
+    name = argument.strip("./")
+    (tmp_path / name).mkdir()
+    assert open_(argument, fixed_env) == FileSystemCatalog(STORE, f"{tmp_path}/{name}", fixed_env)
+
+
+def test_a_name_in_a_catalog_is_not_supported_yet(fixed_env, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Unsupported, match=r"^prod\.db\.orders would be a table of a catalog"):
+        open_("prod.db.orders", fixed_env)
+
+
+def test_a_bare_name_that_is_no_directory_is_no_table(fixed_env, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TableNotFound, match="there is no directory 'orders'"):
+        open_("orders", fixed_env)
+
+
+FILES = ["v1.metadata.json", "v1.gz.metadata.json", "v1.metadata.json.gz", "base.json"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_one_metadata_file_is_for_reading(fixed_env, tmp_path, name):
+    (tmp_path / name).write_bytes(b"{}")
+    assert open_(f"{tmp_path}/{name}", fixed_env) == SingleFileCatalog(STORE, f"{tmp_path}/{name}")
+    with pytest.raises(Refused) as caught:
+        open_(f"{tmp_path}/{name}", fixed_env, read_only=False)
+    assert caught.value.message == (
+        f"{tmp_path}/{name} is one metadata file, and nothing says that it is current"
+    )
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_metadata_file_that_is_missing_is_no_table(fixed_env, tmp_path, read_only):
+    with pytest.raises(TableNotFound, match=r"^no metadata file .*/v1\.metadata\.json$"):
+        open_(f"{tmp_path}/v1.metadata.json", fixed_env, read_only=read_only).load()
+
+
+def test_a_directory_may_end_like_a_file(fixed_env, tmp_path):
+    (tmp_path / "t.json").mkdir()
+    assert isinstance(open_(f"{tmp_path}/t.json", fixed_env), FileSystemCatalog)
+
+
+def test_a_single_file_refuses_every_commit(fixed_env, fixtures_dir, tmp_path):
+    source = fixtures_dir / "polars/iceberg-table/metadata/v2.metadata.json"
+    file = shutil.copy(source, tmp_path / "v2.metadata.json")
+    catalog = open_(str(file), fixed_env)
+    loaded = catalog.load()
+    assert (loaded.version, loaded.current) == (2, "given")
+    with pytest.raises(Refused, match="is one metadata file"):
+        catalog.check_writable(loaded)
+    with pytest.raises(Refused, match="is one metadata file"):
+        catalog.commit(loaded, loaded.metadata)
+
+
+@pytest.mark.parametrize(
+    ("given", "location"),
+    [
+        ("00002-x.metadata.json", "/wh/t/metadata/00002-x.metadata.json"),
+        ("/else/00002-x.metadata.json", "/else/00002-x.metadata.json"),
+        ("s3://b/00002-x.metadata.json", "s3://b/00002-x.metadata.json"),
+    ],
+)
+def test_the_given_metadata_file_is_a_location_or_a_name(fixed_env, given, location):
+    catalog = open_("/wh/t", fixed_env, read_only=False, metadata_file=given)
+    assert catalog == FileSystemCatalog(STORE, "/wh/t", fixed_env, location)
+
+
+def test_a_relative_metadata_file_becomes_absolute(fixed_env, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    catalog = open_("/wh/t", fixed_env, metadata_file="t/metadata/v1.metadata.json")
+    assert catalog.metadata_file == f"{tmp_path}/t/metadata/v1.metadata.json"
+
+
+def test_a_metadata_file_is_named_once(fixed_env, tmp_path):
+    (tmp_path / "v1.metadata.json").write_bytes(b"{}")
+    with pytest.raises(UsageError, match="names the metadata file"):
+        open_(f"{tmp_path}/v1.metadata.json", fixed_env, metadata_file="v1.metadata.json")
+
+
+def test_a_file_on_another_host_is_told_as_such(fixed_env):
+    catalog = open_("file://elsewhere/v1.metadata.json", fixed_env)
+    assert isinstance(catalog, SingleFileCatalog)
