@@ -57,6 +57,7 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
     columns = leaves(stored if has_field_ids(stored) else with_mapped_ids(stored, name_mapping))
     if len(columns) != metadata.num_columns:
         raise Unsupported("a data file has a column of a type that pyarrow doesn't know")
+    row_groups = _row_groups(metadata)
     sizes: dict[int, int] = {}
     values: dict[int, int] = {}
     nulls: dict[int, int] = {}
@@ -64,7 +65,7 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
     for place, leaf in enumerate(columns):
         if leaf.field_id is None:
             continue
-        chunks = [metadata.row_group(number).column(place) for number in _row_groups(metadata)]
+        chunks = [group.column(place) for group in row_groups]
         sizes[leaf.field_id] = sum(chunk.total_compressed_size for chunk in chunks)
         values[leaf.field_id] = sum(chunk.num_values for chunk in chunks)
         null_count = _null_count(chunks)
@@ -84,7 +85,7 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
         null_value_counts=nulls,
         lower_bounds={number: lower for number, (lower, _) in bounds.items()},
         upper_bounds={number: upper for number, (_, upper) in bounds.items()},
-        split_offsets=_split_offsets(metadata),
+        split_offsets=_split_offsets(row_groups),
     )
 
 
@@ -100,19 +101,20 @@ def _read_metadata(file: IO[bytes]) -> Any:
         raise Unsupported(f"a Parquet footer is beyond pyarrow: {error}") from error
 
 
-def _row_groups(metadata: Any) -> range:
-    return range(metadata.num_row_groups)
+def _row_groups(metadata: Any) -> list[Any]:
+    """The row groups with rows: a writer without rows may leave one whose offsets mean nothing."""
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return [group for group in groups if group.num_rows]
 
 
-def _split_offsets(metadata: Any) -> tuple[int, ...]:
+def _split_offsets(row_groups: Sequence[Any]) -> tuple[int, ...]:
     """Where row groups start: at the first column's dictionary, else at its first page."""
-    first = [metadata.row_group(number).column(0) for number in _row_groups(metadata)]
     return tuple(
         sorted(  # R-067
             min(chunk.dictionary_page_offset, chunk.data_page_offset)
             if chunk.has_dictionary_page
             else chunk.data_page_offset
-            for chunk in first
+            for chunk in (group.column(0) for group in row_groups)
         )
     )
 
@@ -156,18 +158,37 @@ def _is_zero(value: Value) -> bool:
 
 def _reader(type_: Type, column: Any) -> Callable[[Any], Value | None]:
     """How a raw Parquet value becomes a value of an Iceberg type; None where there is no bound."""
+    name = type_.name if isinstance(type_, PrimitiveType) else type(type_).__name__
+    if column.physical_type not in _PHYSICAL_TYPES.get(name, ()):
+        return lambda _: None
     if isinstance(type_, DecimalType):
         return lambda raw: _decimal(raw, type_.scale)
-    if isinstance(type_, FixedType):
-        return bytes
-    if not isinstance(type_, PrimitiveType):
-        return lambda _: None
-    if type_.name in _TEMPORAL:
-        scale = _TEMPORAL[type_.name]
+    if name in _TEMPORAL:
+        scale = _TEMPORAL[name]
         unit = _unit(column, default=scale)
-        return lambda raw: raw * unit // scale if isinstance(raw, int) else None
-    return _READERS.get(type_.name, lambda _: None)
+        return lambda raw: raw * unit // scale
+    return _READERS[name]
 
+
+_PHYSICAL_TYPES: Mapping[str, Sequence[str]] = {
+    "boolean": ("BOOLEAN",),
+    "int": ("INT32",),
+    "long": ("INT32", "INT64"),
+    "float": ("FLOAT",),
+    "double": ("FLOAT", "DOUBLE"),
+    "date": ("INT32",),
+    "time": ("INT32", "INT64"),
+    "timestamp": ("INT32", "INT64"),
+    "timestamptz": ("INT32", "INT64"),
+    "timestamp_ns": ("INT32", "INT64"),
+    "timestamptz_ns": ("INT32", "INT64"),
+    "string": ("BYTE_ARRAY",),
+    "binary": ("BYTE_ARRAY",),
+    "uuid": ("FIXED_LEN_BYTE_ARRAY",),
+    FixedType.__name__: ("FIXED_LEN_BYTE_ARRAY",),
+    DecimalType.__name__: ("INT32", "INT64", "FIXED_LEN_BYTE_ARRAY", "BYTE_ARRAY"),
+}
+"""What a column may be stored as, narrower types of promoted columns included (R-095, R-097)."""
 
 _TEMPORAL = {
     "time": 1000,
@@ -213,5 +234,6 @@ _READERS: Mapping[str, Callable[[Any], Value | None]] = {
     "double": _float,
     "string": _string,
     "binary": bytes,
-    "uuid": lambda raw: UUID(bytes=raw),
+    "uuid": lambda raw: UUID(bytes=raw) if len(raw) == 16 else None,
+    FixedType.__name__: bytes,
 }
