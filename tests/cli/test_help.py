@@ -1,0 +1,104 @@
+"""Help: golden pages, narrow enough, with exit codes and examples that parse."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from icectl.cli import app
+from icectl.cli.docs import parameters_of
+from icectl.cli.help import is_flag
+from icectl.errors import EXIT_CODES
+from tests.cli.conftest import Run
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "help"
+
+PAGES = {"icectl": ["--help"], **{name: [name, "--help"] for name in app.COMMANDS}}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_help_is_the_golden_page(run: Run, page: str, request: pytest.FixtureRequest) -> None:
+    ended = run(*PAGES[page])
+    assert (ended.code, ended.err) == (0, "")
+    golden = GOLDEN / f"{page}.txt"
+    if request.config.getoption("--update-golden"):
+        golden.write_text(ended.out)
+    assert ended.out == golden.read_text()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_help_fits_80_columns_and_is_ascii(run: Run, page: str) -> None:
+    out = run(*PAGES[page]).out
+    assert max(map(len, out.splitlines())) < 80
+    assert out.isascii()
+
+
+def test_help_of_a_command_is_asked_for_in_three_ways(run: Run) -> None:
+    page = run("inspect", "--help").out
+    assert run("inspect", "-h").out == page
+    assert run("help", "inspect").out == page
+    assert run("inspect", "/t", "--json", "--help").out == page
+    assert run("help").out == run("--help").out
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_the_root_lists_each_command_with_its_line(run: Run, name: str) -> None:
+    lines = run("--help").out.splitlines()
+    assert f"  {name.ljust(18)}{app.COMMANDS[name]}" in lines
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_help_lists_the_exit_codes_that_the_command_can_give(run: Run, name: str) -> None:
+    command = app.load_command(name)
+    page = run(name, "--help").out
+    assert set(command.exit_codes) <= set(EXIT_CODES)
+    assert {0, 1, 2, 130, 143} <= set(command.exit_codes)
+    section = page.partition("Exit status:\n")[2].partition("\n\n")[0]
+    listed = {line.split()[0] for line in section.splitlines() if line[2].isdigit()}
+    assert listed == {str(code) for code in command.exit_codes}
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_help_has_two_examples_and_they_parse(name: str) -> None:
+    command = app.load_command(name)
+    assert len(command.examples) >= 2
+    for line, purpose in command.examples:
+        program, *words = shlex.split(line)
+        assert program == "icectl"
+        invocation = app.parse(words)
+        assert invocation is not None
+        assert invocation.command.name == name
+        assert purpose
+        assert len(f"  $ {line}") < 80
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_every_parameter_is_explained_in_the_house_voice(name: str) -> None:
+    for parameter in parameters_of(app.load_command(name)):
+        if parameter.name == "help":
+            continue
+        text = parameter.help or ""
+        assert text, parameter.name
+        assert not text.endswith("."), text
+        assert not text[0].isupper() or text.split()[0].isupper(), text
+        if parameter.param_type_name == "option" and not is_flag(parameter):
+            assert parameter.metavar, parameter.name
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_every_command_takes_the_common_options(name: str) -> None:
+    options = {word for entry in parameters_of(app.load_command(name)) for word in entry.opts}
+    assert {
+        "--concurrency", "--time-limit", "--temp-dir", "--json", "-q", "--quiet", "-v",
+        "--verbose", "--color", "--no-progress", "--config", "--catalog", "--storage-option",
+        "--path-map", "--path-map-file", "--metrics-file",
+    } <= options  # fmt: skip
+
+
+def test_expire_snapshots_takes_the_options_of_a_change() -> None:
+    parameters = parameters_of(app.load_command("expire-snapshots"))
+    options = {word for entry in parameters for word in entry.opts}
+    assert {
+        "-n", "--dry-run", "--check", "-y", "--yes", "--metadata-file", "--deleted-list",
+        "--skip-if-busy",
+    } <= options  # fmt: skip

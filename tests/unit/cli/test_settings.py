@@ -1,0 +1,145 @@
+"""Settings: which layer wins, what is refused, and where each value came from."""
+
+from pathlib import Path
+
+import pytest
+
+from icectl.cli.env_vars import ENV_VARS
+from icectl.cli.settings import (
+    COLOR,
+    CONCURRENCY,
+    EXPIRE_CLEAN_METADATA,
+    EXPIRE_RETAIN_LAST,
+    METRICS_FILE,
+    PROGRESS,
+    SETTINGS,
+    TIME_LIMIT,
+    VALIDATE_LEVEL,
+    Layer,
+    Origin,
+    resolve,
+)
+from icectl.errors import UsageError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "icectl.toml"
+
+
+def test_option_beats_environment_beats_file_beats_built_in(file: Path) -> None:
+    config = str(file)
+    environment = {"ICECTL_CONCURRENCY": "3"}
+    file.write_text("concurrency = 2\n")
+    assert resolve({"concurrency": "4"}, environment, config).read(CONCURRENCY) == 4
+    assert resolve({}, environment, config).read(CONCURRENCY) == 3
+    assert resolve({}, {}, config).read(CONCURRENCY) == 2
+    file.write_text("")
+    assert resolve({}, {}, config).read(CONCURRENCY) == 8
+
+
+def test_the_origin_of_each_value_is_kept(file: Path) -> None:
+    file.write_text("time-limit = '15m'\n")
+    settings = resolve({"concurrency": "4"}, {"ICECTL_COLOR": "never"}, str(file))
+    assert settings.origin(CONCURRENCY) == Origin(Layer.OPTION, "--concurrency")
+    assert settings.origin(COLOR) == Origin(Layer.ENVIRONMENT, "ICECTL_COLOR")
+    assert settings.origin(TIME_LIMIT) == Origin(Layer.FILE, f"`time-limit` in {file}")
+    assert settings.origin(PROGRESS) == Origin(Layer.BUILT_IN, "built-in")
+    assert settings.read(TIME_LIMIT) == 900_000
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    settings = resolve({}, {"ICECTL_CONCURRENCY": "", "XDG_CONFIG_HOME": "/none"}, None)
+    assert settings.read(CONCURRENCY) == 8
+
+
+def test_keys_of_a_command_stand_in_its_section(file: Path) -> None:
+    file.write_text(
+        "[expire-snapshots]\nretain-last = 5\nclean-expired-metadata = true\n"
+        "[validate]\nlevel = 'data'\n"
+    )
+    settings = resolve({}, {"ICECTL_EXPIRE_SNAPSHOTS_RETAIN_LAST": "9"}, str(file))
+    assert settings.read(EXPIRE_RETAIN_LAST) == 9
+    assert settings.read(EXPIRE_CLEAN_METADATA) is True
+    assert settings.read(VALIDATE_LEVEL) == "data"
+
+
+def test_the_file_of_the_configuration_folder_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "icectl"
+    folder.mkdir()
+    (folder / "icectl.toml").write_text("concurrency = 2\n")
+    environment = {"XDG_CONFIG_HOME": str(tmp_path)}
+    settings = resolve({}, environment, None)
+    assert settings.read(CONCURRENCY) == 2
+    assert settings.file == folder / "icectl.toml"
+
+
+def test_a_named_file_replaces_that_of_the_folder(tmp_path: Path, file: Path) -> None:
+    file.write_text("concurrency = 5\n")
+    environment = {"XDG_CONFIG_HOME": str(tmp_path), "ICECTL_CONFIG": str(file)}
+    assert resolve({}, environment, None).read(CONCURRENCY) == 5
+    with pytest.raises(UsageError, match="`ICECTL_CONFIG`: there is no file `/none`"):
+        resolve({}, {"ICECTL_CONFIG": "/none"}, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("concurency = 2", "unknown key `concurency` in ", "did you mean `concurrency`?"),
+        ("[expire]\nretain-last = 2", "unknown key `expire.retain-last` in ", None),
+        ("[storage]\n", "unknown key `storage` in ", "`man icectl.toml` lists the keys"),
+        ("retain-last = 2", "unknown key `retain-last` in ", None),
+        ("[validate]\nlevel = 'deep'", "`validate.level` in ", None),
+        ("concurrency = 1.5", "`concurrency` in ", None),
+        ("concurrency = [1]", "`concurrency` in ", None),
+        ("concurrency = 0", "`concurrency` in ", None),
+        ("concurrency = true", "`concurrency` in ", None),
+        ("progress = 'maybe'", "`progress` in ", None),
+        ("color = 'blue'", "`color` in ", None),
+        ("concurrency = ", "", None),
+    ],
+)
+def test_what_makes_no_sense_in_the_file_is_wrong_usage(
+    file: Path, text: str, message: str, hint: str | None
+) -> None:
+    file.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        resolve({}, {}, str(file))
+    assert caught.value.message.startswith(message)
+    assert str(file) in caught.value.message
+    if hint is not None:
+        assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize("key", ["key", "secret", "account_key", "sas_token", "PASSWORD"])
+def test_no_secret_may_stand_in_the_file(file: Path, key: str) -> None:
+    file.write_text(f"[storage-options]\n{key} = 'hunter2'\n")
+    with pytest.raises(UsageError) as caught:
+        resolve({}, {}, str(file))
+    assert f"`storage-options.{key}`" in caught.value.message
+    assert "hunter2" not in f"{caught.value.message}{caught.value.hint}"
+    file.write_text(f"[storage-options]\n{key} = 'env:NAME'\nregion = 'eu'\n")
+    assert resolve({}, {}, str(file)).storage_options == {key: "env:NAME", "region": "eu"}
+
+
+def test_a_bad_value_names_where_it_stands() -> None:
+    with pytest.raises(UsageError, match="`ICECTL_TIME_LIMIT`: `5` is no duration") as caught:
+        resolve({}, {"ICECTL_TIME_LIMIT": "5"}, None)
+    assert caught.value.hint == "give a number with a unit: 90s 15m 24h 7d 2w"
+
+
+def test_lines_tell_what_concerns_the_command(file: Path) -> None:
+    file.write_text("[validate]\nfail-on = 'warning'\n")
+    settings = resolve({}, {"ICECTL_METRICS_FILE": "/m"}, str(file))
+    inspect_lines = list(settings.lines("inspect"))
+    assert "setting: metrics-file = /m (ICECTL_METRICS_FILE)" in inspect_lines
+    assert not any("validate" in line for line in inspect_lines)
+    assert f"setting: validate.fail-on = warning (`validate.fail-on` in {file})" in list(
+        settings.lines("validate")
+    )
+    assert settings.read(METRICS_FILE) == Path("/m")
+
+
+def test_every_setting_has_a_documented_variable() -> None:
+    assert {setting.variable for setting in SETTINGS} <= set(ENV_VARS)
+    assert len({setting.key for setting in SETTINGS}) == len(SETTINGS)

@@ -1,0 +1,96 @@
+"""Tables: widths, sides, and where a cell is cut."""
+
+import io
+
+import pytest
+
+from icectl.report.console import Console, ConsoleOptions
+from icectl.report.tables import Column, print_pairs, print_table, shorten, text_width
+from tests.stores.fixed_env import FixedEnv
+
+COLUMNS = [
+    Column("location", cut="middle"),
+    Column("rows", align="right"),
+    Column("why", cut="end"),
+]
+ROWS = [
+    ["s3://bucket/db/table/data/part-00000.parquet", "12", "too small to keep"],
+    ["s3://b/x", "3456", "fine"],
+]
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(
+    columns: list[Column], rows: list[list[str]], width: int | None, monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    out = io.StringIO() if width is None else Terminal()
+    monkeypatch.setenv("COLUMNS", str(width or 10))
+    console = Console(out, io.StringIO(), io.StringIO(), FixedEnv(), ConsoleOptions(color="never"))
+    print_table(console, columns, rows)
+    return out.getvalue().splitlines()
+
+
+def test_in_a_pipe_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert printed(COLUMNS, ROWS, None, monkeypatch) == [
+        "location                                      rows  why",
+        "s3://bucket/db/table/data/part-00000.parquet    12  too small to keep",
+        "s3://b/x                                      3456  fine",
+    ]
+
+
+def test_on_a_terminal_the_widest_cells_are_cut_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = printed(COLUMNS, ROWS, 50, monkeypatch)
+    assert lines == [
+        "location                   rows  why",
+        "s3://bu...t-00000.parquet    12  too small to keep",
+        "s3://b/x                   3456  fine",
+    ]
+    assert max(map(len, lines)) == 50
+
+
+def test_numbers_are_never_cut_however_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = printed(COLUMNS, ROWS, 10, monkeypatch)
+    assert [line.split()[1] for line in lines] == ["rows", "12", "3456"]
+
+
+def test_a_table_without_rows_is_its_heading(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert printed(COLUMNS, [], None, monkeypatch) == ["location  rows  why"]
+
+
+def test_wide_and_combining_characters_count_as_shown() -> None:
+    assert text_width("abc") == 3
+    assert text_width("表名") == 4
+    assert text_width("e\u0301") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "cut", "short"),
+    [
+        ("abcdefghij", 10, "end", "abcdefghij"),
+        ("abcdefghij", 9, "end", "abcdef..."),
+        ("abcdefghij", 9, "middle", "ab...ghij"),
+        ("表表表表表", 9, "end", "表表表..."),
+    ],
+)
+def test_shorten_keeps_what_tells_most(text: str, width: int, cut: str, short: str) -> None:
+    assert shorten(text, width, cut) == short  # type: ignore[arg-type]
+
+
+def test_line_breaks_and_control_characters_stay_on_the_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = printed([Column("name")], [["a\nb\t\x1b]0;owned\x07"]], None, monkeypatch)
+    assert lines == ["name", "a\\nb\\t\\x1b]0;owned\\x07"]
+
+
+def test_pairs_line_up_their_values() -> None:
+    out = io.StringIO()
+    console = Console(out, io.StringIO(), io.StringIO(), FixedEnv(), ConsoleOptions())
+    print_pairs(console, [("uuid", "u"), ("format version", "2"), ("empty", "")], indent=2)
+    assert out.getvalue() == "  uuid            u\n  format version  2\n  empty\n"
