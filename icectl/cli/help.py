@@ -48,7 +48,7 @@ def root_help(summaries: Mapping[str, str]) -> str:
     lines += ["", "Options:"]
     lines += _rows([("--version", "print the version"), ("-h, --help", "print this help")], left=20)
     lines += ["", "TABLE is a table directory (path or URI), or one of its metadata files."]
-    lines += ["`icectl COMMAND --help` lists the options, exit codes and examples of a command."]
+    lines += ["`icectl COMMAND --help` lists its options, exit codes and examples."]
     return "\n".join(lines) + "\n"
 
 

@@ -10,7 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "icectl"
 
 LAYERS = [
-    {"errors", "units", "env", "progress", "__init__"},
+    {"errors", "progress", "__init__"},
+    {"units", "env"},
     {"spec"},
     {"entries"},
     {"plan", "codec"},
@@ -19,7 +20,8 @@ LAYERS = [
     {"table"},
     {"commit"},
     {"run", "report"},
-    {"cli", "__main__"},
+    {"cli"},
+    {"__main__"},
 ]
 """Lowest first; a package imports only from lines above its own, and itself."""
 
