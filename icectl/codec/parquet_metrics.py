@@ -55,14 +55,12 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
     metadata = _read_metadata(file)
     stored = metadata.schema.to_arrow_schema()
     columns = leaves(stored if has_field_ids(stored) else with_mapped_ids(stored, name_mapping))
-    if len(columns) != metadata.num_columns:
-        raise Unsupported("a data file has a column of a type that pyarrow doesn't know")
     row_groups = _row_groups(metadata)
     sizes: dict[int, int] = {}
     values: dict[int, int] = {}
     nulls: dict[int, int] = {}
     bounds: dict[int, tuple[bytes, bytes]] = {}
-    for place, leaf in enumerate(columns):
+    for place, leaf in zip(range(metadata.num_columns), columns, strict=True):
         if leaf.field_id is None:
             continue
         chunks = [group.column(place) for group in row_groups]
@@ -95,6 +93,8 @@ def _read_metadata(file: IO[bytes]) -> Any:
     except pa.ArrowInvalid as error:
         raise CorruptTable(f"a data file is no Parquet file: {error}", rule="R-095") from error
     except OSError as error:
+        if error.errno is not None:
+            raise
         # pyarrow has one class for a footer that it can't parse and for types that it lacks.
         if _UNPARSABLE in str(error):
             raise CorruptTable("a Parquet footer is damaged", rule="R-095") from error

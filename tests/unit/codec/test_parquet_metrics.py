@@ -10,7 +10,7 @@ import pytest
 
 from icectl.codec.parquet_metrics import FileMetrics, read_metrics
 from icectl.codec.parquet_schema import FIELD_ID
-from icectl.errors import CorruptTable
+from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.schema import Schema, schema_from_json
 
 
@@ -289,3 +289,25 @@ def test_a_damaged_footer_is_corrupt() -> None:
     damaged = GOOD[: -8 - size] + b"\xff" * size + GOOD[-8:]
     with pytest.raises(CorruptTable, match="damaged"):
         read_metrics(io.BytesIO(damaged), schema_of("int"))
+
+
+class FailingFile(io.BytesIO):
+    """A file whose reads end in an error."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(GOOD)
+        self.error = error
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise self.error
+
+
+def test_a_footer_with_what_pyarrow_lacks_is_unsupported() -> None:
+    file = FailingFile(OSError("Logical type Null cannot be applied to group node"))
+    with pytest.raises(Unsupported, match="Logical type Null"):
+        read_metrics(file, schema_of("int"))
+
+
+def test_an_error_of_the_system_is_not_the_files_fault() -> None:
+    with pytest.raises(PermissionError):
+        read_metrics(FailingFile(PermissionError(13, "no")), schema_of("int"))

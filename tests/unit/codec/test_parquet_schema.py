@@ -215,3 +215,14 @@ def test_r181_a_name_mapping_gives_ids_at_every_depth() -> None:
     assert [leaf.field_id for leaf in parquet_schema.leaves(mapped)] == [1, 3, 5, 7, 9, None]
     names = [field.name for field in parquet_schema.schema_from_arrow(mapped).fields]
     assert names == ["ID", "place", "tags", "counts"]
+
+
+def test_leaves_of_an_extension_type_are_those_of_its_storage() -> None:
+    tensor = pa.fixed_shape_tensor(pa.int32(), [2])
+    schema = pa.schema(
+        [pa.field("id", pa.uuid(), metadata={FIELD_ID: "1"}), pa.field("tensor", tensor)]
+    )
+    assert parquet_schema.leaves(schema) == (
+        Leaf(1, is_repeated=False),
+        Leaf(None, is_repeated=True),
+    )

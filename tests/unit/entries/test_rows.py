@@ -175,3 +175,8 @@ def _group(spec_id, partition_key, files, size, records, smallest, largest) -> d
         "min_size_bytes": smallest,
         "max_size_bytes": largest,
     }
+
+
+def test_entries_are_as_long_as_their_tables() -> None:
+    assert len(FILES) == 6
+    assert len(rows.RawEntries(FILES.table.slice(2))) == 4
