@@ -1,15 +1,24 @@
 """Run icectl: `python -m icectl`, and the entry point of the installed command."""
 
+import io
 import os
 import sys
 
 from icectl.cli.app import main as run
 
+_INTERRUPTED = 130
+
 
 def main() -> None:
     """Exit with the code of the command line's run."""
-    code = run()
-    if code >= 128:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names no locale may be able to print
+    try:
+        code = run()
+    except KeyboardInterrupt:  # a second one, while the first was being reported
+        code = _INTERRUPTED
+    if code >= _INTERRUPTED:
         os._exit(code)  # threads still waiting for a store must not hold an interrupted run up
     sys.exit(code)
 

@@ -76,13 +76,7 @@ def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
         command_name=arguments[0] if arguments[0] in COMMANDS else None,
     )
     with _signals():
-        try:
-            code = _run(run, arguments)
-            run.console.flush()
-        except BrokenPipeError:
-            _discard_stdout()
-            code = 0
-    return code
+        return _run(run, arguments)
 
 
 def parse(arguments: Sequence[str]) -> Invocation | None:
@@ -171,6 +165,7 @@ def _run(run: _Run, arguments: Sequence[str]) -> int:
     try:
         run.invocation = parse(arguments)
         if run.invocation is None:
+            run.console.flush()
             return 0
         run.shell = _open_shell(run, run.invocation)
         run.console = run.shell.console
@@ -178,7 +173,8 @@ def _run(run: _Run, arguments: Sequence[str]) -> int:
             outcome = run.invocation.run(run.shell)
         return _report_outcome(run, outcome)
     except BrokenPipeError:
-        raise
+        _discard_stdout()
+        return 0
     except BaseException as error:  # noqa: BLE001
         return _report_failure(run, error)
 
@@ -215,6 +211,9 @@ def _report_outcome(run: _Run, outcome: Outcome) -> int:
         console.flush()
     except BrokenPipeError:
         _discard_stdout()
+    except OSError:
+        _discard_stdout()
+        raise
     return outcome.exit_code
 
 
@@ -229,8 +228,12 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
     name = run.command_name
     _write_metrics(run, failure(error, code, name, ()))
     console.error(error)
-    if console.options.json:
-        console.print(_json(console, failure(error, code, name, console.warnings)))
+    try:
+        if console.options.json:
+            console.print(_json(console, failure(error, code, name, console.warnings)))
+        console.flush()
+    except OSError:
+        _discard_stdout()
     return code
 
 

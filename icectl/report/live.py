@@ -39,7 +39,7 @@ class _Phase:
         if not self.total or not 0 < self.done < self.total or elapsed < _BAR_AFTER_SECONDS:
             return ""
         seconds = round(elapsed * (self.total - self.done) / self.done)
-        return f"{print_duration(1000 * seconds)} left"
+        return f"{print_duration(1000 * seconds)} left" if seconds else ""
 
     def bar(self) -> str:
         """Draw the share that is done, in ASCII."""

@@ -334,38 +334,75 @@ def test_a_closed_pipe_is_no_error() -> None:
     assert ended.stderr == "0\n"
 
 
+@pytest.mark.parametrize("extra", [["--help"], []])
+def test_a_full_device_is_one_clear_message(tmp_path: Path, extra: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = icectl_into(full, "inspect", str(tmp_path), *extra)
+    expected = {0: 10, 1: 13}[len(extra)]
+    assert ended.returncode == expected
+    assert len(ended.stderr.splitlines()) == 2
+
+
+def icectl_into(stdout: object, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "icectl", *arguments],
+        stdout=stdout,  # type: ignore[call-overload]
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+FAKE = r"""
+import sys
+from icectl.cli import app
+from icectl.cli.options import Common, TableArgument, command
+from icectl.errors import Refused
+from icectl.report.document import Outcome
+@command('inspect', examples=[], exit_codes=())
+def inspect(common: Common, table: TableArgument) -> Outcome:
+    if table == '/refused': raise Refused('no')
+    lines = ['\u8868\udc80'] if table == '/name' else [f'row {n}' for n in range(100000)]
+    return Outcome('inspect', {}, lambda console: console.print('\n'.join(lines)))
+app.load_command = lambda name: inspect
+import icectl.__main__
+icectl.__main__.main()
+"""
+"""A process whose command prints much, fails, or prints a name that no locale knows."""
+
+
+def fake(line: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", line, sys.executable, FAKE],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **more},
+    )
+
+
 def test_a_pipe_that_closes_while_rows_are_written_is_no_error() -> None:
-    script = (
-        "import sys\n"
-        "from icectl.cli import app\n"
-        "from icectl.cli.options import Common, TableArgument, command\n"
-        "from icectl.report.document import Outcome\n"
-        "def rows(console):\n"
-        "    for number in range(100000): console.print(f'row {number}')\n"
-        "@command('inspect', examples=[], exit_codes=())\n"
-        "def inspect(common: Common, table: TableArgument) -> Outcome:\n"
-        "    return Outcome('inspect', {}, rows)\n"
-        "app.load_command = lambda name: inspect\n"
-        "sys.exit(app.main(['inspect', '/t']))\n"
-    )
-    line = '"$0" -c "$1" | head -1; echo ${PIPESTATUS[0]}'
-    ended = subprocess.run(
-        ["bash", "-c", line, sys.executable, script], capture_output=True, text=True, check=True
-    )
+    ended = fake('"$0" -c "$1" inspect /t | head -1; echo ${PIPESTATUS[0]}')
     assert (ended.stdout, ended.stderr) == ("row 0\n0\n", "")
 
 
-def test_a_full_device_is_one_clear_message(run: Run) -> None:
-    with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(
-            [sys.executable, "-m", "icectl", "inspect", "--help"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert ended.returncode == 13
+def test_a_failure_keeps_its_code_when_the_pipe_is_closed() -> None:
+    ended = fake(
+        '"$0" -c "$1" inspect /refused --json | (exec 0<&-; sleep 1); echo ${PIPESTATUS[0]}'
+    )
+    assert (ended.stdout, ended.stderr) == ("5\n", "error: no\n")
+
+
+def test_rows_that_do_not_fit_the_device_are_a_failure() -> None:
+    ended = fake('"$0" -c "$1" inspect /t --json > /dev/full; echo $?')
+    assert ended.stdout == "13\n"
     assert ended.stderr.startswith("error: no space left on the device\n")
+
+
+def test_names_that_the_locale_cannot_print_are_escaped() -> None:
+    ended = fake('"$0" -c "$1" inspect /name', PYTHONIOENCODING="ascii")
+    assert (ended.stdout, ended.stderr) == ("\\u8868\\udc80\n", "")
 
 
 def test_quiet_leaves_out_reports_but_not_data_warnings_or_errors(run: Run, serve: Serve) -> None:
