@@ -129,7 +129,13 @@ def _told(error: Exception) -> tuple[str, str | None]:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """What the storage said, in a line."""
+    for cause in _causes(error):
+        answer = getattr(cause, "response", None)
+        if isinstance(answer, dict) and (message := answer.get("Error", {}).get("Message")):
+            return f"{message} ({_code(cause)})"
+    told = (error.strerror if isinstance(error, OSError) else None) or str(error).strip()
+    return (told.splitlines() or [type(error).__name__])[0]
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

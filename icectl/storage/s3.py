@@ -27,6 +27,7 @@ def s3_options(options: Mapping[str, str], concurrency: int) -> dict[str, Any]:
     """
     defaults: dict[str, Any] = {
         "use_listings_cache": False,
+        "max_concurrency": 1,  # more would look up a file's size before reading it
         "config_kwargs": {
             "retries": {"total_max_attempts": 1},
             "max_pool_connections": max(10, 2 * concurrency),

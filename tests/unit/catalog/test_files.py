@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 from dataclasses import replace
 
 import pytest
@@ -141,7 +140,8 @@ def test_only_files_of_the_highest_number_are_read(tmp_path, fixed_env):
 
 
 @pytest.mark.parametrize(
-    "name", ["v3.copy.metadata.json", "v3.1.metadata.json", f"{UUID}.metadata.json", "x.metadata.json"]
+    "name",
+    ["v3.copy.metadata.json", "v3.1.metadata.json", f"{UUID}.metadata.json", "x.metadata.json"],
 )
 def test_an_odd_name_beside_versions_makes_the_table_a_catalogs(table, fixed_env, name):
     put(table, name, 99)
@@ -219,8 +219,6 @@ def test_the_file_is_spelled_as_the_table_is(tmp_path, fixed_env):
     assert loaded.metadata_location == f"file:{tmp_path}/t/metadata/v1.metadata.json"
 
 
-
-
 def test_a_file_system_table_may_be_written_to(table, fixed_env):
     hint(table, b"3")
     files = catalog(table, fixed_env)
@@ -267,7 +265,9 @@ def test_a_moved_metadata_directory_is_refused(table, fixed_env):
     assert refusal(catalog(table, fixed_env)).message.startswith("write.metadata.path moves")
 
 
-@pytest.mark.parametrize("path", ["metadata", "metadata/", "{table}/metadata", "file://{table}/metadata"])
+@pytest.mark.parametrize(
+    "path", ["metadata", "metadata/", "{table}/metadata", "file://{table}/metadata"]
+)
 def test_the_usual_metadata_directory_may_be_spelled_out(table, fixed_env, path):
     path = path.format(table=table)
     put(table, "v4.metadata.json", 4, properties={"write.metadata.path": path})
@@ -276,7 +276,7 @@ def test_the_usual_metadata_directory_may_be_spelled_out(table, fixed_env, path)
 
 
 def test_a_copy_is_refused(table, fixed_env):
-    os.rename(table, f"{table}2")
+    table.rename(f"{table}2")
     error = refusal(catalog(f"{table}2", fixed_env))
     assert f"the table in {table}2 says that it lies in {table}: it is a copy" in error.message
 
@@ -296,8 +296,6 @@ def test_under_a_path_map_planning_may_go_on(table, fixed_env):
         files.commit(files.load(), files.load().metadata)
 
 
-
-
 def changed(loaded):
     return replace(loaded.metadata, last_updated_ms=2000)
 
@@ -308,7 +306,7 @@ def commit(files):
 
 
 def names(table):
-    return sorted(os.listdir(table / "metadata"))
+    return sorted(file.name for file in (table / "metadata").iterdir())
 
 
 def test_r150_a_commit_writes_the_next_version_and_the_hint(table, fixed_env):
@@ -330,7 +328,9 @@ def test_r150_a_commit_writes_the_next_version_and_the_hint(table, fixed_env):
         ("v4.metadata.json", "v5.metadata.json", False),
     ],
 )
-def test_r006_the_next_version_has_the_form_of_the_last(table, fixed_env, base, written, compressed):
+def test_r006_the_next_version_has_the_form_of_the_last(
+    table, fixed_env, base, written, compressed
+):
     put(table, base, 4)
     assert commit(catalog(table, fixed_env)).metadata_location == f"{table}/metadata/{written}"
     content = (table / "metadata" / written).read_bytes()
@@ -477,8 +477,6 @@ def test_every_commit_refuses_what_may_not_be_written_to(tmp_path, fixed_env):
     with pytest.raises(Refused, match="a catalog keeps this table"):
         commit(catalog(tmp_path, fixed_env))
     assert names(tmp_path) == [f"00001-{UUID}.metadata.json"]
-
-
 
 
 @pytest.mark.parametrize(

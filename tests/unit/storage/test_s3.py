@@ -119,6 +119,7 @@ def test_options_become_what_s3fs_takes():
     }
     assert s3_options(options, concurrency=16) == {
         "use_listings_cache": False,
+        "max_concurrency": 1,
         "key": "123",
         "secret": "true",
         "anon": True,
