@@ -1,0 +1,64 @@
+"""Which deletes apply in tables by Trino, Flink, Impala, Spark and DuckDB."""
+
+import pytest
+
+from icectl.entries import deletes
+from icectl.entries.deletes import Matches
+from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.progress import SilentProgress
+from icectl.table.manifests import load_entries_to_match, read_snapshot_manifests
+from tests.builders.foreign_table import facts_of, open_foreign
+
+
+def match(fixtures_dir, name: str) -> Matches:
+    store, metadata = open_foreign(fixtures_dir, name)
+    manifests = read_snapshot_manifests(store, metadata, metadata.current_snapshot)
+    entries = load_entries_to_match(
+        store,
+        metadata,
+        manifests,
+        columns=PLANNING_COLUMNS,
+        concurrency=1,
+        progress=SilentProgress(),
+    )
+    specs = {spec.spec_id for spec in metadata.partition_specs if spec.is_unpartitioned}
+    return deletes.match(entries, specs)
+
+
+def test_deletes_of_files_that_were_rewritten_dangle(fixtures_dir) -> None:
+    found = match(fixtures_dir, "iceberg-cxx/dangling_deletes")
+    assert (len(found.data), len(found.deletes)) == (1, 2)
+    assert deletes.dangling(found).table.equals(found.deletes.table)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "duckdb-iceberg/multi_blob_deletion_vectors",
+        "iceberg-cxx/deletion_vectors",
+        "impala/iceberg_v3_deletion_vectors",
+    ],
+)
+def test_every_vector_applies_to_the_file_it_names(name, fixtures_dir) -> None:
+    found = match(fixtures_dir, name)
+    facts = facts_of(fixtures_dir, name)["current"]
+    pairs = deletes.pairs(found)
+    assert pairs.num_rows == facts["deletion_vectors"]
+    named = found.deletes.table["referenced_data_file"].take(pairs["delete_row"])
+    assert named.equals(found.data.table["location"].take(pairs["data_row"]))
+    assert len(deletes.misplaced_vectors(found)) == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "duckdb-iceberg/equality_deletes__mydb__mytable_partitioned",
+        "impala/iceberg_v2_delete_equality_partition_evolution",
+    ],
+)
+def test_where_each_file_has_a_row_the_files_hit_are_the_rows_removed(name, fixtures_dir) -> None:
+    found = match(fixtures_dir, name)
+    facts = facts_of(fixtures_dir, name)["current"]
+    hit = deletes.per_data_file(found)["equality_delete_files"].to_pylist()
+    removed = facts["data_records"] - facts["rows_after_deletes"]
+    assert sum(count > 0 for count in hit) == removed
