@@ -26,6 +26,7 @@ from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.names import catalog_metadata_file_name
 from icectl.storage import location as locations
+from icectl.storage.create import check_creatable
 from icectl.storage.failures import AnswerLost
 from icectl.storage.path_map import PathMapStore
 from icectl.storage.store import Store
@@ -72,8 +73,41 @@ class FileSystemCatalog:
 
         Raises: Refused, with the way out.
         """
+        self._check(loaded, *self._survey(loaded))
+
+    def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
+        """Make `updated` current if `base` still is; never raises once the write was sent.
+
+        Raises: Refused, where a commit would not be safe; StorageError; both before the write.
+        """
+        hint, versions = self._survey(base)
+        if base.current == "file-system" and (ahead := _newer_than(base, versions)):
+            return Conflict(f"{ahead[0].name} was committed meanwhile")
+        self._check(base, hint, versions)
+        content = self.store.read(base.metadata_location)
+        if (problem := _changed(base, content, updated)) is not None:
+            return problem
+        compressed = is_gzip(content)  # R-006
+        target = locations.join(locations.parent(base.metadata_location), self._next_name(base))
+        outcome = self._create(target, write_metadata(updated, compressed=compressed), updated)
+        if isinstance(outcome, Committed) and base.current == "file-system":
+            self._refresh_hint(target)
+        return outcome
+
+    def _survey(self, loaded: LoadedTable) -> tuple[int | None, tuple[MetadataVersion, ...]]:
+        """The number in the hint, and the metadata files: read in this order, as they are written
+        in the other.
+        """
         directory = locations.parent(loaded.metadata_location)
-        versions = list_versions(self.store, directory)
+        try:
+            hint = read_version_hint(self.store.read(locations.join(directory, _HINT)))
+        except FileNotFoundError:
+            hint = None
+        return hint if isinstance(hint, int) else None, list_versions(self.store, directory)
+
+    def _check(
+        self, loaded: LoadedTable, hint: int | None, versions: tuple[MetadataVersion, ...]
+    ) -> None:
         self._check_place(loaded)
         if loaded.current == "given":
             _check_given(loaded, versions)
@@ -83,8 +117,8 @@ class FileSystemCatalog:
         if doubled := doubled_versions(versions):
             names = [version.name for version in versions if version.version == doubled[0]]
             raise Refused(
-                f"{' and '.join(names)} in {locations.shown(directory)} are one version, so which "
-                "of them is current cannot be told",
+                f"{' and '.join(names)} in {locations.shown(self.table_location)} are one version, "
+                "so which of them is current cannot be told",
                 hint="move the one that is not current out of the directory",
             )
         if self._relocated_directory(loaded.metadata) is not None:
@@ -92,28 +126,7 @@ class FileSystemCatalog:
                 f"{_METADATA_PATH} moves the metadata of a table that no catalog keeps",
                 hint=f"remove the table property {_METADATA_PATH}, or register the table",
             )
-        self._check_hint(loaded, directory)
-
-    def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
-        """Make `updated` current if `base` still is; never raises once the write was sent.
-
-        Raises: Refused, where a commit would not be safe; StorageError; both before the write.
-        """
-        self.check_writable(base)
-        directory = locations.parent(base.metadata_location)
-        if base.current == "file-system":
-            ahead = _newer_than(base, list_versions(self.store, directory))
-            if ahead:
-                return Conflict(f"{ahead[0].name} was committed meanwhile")
-        content = self.store.read(base.metadata_location)
-        if (problem := _changed(base, content, updated)) is not None:
-            return problem
-        compressed = is_gzip(content)  # R-006
-        target = locations.join(directory, self._next_name(base))
-        outcome = self._create(target, write_metadata(updated, compressed=compressed), updated)
-        if isinstance(outcome, Committed) and base.current == "file-system":
-            self._refresh_hint(target)
-        return outcome
+        _check_hint(hint, versions)
 
     @property
     def _metadata_directory(self) -> str:
@@ -156,28 +169,16 @@ class FileSystemCatalog:
         return TableNotFound(f"no Iceberg table at {shown}", hint=hint)
 
     def _check_place(self, loaded: LoadedTable) -> None:
-        """Refuse a copy: its metadata names the files of the table it was copied from."""
+        """Refuse where nothing can be committed, and a copy, which names the original's files."""
         if isinstance(self.store, PathMapStore):  # it refuses to write
             return
+        check_creatable(self.table_location)
         if _place(self.table_location) != _place(loaded.metadata.location):
             raise Refused(
                 f"the table in {locations.shown(self.table_location)} says that it lies in "
                 f"{locations.shown(loaded.metadata.location)}: it is a copy, or was moved, and the "
                 "files it names are those of the original",
                 hint="name the table by the location in its metadata",
-            )
-
-    def _check_hint(self, loaded: LoadedTable, directory: str) -> None:
-        """Refuse where the hint knows of a newer version than is there (R-163)."""
-        try:
-            hint = read_version_hint(self.store.read(locations.join(directory, _HINT)))
-        except FileNotFoundError:
-            return
-        if isinstance(hint, int) and loaded.version is not None and hint > loaded.version:
-            raise Refused(
-                f"{_HINT} says version {hint}, the newest metadata file is "
-                f"{locations.name(loaded.metadata_location)}: newer ones are missing",
-                hint=f"bring them back, or correct {_HINT} if version {loaded.version} is meant",
             )
 
     def _next_name(self, base: LoadedTable) -> str:
@@ -330,6 +331,17 @@ def _place(location: str) -> str:
 def _newer_than(base: LoadedTable, versions: tuple[MetadataVersion, ...]) -> list[MetadataVersion]:
     assert base.version is not None
     return [v for v in versions if v.version is not None and v.version > base.version]
+
+
+def _check_hint(hint: int | None, versions: tuple[MetadataVersion, ...]) -> None:
+    """Refuse where the hint knows of a newer version than is there (R-163)."""
+    newest_number = max((v.version for v in versions if v.version is not None), default=None)
+    if hint is not None and newest_number is not None and hint > newest_number:
+        raise Refused(
+            f"{_HINT} says version {hint}, the newest metadata file is of version "
+            f"{newest_number}: newer ones are missing",
+            hint=f"bring them back, or correct {_HINT} if version {newest_number} is meant",
+        )
 
 
 def _check_given(loaded: LoadedTable, versions: tuple[MetadataVersion, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Whole new local files, atomically: all of it under its name, or nothing.
+"""Whole new files, atomically: all of it under its name, or nothing; or a refusal.
 
 `open("xb")` would show an empty file to readers before it has content, and a rename overwrites; a
 second link fails. So a file is written under a name of its own and then linked (R-162).
@@ -13,11 +13,26 @@ from contextlib import suppress
 from typing import Any
 
 from icectl.errors import Refused
+from icectl.storage import location as locations
 
 _LOGGER = logging.getLogger(__name__)
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _COUNTER = itertools.count()
 _MEMORY_LOCK = threading.Lock()
+
+
+def check_creatable(location: str) -> None:
+    """Do nothing where `create` is offered: on local paths and in memory.
+
+    Raises: Refused elsewhere.
+    """
+    scheme = locations.scheme(location)
+    if scheme not in {"", "file", "memory"}:
+        raise Refused(
+            f"committing to {scheme}: storage is not offered yet, and "
+            f"{locations.shown(location)} would be changed",
+            hint="commands that only read work there",
+        )
 
 
 def create_local(path: str, content: bytes) -> None:

@@ -4,6 +4,7 @@ import logging
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
@@ -18,6 +19,8 @@ from icectl.storage.listing import Rows, Step, run_steps
 from icectl.storage.store import FailedRemoval, FileStatus
 
 _LOGGER = logging.getLogger(__name__)
+_PART = 250
+"""Files that one thread removes in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +86,25 @@ class LocalStore:
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""
-        failed = []
-        for location in removed:
-            try:
-                with _translated("delete", location) as path:
-                    os.unlink(path)
-            except FileNotFoundError:
-                continue
-            except StorageError as error:
-                failed.append(FailedRemoval(location, error.message))
-        return failed
+        every = tuple(removed)
+        parts = [every[start : start + _PART] for start in range(0, len(every), _PART)]
+        if len(parts) < 2:
+            return _remove(every)
+        with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
+            return [failed for part in pool.map(_remove, parts) for failed in part]
+
+
+def _remove(removed: Sequence[str]) -> Sequence[FailedRemoval]:
+    failed = []
+    for location in removed:
+        try:
+            with _translated("delete", location) as path:
+                os.unlink(path)
+        except FileNotFoundError:
+            continue
+        except StorageError as error:
+            failed.append(FailedRemoval(location, error.message))
+    return failed
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """From a location and the user's storage options to a Store."""
 
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from icectl.storage.local import LocalStore
 from icectl.storage.path_map import PathMapStore
 from icectl.storage.remote import RemoteStore, open_remote
 from icectl.storage.store import FailedRemoval, FileStatus, Store
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,39 +60,47 @@ class SchemeStore:
 
     def read(self, location: str) -> bytes:
         """All bytes of one file."""
-        return self.of(location).read(location)
+        return self._of("read", location).read(location)
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
         """`length` bytes from `offset`; fewer at the end. A negative offset counts from there."""
-        return self.of(location).read_range(location, offset, length)
+        return self._of("read_range", location).read_range(location, offset, length)
 
     def open(self, location: str) -> IO[bytes]:
         """A seekable reader."""
-        return self.of(location).open(location)
+        return self._of("open", location).open(location)
 
     def stat(self, location: str) -> FileStatus | None:
         """Size and time of one file; None where there is none."""
-        return self.of(location).stat(location)
+        return self._of("stat", location).stat(location)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
         """All files below a location."""
-        return self.of(location).list(location)
+        return self._of("list", location).list(location)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
         """The files directly in one directory; empty where there is none."""
-        return self.of(location).list_directory(location)
+        return self._of("list_directory", location).list_directory(location)
 
     def create(self, location: str, content: bytes) -> None:
         """Write a whole new file, atomically; FileExistsError where one is there (R-162)."""
-        self.of(location).create(location, content)
+        self._of("create", location).create(location, content)
 
     def replace(self, location: str, content: bytes) -> None:
         """Write or overwrite a whole file, atomically."""
-        self.of(location).replace(location, content)
+        self._of("replace", location).replace(location, content)
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""
         by_store: dict[str, list[str]] = {}
         for location in removed:
             by_store.setdefault(locations.root(location), []).append(location)
-        return [failed for group in by_store.values() for failed in self.of(group[0]).remove(group)]
+        return [
+            failed
+            for group in by_store.values()
+            for failed in self._of("remove", group[0]).remove(group)
+        ]
+
+    def _of(self, call: str, location: str) -> Store:
+        _LOGGER.debug("%s %s", call, locations.shown(location))
+        return self.of(location)

@@ -13,9 +13,9 @@ from typing import IO, Any, TypeVar
 import pyarrow as pa
 
 from icectl.env import Env
-from icectl.errors import Refused, Unsupported
+from icectl.errors import Unsupported
 from icectl.storage import location as locations
-from icectl.storage.create import create_in_memory
+from icectl.storage.create import check_creatable, create_in_memory
 from icectl.storage.failures import error_code, is_transient, remote_failure
 from icectl.storage.listing import Rows, Step, run_steps
 from icectl.storage.retry import retry
@@ -119,29 +119,21 @@ class RemoteStore:
 
     def create(self, location: str, content: bytes) -> None:
         """Write a whole new file, atomically; FileExistsError where one is there."""
-        self._check_writable(location)
+        check_creatable(location)
         create_in_memory(self.filesystem, self._path(location), content)
 
     def replace(self, location: str, content: bytes) -> None:
         """Write or overwrite a whole file, atomically."""
-        self._check_writable(location)
+        check_creatable(location)
         self.filesystem.pipe_file(self._path(location), content)
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""
         for location in removed:
-            self._check_writable(location)
+            check_creatable(location)
             if self.stat(location) is not None:
                 self.filesystem.rm_file(self._path(location))
         return ()
-
-    def _check_writable(self, location: str) -> None:
-        if self.protocol != "memory":
-            raise Refused(
-                f"changing a table on {self.protocol}: storage is not offered yet, and "
-                f"{locations.shown(location)} would be written or deleted",
-                hint="reading commands, `-n` and `--check` work there",
-            )
 
     def _path(self, location: str) -> str:
         alias = f"{self.protocol}:{location.partition(':')[2]}"

@@ -277,7 +277,7 @@ def test_object_storage_is_not_written_to_yet(s3_server, fixed_env):
         lambda: place.store.remove([place.at("a")]),
     ]
     for write in writes:
-        with pytest.raises(Refused, match="changing a table on s3: storage is not offered yet"):
+        with pytest.raises(Refused, match="committing to s3: storage is not offered yet"):
             write()
     assert place.store.read(place.at("a")) == b"1"
     assert rows(place.store, place.base) == [place.at("a")]

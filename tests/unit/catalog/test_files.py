@@ -255,8 +255,8 @@ def test_a_hint_beyond_the_newest_version_is_refused(table, fixed_env):
     hint(table, b"5")
     error = refusal(catalog(table, fixed_env))
     assert error.message == (
-        "version-hint.text says version 5, the newest metadata file is v3.metadata.json: newer "
-        "ones are missing"
+        "version-hint.text says version 5, the newest metadata file is of version 3: newer ones "
+        "are missing"
     )
 
 
@@ -294,6 +294,33 @@ def test_under_a_path_map_planning_may_go_on(table, fixed_env):
     files.check_writable(files.load())
     with pytest.raises(Refused, match="under `--path-map`"):
         files.commit(files.load(), files.load().metadata)
+
+
+def test_object_storage_is_refused_before_anything_is_done(table, fixed_env):
+    put(table, "v4.metadata.json", 4)
+    loaded = replace(catalog(table, fixed_env).load(), current="file-system")
+    elsewhere = FileSystemCatalog(LocalStore(), "s3://b/t", fixed_env)
+    with pytest.raises(Refused, match="committing to s3: storage is not offered yet"):
+        elsewhere.check_writable(loaded)
+
+
+class HintAfterListing(WrappedStore):
+    """Another writer commits version 4 between the reading of the hint and the listing."""
+
+    def __init__(self, store, table):
+        super().__init__(store)
+        self.table = table
+
+    def list_directory(self, location):
+        if not (self.table / "metadata/v4.metadata.json").exists():
+            put(self.table, "v4.metadata.json", 4)
+            hint(self.table, b"4")
+        return super().list_directory(location)
+
+
+def test_a_commit_meanwhile_is_no_missing_version(table, fixed_env):
+    loaded = catalog(table, fixed_env).load()
+    catalog(table, fixed_env, HintAfterListing(LocalStore(), table)).check_writable(loaded)
 
 
 def changed(loaded):
@@ -355,6 +382,7 @@ def test_a_version_that_came_before_the_commit_is_a_conflict(table, fixed_env):
     files = catalog(table, fixed_env)
     loaded = files.load()
     put(table, "v4.metadata.json", 4)
+    hint(table, b"4")
     before = names(table)
     outcome = files.commit(loaded, changed(loaded))
     assert outcome == Conflict("v4.metadata.json was committed meanwhile")

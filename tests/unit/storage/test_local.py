@@ -169,3 +169,13 @@ def test_names_that_are_no_text_are_left_out(tmp_path):
     assert [file.location for file in STORE.list_directory(str(tmp_path))] == [f"{tmp_path}/a"]
     found = [path for batch in STORE.list(str(tmp_path)) for path in batch["location"].to_pylist()]
     assert found == [f"{tmp_path}/a"]
+
+
+def test_many_files_are_removed_in_parallel(tmp_path):
+    paths = [f"{tmp_path}/{number}" for number in range(600)]
+    for path in paths:
+        Path(path).write_bytes(b"")
+    (tmp_path / "d").mkdir()
+    failed = STORE.remove([*paths, f"{tmp_path}/d"])
+    assert [failure.location for failure in failed] == [f"{tmp_path}/d"]
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
