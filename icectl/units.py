@@ -5,13 +5,14 @@ Durations and instants are integers in milliseconds, instants since 1970-01-01 U
 
 import datetime as dt
 import re
+from fractions import Fraction
 
 from icectl.errors import UsageError
 
 SIZE_UNITS = {
-    "B": 1,
-    "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50,
+    "b": 1,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "pb": 10**15,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "pib": 2**50,
 }  # fmt: skip
 DURATION_UNITS_MS = {
     "ms": 1,
@@ -21,16 +22,23 @@ DURATION_UNITS_MS = {
     "d": 86_400_000,
     "w": 604_800_000,
 }
-_NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_NUMBER_AND_UNIT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]+)")
+_DURATION = re.compile(r"(?:[0-9]{1,18}\s*[a-z]+\s*)+")
+_DURATION_PART = re.compile(r"([0-9]+)\s*([a-z]+)")
+_ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `64MB` (10^6) or `64MiB` (2^20). Raises: UsageError, also for a bare number."""
+    """Bytes of `64MB` (10^6), `64MiB` (2^20) or `1.5GiB`; the case of the unit does not matter.
+
+    Raises: UsageError, also for a bare number.
+    """
     match = _NUMBER_AND_UNIT.fullmatch(text.strip())
-    if match is None or match[2] not in SIZE_UNITS:
+    unit_bytes = SIZE_UNITS.get(match[2].lower()) if match else None
+    if match is None or unit_bytes is None:
         raise UsageError(f"`{text}` is no size", hint="give a number with a unit: 64MB or 64MiB")
-    return int(float(match[1]) * SIZE_UNITS[match[2]])
+    return int(Fraction(match[1]) * unit_bytes)
 
 
 def print_size(size_bytes: int) -> str:
@@ -47,10 +55,8 @@ def print_size(size_bytes: int) -> str:
 
 def parse_duration(text: str) -> int:
     """Milliseconds of `90s`, `15m`, `24h`, `7d`, `2w`, `1h30m`; UsageError for a bare number."""
-    parts = re.findall(r"(\d+)\s*([a-z]+)", text.strip())
-    whole = "".join(f"{number}{unit}" for number, unit in parts)
-    known = all(unit in DURATION_UNITS_MS for _, unit in parts)
-    if not parts or not known or whole != text.replace(" ", ""):
+    parts = _DURATION_PART.findall(text) if _DURATION.fullmatch(text.strip()) else []
+    if not parts or any(unit not in DURATION_UNITS_MS for _, unit in parts):
         raise UsageError(
             f"`{text}` is no duration", hint="give a number with a unit: 90s 15m 24h 7d 2w"
         )
@@ -93,6 +99,8 @@ def parse_instant(text: str, now_ms: int) -> int:
 
 
 def _parse_iso(text: str) -> int | None:
+    if not _ISO_DATE.match(text):  # fromisoformat takes a bare number such as 20260131 for a date
+        return None
     try:
         moment = dt.datetime.fromisoformat(text)
     except ValueError:

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-_FILE_SYSTEM = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
-_CATALOG = re.compile(r"(\d+)-(.+?)(\.gz)?\.metadata\.json(\.gz)?")
+_FILE_SYSTEM = re.compile(r"v([0-9]+)(\.gz)?\.metadata\.json(\.gz)?")
+_CATALOG = re.compile(r"([0-9]+)-(.+?)(\.gz)?\.metadata\.json(\.gz)?")
 
 
 @dataclass(frozen=True, slots=True)

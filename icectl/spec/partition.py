@@ -11,8 +11,6 @@ from icectl.spec.transforms import Transform, human, parse_transform, result_typ
 from icectl.spec.types import PrimitiveType, Type
 
 FIRST_FIELD_ID = 1000  # R-010
-_ANY = PrimitiveType("any")
-"""Stands in for a source type that a transform does not depend on."""
 FIELD_MEMBERS = {"source-id", "source-ids", "field-id", "name", "transform"}
 
 
@@ -48,7 +46,12 @@ def spec_from_json(value: Mapping[str, Any]) -> PartitionSpec:
 
 
 def fields_from_json(value: Sequence[Mapping[str, Any]]) -> tuple[PartitionField, ...]:
-    """The fields of a spec; a missing id is 1000 and the position (R-010, R-078)."""
+    """The fields of a spec; without any ids they are 1000 and the position (R-010, R-078).
+
+    Raises: ValueError, when some have an id and others do not; KeyError or TypeError.
+    """
+    if len({"field-id" in item for item in value}) > 1:
+        raise ValueError("some partition fields have a `field-id` and others do not")
     return tuple(
         PartitionField(
             source_ids(item),
@@ -63,14 +66,14 @@ def fields_from_json(value: Sequence[Mapping[str, Any]]) -> tuple[PartitionField
 
 def source_ids(value: Mapping[str, Any]) -> tuple[int, ...]:
     """Source columns of a partition or sort field: `source-ids`, else `source-id` (R-081)."""
-    if value.get("source-ids") is not None:
-        return tuple(int(item) for item in value["source-ids"])
+    if value.get("source-ids"):
+        return tuple(int(item) for item in value["source-ids"])  # R-081
     return (int(value["source-id"]),)
 
 
 def sources_json(ids: tuple[int, ...]) -> dict[str, Any]:
     """`source-id` for one column, `source-ids` for more (R-081)."""
-    return {"source-id": ids[0]} if len(ids) == 1 else {"source-ids": list(ids)}
+    return {"source-id": ids[0]} if len(ids) == 1 else {"source-ids": list(ids)}  # R-081
 
 
 def spec_json(spec: PartitionSpec) -> dict[str, Any]:
@@ -88,45 +91,46 @@ def fields_json(spec: PartitionSpec) -> list[dict[str, Any]]:
     ]
 
 
-def source_types(spec: PartitionSpec, schemas: Sequence[Schema]) -> tuple[Type | None, ...]:
-    """The type of each field's first source column, from the last schema that has it."""
-    found: list[Type | None] = []
-    for item in spec.fields:
-        columns = (schema.field(item.source_ids[0]) for schema in reversed(schemas))
-        found.append(next((column.type for column in columns if column is not None), None))
-    return tuple(found)
-
-
 def result_types(spec: PartitionSpec, schemas: Sequence[Schema]) -> tuple[Type | None, ...]:
     """The type of each partition value; None for an unknown transform or a lost source column.
 
-    A field whose transform fixes the type needs no source column.
+    The source is looked up in the last schema that has it; a transform with a type of its own
+    needs none.
     """
-    results = []
-    for item, source in zip(spec.fields, source_types(spec, schemas), strict=True):
-        fixed = result_type(item.transform, _ANY)
-        known = fixed if fixed is not _ANY else source
-        results.append(known)
-    return tuple(results)
+    return tuple(_result_type(item, schemas) for item in spec.fields)
+
+
+def _result_type(item: PartitionField, schemas: Sequence[Schema]) -> Type | None:
+    columns = (schema.field(item.source_ids[0]) for schema in reversed(schemas))
+    source = next((column.type for column in columns if column is not None), None)
+    if source is None and item.transform.name in ("identity", "truncate"):
+        return None
+    return result_type(item.transform, source or PrimitiveType("int"))  # R-071
 
 
 def partition_path(
     spec: PartitionSpec, types: Sequence[Type | None], values: Sequence[Value]
 ) -> str:
-    """`category=a/at_day=2024-01-02`: names and values escaped as the reference implementation
-    does. `types` are result types.
+    """`category=a/at_day=2024-01-02`, escaped as the reference implementation does.
+
+    Shape: `types` are result types; a value without a type is shown as it is.
     """
     parts = []
     for item, type_, value in zip(spec.fields, types, values, strict=True):
-        shown = human(item.transform, type_ or _ANY, value)
-        parts.append(f"{quote_plus(item.name)}={quote_plus(shown)}")
+        shown = str(value) if type_ is None else human(item.transform, type_, value)
+        parts.append(f"{_escape(item.name)}={_escape(shown)}")
     return "/".join(parts)
+
+
+def _escape(text: str) -> str:
+    """URL-encode as Java's URLEncoder, which differs from Python's in two characters."""
+    return quote_plus(text, safe="*").replace("~", "%7E")
 
 
 def is_equivalent(one: PartitionSpec, other: PartitionSpec) -> bool:
     """Whether two specs partition alike: same sources, names and transforms in order (R-079)."""
 
     def parts(spec: PartitionSpec) -> list[tuple[tuple[int, ...], str, str]]:
-        return [(item.source_ids, item.name, item.transform.text) for item in spec.fields]
+        return [(item.source_ids, item.name, item.transform.text.lower()) for item in spec.fields]
 
     return parts(one) == parts(other)  # R-079

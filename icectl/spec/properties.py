@@ -1,5 +1,6 @@
 """The table properties that icectl honours, with their types and defaults."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -8,10 +9,15 @@ from icectl.errors import Refused
 
 T = TypeVar("T")
 
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+
 
 @dataclass(frozen=True, slots=True)
 class TableProperty(Generic[T]):
-    """One property: its name in the table, how its text is read, the value where it is absent."""
+    """One property: its name in the table, how its text is read, the value where it is absent.
+
+    `description` is a clause for manuals and for `-v`.
+    """
 
     name: str
     parse: Callable[[str], T]
@@ -44,16 +50,27 @@ def _boolean(text: str) -> bool:
 
 def _number(minimum: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        value = int(text)
-        if value < minimum:
+        if not _WHOLE_NUMBER.fullmatch(text.strip()):
+            raise ValueError("not a whole number")
+        if int(text) < minimum:
             raise ValueError(f"less than {minimum}")
-        return value
+        return int(text)
 
     return parse
 
 
-def _text(text: str) -> str:
-    return text
+def _at_least_one(text: str) -> int:
+    """A count of which the reference implementation takes 0 for 1."""
+    return max(1, _number(0)(text))
+
+
+def _choice(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.strip().lower() not in choices:
+            raise ValueError(f"not one of {', '.join(choices)}")
+        return text.strip().lower()
+
+    return parse
 
 
 def _optional(text: str) -> str | None:
@@ -66,22 +83,23 @@ MAX_SNAPSHOT_AGE_MS = TableProperty(
     "history.expire.max-snapshot-age-ms", _number(0), 432_000_000, "age at which snapshots expire"
 )  # R-021
 MIN_SNAPSHOTS_TO_KEEP = TableProperty(
-    "history.expire.min-snapshots-to-keep", _number(1), 1, "snapshots each branch keeps at least"
+    "history.expire.min-snapshots-to-keep", _at_least_one, 1, "snapshots each branch keeps at least"
 )  # R-021
 MAX_REF_AGE_MS = TableProperty(
     "history.expire.max-ref-age-ms", _number(0), FOREVER_MS, "age at which refs expire"
 )  # R-021
 GC_ENABLED = TableProperty("gc.enabled", _boolean, True, "whether files may be deleted")  # noqa: FBT003  # R-193
 PREVIOUS_VERSIONS_MAX = TableProperty(
-    "write.metadata.previous-versions-max", _number(1), 100, "entries the metadata log keeps"
+    "write.metadata.previous-versions-max", _at_least_one, 100, "entries the metadata log keeps"
 )  # R-024
 DELETE_AFTER_COMMIT = TableProperty(
     "write.metadata.delete-after-commit.enabled", _boolean, False,  # noqa: FBT003
     "whether metadata files that leave the log are deleted",
 )  # fmt: skip  # R-024
 METADATA_COMPRESSION = TableProperty(
-    "write.metadata.compression-codec", _text, "none", "compression of metadata files"
-)
+    "write.metadata.compression-codec", _choice("none", "gzip"), "none",
+    "compression of metadata files",
+)  # fmt: skip
 METADATA_PATH = TableProperty(
     "write.metadata.path", _optional, None, "folder of metadata files"
 )  # R-161
@@ -100,6 +118,9 @@ COMMIT_MIN_WAIT_MS = TableProperty(
 )
 COMMIT_MAX_WAIT_MS = TableProperty(
     "commit.retry.max-wait-ms", _number(0), 60_000, "longest wait between two tries"
+)
+COMMIT_TOTAL_TIMEOUT_MS = TableProperty(
+    "commit.retry.total-timeout-ms", _number(0), 1_800_000, "time after which no try is made"
 )
 NAME_MAPPING = TableProperty(
     "schema.name-mapping.default", _optional, None, "names for files without field ids"

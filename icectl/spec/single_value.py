@@ -4,16 +4,25 @@ Values in Python: bool; int for int, long, date (days), time (microseconds) and 
 (micro- or nanoseconds since 1970-01-01); float; Decimal; str; uuid.UUID; bytes.
 """
 
-import datetime as dt
 import json
 import math
-import re
 import struct
 import uuid
 from collections.abc import Callable, Mapping
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal
 from typing import Any
 
+from icectl.spec.moments import (
+    DAY_SECONDS,
+    MICROS_PER_SECOND,
+    NANOS_PER_SECOND,
+    parse_clock,
+    parse_date,
+    parse_timestamp,
+    print_clock,
+    print_date,
+    print_timestamp,
+)
 from icectl.spec.types import (
     DecimalType,
     FixedType,
@@ -28,38 +37,55 @@ from icectl.spec.types import (
 )
 
 Value = Any
-"""A value of one of the Python types named above; struct, list and map in JSON only."""
+"""A value of one of the Python types named above; in JSON also a struct as a dict by field id,
+a list, and a map as a dict.
+"""
 
 EXACT = Context(prec=100)
 """For decimals of 38 digits; the default context rounds to 28."""
 
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-UNIT_PER_SECOND = {
-    "timestamp": 1_000_000,
-    "timestamptz": 1_000_000,
-    "timestamp_ns": 1_000_000_000,
-    "timestamptz_ns": 1_000_000_000,
+UNITS_PER_SECOND = {
+    "timestamp": MICROS_PER_SECOND,
+    "timestamptz": MICROS_PER_SECOND,
+    "timestamp_ns": NANOS_PER_SECOND,
+    "timestamptz_ns": NANOS_PER_SECOND,
 }
-EIGHT_BYTE_INTEGERS = {"long", "time", *UNIT_PER_SECOND}
-_TIMESTAMP = re.compile(
-    r"(-?\d{4,}-\d{2}-\d{2})T(\d{2}:\d{2}(?::\d{2})?)(?:\.(\d{1,9}))?(Z|[+-]\d{2}:\d{2})?"
-)
-_TIME = re.compile(r"(\d{2}):(\d{2})(?::(\d{2}))?(?:\.(\d{1,9}))?")
+EIGHT_BYTE_INTEGERS = {"long", "time", *UNITS_PER_SECOND}
+PROMOTED_FROM_DATE = {"timestamp", "timestamp_ns"}  # R-097
+POINT_LENGTHS = {16, 24, 32}  # R-093
+_SPECIAL_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def unscaled(value: Value, scale: int) -> int:
+    """The integer behind a decimal of a scale. Raises: ValueError, when digits would be lost."""
+    shifted = Decimal(value).scaleb(scale, EXACT)
+    whole = int(shifted)
+    if whole != shifted:
+        raise ValueError(f"{value} has more than {scale} decimals")
+    return whole
 
 
 def encode(type_: Type, value: Value) -> bytes:
-    """The single-value bytes of a value (R-091). Raises: ValueError, for types without them."""
-    match type_:
-        case PrimitiveType(name):
-            return _encode_primitive(name, value)
-        case DecimalType(_, scale):
-            unscaled = int(Decimal(value).scaleb(scale, EXACT))
-            length = max(1, (unscaled + (unscaled < 0)).bit_length() // 8 + 1)
-            return unscaled.to_bytes(length, "big", signed=True)  # R-091
-        case FixedType() | GeometryType() | GeographyType():
-            return bytes(value)
-        case _:
-            raise ValueError(f"{type_text(type_)} has no single-value bytes")
+    """The single-value bytes of a value (R-091).
+
+    Raises: ValueError, for types without them and for values outside of the type.
+    """
+    try:
+        match type_:
+            case PrimitiveType(name):
+                return _encode_primitive(name, value)
+            case DecimalType(_, scale):
+                whole = unscaled(value, scale)
+                length = (whole + (whole < 0)).bit_length() // 8 + 1
+                return whole.to_bytes(length, "big", signed=True)  # R-091
+            case FixedType(length):
+                return _checked_length(type_, bytes(value), {length})
+            case GeometryType() | GeographyType():
+                return _checked_length(type_, bytes(value), POINT_LENGTHS)
+            case _:
+                raise ValueError(f"{type_text(type_)} has no single-value bytes")
+    except (ArithmeticError, TypeError, struct.error) as error:
+        raise ValueError(f"{value!r} is no {type_text(type_)}") from error
 
 
 def _encode_primitive(name: str, value: Value) -> bytes:
@@ -80,6 +106,12 @@ def _encode_primitive(name: str, value: Value) -> bytes:
     raise ValueError(f"{name} has no single-value bytes")
 
 
+def _checked_length(type_: Type, content: bytes, lengths: set[int]) -> bytes:
+    if len(content) not in lengths:
+        raise ValueError(f"{len(content)} bytes for {type_text(type_)}")
+    return content
+
+
 def decode(type_: Type, content: bytes) -> Value:
     """The value of single-value bytes, narrower ones of a promoted column too (R-096).
 
@@ -90,17 +122,13 @@ def decode(type_: Type, content: bytes) -> Value:
             return _decode_primitive(name, content)
         case DecimalType(_, scale):
             if not content:
-                raise ValueError("a decimal needs at least one byte")
-            unscaled = int.from_bytes(content, "big", signed=True)
-            return Decimal(unscaled).scaleb(-scale, EXACT)  # R-096
+                raise ValueError(f"0 bytes for {type_text(type_)}")
+            whole = int.from_bytes(content, "big", signed=True)
+            return Decimal(whole).scaleb(-scale, EXACT)  # R-096
         case FixedType(length):
-            if len(content) != length:
-                raise ValueError(f"{len(content)} bytes for fixed[{length}]")
-            return content
+            return _checked_length(type_, content, {length})
         case GeometryType() | GeographyType():
-            if len(content) not in (16, 24, 32):  # R-093
-                raise ValueError(f"{len(content)} bytes for a point")
-            return content
+            return _checked_length(type_, content, POINT_LENGTHS)
         case _:
             raise ValueError(f"{type_text(type_)} has no single-value bytes")
 
@@ -125,13 +153,15 @@ def _decode_primitive(name: str, content: bytes) -> Value:
 
 
 def _decode_wide_integer(name: str, content: bytes) -> int:
-    """An 8-byte integer, or the 4 bytes of the type it was promoted from (R-096)."""
+    """An 8-byte integer, or the 4 bytes of the type that it was promoted from (R-096)."""
     value = int.from_bytes(content, "little", signed=True)
     if len(content) == 8:
         return value
-    if len(content) != 4 or name == "time":
-        raise ValueError(f"{len(content)} bytes for {name}")
-    return value * 86_400 * UNIT_PER_SECOND[name] if name in UNIT_PER_SECOND else value  # R-096
+    if len(content) == 4 and name == "long":  # R-096
+        return value
+    if len(content) == 4 and name in PROMOTED_FROM_DATE:  # R-096
+        return value * DAY_SECONDS * UNITS_PER_SECOND[name]
+    raise ValueError(f"{len(content)} bytes for {name}")
 
 
 def to_json(type_: Type, value: Value) -> Any:
@@ -140,8 +170,8 @@ def to_json(type_: Type, value: Value) -> Any:
         return None
     match type_:
         case StructType(fields):
-            by_id = {item.id: to_json(item.type, value.get(item.id)) for item in fields}
-            return {str(id_): item for id_, item in by_id.items() if item is not None}
+            present = (item for item in fields if item.id in value)
+            return {str(item.id): to_json(item.type, value[item.id]) for item in present}
         case ListType():
             return [to_json(type_.element, item) for item in value]
         case MapType():
@@ -149,14 +179,10 @@ def to_json(type_: Type, value: Value) -> Any:
                 "keys": [to_json(type_.key, key) for key in value],
                 "values": [to_json(type_.value, item) for item in value.values()],
             }
-        case FixedType() | GeometryType() | GeographyType():
-            return bytes(value).hex()
-        case PrimitiveType(name) if name in ("binary", "variant"):
-            return bytes(value).hex()
         case PrimitiveType("boolean" | "int" | "long"):
             return value
-        case PrimitiveType("float" | "double"):
-            return value if math.isfinite(value) else str(value)
+        case PrimitiveType("float" | "double") if math.isfinite(value):
+            return value
         case _:
             return text(type_, value)
 
@@ -168,75 +194,67 @@ def from_json(type_: Type, value: Any) -> Value:
     try:
         match type_:
             case StructType(fields):
-                return {
-                    f.id: from_json(f.type, value[str(f.id)]) for f in fields if str(f.id) in value
-                }
+                present = (item for item in fields if str(item.id) in _typed(dict, value))
+                return {item.id: from_json(item.type, value[str(item.id)]) for item in present}
             case ListType():
-                return [from_json(type_.element, item) for item in value]
+                return [from_json(type_.element, item) for item in _typed(list, value)]
             case MapType():
-                return _map_from_json(type_, value)
-            case DecimalType():
-                return Decimal(value)
-            case FixedType() | GeometryType() | GeographyType():
-                return bytes.fromhex(value)
+                keys = [from_json(type_.key, key) for key in value["keys"]]
+                values = [from_json(type_.value, item) for item in value["values"]]
+                return dict(zip(keys, values, strict=True))
             case PrimitiveType(name):
                 return _primitive_from_json(name, value)
-    except (TypeError, AttributeError, KeyError, InvalidOperation) as error:
+            case DecimalType(_, scale):
+                decimal = Decimal(_typed(str, value))
+                return Decimal(unscaled(decimal, scale)).scaleb(-scale, EXACT)
+            case FixedType() | GeometryType() | GeographyType():
+                return decode(type_, bytes.fromhex(value))
+    except (ArithmeticError, TypeError, KeyError, ValueError) as error:
         raise ValueError(f"{json.dumps(value)} is no {type_text(type_)}") from error
 
 
-def _map_from_json(type_: MapType, value: Mapping[str, Any]) -> dict[Value, Value]:
-    keys = [from_json(type_.key, key) for key in value["keys"]]
-    return dict(zip(keys, (from_json(type_.value, item) for item in value["values"]), strict=True))
+def _typed(expected: type, value: Any) -> Any:
+    """The value itself, for what Python would convert from any other JSON type."""
+    if type(value) is not expected:
+        raise TypeError(f"{value!r} is no {expected.__name__}")
+    return value
+
+
+def _integer(bits: int) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        number: int = _typed(int, value)
+        if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+            raise ValueError(f"{number} needs more than {bits} bits")
+        return number
+
+    return parse
+
+
+def _floating(value: Any) -> float:
+    if isinstance(value, str):
+        return _SPECIAL_FLOATS[value]
+    return float(value) if type(value) is int else float(_typed(float, value))
 
 
 def _primitive_from_json(name: str, value: Any) -> Value:
-    if name == "boolean":
-        if not isinstance(value, bool):
-            raise ValueError(f"{json.dumps(value)} is no boolean")
-        return value
-    if name in _PARSERS:
-        return _PARSERS[name](value)
-    if name in UNIT_PER_SECOND:
-        return _parse_timestamp(value, UNIT_PER_SECOND[name])
-    raise ValueError(f"{name} has no JSON value but null")
-
-
-def _parse_date(value: str) -> int:
-    return (dt.date.fromisoformat(value) - EPOCH.date()).days
-
-
-def _parse_time(value: str) -> int:
-    match = _TIME.fullmatch(value)
-    if match is None:
-        raise ValueError(f"{value!r} is no time")
-    hours, minutes, seconds = (int(part or 0) for part in match.group(1, 2, 3))
-    micros = int((match[4] or "").ljust(9, "0")) // 1000
-    return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + micros
+    if name in UNITS_PER_SECOND:
+        return parse_timestamp(value, UNITS_PER_SECOND[name])
+    return _PARSERS[name](value)
 
 
 _PARSERS: Mapping[str, Callable[[Any], Value]] = {
-    "int": int,
-    "long": int,
-    "float": float,
-    "double": float,
-    "date": _parse_date,
-    "time": _parse_time,
-    "uuid": uuid.UUID,
+    "boolean": lambda value: _typed(bool, value),
+    "int": _integer(32),
+    "long": _integer(64),
+    "float": _floating,
+    "double": _floating,
+    "date": parse_date,
+    "time": lambda value: parse_clock(value, MICROS_PER_SECOND),
+    "uuid": lambda value: uuid.UUID(_typed(str, value)),
     "binary": bytes.fromhex,
-    "variant": bytes.fromhex,
-    "string": str,
+    "string": lambda value: _typed(str, value),
 }
-
-
-def _parse_timestamp(value: str, unit: int) -> int:
-    match = _TIMESTAMP.fullmatch(value)
-    if match is None:
-        raise ValueError(f"{value!r} is no timestamp")
-    moment = dt.datetime.fromisoformat(f"{match[1]}T{match[2]}{match[4] or '+00:00'}")
-    difference = moment - EPOCH
-    whole_seconds = difference.days * 86_400 + difference.seconds
-    return whole_seconds * unit + int((match[3] or "").ljust(9, "0")) * unit // 1_000_000_000
+"""Parsers of JSON single values; variant and unknown have none but null."""
 
 
 def text(type_: Type, value: Value) -> str:
@@ -249,36 +267,29 @@ def text(type_: Type, value: Value) -> str:
         case PrimitiveType("boolean"):
             return "true" if value else "false"
         case PrimitiveType("date"):
-            return date_text(value)
+            return print_date(value)
         case PrimitiveType("time"):
-            return _clock_text(value, 1_000_000)
-        case PrimitiveType(name) if name in UNIT_PER_SECOND:
-            zone = "+00:00" if name.startswith("timestamptz") else ""
-            return timestamp_text(value, UNIT_PER_SECOND[name]) + zone
+            return print_clock(value, MICROS_PER_SECOND)
+        case PrimitiveType(name) if name in UNITS_PER_SECOND:
+            zone = "+00:00" if name.startswith("timestamptz") else ""  # R-094
+            return print_timestamp(value, UNITS_PER_SECOND[name]) + zone
+        case PrimitiveType("float" | "double" as name):
+            return _float_text(name, value)
         case _ if isinstance(value, bytes | bytearray):
             return bytes(value).hex()
         case _:
             return str(value)
 
 
-def date_text(days: int) -> str:
-    """A date as ISO 8601; years outside 1 to 9999 as a number of days."""
-    try:
-        return (EPOCH.date() + dt.timedelta(days=days)).isoformat()
-    except OverflowError:
-        return f"{days} days"
-
-
-def timestamp_text(value: int, unit_per_second: int) -> str:
-    """A timestamp as ISO 8601 with as many decimals as it needs, none or 6 or 9."""
-    days, rest = divmod(value, 86_400 * unit_per_second)
-    return f"{date_text(days)}T{_clock_text(rest, unit_per_second)}"
-
-
-def _clock_text(value: int, unit_per_second: int) -> str:
-    seconds, fraction = divmod(value, unit_per_second)
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    digits = len(str(unit_per_second)) - 1
-    decimals = f".{fraction:0{digits}}" if fraction else ""
-    return f"{hours:02}:{minutes:02}:{seconds:02}{decimals}"
+def _float_text(name: str, value: float) -> str:
+    """The shortest digits that read back as the same value of the type's own width."""
+    if not math.isfinite(value):
+        return next(
+            shown for shown, special in _SPECIAL_FLOATS.items() if repr(special) == repr(value)
+        )
+    if name == "double":
+        return repr(value)
+    stored = struct.pack("<f", value)
+    candidates = (repr(float(f"{value:.{digits}g}")) for digits in range(6, 9))
+    exact = (shown for shown in candidates if struct.pack("<f", float(shown)) == stored)
+    return next(exact, repr(float(f"{value:.9g}")))

@@ -4,26 +4,20 @@ import base64
 import re
 import struct
 from dataclasses import dataclass
-from datetime import timedelta
 from decimal import Decimal
 
 import mmh3
 
-from icectl.spec.single_value import (
-    EPOCH,
-    EXACT,
-    UNIT_PER_SECOND,
-    Value,
-    date_text,
-    encode,
-    text,
-)
+from icectl.spec.moments import DAY_SECONDS, civil_date
+from icectl.spec.single_value import EXACT, UNITS_PER_SECOND, Value, encode, text, unscaled
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type, type_text
 
 KNOWN = {"identity", "year", "month", "day", "hour", "void"}
-_PARAMETRISED = re.compile(r"(bucket|truncate)\[(\d+)\]")
+_PARAMETRISED = re.compile(r"(bucket|truncate)\[([0-9]+)\]")
 _INT = PrimitiveType("int")
 _HASHED_AS_LONG = {"int", "long", "date", "time", "timestamp", "timestamptz"}
+_NOT_FOR_BUCKETS = (PrimitiveType("boolean"), PrimitiveType("float"), PrimitiveType("double"))
+"""Types with a hash that the format does not let buckets use (R-076)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +34,11 @@ class Transform:
 
 
 def parse_transform(value: str) -> Transform:
-    """A transform from its text; one that is not known is carried (R-007)."""
-    if value in KNOWN:
-        return Transform(value, value)
-    match = _PARAMETRISED.fullmatch(value)
+    """A transform from its text, whose case does not matter; others are carried (R-007)."""
+    name = value.lower()
+    if name in KNOWN:
+        return Transform(name, value)
+    match = _PARAMETRISED.fullmatch(name)
     if match and int(match[2]) > 0:
         return Transform(match[1], value, int(match[2]))
     return Transform("unknown", value)  # R-007
@@ -70,17 +65,19 @@ def apply(transform: Transform, source: Type, value: Value) -> Value:
     """
     if value is None or transform.name == "void":  # R-070
         return None
-    match transform.name:
-        case "identity":
+    match transform:
+        case Transform("identity"):
             return value
-        case "bucket":
-            return (bucket_hash(source, value) & 0x7FFFFFFF) % (transform.width or 1)  # R-073
-        case "truncate":
-            return _truncate(transform.width or 1, source, value)
-        case "year" | "month" | "day" | "hour":
-            return _time_unit(transform.name, source, value)
+        case Transform("bucket", width=int(buckets)) if source not in _NOT_FOR_BUCKETS:
+            return (bucket_hash(source, value) & 0x7FFFFFFF) % buckets  # R-073
+        case Transform("truncate", width=int(width)):
+            return _truncate(width, source, value)
+        case Transform("day" | "month" | "year"):
+            return _date_unit(transform, source, value)
+        case Transform("hour") if source != PrimitiveType("date"):
+            return _seconds(transform, source, value) // 3600  # R-072
         case _:
-            raise ValueError(f"transform {transform.text} is not known")
+            raise ValueError(f"{transform.text} does not take {type_text(source)}")
 
 
 def _truncate(width: int, source: Type, value: Value) -> Value:
@@ -88,27 +85,31 @@ def _truncate(width: int, source: Type, value: Value) -> Value:
         case PrimitiveType("int" | "long"):
             return value - value % width  # R-074
         case DecimalType(_, scale):
-            unscaled = int(Decimal(value).scaleb(scale, EXACT))
-            return Decimal(unscaled - unscaled % width).scaleb(-scale, EXACT)  # R-074
+            whole = unscaled(value, scale)
+            return Decimal(whole - whole % width).scaleb(-scale, EXACT)  # R-074
         case PrimitiveType("string" | "binary"):
             return value[:width]  # R-074, R-208
         case _:
             raise ValueError(f"truncate does not take {type_text(source)}")
 
 
-def _time_unit(name: str, source: Type, value: int) -> int:
-    if source == PrimitiveType("date"):
-        days, seconds = value, 0
-    elif isinstance(source, PrimitiveType) and source.name in UNIT_PER_SECOND:
-        days, seconds = divmod(value // UNIT_PER_SECOND[source.name], 86_400)  # R-072
-    else:
-        raise ValueError(f"{name} does not take {type_text(source)}")
-    if name == "day":
+def _seconds(transform: Transform, source: Type, value: int) -> int:
+    """Whole seconds since 1970-01-01 of a date or timestamp, rounded down (R-072)."""
+    match source:
+        case PrimitiveType("date"):
+            return value * DAY_SECONDS
+        case PrimitiveType(name) if name in UNITS_PER_SECOND:
+            return value // UNITS_PER_SECOND[name]  # R-072
+        case _:
+            raise ValueError(f"{transform.text} does not take {type_text(source)}")
+
+
+def _date_unit(transform: Transform, source: Type, value: int) -> int:
+    days = _seconds(transform, source, value) // DAY_SECONDS  # R-072
+    if transform.name == "day":
         return days
-    if name == "hour":
-        return days * 24 + seconds // 3600
-    date = EPOCH.date() + timedelta(days=days)
-    return date.year - 1970 if name == "year" else (date.year - 1970) * 12 + date.month - 1
+    year, month, _ = civil_date(days)
+    return year - 1970 if transform.name == "year" else (year - 1970) * 12 + month - 1
 
 
 def bucket_hash(type_: Type, value: Value) -> int:
@@ -142,21 +143,50 @@ def _canonical_double(value: float) -> bytes:
 
 
 def human(transform: Transform, source: Type, value: Value) -> str:
-    """A partition value as partition paths and people show it: `2024-01`, `2024-01-02-03`."""
+    """A partition value as the reference implementation shows it in paths: `2024-01-02-03`.
+
+    Result types do for `source`, since only identity and truncate look at it.
+    """
     if value is None:
         return "null"
     match transform.name:
         case "year":
-            return str(1970 + value)
+            return f"{1970 + value:04}"
         case "month":
             return f"{1970 + value // 12:04}-{value % 12 + 1:02}"
         case "day":
-            return date_text(value)
+            return _plain_date(value)
         case "hour":
-            return f"{date_text(value // 24)}-{value % 24:02}"
+            return f"{_plain_date(value // 24)}-{value % 24:02}"
         case "bucket":
             return str(value)
+        case _:
+            return _human_value(source, value)
+
+
+def _plain_date(days: int) -> str:
+    year, month, day = civil_date(days)
+    return f"{year:04}-{month:02}-{day:02}"
+
+
+def _human_value(type_: Type, value: Value) -> str:
+    match type_:
+        case DecimalType(_, scale):
+            return str(Decimal(unscaled(value, scale)).scaleb(-scale, EXACT))
+        case PrimitiveType("date"):
+            return _plain_date(value)
+        case PrimitiveType("time" | "timestamp" | "timestamp_ns"):
+            return _short_clock(text(type_, value))
+        case PrimitiveType("timestamptz" | "timestamptz_ns"):
+            return _short_clock(text(type_, value).removesuffix("+00:00")) + "Z"
         case _ if isinstance(value, bytes | bytearray):
             return base64.b64encode(bytes(value)).decode()
         case _:
-            return text(source, value)
+            return text(type_, value)
+
+
+def _short_clock(shown: str) -> str:
+    """Without seconds of zero, and with three, six or nine decimals, as few as will do."""
+    while "." in shown and shown.endswith("000"):
+        shown = shown[:-3]
+    return shown.removesuffix(":00")

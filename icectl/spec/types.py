@@ -8,9 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveType:
-    """A type without parameters: boolean, int, long, float, double, date, time, timestamp,
-    timestamptz, timestamp_ns, timestamptz_ns, string, uuid, binary, unknown, variant.
-    """
+    """A type without parameters, variant too; `name` is one of PRIMITIVES."""
 
     name: str
 
@@ -47,8 +45,10 @@ class GeographyType:
 
 @dataclass(frozen=True, slots=True)
 class NestedField:
-    """One field of a struct. Defaults are kept as their JSON single values (R-094, R-182);
-    `unknown` holds members this program does not know.
+    """One field of a struct.
+
+    Defaults are kept as their JSON single values (R-094, R-182); `unknown` holds members that this
+    program does not know.
     """
 
     id: int
@@ -109,15 +109,21 @@ PROMOTIONS = {("int", "long"), ("float", "double")}  # R-097
 VERSION_3_PROMOTIONS = {("date", "timestamp"), ("date", "timestamp_ns")}  # R-097
 FIELD_MEMBERS = {"id", "name", "required", "type", "doc", "initial-default", "write-default"}
 
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
-_FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
-_GEO = re.compile(r"(geometry|geography)(?:\(\s*([^,()]+?)\s*(?:,\s*([^,()]+?)\s*)?\))?")
+DEFAULT_CRS = "OGC:CRS84"  # R-090
+
+_DECIMAL = re.compile(r"decimal\s*\(\s*([0-9]+)\s*,\s*([0-9]+)\s*\)", re.IGNORECASE)
+_FIXED = re.compile(r"fixed\s*\[\s*([0-9]+)\s*\]", re.IGNORECASE)
+_GEOMETRY = re.compile(r"geometry\s*(?:\(\s*([^()]+?)\s*\))?", re.IGNORECASE)
+_GEOGRAPHY = re.compile(
+    r"geography\s*(?:\(\s*([^,()]+?)\s*(?:,\s*([^,()]+?)\s*)?\))?", re.IGNORECASE
+)
 
 
 def parse_type(value: object) -> Type:
     """A type from its JSON: a string for primitives, an object for struct, list and map.
 
-    Raises: ValueError, when it is no type of any known version.
+    Raises: ValueError, when it is no type of any known version; KeyError or TypeError, when a
+        member of a nested type is absent or malformed.
     """
     if isinstance(value, str):
         return _parse_primitive(value)
@@ -138,18 +144,17 @@ def parse_type(value: object) -> Type:
 
 
 def _parse_primitive(text: str) -> Type:
-    name = text.strip().lower()
-    if name in PRIMITIVES:
-        return PrimitiveType(name)
-    if match := _DECIMAL.fullmatch(name):
+    text = text.strip()
+    if text.lower() in PRIMITIVES:
+        return PrimitiveType(text.lower())
+    if match := _DECIMAL.fullmatch(text):
         return DecimalType(int(match[1]), int(match[2]))
-    if match := _FIXED.fullmatch(name):
+    if match := _FIXED.fullmatch(text):
         return FixedType(int(match[1]))
-    if match := _GEO.fullmatch(text.strip()):
-        if match[1] == "geometry" and match[3] is None:
-            return GeometryType(match[2])
-        if match[1] == "geography":
-            return GeographyType(match[2], match[3])
+    if match := _GEOMETRY.fullmatch(text):
+        return GeometryType(match[1])
+    if match := _GEOGRAPHY.fullmatch(text):
+        return GeographyType(match[1], match[2])
     raise ValueError(f"cannot parse a type from {text!r}")
 
 
@@ -220,9 +225,10 @@ def type_text(type_: Type) -> str:
             return f"fixed[{length}]"
         case GeometryType(crs):
             return f"geometry({crs})" if crs else "geometry"
-        case GeographyType(crs, algorithm):
-            parameters = ", ".join(part for part in (crs, algorithm) if part)
-            return f"geography({parameters})" if parameters else "geography"
+        case GeographyType(crs, str(algorithm)):
+            return f"geography({crs or DEFAULT_CRS}, {algorithm})"
+        case GeographyType(crs):
+            return f"geography({crs})" if crs else "geography"
         case ListType():
             return f"list<{type_text(type_.element)}>"
         case MapType():
@@ -252,13 +258,11 @@ def can_promote(old: Type, new: Type, format_version: int) -> bool:
     """Whether a column may change from one type to another without rewriting data (R-097)."""
     if old == new:
         return True
-    if isinstance(old, DecimalType) and isinstance(new, DecimalType):  # R-097
-        return new.scale == old.scale and new.precision >= old.precision
-    if not isinstance(old, PrimitiveType) or is_nested(new):
-        return False
-    if old.name == "unknown":
-        return format_version >= 3
-    if not isinstance(new, PrimitiveType):
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return new.scale == old.scale and new.precision >= old.precision  # R-097
+    if old == PrimitiveType("unknown"):
+        return format_version >= 3  # R-097
+    if not (isinstance(old, PrimitiveType) and isinstance(new, PrimitiveType)):
         return False
     step = (old.name, new.name)
     return step in PROMOTIONS or (format_version >= 3 and step in VERSION_3_PROMOTIONS)
