@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
-from threading import current_thread, main_thread
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +27,7 @@ from icectl.cli.settings import (
     parse_color,
     resolve,
 )
+from icectl.cli.signals import Interrupts, Terminated
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.errors import IcectlError, StorageError, UsageError
 from icectl.report.console import Console, ConsoleOptions
@@ -44,10 +43,6 @@ COMMANDS: Mapping[str, str] = {
 
 _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """What the parser inside typer raises; its module is private, and moves between versions."""
-
-
-class _Terminated(BaseException):
-    """SIGTERM arrived."""
 
 
 @dataclass(slots=True)
@@ -75,8 +70,13 @@ def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
         console=_early_console(arguments, clock),
         command_name=arguments[0] if arguments[0] in COMMANDS else None,
     )
-    with _signals():
-        return _run(run, arguments)
+
+    def tell(text: str) -> None:
+        run.console.note(text)
+
+    interrupts = Interrupts(tell)
+    with interrupts.handled():
+        return _run(run, arguments, interrupts)
 
 
 def parse(arguments: Sequence[str]) -> Invocation | None:
@@ -161,13 +161,13 @@ def _root_options(
     """Hold the options of the root."""
 
 
-def _run(run: _Run, arguments: Sequence[str]) -> int:
+def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
     try:
         run.invocation = parse(arguments)
         if run.invocation is None:
             run.console.flush()
             return 0
-        run.shell = _open_shell(run, run.invocation)
+        run.shell = _open_shell(run, run.invocation, interrupts)
         run.console = run.shell.console
         with _debug_log(run.console):
             outcome = run.invocation.run(run.shell)
@@ -179,7 +179,7 @@ def _run(run: _Run, arguments: Sequence[str]) -> int:
         return _report_failure(run, error)
 
 
-def _open_shell(run: _Run, invocation: Invocation) -> Shell:
+def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Shell:
     config = invocation.value("config")
     settings = resolve(invocation.given_settings(), os.environ, config)
     verbosity = -1 if invocation.value("quiet") else invocation.value("verbose")
@@ -194,7 +194,7 @@ def _open_shell(run: _Run, invocation: Invocation) -> Shell:
         console.detail(line)
     limit_ms = settings.read(TIME_LIMIT)
     ends_at = None if limit_ms is None else run.started_seconds + limit_ms / 1000
-    return Shell(console, run.env, settings, Deadline(run.env, ends_at))
+    return Shell(console, run.env, settings, Deadline(run.env, ends_at), interrupts)
 
 
 def _report_outcome(run: _Run, outcome: Outcome) -> int:
@@ -243,7 +243,7 @@ def _explained(raised: BaseException) -> tuple[IcectlError, int]:
         return raised, raised.exit_code
     if isinstance(raised, KeyboardInterrupt):
         return IcectlError("interrupted", id="interrupted"), 128 + signal.SIGINT
-    if isinstance(raised, _Terminated):
+    if isinstance(raised, Terminated):
         return IcectlError("terminated", id="terminated"), 128 + signal.SIGTERM
     if isinstance(raised, MemoryError):
         hint = "a lower `--concurrency` needs less of it"
@@ -305,23 +305,6 @@ def _early_console(arguments: Sequence[str], env: Env) -> Console:
 def _wants_json(arguments: Sequence[str]) -> bool:
     pairs = pairwise(arguments)
     return "--json" in arguments or "--format=json" in arguments or ("--format", "json") in pairs
-
-
-@contextmanager
-def _signals() -> Iterator[None]:
-    """Let SIGTERM end the run as Ctrl-C does, with its own exit code."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise _Terminated
 
 
 class _ConsoleHandler(logging.Handler):

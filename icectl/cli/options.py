@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from icectl.cli.settings import SETTINGS, Settings
+from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env
 from icectl.report.console import Color, Console
 from icectl.report.document import Outcome
@@ -39,12 +40,13 @@ TableArgument = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Where a command runs: its console, clock, settings, and the time it has."""
+    """Where a command runs: its console, clock, settings, time limit, and what may end it."""
 
     console: Console
     env: Env
     settings: Settings
     deadline: Deadline
+    interrupts: Interrupts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """What every command starts with: the store, the table's catalog, and what it may use of both."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from icectl.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run on one table."""
+    """One run on one table; `shield()` is for steps that a first Ctrl-C must not cut in two."""
 
     store: Store
     catalog: Catalog
@@ -28,6 +29,7 @@ class Session:
     console: Console
     settings: Settings
     deadline: Deadline
+    shield: Callable[[], AbstractContextManager[None]]
     concurrency: int
     temp_dir: Path | None
 
@@ -62,6 +64,7 @@ def open_session(
         console=shell.console,
         settings=shell.settings,
         deadline=shell.deadline,
+        shield=shell.interrupts.shield,
         concurrency=concurrency,
         temp_dir=shell.settings.read(TEMP_DIR),
     )
