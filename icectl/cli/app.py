@@ -1,22 +1,22 @@
 """The root command: parse, run one command, report, and turn every end into an exit code."""
 
-import errno
-import logging
 import os
-import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
 from icectl import __version__
+from icectl.cli.debug_log import debug_log
+from icectl.cli.failures import explained
 from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
 from icectl.cli.options import Command, Invocation, Shell
 from icectl.cli.settings import (
@@ -27,9 +27,9 @@ from icectl.cli.settings import (
     parse_color,
     resolve,
 )
-from icectl.cli.signals import Interrupts, Terminated
+from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env, SystemEnv
-from icectl.errors import IcectlError, StorageError, UsageError
+from icectl.errors import UsageError
 from icectl.report.console import Console, ConsoleOptions
 from icectl.report.document import Outcome, document, failure, json_text
 from icectl.report.metrics import metrics_text, write_metrics
@@ -169,9 +169,8 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
             return 0
         run.shell = _open_shell(run, run.invocation, interrupts)
         run.console = run.shell.console
-        with _debug_log(run.console):
-            outcome = run.invocation.run(run.shell)
-        return _report_outcome(run, outcome)
+        with debug_log(run.console):
+            return _report_outcome(run, run.invocation.run(run.shell))
     except BrokenPipeError:
         _discard_stdout()
         return 0
@@ -202,10 +201,12 @@ def _report_outcome(run: _Run, outcome: Outcome) -> int:
     console.progress.stop()
     for warning in outcome.warnings:
         console.warn(warning)
-    _write_metrics(run, document(outcome, ()))
+    if console.options.json or _metrics_file(run):
+        built = document(outcome)
+        _write_metrics(run, built)
     try:
         if console.options.json:
-            console.print(_json(console, document(outcome, console.warnings)))
+            _print_document(console, built)
         else:
             outcome.render(console)
         console.flush()
@@ -220,62 +221,36 @@ def _report_outcome(run: _Run, outcome: Outcome) -> int:
 def _report_failure(run: _Run, raised: BaseException) -> int:
     console = run.console
     console.progress.stop()
-    error, code = _explained(raised)
+    error, code = explained(raised)
     if code == 1 and not isinstance(raised, MemoryError):
         console.error_lines(traceback.format_exception(raised))
     elif raised is not error:
         console.debug("".join(traceback.format_exception(raised)).rstrip())
-    name = run.command_name
-    _write_metrics(run, failure(error, code, name, ()))
+    built = failure(error, code, run.command_name)
+    _write_metrics(run, built)
     console.error(error)
     try:
         if console.options.json:
-            console.print(_json(console, failure(error, code, name, console.warnings)))
+            _print_document(console, built)
         console.flush()
     except OSError:
         _discard_stdout()
     return code
 
 
-def _explained(raised: BaseException) -> tuple[IcectlError, int]:
-    """Find the error to tell, and the exit code, for whatever ended the run."""
-    if isinstance(raised, IcectlError):
-        return raised, raised.exit_code
-    if isinstance(raised, KeyboardInterrupt):
-        return IcectlError("interrupted", id="interrupted"), 128 + signal.SIGINT
-    if isinstance(raised, Terminated):
-        return IcectlError("terminated", id="terminated"), 128 + signal.SIGTERM
-    if isinstance(raised, MemoryError):
-        hint = "a lower `--concurrency` needs less of it"
-        return IcectlError("out of memory", hint=hint, id="out-of-memory"), 1
-    if isinstance(raised, OSError):
-        return _system_error(raised), StorageError.exit_code
-    message = f"unexpected failure: {type(raised).__name__}: {raised}"
-    hint = "this is a bug in icectl; please report it with the lines above"
-    return IcectlError(message, hint=hint, id="bug"), 1
+def _print_document(console: Console, built: Mapping[str, Any]) -> None:
+    whole = {**built, "warnings": list(console.warnings)}
+    text = json_text(whole, indent=2 if console.out_is_terminal else None)
+    console.print(console.redact(text))
 
 
-def _system_error(raised: OSError) -> StorageError:
-    where = f" `{raised.filename}`" if raised.filename else ""
-    if isinstance(raised, FileNotFoundError):
-        return StorageError(f"the file{where} is missing" if where else f"{raised}")
-    if raised.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return StorageError(
-            f"no space left on the device{where and ' of' + where}",
-            hint="`--temp-dir` puts temporary files elsewhere",
-        )
-    return StorageError(f"{(raised.strerror or str(raised)).lower()}{where and ':' + where}")
-
-
-def _json(console: Console, built: Mapping[str, Any]) -> str:
-    return console.redact(json_text(built, indent=2 if console.out_is_terminal else None))
+def _metrics_file(run: _Run) -> Path | None:
+    return None if run.shell is None else run.shell.settings.read(METRICS_FILE)
 
 
 def _write_metrics(run: _Run, built: Mapping[str, Any]) -> None:
-    if run.shell is None or run.invocation is None:
-        return
-    path = run.shell.settings.read(METRICS_FILE)
-    if path is None:
+    path = _metrics_file(run)
+    if path is None or run.invocation is None:
         return
     text = metrics_text(
         built,
@@ -305,35 +280,6 @@ def _early_console(arguments: Sequence[str], env: Env) -> Console:
 def _wants_json(arguments: Sequence[str]) -> bool:
     pairs = pairwise(arguments)
     return "--json" in arguments or "--format=json" in arguments or ("--format", "json") in pairs
-
-
-class _ConsoleHandler(logging.Handler):
-    """Debug records on the console, without secrets."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._console = console
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
-        self._console.debug(f"debug: {record.name}: {record.getMessage()}")
-
-
-@contextmanager
-def _debug_log(console: Console) -> Iterator[None]:
-    if console.options.verbosity < 2:
-        yield
-        return
-    logger = logging.getLogger("icectl")
-    handler = _ConsoleHandler(console)
-    before = logger.level
-    logger.setLevel(logging.DEBUG)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
 
 
 def _discard_stdout() -> None:

@@ -49,8 +49,8 @@ class Outcome:
     warnings: Sequence[str] = field(default=())
 
 
-def document(outcome: Outcome, warnings: Sequence[str]) -> dict[str, Any]:
-    """Build the document of a command that ended by itself, whatever its exit code."""
+def document(outcome: Outcome) -> dict[str, Any]:
+    """Build the document of a command that ended by itself, but for its warnings."""
     return {
         **_head(outcome.command),
         "table": None if outcome.table is None else _table(outcome.table),
@@ -58,15 +58,13 @@ def document(outcome: Outcome, warnings: Sequence[str]) -> dict[str, Any]:
         "exit": outcome.exit_code,
         "status": outcome.status,
         "result": clean(outcome.result),
-        "warnings": list(warnings),
+        "warnings": [],
         "error": None,
     }
 
 
-def failure(
-    error: IcectlError, exit_code: int, command: str | None, warnings: Sequence[str]
-) -> dict[str, Any]:
-    """Build the document of a command that ended with an error."""
+def failure(error: IcectlError, exit_code: int, command: str | None) -> dict[str, Any]:
+    """Build the document of a command that ended with an error, but for its warnings."""
     return {
         **_head(command),
         "table": None,
@@ -74,7 +72,7 @@ def failure(
         "exit": exit_code,
         "status": _STATUS_OF_FAILURE.get(exit_code, "failed"),
         "result": None,
-        "warnings": list(warnings),
+        "warnings": [],
         "error": {
             "exit": exit_code,
             "id": error.error_id,

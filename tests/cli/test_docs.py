@@ -12,6 +12,7 @@ from icectl.cli.app import COMMANDS, load_command
 from icectl.cli.env_vars import ENV_VARS
 from icectl.cli.settings import SETTINGS, resolve
 from icectl.errors import EXIT_CODES
+from icectl.plan.inspect.views import VIEWS
 
 ROOT = Path(__file__).parents[2]
 
@@ -124,6 +125,10 @@ def test_the_shells_accept_their_scripts(shell: str, file: str) -> None:
         [shell, "-n", str(ROOT / "completions" / file)], capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_the_views_that_completion_knows_are_those_that_exist() -> None:
+    assert load_command("inspect").choices["view"] == tuple(VIEWS)
 
 
 def bash_completes(*words: str) -> list[str]:

@@ -28,6 +28,7 @@ from icectl.errors import (
     Unsupported,
     UsageError,
 )
+from icectl.report.console import Console
 from icectl.report.document import Outcome, TableIdentity, load_schema
 from tests.cli.conftest import Body, Run
 
@@ -494,6 +495,31 @@ def test_once_verbose_prints_no_log_records(run: Run, serve: Serve) -> None:
     serve(body)
     assert "a call" not in run("inspect", "/t", "-v").err
     assert "debug: icectl.storage: a call" in run("inspect", "/t", "-vv").err
+
+
+def test_debug_goes_on_while_rows_are_rendered(run: Run, serve: Serve) -> None:
+    def body(common: Common, change: Change) -> Outcome:
+        def render(console: Console) -> None:
+            logging.getLogger("icectl.storage").debug("read late")
+
+        return Outcome("inspect", {}, render)
+
+    serve(body)
+    assert run("inspect", "/t", "-vv").err.endswith("debug: icectl.storage: read late\n")
+
+
+def test_a_failure_while_rows_are_rendered_is_reported(run: Run, serve: Serve) -> None:
+    def body(common: Common, change: Change) -> Outcome:
+        def render(console: Console) -> None:
+            console.print("first row")
+            raise StorageError("the second is gone")
+
+        return Outcome("inspect", {}, render)
+
+    serve(body)
+    ended = run("inspect", "/t")
+    assert (ended.code, ended.out) == (13, "first row\n")
+    assert ended.err == "error: the second is gone\n"
 
 
 def test_a_question_without_a_terminal_is_wrong_usage(run: Run, serve: Serve) -> None:

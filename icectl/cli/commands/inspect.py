@@ -7,6 +7,27 @@ import typer
 from icectl.cli.options import OUTPUT, Common, TableArgument, command, option
 from icectl.report.document import Outcome
 
+_VIEWS = (
+    "summary",
+    "health",
+    "snapshots",
+    "history",
+    "refs",
+    "manifests",
+    "files",
+    "entries",
+    "partitions",
+    "schemas",
+    "specs",
+    "sort-orders",
+    "properties",
+    "metadata-log",
+    "statistics",
+    "tree",
+    "changes",
+)
+"""For completion, which must not import what shows them."""
+
 
 @command(
     "inspect",
@@ -17,6 +38,11 @@ from icectl.report.document import Outcome
         ("icectl inspect /wh/db/t snapshots --limit 5 --json", "the newest five, for scripts"),
     ],
     exit_codes=(3, 5, 10, 13, 14, 15),
+    choices={
+        "view": _VIEWS,
+        "content": ("data", "deletes"),
+        "format": ("text", "json", "jsonl", "csv", "mermaid"),
+    },
 )
 def inspect(
     common: Common,

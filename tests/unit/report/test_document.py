@@ -67,9 +67,8 @@ def test_csv_quotes_and_writes_nested_values_as_json() -> None:
     [(Refused("r"), "refused"), (CommitUnknown("u"), "unknown"), (StorageError("s"), "failed")],
 )
 def test_failures_have_a_status_by_exit_code(error: Refused, status: str) -> None:
-    built = failure(error, error.exit_code, "inspect", ["w"])
+    built = failure(error, error.exit_code, "inspect")
     assert built["status"] == status
-    assert built["warnings"] == ["w"]
     assert built["error"]["exit"] == error.exit_code
 
 
@@ -89,16 +88,16 @@ def test_the_schema_of_a_command_joins_envelope_and_result(
     monkeypatch.setattr(documents, "load_schema", lambda name: loaded[name])
     schema = document_schema("count")
     jsonschema.Draft202012Validator.check_schema(schema)
-    good = document(Outcome("count", {"rows": 1}, silent), [])
+    good = document(Outcome("count", {"rows": 1}, silent))
     jsonschema.validate(json.loads(json_text(good)), schema)
     for broken in ({"rows": "1"}, {}, {"rows": 1, "more": 2}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**good, "result": broken}, schema)
-    jsonschema.validate(failure(Refused("no"), 5, "count", []), schema)
+    jsonschema.validate(failure(Refused("no"), 5, "count"), schema)
 
 
 def test_the_envelope_refuses_what_it_does_not_know() -> None:
-    built = document(Outcome("inspect", {}, silent), [])
+    built = document(Outcome("inspect", {}, silent))
     for broken in ({"status": "ok"}, {"exit": 6}, {"more": 1}, {"table": {}}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**built, **broken}, documents.load_schema("envelope"))

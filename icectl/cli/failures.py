@@ -1,0 +1,37 @@
+"""What to tell, and which exit code to end with, for whatever ended a run."""
+
+import errno
+import signal
+
+from icectl.cli.signals import Terminated
+from icectl.errors import IcectlError, StorageError
+
+
+def explained(raised: BaseException) -> tuple[IcectlError, int]:
+    """Find the error to tell, and the exit code, for whatever ended the run."""
+    if isinstance(raised, IcectlError):
+        return raised, raised.exit_code
+    if isinstance(raised, KeyboardInterrupt):
+        return IcectlError("interrupted", id="interrupted"), 128 + signal.SIGINT
+    if isinstance(raised, Terminated):
+        return IcectlError("terminated", id="terminated"), 128 + signal.SIGTERM
+    if isinstance(raised, MemoryError):
+        hint = "a lower `--concurrency` needs less of it"
+        return IcectlError("out of memory", hint=hint, id="out-of-memory"), 1
+    if isinstance(raised, OSError):
+        return _system_error(raised), StorageError.exit_code
+    message = f"unexpected failure: {type(raised).__name__}: {raised}"
+    hint = "this is a bug in icectl; please report it with the lines above"
+    return IcectlError(message, hint=hint, id="bug"), 1
+
+
+def _system_error(raised: OSError) -> StorageError:
+    where = f" `{raised.filename}`" if raised.filename else ""
+    if isinstance(raised, FileNotFoundError):
+        return StorageError(f"the file{where} is missing" if where else f"{raised}")
+    if raised.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StorageError(
+            f"no space left on the device{where and ' of' + where}",
+            hint="`--temp-dir` puts temporary files elsewhere",
+        )
+    return StorageError(f"{(raised.strerror or str(raised)).lower()}{where and ':' + where}")
