@@ -44,6 +44,9 @@ def open_session(
     shell = common.shell
     if common.catalog is not None:
         raise Unsupported("this version of icectl reads tables by location, not through a catalog")
+    temp_dir = shell.settings.read(TEMP_DIR)
+    if temp_dir is not None and not temp_dir.is_dir():
+        raise UsageError(f"`--temp-dir`: there is no folder `{temp_dir}`")
     path_map = _path_map(common)
     if path_map and not read_only and not (change and (change.dry_run or change.check)):
         raise UsageError(
@@ -66,7 +69,7 @@ def open_session(
         deadline=shell.deadline,
         shield=shell.interrupts.shield,
         concurrency=concurrency,
-        temp_dir=shell.settings.read(TEMP_DIR),
+        temp_dir=temp_dir,
     )
 
 

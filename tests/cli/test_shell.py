@@ -621,6 +621,7 @@ def test_metrics_that_cannot_be_written_are_a_warning(run: Run, serve: Serve) ->
             ["--storage-option", "secret=env:NOT_SET_ANYWHERE"],
             "storage option `secret`: the environment has no variable `NOT_SET_ANYWHERE`",
         ),
+        (["--temp-dir", "/nope"], "`--temp-dir`: there is no folder `/nope`"),
         (["--config", "/nope.toml"], "`--config`: there is no file `/nope.toml`"),
     ],
 )
