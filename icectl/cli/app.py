@@ -222,6 +222,7 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
     console = run.console
     console.progress.stop()
     error, code = explained(raised)
+    error.message = console.redact(error.message)
     if code == 1 and not isinstance(raised, MemoryError):
         console.error_lines(traceback.format_exception(raised))
     elif raised is not error:
@@ -240,8 +241,7 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
 
 def _print_document(console: Console, built: Mapping[str, Any]) -> None:
     whole = {**built, "warnings": list(console.warnings)}
-    text = json_text(whole, indent=2 if console.out_is_terminal else None)
-    console.print(console.redact(text))
+    console.print(json_text(whole, indent=2 if console.out_is_terminal else None))
 
 
 def _metrics_file(run: _Run) -> Path | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from icectl.catalog.protocol import Catalog
 from icectl.catalog.resolve import resolve
 from icectl.cli.options import Change, Common
-from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings
+from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret
 from icectl.env import Deadline, Env
 from icectl.errors import Unsupported, UsageError
 from icectl.progress import Progress
@@ -74,14 +74,15 @@ def open_session(
 
 
 def _storage_options(common: Common) -> Mapping[str, str]:
-    """Join the file's storage options and those given, and keep their values from being shown."""
+    """Join the file's storage options and those given, and keep credentials from being shown."""
     given = dict(common.shell.settings.storage_options)
     for text in common.storage_option or ():
         key, value = _split(text, "--storage-option", text.partition("="))
         given[key] = value
     options = {key: _from_environment(key, value) for key, value in given.items()}
-    for value in options.values():
-        common.shell.console.hide(value)
+    for key, value in options.items():
+        if is_secret(key) or given[key].startswith("env:"):
+            common.shell.console.hide(value)
     return options
 
 

@@ -310,9 +310,13 @@ def _scalar(file: Path, key: str, value: Any) -> str:
     raise UsageError(f"`{key}` in {file} must be a text, a whole number or a boolean")
 
 
+def is_secret(name: str) -> bool:
+    """Whether a storage option of this name holds a credential."""
+    return name == "key" or any(word in name.lower() for word in _SECRET_KEYS)
+
+
 def _without_secret(file: Path, name: str, value: str) -> str:
-    secret = name == "key" or any(word in name.lower() for word in _SECRET_KEYS)
-    if secret and not value.startswith("env:"):
+    if is_secret(name) and not value.startswith("env:"):
         raise UsageError(
             f"`{STORAGE_TABLE}.{name}` in {file} looks like a secret, and none may stand there",
             hint=f'`{name} = "env:NAME"` takes it from the environment variable NAME',

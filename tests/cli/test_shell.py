@@ -477,9 +477,14 @@ def test_debug_prints_log_records_without_secrets(
         raise ValueError("cannot sign with hunter2-hunter2")
 
     serve(body)
-    given = ["--storage-option", "secret=env:STORE_SECRET", "--storage-option", "key=abc123xyz"]
+    options = ["secret=env:STORE_SECRET", "key=abc123xyz", "anon=false"]
+    given = [word for option in options for word in ("--storage-option", option)]
     ended = run("inspect", "/t", "-vv", "--json", *given)
     assert ended.code == 1
+    assert ended.document["dry_run"] is False
+    assert ended.document["error"]["message"] == (
+        "unexpected failure: ValueError: cannot sign with ***"
+    )
     assert "debug: icectl.storage: signed with ***" in ended.err
     assert "warning: token *** seen" in ended.err
     for secret in ("hunter2", "abc123xyz"):
