@@ -168,6 +168,10 @@ def _from(limits: Limits, unit: str, *, ratio: bool = False) -> str:
     )
 
 
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def _file_sizes(data: Entries) -> list[Row]:
     histogram = size_histogram(data)
     ends: list[int | None] = [0, *SIZE_BANDS, None]
@@ -187,8 +191,9 @@ def _small_files(target: int, data: Entries) -> _Check:
     surplus = sum(count - max(1, -(-size // target)) for count, size in partitions)
     return _Check(
         SURPLUS_FILES.judge(surplus),
-        f"{len(small):,} of {len(data):,} data files are below {print_size(small_below)}, "
-        f"{SMALL_RATIO:.0%} of the target size; merging within partitions saves {surplus:,} files",
+        f"{len(small):,} of {_counted(len(data), 'data file')} below {print_size(small_below)}, "
+        f"{SMALL_RATIO:.0%} of the target size; merging within partitions saves "
+        f"{_counted(surplus, 'file')}",
         _from(SURPLUS_FILES, "files to save"),
         "compact",
         {
@@ -219,12 +224,12 @@ def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
             DELETES_PER_FILE.judge(most),
             DANGLING_DELETES.judge(dangling),
         ),
-        f"{totals.delete_file_count:,} delete files touch {touched:,} of {len(matches.data):,} "
-        f"data files, at most {most:,} on one; positions delete {ratio:.1%} of the rows; "
-        f"{dangling:,} apply to nothing",
+        f"{_counted(totals.delete_file_count, 'delete file')} on {touched:,} of "
+        f"{_counted(len(matches.data), 'data file')}, at most {most:,} on one; positions delete "
+        f"{ratio:.1%} of the rows; {dangling:,} of no effect",
         f"{_from(DELETED_RATIO, 'of the rows', ratio=True)}; "
         f"{_from(DELETES_PER_FILE, 'on one data file')}; "
-        f"{_from(DANGLING_DELETES, 'that apply to nothing')}",
+        f"{_from(DANGLING_DELETES, 'of no effect')}",
         "compact",
         {
             "position_delete_file_count": totals.position_delete_file_count,
@@ -251,7 +256,7 @@ def _manifest_debt(source: HealthSource) -> _Check:
     surplus = count - sum(max(1, -(-size // target)) for size in sizes.values())
     return _Check(
         SURPLUS_MANIFESTS.judge(surplus),
-        f"{count:,} manifests of {print_size(sum(sizes.values()))} in all; at the target size of "
+        f"{_counted(count, 'manifest')}, {print_size(sum(sizes.values()))}; at the target size of "
         f"{print_size(target)}, {count - surplus:,} would do",
         _from(SURPLUS_MANIFESTS, "manifests to save"),
         "rewrite-manifests",
@@ -268,7 +273,7 @@ def _snapshot_debt(source: HealthSource) -> _Check:
     count, expirable = len(source.metadata.snapshots), source.expirable.snapshot_count
     return _Check(
         EXPIRABLE_SNAPSHOTS.judge(expirable),
-        f"{expirable:,} of {count:,} snapshots are past the table's own retention",
+        f"{expirable:,} of {_counted(count, 'snapshot')} past the table's own retention",
         _from(EXPIRABLE_SNAPSHOTS, "snapshots past retention"),
         "expire-snapshots",
         {"snapshot_count": count, "expirable_snapshot_count": expirable},
@@ -281,8 +286,8 @@ def _metadata_file_debt(source: HealthSource) -> _Check:
     untracked = max(0, files.count - tracked)
     return _Check(
         UNTRACKED_METADATA_FILES.judge(untracked),
-        f"{files.count:,} metadata files of {print_size(files.size_bytes)} in all, of which "
-        f"{untracked:,} are no longer in the metadata log",
+        f"{_counted(files.count, 'metadata file')}, {print_size(files.size_bytes)}; "
+        f"{untracked:,} no longer in the metadata log",
         _from(UNTRACKED_METADATA_FILES, "files off the log"),
         "remove-orphans",
         {
@@ -302,8 +307,8 @@ def _reclaimable(expirable: Expirable, totals: Totals) -> _Check:
     about = "" if expirable.exact else "about "
     return _Check(
         RECLAIMABLE_RATIO.judge(ratio),
-        f"{about}{print_size(size)} would be freed by expiring those snapshots, "
-        f"against {print_size(live_bytes)} of live files",
+        f"{about}{print_size(size)} freed by expiring those snapshots, against "
+        f"{print_size(live_bytes)} of live files",
         _from(RECLAIMABLE_RATIO, "of the live bytes", ratio=True),
         "expire-snapshots",
         {

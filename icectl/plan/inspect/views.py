@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from icectl.errors import UsageError
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.units import print_instant
 
-Row = Mapping[str, object]
+Row = Mapping[str, Any]
 """One row of a view, ready for JSON: ids of snapshots as strings, instants as ISO 8601."""
 
 

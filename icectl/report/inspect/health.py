@@ -1,5 +1,6 @@
 """The health view as text."""
 
+import shlex
 from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
@@ -71,6 +72,7 @@ def _print_check(console: Console, title: str, check: Mapping[str, Any], table: 
     for line in wrap(check["threshold"], console.prose_width - 2):
         console.print(console.style(f"  {line}", "dim"))
     if check["command_in_this_version"]:
-        console.print(f"  run: icectl {check['command']} {table}")
+        named = "TABLE" if table.endswith(".json") else shlex.quote(table)
+        console.print(f"  run: icectl {check['command']} {named}")
     else:
         console.print(f"  to do: `{check['command']}`, which this version of icectl does not have")

@@ -63,6 +63,11 @@ def print_json_lines(console: Console, row_set: RowSet) -> None:
         console.print(json_line({name: row.get(name) for name in row_set.columns}))
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: `1 file`, `2,000 files`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def plain(value: object) -> str:
     """A value as text: nested ones as JSON, null as nothing."""
     if value is None:
@@ -105,9 +110,7 @@ def _shortened(rows: Iterable[Mapping[str, Any]], below: str) -> Iterator[Mappin
         }
 
 
-_LOCATIONS = frozenset(
-    {"manifest_list", "path", "file_path", "file", "statistics_path", "data_file.file_path"}
-)
+_LOCATIONS = frozenset({"file_path", "data_file.file_path"})
 
 
 def _size(value: int | None) -> str:
@@ -116,6 +119,19 @@ def _size(value: int | None) -> str:
 
 def _count(value: int | None) -> str:
     return "?" if value is None else f"{value:,}"
+
+
+def _moment(value: str | None) -> str:
+    """An instant to the second, under a heading that says UTC."""
+    return "" if value is None else f"{value[:10]} {value[11:19]}"
+
+
+def _name(location: str | None) -> str:
+    return "" if location is None else location.rpartition("/")[2]
+
+
+def _stored_size(file_size: int, blob_size: int | None) -> str:
+    return print_size(file_size if blob_size is None else blob_size)
 
 
 def _some(value: int) -> str:
@@ -223,15 +239,15 @@ _STATES = ("added", "existing", "deleted")
 TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
     "snapshots": (
         _column("snapshot", "snapshot_id"),
-        _column("committed at", "committed_at"),
+        _column("committed (UTC)", "committed_at", _moment),
         _column("operation", "operation"),
         _column("files", "summary", _changed_files, "right"),
-        _column("records", "summary", _changed_records, "right"),
+        _column("rows", "summary", _changed_records, "right"),
         _column("deletes", "summary", _changed_deletes, "right"),
         _column("refs", "refs", _names, cut="end"),
     ),
     "history": (
-        _column("made current at", "made_current_at"),
+        _column("made current (UTC)", "made_current_at", _moment),
         _column("snapshot", "snapshot_id"),
         _column("parent", "parent_id"),
         _column("ancestor", "is_current_ancestor"),
@@ -257,13 +273,13 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         ),
         _number("size", "length", _size),
         _column("partitions", "partition_summaries", _ranges, cut="end"),
-        _column("manifest", "path", cut="middle"),
+        _column("manifest", "path", _name, cut="middle"),
     ),
     "files": (
         _column("content", "content file_format", _kind),
         _column("partition", "partition_path", cut="end"),
         _number("records", "record_count"),
-        _number("size", "file_size_in_bytes", _size),
+        _column("size", "file_size_in_bytes content_size_in_bytes", _stored_size, "right"),
         _column("file", "file_path", cut="middle"),
     ),
     "entries": (
@@ -282,7 +298,7 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _number("size", "total_data_file_size_in_bytes", _size),
         _number("positions", "position_delete_record_count", _some),
         _number("equality", "equality_delete_record_count", _some),
-        _column("updated", "last_updated_at"),
+        _column("updated (UTC)", "last_updated_at", _moment),
     ),
     "changes": (
         _column("change", "change"),
@@ -321,17 +337,17 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
     ),
     "properties": (_column("property", "key"), _column("value", "value", cut="end")),
     "metadata-log": (
-        _column("written at", "timestamp"),
+        _column("written (UTC)", "timestamp", _moment),
         _column("snapshot", "latest_snapshot_id"),
         _number("schema", "latest_schema_id", plain),
         _number("seq", "latest_sequence_number", plain),
-        _column("file", "file", cut="middle"),
+        _column("file", "file", _name, cut="end"),
     ),
     "statistics": (
         _column("snapshot", "snapshot_id"),
         _column("kind", "kind"),
         _number("size", "file_size_in_bytes", _size),
         _column("blobs", "blobs", _blob_types, cut="end"),
-        _column("file", "statistics_path", cut="middle"),
+        _column("file", "statistics_path", _name, cut="middle"),
     ),
 }

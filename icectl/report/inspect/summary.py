@@ -5,7 +5,7 @@ from typing import Any
 
 from icectl.plan.inspect.views import RowSet
 from icectl.report.console import Console
-from icectl.report.inspect.rows import print_rows
+from icectl.report.inspect.rows import counted, print_rows
 from icectl.report.tables import print_pairs
 from icectl.units import print_size
 
@@ -48,15 +48,11 @@ def print_changes(console: Console, found: Mapping[str, Any], base: str) -> None
 
 def _changed(found: Mapping[str, Any], change: str) -> str:
     text = (
-        f"{_files(found[f'{change}_files'], 'data file')}, {found[f'{change}_rows']:,} rows, "
+        f"{counted(found[f'{change}_files'], 'data file')}, {found[f'{change}_rows']:,} rows, "
         f"{print_size(found[f'{change}_bytes'])}"
     )
     delete_files = found[f"{change}_delete_files"]
-    return f"{text}; {_files(delete_files, 'delete file')}" if delete_files else text
-
-
-def _files(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{text}; {counted(delete_files, 'delete file')}" if delete_files else text
 
 
 def _snapshot_text(snapshot_id: str | None, committed_at: str | None) -> str:

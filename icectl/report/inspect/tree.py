@@ -4,18 +4,18 @@ from collections.abc import Iterator, Mapping
 
 from icectl.plan.inspect.tree import DELETE_KINDS, Node
 from icectl.report.console import Console
+from icectl.report.inspect.rows import counted
 from icectl.report.tables import shorten
 from icectl.units import print_size
 
-_WORDS: Mapping[str, str] = {
-    "metadata-file": "metadata file",
-    "manifest-list": "manifest list",
-    "data": "data",
-    "position-deletes": "position deletes",
-    "equality-deletes": "equality deletes",
-    "deletion-vector": "vector",
+_WHAT_IT_HOLDS: Mapping[str, str] = {
+    "data": "record",
+    "position-deletes": "position delete",
+    "equality-deletes": "equality delete",
+    "deletion-vector": "deleted position",
 }
-_NARROWEST = 16
+_METADATA_KINDS = frozenset({"metadata-file", "manifest-list", "manifest"})
+_NARROWEST = 24
 """Columns that a name keeps, however little room its line leaves."""
 
 
@@ -32,7 +32,7 @@ def print_tree(console: Console, root: Node, base: str) -> None:
         if node.id in numbers:
             name = f"[{numbers[node.id]}] {name}"
         if node.id in marks:
-            words.append(f"deleted from by {marks[node.id]}")
+            words.append(f"deletes {marks[node.id]}")
         told = ", ".join(words)
         if console.width is not None:
             room = console.width - len(branch) - len(told) - 2
@@ -78,9 +78,11 @@ def data_marks(root: Node, numbers: Mapping[str, int]) -> Mapping[str, str]:
 
 
 def label(node: Node, base: str) -> str:
-    """What a node is called: its location below the table, or the snapshot's id."""
+    """What a node is called: a file of data by its location below the table, others by name."""
     if node.location is None:
         return f"snapshot {node.facts['snapshot_id']}"
+    if node.kind in _METADATA_KINDS:
+        return node.location.rpartition("/")[2]
     return node.location.removeprefix(f"{base.rstrip('/')}/")
 
 
@@ -91,24 +93,24 @@ def describe(node: Node) -> str:
         return f"metadata file, format version {facts['format_version']}"
     if node.kind == "snapshot":
         refs = facts["refs"]
-        named = f", {', '.join(refs)}" if isinstance(refs, list) and refs else ""
+        named = f", {', '.join(refs)}" if refs else ""
         return f"{facts['operation'] or 'operation unknown'}, {facts['committed_at']}{named}"
     if node.kind == "manifest-list":
-        return f"manifest list, {facts['manifest_count']} manifests"
-    size = facts["size_bytes"]
-    size_text = print_size(size) if isinstance(size, int) else "size unknown"
+        return f"manifest list, {counted(facts['manifest_count'], 'manifest')}"
+    size_text = print_size(facts["size_bytes"])
     if node.kind == "manifest":
-        return f"manifest of {facts['content']}, {facts['live_file_count']} files, {size_text}"
-    text = f"{_WORDS[node.kind]}, {facts['record_count']} records, {size_text}"
+        files = counted(facts["live_file_count"], "file")
+        return f"manifest of {facts['content']}, {files}, {size_text}"
+    text = f"{counted(facts['record_count'], _WHAT_IT_HOLDS[node.kind])}, {size_text}"
     if node.kind in DELETE_KINDS:
-        return f"{text}, applies to {facts['applies_to_count']}"
+        return f"{text}, on {counted(facts['applies_to_count'], 'file')}"
     return text
 
 
 def more(node: Node) -> str:
     """What the limit left out below a node."""
-    noun = "files" if node.kind == "manifest" else "manifests"
-    return f"{node.left_out.count:,} {noun} more, {print_size(node.left_out.size_bytes)}"
+    noun = "more file" if node.kind == "manifest" else "more manifest"
+    return f"{counted(node.left_out.count, noun)}, {print_size(node.left_out.size_bytes)}"
 
 
 def _lines(node: Node, first: str, rest: str) -> Iterator[tuple[str, Node | None, str]]:
