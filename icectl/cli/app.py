@@ -223,6 +223,7 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
     console.progress.stop()
     error, code = explained(raised)
     error.message = console.redact(error.message)
+    error.hint = console.redact(error.hint) if error.hint else None
     if code == 1 and not isinstance(raised, MemoryError):
         console.error_lines(traceback.format_exception(raised))
     elif raised is not error:

@@ -1,6 +1,7 @@
 """What every command starts with: the store, the table's catalog, and what it may use of both."""
 
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -31,7 +32,6 @@ class Session:
     deadline: Deadline
     shield: Callable[[], AbstractContextManager[None]]
     concurrency: int
-    temp_dir: Path | None
 
 
 def open_session(
@@ -47,6 +47,8 @@ def open_session(
     temp_dir = shell.settings.read(TEMP_DIR)
     if temp_dir is not None and not temp_dir.is_dir():
         raise UsageError(f"`--temp-dir`: there is no folder `{temp_dir}`")
+    if temp_dir is not None:
+        tempfile.tempdir = str(temp_dir)  # libraries that spool to disk go by it
     path_map = _path_map(common)
     if path_map and not read_only and not (change and (change.dry_run or change.check)):
         raise UsageError(
@@ -69,7 +71,6 @@ def open_session(
         deadline=shell.deadline,
         shield=shell.interrupts.shield,
         concurrency=concurrency,
-        temp_dir=temp_dir,
     )
 
 

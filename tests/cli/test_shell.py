@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -357,6 +358,7 @@ def icectl_into(stdout: object, *arguments: str) -> subprocess.CompletedProcess[
 
 FAKE = r"""
 import sys
+import tempfile
 from icectl.cli import app
 from icectl.cli.options import Common, TableArgument, command
 from icectl.errors import Refused
@@ -643,6 +645,22 @@ def test_options_for_reading_the_table_are_checked(
     ended = run("inspect", "/t", *arguments)
     assert ended.code == 2
     assert ended.err.splitlines()[0] == f"error: {message}"
+
+
+def test_temporary_files_go_where_the_option_says(
+    run: Run, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+    def body(common: Common, change: Change) -> Outcome:
+        from icectl.cli.session import open_session
+
+        open_session(common, "/t", read_only=True)
+        assert tempfile.gettempdir() == str(tmp_path)
+        return done(common, change)
+
+    serve(body)
+    assert run("inspect", "/t", "--temp-dir", str(tmp_path)).code == 0
 
 
 def test_path_map_on_a_command_that_changes_needs_a_dry_run(run: Run, serve: Serve) -> None:
