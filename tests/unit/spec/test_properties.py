@@ -1,0 +1,87 @@
+"""Table properties: defaults, texts, bad texts."""
+
+from typing import Any
+
+import pytest
+
+from icectl.errors import Refused
+from icectl.spec import properties
+from icectl.spec.properties import TableProperty, read
+
+# Defaults of the reference implementation's TableProperties.
+DEFAULTS = [
+    ("history.expire.max-snapshot-age-ms", 432_000_000),
+    ("history.expire.min-snapshots-to-keep", 1),
+    ("history.expire.max-ref-age-ms", 9_223_372_036_854_775_807),
+    ("gc.enabled", True),
+    ("write.metadata.previous-versions-max", 100),
+    ("write.metadata.delete-after-commit.enabled", False),
+    ("write.metadata.compression-codec", "none"),
+    ("write.metadata.path", None),
+    ("write.data.path", None),
+    ("write.target-file-size-bytes", 536_870_912),
+    ("commit.manifest.target-size-bytes", 8_388_608),
+    ("commit.retry.num-retries", 4),
+    ("commit.retry.min-wait-ms", 100),
+    ("commit.retry.max-wait-ms", 60_000),
+    ("commit.retry.total-timeout-ms", 1_800_000),
+    ("schema.name-mapping.default", None),
+]
+
+KNOWN = {item.name: item for item in vars(properties).values() if isinstance(item, TableProperty)}
+
+
+@pytest.mark.parametrize(("name", "default"), DEFAULTS)
+def test_r021_an_absent_property_has_the_default_of_the_reference_implementation(
+    name: str, default: Any
+) -> None:
+    assert read({}, KNOWN[name]) == default
+
+
+def test_every_property_is_described_and_has_a_tested_default() -> None:
+    assert set(KNOWN) == {name for name, _ in DEFAULTS}
+    assert all(item.description for item in KNOWN.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("history.expire.max-snapshot-age-ms", "3600000", 3_600_000),
+        ("history.expire.min-snapshots-to-keep", " 5 ", 5),
+        ("history.expire.min-snapshots-to-keep", "0", 1),
+        ("gc.enabled", "FALSE", False),
+        ("gc.enabled", "TRUE", True),
+        ("write.metadata.previous-versions-max", "0", 1),
+        ("write.metadata.previous-versions-max", "7", 7),
+        ("write.metadata.delete-after-commit.enabled", "true", True),
+        ("write.metadata.compression-codec", "GZIP", "gzip"),
+        ("write.data.path", "s3://b/data", "s3://b/data"),
+        ("write.data.path", "", None),
+        ("write.target-file-size-bytes", "200", 200),
+    ],
+)
+def test_a_property_is_read_from_its_text(name: str, text: str, value: Any) -> None:
+    assert read({name: text, "other": "x"}, KNOWN[name]) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("history.expire.max-snapshot-age-ms", "5d", "not a whole number"),
+        ("history.expire.max-snapshot-age-ms", "1_000", "not a whole number"),
+        ("history.expire.max-snapshot-age-ms", "-1", "less than 0"),
+        ("history.expire.min-snapshots-to-keep", "-1", "less than 0"),
+        ("gc.enabled", "no", "not true or false"),
+        ("write.target-file-size-bytes", "0", "less than 1"),
+        ("write.target-file-size-bytes", "512MB", "not a whole number"),
+        ("write.metadata.compression-codec", "zstd", "not one of none, gzip"),
+    ],
+)
+def test_a_bad_text_is_refused_with_its_name_and_the_way_out(
+    name: str, text: str, reason: str
+) -> None:
+    with pytest.raises(Refused) as caught:
+        read({name: text}, KNOWN[name])
+    assert caught.value.message == f"table property `{name}` is `{text}`: {reason}"
+    assert caught.value.exit_code == 5
+    assert "correct the property" in str(caught.value.hint)

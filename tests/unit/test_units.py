@@ -1,0 +1,184 @@
+"""Sizes, durations, instants and ratios."""
+
+import pytest
+
+from icectl.errors import UsageError
+from icectl.units import (
+    parse_duration,
+    parse_instant,
+    parse_ratio,
+    parse_size,
+    print_duration,
+    print_instant,
+    print_size,
+)
+
+NEW_YEAR_2026_MS = 1_767_225_600_000
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("0B", 0),
+        ("1b", 1),
+        ("1kB", 1_000),
+        ("1KiB", 1_024),
+        ("64MB", 64_000_000),
+        ("64MiB", 67_108_864),
+        ("64 mib", 67_108_864),
+        (" 512mb ", 512_000_000),
+        ("1.5GiB", 1_610_612_736),
+        ("0.1KiB", 102),
+        ("2TB", 2_000_000_000_000),
+        ("1PiB", 1_125_899_906_842_624),
+        ("9007199254740993B", 9_007_199_254_740_993),
+    ],
+)
+def test_a_size_counts_decimal_or_binary_units(text: str, size_bytes: int) -> None:
+    assert parse_size(text) == size_bytes
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["64", "", "MB", "64 M", "64Mbit", "-1MB", "1e3MB", "1.MB", ".5MB", "٣MB", "9" * 30 + "B"],
+)
+def test_a_size_without_a_unit_or_with_another_is_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError, match="is no size") as caught:
+        parse_size(text)
+    assert caught.value.hint == "give a number with a unit: 64MB or 64MiB"
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (-1536, "-1.5 KiB"),
+        (1_048_575, "1.0 MiB"),
+        (67_108_864, "64.0 MiB"),
+        (1_610_612_736, "1.5 GiB"),
+        (1_099_511_627_776, "1.0 TiB"),
+        (1_125_899_906_842_624, "1.0 PiB"),
+        (2**60, "1024.0 PiB"),
+    ],
+)
+def test_a_size_is_printed_with_the_largest_binary_unit(size_bytes: int, text: str) -> None:
+    assert print_size(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ms"),
+    [
+        ("0s", 0),
+        ("250ms", 250),
+        ("90s", 90_000),
+        ("15m", 900_000),
+        ("24h", 86_400_000),
+        ("7d", 604_800_000),
+        ("2w", 1_209_600_000),
+        ("1h30m", 5_400_000),
+        ("1h 30m", 5_400_000),
+        (" 7 d ", 604_800_000),
+    ],
+)
+def test_a_duration_adds_up_its_parts(text: str, duration_ms: int) -> None:
+    assert parse_duration(text) == duration_ms
+
+
+@pytest.mark.parametrize(
+    "text", ["7", "", "d", "1.5h", "-7d", "7D", "7 days", "1h30", "7d!", "9" * 30 + "s"]
+)
+def test_a_duration_without_a_known_unit_is_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError, match="is no duration") as caught:
+        parse_duration(text)
+    assert caught.value.hint == "give a number with a unit: 90s 15m 24h 7d 2w"
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "text"),
+    [
+        (0, "0ms"),
+        (999, "999ms"),
+        (1_000, "1s"),
+        (65_000, "1m 5s"),
+        (3_600_000, "1h"),
+        (3_605_000, "1h"),
+        (273_600_000, "3d 4h"),
+        (86_400_000 + 300_000, "1d"),
+        (432_000_000, "5d"),
+        (-65_000, "-1m 5s"),
+        (-5, "-5ms"),
+    ],
+)
+def test_a_duration_is_printed_with_its_two_largest_units(duration_ms: int, text: str) -> None:
+    assert print_duration(duration_ms) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "instant_ms"),
+    [
+        ("2025-12-31T00:00:00Z", NEW_YEAR_2026_MS - DAY_MS),
+        ("2025-12-31", NEW_YEAR_2026_MS - DAY_MS),
+        ("2025-12-31T00:00:00", NEW_YEAR_2026_MS - DAY_MS),
+        ("2025-12-31 00:00", NEW_YEAR_2026_MS - DAY_MS),
+        ("2025-12-31T01:00:00+01:00", NEW_YEAR_2026_MS - DAY_MS),
+        ("2025-12-31T00:00:00.678Z", NEW_YEAR_2026_MS - DAY_MS + 678),
+        ("2025-12-31T00:00:00.678999Z", NEW_YEAR_2026_MS - DAY_MS + 678),
+        ("1969-12-31T23:59:59.999Z", -1),
+        ("0001-01-01T00:00:00+14:00", -62_135_647_200_000),
+        ("7d", NEW_YEAR_2026_MS - 7 * DAY_MS),
+        ("0s", NEW_YEAR_2026_MS),
+        ("2026-01-01T00:00:00Z", NEW_YEAR_2026_MS),
+    ],
+)
+def test_an_instant_is_iso_8601_or_that_long_ago(text: str, instant_ms: int) -> None:
+    assert parse_instant(text, NEW_YEAR_2026_MS) == instant_ms
+
+
+@pytest.mark.parametrize(
+    "text", ["20251231", "1767225600000", "yesterday", "2025-13-01", "2025", ""]
+)
+def test_an_instant_in_any_other_form_is_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError, match="is no instant") as caught:
+        parse_instant(text, NEW_YEAR_2026_MS)
+    assert "ISO 8601" in str(caught.value.hint)
+
+
+def test_an_instant_in_the_future_is_wrong_usage() -> None:
+    with pytest.raises(UsageError, match="`2026-01-01T00:00:01Z` lies in the future"):
+        parse_instant("2026-01-01T00:00:01Z", NEW_YEAR_2026_MS)
+
+
+@pytest.mark.parametrize(
+    ("instant_ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00Z"),
+        (1_767_323_045_678, "2026-01-02T03:04:05.678Z"),
+        (1_767_323_045_000, "2026-01-02T03:04:05Z"),
+        (1_767_323_045_070, "2026-01-02T03:04:05.070Z"),
+        (-1, "1969-12-31T23:59:59.999Z"),
+        (2**62, f"{2**62}ms"),
+        (-(2**62), f"-{2**62}ms"),
+    ],
+)
+def test_an_instant_is_printed_in_utc(instant_ms: int, text: str) -> None:
+    assert print_instant(instant_ms) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "ratio"),
+    [("0", 0.0), ("1", 1.0), ("0.05", 0.05), ("5%", 0.05), ("100%", 1.0), (" 12.5 % ", 0.125)],
+)
+def test_a_ratio_is_a_number_up_to_one_or_a_percentage(text: str, ratio: float) -> None:
+    assert parse_ratio(text) == ratio
+
+
+@pytest.mark.parametrize("text", ["", "%", "a", "-0.1", "1.01", "101%", "nan", "inf", "5%%"])
+def test_a_ratio_beyond_one_is_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError, match="is no ratio") as caught:
+        parse_ratio(text)
+    assert caught.value.hint == "give a number from 0 to 1, or 5%"
