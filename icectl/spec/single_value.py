@@ -207,7 +207,7 @@ def from_json(type_: Type, value: Any) -> Value:
             case DecimalType(_, scale):
                 decimal = Decimal(_typed(str, value))
                 return Decimal(unscaled(decimal, scale)).scaleb(-scale, EXACT)
-            case FixedType() | GeometryType() | GeographyType():
+            case _:
                 return decode(type_, bytes.fromhex(value))
     except (ArithmeticError, TypeError, KeyError, ValueError) as error:
         raise ValueError(f"{json.dumps(value)} is no {type_text(type_)}") from error

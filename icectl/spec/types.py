@@ -233,11 +233,11 @@ def type_text(type_: Type) -> str:
             return f"list<{type_text(type_.element)}>"
         case MapType():
             return f"map<{type_text(type_.key)}, {type_text(type_.value)}>"
-        case StructType(fields):
+        case _:
             inner = ", ".join(
                 f"{item.id}: {item.name}: {'required' if item.required else 'optional'} "
                 f"{type_text(item.type)}"
-                for item in fields
+                for item in type_.fields
             )
             return f"struct<{inner}>"
 
