@@ -15,8 +15,16 @@ WIDTH = 79
 _LEFT = 28
 GROUPS = ("Options", CHANGING, STORAGE, RUNNING, OUTPUT)
 
-NOT_YET = ("rewrite-manifests", "compact", "remove-orphans", "migrate-v1-v2", "upgrade-to-v4")
-"""Commands of the plan that this version does not have."""
+PLANNED = (
+    "validate",
+    "expire-snapshots",
+    "rewrite-manifests",
+    "compact",
+    "remove-orphans",
+    "migrate-v1-v2",
+    "upgrade-to-v4",
+)
+"""Commands of the plan; those that this version lacks are named as such."""
 
 ROOT_SUMMARY = "Inspect, validate and maintain Apache Iceberg tables."
 
@@ -136,7 +144,7 @@ def _examples(command: Command) -> Iterator[str]:
 
 def unknown_command(name: str, known: Sequence[str]) -> UsageError:
     """Say that there is no such command: not yet, or not at all."""
-    if name in NOT_YET:
+    if name in PLANNED:
         listed = ", ".join(f"`{entry}`" for entry in known)
         return UsageError(
             f"`{name}` is not in this version of icectl yet", hint=f"this version has {listed}"

@@ -95,9 +95,9 @@ def test_every_command_takes_the_common_options(name: str) -> None:
     } <= options  # fmt: skip
 
 
-def test_expire_snapshots_takes_the_options_of_a_change() -> None:
-    parameters = parameters_of(app.load_command("expire-snapshots"))
-    options = {word for entry in parameters for word in entry.opts}
+@pytest.mark.parametrize("name", sorted({*app.COMMANDS} - {"inspect", "validate"}))
+def test_every_command_that_changes_a_table_takes_the_options_of_a_change(name: str) -> None:
+    options = {word for entry in parameters_of(app.load_command(name)) for word in entry.opts}
     assert {
         "-n", "--dry-run", "--check", "-y", "--yes", "--metadata-file", "--deleted-list",
         "--skip-if-busy",

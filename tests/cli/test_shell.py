@@ -14,6 +14,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from icectl.cli import app
 from icectl.cli.options import Change, Common
 from icectl.errors import (
     CommitConflict,
@@ -85,7 +86,7 @@ def test_help_of_the_root_imports_no_library_but_typer() -> None:
     assert loaded & heavy == set()
 
 
-@pytest.mark.parametrize("command", ["inspect", "validate", "expire-snapshots"])
+@pytest.mark.parametrize("command", app.COMMANDS)
 def test_help_of_a_command_imports_no_library_but_typer(command: str) -> None:
     script = (
         f"import sys; from icectl.cli.app import main; main(['{command}', '--help'])\n"
@@ -107,7 +108,7 @@ def test_a_command_of_a_later_version_says_so(run: Run, name: str) -> None:
     assert ended.code == 2
     assert ended.err == (
         f"error: `{name}` is not in this version of icectl yet\n"
-        "hint: this version has `inspect`, `validate`, `expire-snapshots`\n"
+        f"hint: this version has {', '.join(f'`{known}`' for known in app.COMMANDS)}\n"
     )
     assert ended.document["error"]["exit"] == 2
 
@@ -359,6 +360,7 @@ def icectl_into(stdout: object, *arguments: str) -> subprocess.CompletedProcess[
 FAKE = r"""
 import sys
 import tempfile
+from icectl.cli import app
 from icectl.cli import app
 from icectl.cli.options import Common, TableArgument, command
 from icectl.errors import Refused

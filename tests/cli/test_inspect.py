@@ -1,0 +1,440 @@
+"""`icectl inspect` from the command line: every view, its choices, its formats."""
+
+import csv
+import io
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from icectl.cli import app
+from icectl.plan.inspect.health import COMMANDS_HERE
+from icectl.plan.inspect.views import VIEWS
+from icectl.report.document import document_schema
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.cli.conftest import Ended
+from tests.stores.fixed_env import FixedEnv
+
+SUMMARY_KEYS = (
+    "format_version uuid location metadata_location last_updated current_snapshot_id "
+    "snapshot_count refs schema_id partition_spec_id sort_order_id data_file_count "
+    "delete_file_count data_file_bytes delete_file_bytes record_count manifest_count properties"
+).split()
+HOUR_MS = 3_600_000
+
+Inspect = Callable[..., Ended]
+
+
+@pytest.fixture
+def inspect(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Inspect:
+    """Run `icectl inspect`, a day after the builder's tables begin."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+
+    def run(*arguments: object) -> Ended:
+        code = app.main(["inspect", *map(str, arguments)], env=FixedEnv(START_MS + 24 * HOUR_MS))
+        captured = capsys.readouterr()
+        return Ended(code, captured.out, captured.err)
+
+    return run
+
+
+def result(ended: Ended) -> dict[str, Any]:
+    """The result of a run with --json that ended well and keeps to the schema."""
+    assert (ended.code, ended.err) == (0, "")
+    Draft202012Validator(document_schema("inspect")).validate(ended.document)
+    found: dict[str, Any] = ended.document["result"]
+    return found
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    """Three commits a minute apart: 6 rows in 3 partitions, 3 more, 2 of them deleted."""
+    built = TableBuilder(tmp_path / "t", partitioning="identity", properties={"owner": "ops"})
+    built.append(range(6))
+    built.append(range(6, 9))
+    built.delete_rows([0, 3])
+    built.ref("quarter", snapshot_id=built.metadata.snapshots[0].snapshot_id)
+    return built
+
+
+def test_summary_has_the_promised_keys_and_the_builders_counts(
+    inspect: Inspect, table: TableBuilder
+) -> None:
+    found = result(inspect(table.location, "--json"))
+    assert [key for key in SUMMARY_KEYS if key not in found] == []
+    assert found["view"] == "summary"
+    assert found["record_count"] == 9
+    assert found["data_file_count"] == 6
+    assert found["position_delete_file_count"] == found["delete_file_count"] == 1
+    assert found["position_delete_record_count"] == 2
+    assert found["snapshot_count"] == found["manifest_count"] == 3
+    files = list(Path(table.location, "data").rglob("*.parquet"))
+    deletes = sum(path.stat().st_size for path in files if "deletes" in path.name)
+    assert found["delete_file_bytes"] == deletes
+    assert found["data_file_bytes"] == sum(path.stat().st_size for path in files) - deletes
+    assert found["current_snapshot_id"] == str(table.metadata.current_snapshot_id)
+    assert found["refs"]["quarter"] == {
+        "snapshot_id": str(table.metadata.snapshots[0].snapshot_id),
+        "type": "tag",
+    }
+    assert found["properties"] == {"owner": "ops"}
+    assert found["last_updated"] == "2025-06-15T15:09:40Z"
+
+
+def test_text_of_the_summary_names_what_json_holds(inspect: Inspect, table: TableBuilder) -> None:
+    lines = inspect(table.location).out.splitlines()
+    assert "records       9 before deletes" in lines
+    assert any(line.startswith("data files    6, ") for line in lines)
+    assert "refs                 main, quarter (tag)" in lines
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_json_of_every_view_keeps_to_the_schema(
+    inspect: Inspect, table: TableBuilder, view: str
+) -> None:
+    assert result(inspect(table.location, view, "--json"))["view"] == view
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_of_a_table_without_snapshot_is_empty_and_no_error(
+    inspect: Inspect, tmp_path: Path, view: str
+) -> None:
+    empty = TableBuilder(tmp_path / "empty")
+    found = result(inspect(empty.location, view, "--json"))
+    assert inspect(empty.location, view).code == 0
+    if view == "summary":
+        assert (found["data_file_count"], found["record_count"], found["snapshot_id"]) == (
+            0,
+            0,
+            None,
+        )
+    if view in ("snapshots", "history", "refs", "manifests", "files", "entries", "partitions"):
+        assert found["rows"] == []
+    if view == "changes":
+        assert (found["added_files"], found["removed_files"]) == (0, 0)
+    if view == "tree":
+        assert found["tree"]["children"] == []
+
+
+def test_a_table_with_tags_only_is_read_by_tag(inspect: Inspect, tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t")
+    first = table.append(range(4))
+    document = json.loads(Path(table.metadata_location).read_text())
+    document["current-snapshot-id"] = -1
+    document["refs"] = {"only": {"snapshot-id": first, "type": "tag"}}
+    Path(table.metadata_location).write_text(json.dumps(document))
+    assert result(inspect(table.location, "--json"))["record_count"] == 0
+    assert result(inspect(table.location, "--ref", "only", "--json"))["record_count"] == 4
+    assert result(inspect(table.location, "--ref", "main", "--json"))["record_count"] == 0
+
+
+def test_snapshot_is_chosen_by_id_ref_or_instant(inspect: Inspect, table: TableBuilder) -> None:
+    first, second, third = (each.snapshot_id for each in table.metadata.snapshots)
+    for choice, expected in (
+        (("--snapshot", second), second),
+        (("--ref", "quarter"), first),
+        (("--ref", "main"), third),
+        (("--as-of", "2025-06-15T15:08:39Z"), first),
+        (("--as-of", "2025-06-15T15:08:40Z"), second),
+        (("--as-of", "1h"), third),
+    ):
+        found = result(inspect(table.location, *choice, "--json"))
+        assert found["snapshot_id"] == str(expected), choice
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--snapshot", "1", "--ref", "main"), "exclude each other"),
+        (("--ref", "main", "--as-of", "1h"), "exclude each other"),
+        (("files", "--all-snapshots", "--ref", "main"), "excludes choosing one"),
+        (("--snapshot", "77"), "no snapshot 77"),
+        (("--snapshot", "main"), "takes the id of a snapshot"),
+        (("--ref", "nowhere"), "no branch or tag `nowhere`"),
+        (("--as-of", "2025-06-15T15:00:00Z"), "does not reach back"),
+        (("--as-of", "2999-01-01"), "future"),
+        (("--all-snapshots",), "means nothing to the view `summary`"),
+        (("schemas", "--ref", "main"), "means nothing to the view `schemas`"),
+        (("files", "--from", "1"), "means nothing to the view `files`"),
+        (("files", "--html", "x"), "means nothing to the view `files`"),
+        (("--columns", "uuid"), "means nothing to the view `summary`"),
+        (("files", "--columns", "nothing"), "no column `nothing`"),
+        (("refs", "--columns", "nothing"), "no column `nothing`"),
+        (("files", "--content", "rows"), "`data` or `deletes`"),
+        (("--format", "csv"), "none of the view's: text, json"),
+        (("files", "--format", "mermaid"), "none of the view's"),
+        (("files", "--limit", "0"), "whole number above 0"),
+        (("file",), "there is no view `file`"),
+    ],
+)
+def test_options_that_make_no_sense_are_wrong_usage(
+    inspect: Inspect, table: TableBuilder, arguments: tuple[str, ...], message: str
+) -> None:
+    ended = inspect(table.location, *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+
+
+def test_swapped_view_and_table_get_a_hint(inspect: Inspect, table: TableBuilder) -> None:
+    swapped = inspect("files", table.location)
+    assert swapped.code == 2
+    assert f"hint: `icectl inspect {table.location} files`" in swapped.err
+    missing = inspect("files")
+    assert missing.code == 2
+    assert "hint: `icectl inspect TABLE files`" in missing.err
+
+
+def test_one_metadata_file_shows_the_table_as_it_was(inspect: Inspect, table: TableBuilder) -> None:
+    older = Path(table.location, "metadata", "v2.metadata.json")
+    found = result(inspect(older, "--json"))
+    assert (found["snapshot_count"], found["record_count"]) == (1, 6)
+    assert found["metadata_location"] == str(older)
+
+
+def test_table_of_a_catalog_is_read_and_said_so_on_stderr(
+    inspect: Inspect, table: TableBuilder
+) -> None:
+    folder = Path(table.location, "metadata")
+    newest = folder / "00003-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
+    shutil.copy(table.metadata_location, newest)
+    for other in folder.glob("v*"):
+        other.unlink()
+    ended = inspect(table.location)
+    assert ended.code == 0
+    assert ended.err.startswith("note: this table belongs to a catalog")
+    assert str(newest) in ended.err
+    assert "note:" not in inspect(table.location, "--quiet").err
+
+
+def test_limit_keeps_the_newest_of_a_log_and_the_first_of_others(
+    inspect: Inspect, table: TableBuilder
+) -> None:
+    ids = [str(each.snapshot_id) for each in table.metadata.snapshots]
+    logged = result(inspect(table.location, "snapshots", "--limit", 2, "--json"))["rows"]
+    assert [row["snapshot_id"] for row in logged] == ids[1:]
+    every = result(inspect(table.location, "files", "--json"))["rows"]
+    assert result(inspect(table.location, "files", "--limit", 2, "--json"))["rows"] == every[:2]
+
+
+def test_columns_are_chosen_in_order_and_below_a_column(
+    inspect: Inspect, table: TableBuilder
+) -> None:
+    columns = "record_count,partition.category,readable_metrics.id.upper_bound"
+    found = result(inspect(table.location, "files", "--columns", columns, "--json"))["rows"]
+    assert list(found[0]) == columns.split(",")
+    assert sorted(tuple(row.values()) for row in found if row["record_count"] == 1) == [
+        (1, "c0", 6),
+        (1, "c1", 7),
+        (1, "c2", 8),
+    ]
+
+
+def test_files_of_all_snapshots_are_those_of_every_manifest_once(
+    inspect: Inspect, tmp_path: Path
+) -> None:
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(4), files=2)
+    table.remove_data_files(1)
+    now = result(inspect(table.location, "files", "--json"))
+    ever = result(inspect(table.location, "files", "--all-snapshots", "--json"))
+    assert len(now["rows"]) == 1
+    assert ever["snapshot_id"] is None
+    assert sorted({row["file_path"] for row in ever["rows"]}) == sorted(
+        str(path) for path in Path(table.location, "data").glob("*.parquet")
+    )
+
+
+def test_content_narrows_files_entries_and_manifests(inspect: Inspect, table: TableBuilder) -> None:
+    for view, data, deletes in (("files", 6, 1), ("entries", 6, 1), ("manifests", 2, 1)):
+        for content, count in (("data", data), ("deletes", deletes)):
+            found = result(inspect(table.location, view, "--content", content, "--json"))
+            assert len(found["rows"]) == count, (view, content)
+
+
+def test_manifests_of_all_snapshots_name_the_snapshot(
+    inspect: Inspect, table: TableBuilder
+) -> None:
+    rows = result(inspect(table.location, "manifests", "--all-snapshots", "--json"))["rows"]
+    ids = [str(each.snapshot_id) for each in table.metadata.snapshots]
+    assert [row["reference_snapshot_id"] for row in rows] == [
+        ids[0], ids[1], ids[1], ids[2], ids[2], ids[2],
+    ]  # fmt: skip
+
+
+def test_csv_and_json_lines_hold_the_rows_of_json(inspect: Inspect, table: TableBuilder) -> None:
+    rows = result(inspect(table.location, "files", "--json"))["rows"]
+    lines = inspect(table.location, "files", "--format", "jsonl").out.splitlines()
+    assert [json.loads(line) for line in lines] == rows
+    read = list(
+        csv.DictReader(io.StringIO(inspect(table.location, "files", "--format", "csv").out))
+    )
+    assert [row["file_path"] for row in read] == [row["file_path"] for row in rows]
+    assert [json.loads(row["partition"]) for row in read] == [row["partition"] for row in rows]
+    assert [row["key_metadata"] for row in read] == [""] * 7
+
+
+def test_changes_count_files_and_rows_between_snapshots(
+    inspect: Inspect, table: TableBuilder
+) -> None:
+    first, second, third = (each.snapshot_id for each in table.metadata.snapshots)
+    last = result(inspect(table.location, "changes", "--json"))
+    assert (last["from_snapshot_id"], last["to_snapshot_id"]) == (str(second), str(third))
+    assert (last["added_files"], last["added_rows"]) == (0, 0)
+    assert (last["added_delete_files"], last["added_position_deletes"]) == (1, 2)
+    whole = result(inspect(table.location, "changes", "--from", first, "--to", third, "--json"))
+    assert (whole["added_files"], whole["added_rows"], whole["removed_files"]) == (3, 3, 0)
+    assert whole["from_is_ancestor"] is True
+    back = result(inspect(table.location, "changes", "--from", third, "--to", first, "--json"))
+    assert (back["removed_files"], back["removed_rows"], back["added_files"]) == (3, 3, 0)
+    assert back["from_is_ancestor"] is False
+
+
+def test_a_rewrite_shows_as_files_added_and_removed(inspect: Inspect, tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(9), files=3)
+    table.replace_data_files(2)
+    found = result(inspect(table.location, "changes", "--json"))
+    counts = ("added_files", "added_rows", "removed_files", "removed_rows")
+    assert [found[key] for key in counts] == [1, 6, 2, 6]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_tree_tells_what_deletes_apply_to(inspect: Inspect, tmp_path: Path, version: int) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=version, partitioning="identity")
+    table.append(range(6))
+    table.delete_rows([0])
+    root = result(inspect(table.location, "tree", "--json"))["tree"]
+    (snapshot,) = root["children"]
+    (manifest_list,) = snapshot["children"]
+    data, deletes = manifest_list["children"]
+    touched = [node["id"] for node in data["children"] if node["partition"] == {"category": "c0"}]
+    (delete,) = deletes["children"]
+    assert delete["applies_to"] == touched
+    assert delete["applies_to_count"] == 1
+    assert delete["kind"] == ("deletion-vector" if version == 3 else "position-deletes")
+
+
+def test_tree_counts_what_the_limit_leaves_out(inspect: Inspect, tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(9), files=9)
+    out = inspect(table.location, "tree", "--limit", 2).out.splitlines()
+    assert out[-1].startswith("        `-- 7 more files, ")
+    assert all(ord(character) < 128 for line in out for character in line)
+
+
+def test_mermaid_and_html_draw_the_same_nodes(inspect: Inspect, table: TableBuilder) -> None:
+    drawn = inspect(table.location, "tree", "--format", "mermaid").out
+    assert drawn.startswith("flowchart LR\n")
+    assert "  delete_0 -.->|deletes from| data_" in drawn
+    page = Path(table.location).parent / "tree.html"
+    assert inspect(table.location, "tree", "--html", page).out == f"wrote {page}\n"
+    html = page.read_text()
+    assert html.startswith("<!doctype html>")
+    assert html.count("<details") == html.count("</details>") == 6
+    assert 'href="#data_' in html
+    assert "http" not in html
+
+
+def test_health_names_the_command_and_whether_this_version_has_it(
+    inspect: Inspect, tmp_path: Path
+) -> None:
+    table = TableBuilder(tmp_path / "t", properties={"history.expire.max-snapshot-age-ms": "1"})
+    for start in range(12):
+        table.append([start])
+    table.remove_data_files(12)
+    found = result(inspect(table.location, "health", "--json"))
+    assert found["snapshot_debt"]["expirable_snapshot_count"] == 12
+    assert found["snapshot_debt"]["verdict"] == "attention"
+    assert found["snapshot_debt"]["command"] == "expire-snapshots"
+    assert found["snapshot_debt"]["command_in_this_version"] is True
+    assert found["verdict"] == "critical"
+    out = inspect(table.location, "health").out
+    assert f"  run: icectl expire-snapshots {table.location}\n" in out
+
+
+def test_health_of_small_files_points_at_a_command_that_is_not_here_yet(
+    inspect: Inspect, table: TableBuilder
+) -> None:
+    table.append(range(9, 27), files=6)
+    found = result(inspect(table.location, "health", "--json"))
+    assert found["small_files"]["surplus_file_count"] == 21
+    assert found["small_files"]["command_in_this_version"] is False
+    out = inspect(table.location, "health").out
+    assert "to do: `compact`, which this version of icectl does not have" in out
+    assert "icectl compact" not in out
+
+
+def test_health_counts_exactly_the_bytes_that_only_expired_snapshots_reach(
+    inspect: Inspect, tmp_path: Path
+) -> None:
+    table = TableBuilder(tmp_path / "t", properties={"history.expire.max-snapshot-age-ms": "1"})
+    table.append(range(4), files=2)
+    table.remove_data_files(1)
+    removed = min(Path(table.location, "data").glob("*.parquet"))
+    first = table.metadata.snapshots[0]
+    rows = result(inspect(table.location, "manifests", "--all-snapshots", "--json"))["rows"]
+    (manifest,) = [row for row in rows if row["reference_snapshot_id"] == str(first.snapshot_id)]
+    assert first.manifest_list is not None
+    expected = (
+        removed.stat().st_size + manifest["length"] + Path(first.manifest_list).stat().st_size
+    )
+    found = result(inspect(table.location, "health", "--json"))["reclaimable"]
+    assert (found["reclaimable_bytes"], found["reclaimable_file_count"]) == (expected, 3)
+    assert found["is_estimate"] is False
+
+
+def test_health_estimates_what_it_cannot_read(inspect: Inspect, tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t", properties={"history.expire.max-snapshot-age-ms": "1"})
+    table.append(range(4))
+    table.append(range(4, 8))
+    lost = table.metadata.snapshots[0].manifest_list
+    assert lost is not None
+    Path(lost).unlink()
+    ended = inspect(table.location, "health", "--json")
+    assert ended.code == 0
+    assert ended.document["result"]["reclaimable"]["is_estimate"] is True
+    assert "reclaimable bytes are an estimate" in ended.document["warnings"][0]
+
+
+def test_advice_knows_the_commands_of_this_version() -> None:
+    assert set(app.COMMANDS) == COMMANDS_HERE
+
+
+def test_a_missing_manifest_is_a_storage_error_that_names_it(
+    inspect: Inspect, table: TableBuilder
+) -> None:
+    lost = result(inspect(table.location, "manifests", "--json"))["rows"][0]["path"]
+    Path(lost).unlink()
+    ended = inspect(table.location, "files")
+    assert ended.code == 13
+    assert f"`{lost}` is missing" in ended.err
+
+
+def test_a_damaged_manifest_is_corrupt_and_names_the_file_and_rule(
+    inspect: Inspect, table: TableBuilder
+) -> None:
+    damaged = result(inspect(table.location, "manifests", "--json"))["rows"][0]["path"]
+    Path(damaged).write_bytes(b"not avro")
+    ended = inspect(table.location, "files")
+    assert ended.code == 15
+    assert f"`{damaged}`: " in ended.err
+    assert "(R-" in ended.err
+
+
+def test_small_local_table_is_read_without_what_it_does_not_need(table: TableBuilder) -> None:
+    program = (
+        "import sys; from icectl.cli.app import main; "
+        f"code = main(['inspect', {table.location!r}]); "
+        "heavy = {'numba', 'pandas', 's3fs', 'fsspec', 'rich', 'pyarrow.parquet', 'mmh3'}; "
+        "print(sorted(heavy & set(sys.modules))); sys.exit(code)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path.cwd()
+    )
+    assert run.stdout.splitlines()[-1] == "[]"
