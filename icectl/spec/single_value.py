@@ -282,7 +282,7 @@ def text(type_: Type, value: Value) -> str:
 
 
 def _float_text(name: str, value: float) -> str:
-    """The shortest digits that read back as the same value of the type's own width."""
+    """Six to nine digits, as few as read back as the same value of the type's own width."""
     if not math.isfinite(value):
         return next(
             shown for shown, special in _SPECIAL_FLOATS.items() if repr(special) == repr(value)
@@ -290,6 +290,5 @@ def _float_text(name: str, value: float) -> str:
     if name == "double":
         return repr(value)
     stored = struct.pack("<f", value)
-    candidates = (repr(float(f"{value:.{digits}g}")) for digits in range(6, 9))
-    exact = (shown for shown in candidates if struct.pack("<f", float(shown)) == stored)
-    return next(exact, repr(float(f"{value:.9g}")))
+    candidates = (repr(float(f"{value:.{digits}g}")) for digits in range(6, 10))
+    return next(shown for shown in candidates if struct.pack("<f", float(shown)) == stored)

@@ -58,6 +58,7 @@ BYTES: list[tuple[str, Any, str]] = [
     ("decimal(38,0)", Decimal("9" * 38), "4b3b4ca85a86c47a098a223fffffffff"),
     ("variant", b"\x01\x00", "0100"),
     ("geometry", POINT, POINT.hex()),
+    ("geometry", POINT + POINT, POINT.hex() * 2),
     ("geography(srid:4269)", POINT + bytes(8), POINT.hex() + "00" * 8),
 ]
 
@@ -150,7 +151,10 @@ def test_unscaled_refuses_to_lose_digits() -> None:
 JSON: list[tuple[str, Any, Any]] = [
     ("boolean", True, True),
     ("int", 34, 34),
-    ("long", 2**62, 2**62),
+    ("int", -(2**31), -(2**31)),
+    ("int", 2**31 - 1, 2**31 - 1),
+    ("long", -(2**63), -(2**63)),
+    ("long", 2**63 - 1, 2**63 - 1),
     ("float", 1.0, 1.0),
     ("double", 1.5, 1.5),
     ("double", math.inf, "Infinity"),
@@ -214,7 +218,7 @@ def test_json_of_other_writers_is_read() -> None:
     ("type_", "value"),
     [
         ("boolean", 1), ("int", 1.0), ("int", True), ("int", "1"), ("int", 2**31), ("long", 2**63),
-        ("float", "x"), ("double", True), ("decimal(9,2)", 14.2), ("decimal(9,2)", "14.205"),
+        ("int", -(2**31) - 1), ("float", "x"), ("double", True), ("decimal(9,2)", 14.2), ("decimal(9,2)", "14.205"),
         ("decimal(9,2)", "NaN"), ("decimal(9,2)", "x"), ("date", 17486), ("date", "today"),
         ("time", "25:00"), ("timestamp", 5), ("uuid", 5), ("uuid", "f79c"), ("string", 5),
         ("binary", "xyz"), ("binary", 5), ("fixed[2]", "00"), ("unknown", 1), ("variant", "00"),
@@ -256,6 +260,8 @@ def test_json_that_is_no_nested_value_is_an_error(type_: Type, value: Any) -> No
         ("float", 0.12345679104328156, "0.12345679"),
         ("float", 1.0000001192092896, "1.0000001"),
         ("float", 1000.00006103515625, "1000.00006"),
+        ("float", 1.401298464324817e-45, "1.4013e-45"),
+        ("float", 3.4028234663852886e38, "3.4028235e+38"),
         ("double", 0.1, "0.1"),
         ("double", 1e300, "1e+300"),
         ("double", math.nan, "NaN"),
