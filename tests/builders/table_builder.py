@@ -21,7 +21,7 @@ from icectl.codec.manifest_list import write_manifest_list
 from icectl.codec.metadata_file import write_metadata
 from icectl.codec.parquet_metrics import read_metrics
 from icectl.codec.parquet_schema import arrow_schema
-from icectl.codec.puffin import NewBlob, write_puffin
+from icectl.codec.puffin import NewBlob, read_puffin, write_puffin
 from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
@@ -297,7 +297,8 @@ class TableBuilder:
             rows.append(self._row(entry["partition_values"], location, FileFormat.PUFFIN,
                                   Content.POSITION_DELETES, len(positions))
                         | {"referenced_data_file": data_file})
-        content, written = write_puffin(blobs, properties={"created-by": "icectl tests"})
+        content = write_puffin(blobs, properties={"created-by": "icectl tests"})
+        written = read_puffin(content).blobs
         path.write_bytes(content)
         for row, blob in zip(rows, written, strict=True):
             row |= {"content_offset": blob.offset, "content_size_in_bytes": blob.length,

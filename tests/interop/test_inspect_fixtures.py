@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from icectl.cli.app import main
 from icectl.plan.inspect.views import VIEWS
+from icectl.report.document import document_schema
 
 Facts = dict[str, Any]
 
@@ -111,11 +113,14 @@ def test_every_view_shows_every_table_whose_manifests_are_there(
     view: str,
     output: str,
 ) -> None:
+    validator = Draft202012Validator(document_schema("inspect"))
     for name, facts in tables.items():
         code, out = run(capsys, arguments(fixtures_dir, name, facts, view, "--format", output))
         assert code == expected_exit(name, view), (name, view)
         if output == "json":
-            assert (json.loads(out)["result"] is None) == (code != 0)
+            document = json.loads(out)
+            validator.validate(document)
+            assert (document["result"] is None) == (code != 0)
 
 
 def expected_exit(name: str, view: str) -> int:
