@@ -218,7 +218,8 @@ def test_json_of_other_writers_is_read() -> None:
     ("type_", "value"),
     [
         ("boolean", 1), ("int", 1.0), ("int", True), ("int", "1"), ("int", 2**31), ("long", 2**63),
-        ("int", -(2**31) - 1), ("float", "x"), ("double", True), ("decimal(9,2)", 14.2), ("decimal(9,2)", "14.205"),
+        ("int", -(2**31) - 1), ("float", "x"), ("double", True),
+        ("decimal(9,2)", 14.2), ("decimal(9,2)", "14.205"),
         ("decimal(9,2)", "NaN"), ("decimal(9,2)", "x"), ("date", 17486), ("date", "today"),
         ("time", "25:00"), ("timestamp", 5), ("uuid", 5), ("uuid", "f79c"), ("string", 5),
         ("binary", "xyz"), ("binary", 5), ("fixed[2]", "00"), ("unknown", 1), ("variant", "00"),

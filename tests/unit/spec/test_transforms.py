@@ -28,6 +28,7 @@ UUID = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")
     [
         ("identity", Transform("identity", "identity")),
         ("void", Transform("void", "void")),
+        ("bucket[1]", Transform("bucket", "bucket[1]", 1)),
         ("bucket[16]", Transform("bucket", "bucket[16]", 16)),
         ("truncate[3]", Transform("truncate", "truncate[3]", 3)),
         ("Day", Transform("day", "Day")),
