@@ -1,0 +1,244 @@
+"""Reading manifests: order, once each, bounded, and what a bad file raises."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from icectl.codec.metadata_file import read_metadata
+from icectl.entries import rows
+from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.env import SystemEnv
+from icectl.errors import CorruptTable, StorageError
+from icectl.progress import SilentProgress, Unit
+from icectl.spec.manifest import Content, ManifestContent, ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.storage.open import StorageOptions, open_store
+from icectl.storage.store import Store
+from icectl.table.manifests import (
+    distinct_manifests,
+    load_entries,
+    load_entries_to_match,
+    load_manifest_lists,
+    read_snapshot_manifests,
+    scan_entries,
+    scan_manifests,
+)
+from tests.builders.table_builder import TableBuilder
+from tests.stores.wrapped import CountingStore, WrappedStore
+
+FEW = frozenset({"location", "record_count"})
+
+
+@pytest.fixture
+def store() -> Store:
+    return open_store(StorageOptions({}, (), 4), SystemEnv())
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    """Twelve manifests of one data file each."""
+    built = TableBuilder(tmp_path / "t")
+    for number in range(12):
+        built.append([number])
+    return built
+
+
+def manifests_of(store: Store, metadata: TableMetadata) -> tuple[ManifestFile, ...]:
+    assert metadata.current_snapshot is not None
+    return read_snapshot_manifests(store, metadata, metadata.current_snapshot)
+
+
+class Phases:
+    """Counts what is told."""
+
+    def __init__(self) -> None:
+        self.phases: list[tuple[str, int | None]] = []
+        self.advanced = 0
+        self._lock = threading.Lock()
+
+    def phase(self, name: str, *, total: int | None = None, unit: Unit = "count") -> None:
+        self.phases.append((name, total))
+
+    def advance(self, amount: int) -> None:
+        with self._lock:
+            self.advanced += amount
+
+    def warn(self, message: str) -> None:
+        raise AssertionError(message)
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_entries_come_in_the_order_of_the_manifests(
+    store: Store, table: TableBuilder, concurrency: int
+) -> None:
+    manifests = manifests_of(store, table.metadata)
+    progress = Phases()
+    entries = load_entries(
+        store, table.metadata, manifests, columns=FEW, concurrency=concurrency, progress=progress
+    )
+    assert list(rows.by_row(entries, "manifest", "manifest_pos")) == [(at, 0) for at in range(12)]
+    assert [location for (location,) in rows.by_row(entries, "location")] == [
+        table._entries[each.manifest_path][0]["location"] for each in manifests
+    ]
+    assert progress.phases == [("reading manifests", 12)]
+    assert progress.advanced == 12
+
+
+def test_each_manifest_is_read_once(store: Store, table: TableBuilder) -> None:
+    counting = CountingStore(store)
+    lists = load_manifest_lists(
+        counting, table.metadata, table.metadata.snapshots, concurrency=4, progress=SilentProgress()
+    )
+    manifests = distinct_manifests(lists.values())
+    assert sum(map(len, lists.values())) == 78
+    assert len(manifests) == 12
+    load_entries(
+        counting, table.metadata, manifests, columns=FEW, concurrency=4, progress=SilentProgress()
+    )
+    read = [location for method, location in counting.calls if method == "read"]
+    assert len(read) == len(set(read)) == 24
+
+
+def test_scan_numbers_each_manifest_and_inherits_from_it(store: Store, table: TableBuilder) -> None:
+    manifests = manifests_of(store, table.metadata)
+    scanned = list(
+        scan_entries(
+            store,
+            table.metadata,
+            manifests,
+            columns=PLANNING_COLUMNS,
+            concurrency=3,
+            progress=SilentProgress(),
+        )
+    )
+    assert [index for index, _ in scanned] == list(range(12))
+    found = [next(rows.by_row(entries, "manifest", "sequence_number")) for _, entries in scanned]
+    assert found == [(at, manifest.sequence_number) for at, manifest in enumerate(manifests)]
+
+
+def test_reading_ahead_stops_at_the_byte_budget(store: Store, table: TableBuilder) -> None:
+    manifests = manifests_of(store, table.metadata)
+    huge = [
+        ManifestFile(each.manifest_path, 60 << 20, 0, each.content, each.sequence_number, 0, None)
+        for each in manifests
+    ]
+    counting = CountingStore(store)
+    scanned: Iterator[object] = scan_manifests(
+        counting, table.metadata, huge, columns=FEW, concurrency=8, progress=SilentProgress()
+    )
+    next(scanned)
+    scanned.close()  # type: ignore[attr-defined]
+    assert counting.counts["read"] <= 2
+
+
+def test_closing_a_scan_ends_its_threads(store: Store, table: TableBuilder) -> None:
+    manifests = manifests_of(store, table.metadata)
+    before = threading.active_count()
+    scanned = scan_entries(
+        store, table.metadata, manifests, columns=FEW, concurrency=4, progress=SilentProgress()
+    )
+    next(scanned)
+    scanned.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+
+
+def test_position_deletes_without_a_data_file_are_named_by_their_bounds(
+    store: Store, table: TableBuilder
+) -> None:
+    table.delete_rows([5])
+    manifests = manifests_of(store, table.metadata)
+    entries = load_entries_to_match(
+        store,
+        table.metadata,
+        manifests,
+        columns=FEW | {"referenced_data_file"},
+        concurrency=2,
+        progress=SilentProgress(),
+    )
+    (deleted_from,) = rows.by_row(
+        rows.of(entries, Content.POSITION_DELETES), "referenced_data_file"
+    )
+    assert table._row_of_id[deleted_from[0]] == [5]
+    assert "lower_bounds" not in entries.table.column_names
+
+
+def test_r030_manifests_embedded_in_a_version_1_snapshot(store: Store, tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=1, partitioning="identity")
+    table.append(range(3))
+    listed = manifests_of(store, table.metadata)
+    document = json.loads(Path(table.metadata_location).read_text())
+    (snapshot,) = document["snapshots"]
+    del snapshot["manifest-list"]
+    snapshot["manifests"] = [each.manifest_path for each in listed]
+    metadata = read_metadata(json.dumps(document).encode())
+    (embedded,) = manifests_of(store, metadata)
+    assert embedded == ManifestFile(
+        manifest_path=listed[0].manifest_path,
+        manifest_length=listed[0].manifest_length,
+        partition_spec_id=0,
+        content=ManifestContent.DATA,
+        sequence_number=0,
+        min_sequence_number=0,
+        added_snapshot_id=None,
+    )
+    entries = load_entries(
+        store, metadata, [embedded], columns=FEW, concurrency=1, progress=SilentProgress()
+    )
+    assert rows.total(entries, "record_count") == 3
+
+
+def test_a_missing_manifest_is_a_storage_error_that_names_it(
+    store: Store, table: TableBuilder
+) -> None:
+    manifests = manifests_of(store, table.metadata)
+    lost = manifests[7].manifest_path
+    Path(lost).unlink()
+    with pytest.raises(StorageError, match=f"`{lost}` is missing"):
+        load_entries(
+            store, table.metadata, manifests, columns=FEW, concurrency=4, progress=SilentProgress()
+        )
+
+
+def test_a_damaged_manifest_list_names_the_file_and_the_rule(
+    store: Store, table: TableBuilder
+) -> None:
+    snapshot = table.metadata.current_snapshot
+    assert snapshot is not None
+    assert snapshot.manifest_list is not None
+    Path(snapshot.manifest_list).write_bytes(b"Obj\x01 and then nothing")
+    with pytest.raises(CorruptTable) as raised:
+        manifests_of(store, table.metadata)
+    assert raised.value.message.startswith(f"`{snapshot.manifest_list}`: ")
+    assert raised.value.message.count(f"({raised.value.rule})") == 1
+
+
+def test_no_manifests_are_no_entries(store: Store, table: TableBuilder) -> None:
+    entries = load_entries(
+        store, table.metadata, [], columns=FEW, concurrency=4, progress=SilentProgress()
+    )
+    assert len(entries) == 0
+
+
+def test_reads_overlap_within_the_given_concurrency(store: Store, table: TableBuilder) -> None:
+    meeting = threading.Barrier(3, timeout=10)
+
+    class Meeting(WrappedStore):
+        """Each read waits until two others are under way."""
+
+        def read(self, location: str) -> bytes:
+            meeting.wait()
+            return super().read(location)
+
+    manifests = manifests_of(store, table.metadata)
+    entries = load_entries(
+        Meeting(store),
+        table.metadata,
+        manifests,
+        columns=FEW,
+        concurrency=3,
+        progress=SilentProgress(),
+    )
+    assert len(entries) == 12
