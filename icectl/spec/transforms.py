@@ -131,7 +131,7 @@ def _hash_input(type_: Type, value: Value) -> bytes:
         case PrimitiveType("boolean"):
             return int(value).to_bytes(8, "little")
         case PrimitiveType("string" | "uuid" | "binary") | DecimalType() | FixedType():
-            return encode(type_, value)
+            return encode(type_, value)
         case _:
             raise ValueError(f"{type_text(type_)} has no bucket hash")
 

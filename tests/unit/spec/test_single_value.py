@@ -73,6 +73,16 @@ def test_r091_any_byte_but_zero_is_true() -> None:
     assert decode(PrimitiveType("boolean"), b"\x02") is True
 
 
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5])
+def test_r093_a_point_has_two_to_four_dimensions(dimensions: int) -> None:
+    content = bytes(8 * dimensions)
+    if dimensions in (2, 3, 4):
+        assert decode(parse_type("geography"), content) == content
+    else:
+        with pytest.raises(ValueError, match=f"{8 * dimensions} bytes for geography"):
+            decode(parse_type("geography"), content)
+
+
 def test_a_nan_and_a_negative_zero_keep_their_bits() -> None:
     assert math.isnan(decode(PrimitiveType("double"), encode(PrimitiveType("double"), math.nan)))
     assert encode(PrimitiveType("float"), -0.0) == b"\x00\x00\x00\x80"

@@ -68,6 +68,17 @@ def test_r071_the_result_has_the_type_of_the_format(text: str, source: str, resu
     assert result_type(parse_transform(text), parse_type(source)) == parse_type(result)
 
 
+def test_r200_days_are_dates() -> None:
+    assert result_type(parse_transform("day"), PrimitiveType("date")) == PrimitiveType("date")
+
+
+def test_r208_truncate_takes_binary_but_not_fixed() -> None:
+    transform = parse_transform("truncate[2]")
+    assert apply(transform, PrimitiveType("binary"), b"abc") == b"ab"
+    with pytest.raises(ValueError, match=r"truncate does not take fixed\[3\]"):
+        apply(transform, parse_type("fixed[3]"), b"abc")
+
+
 @pytest.mark.parametrize(
     ("type_", "value", "expected"),
     [

@@ -165,7 +165,7 @@ def test_r090_types_of_version_3_need_version_3(text: str, version: int) -> None
     assert min_version(parse_type(text)) == version
 
 
-def test_a_nested_type_itself_is_of_version_1() -> None:
+def test_r177_a_nested_type_itself_is_of_version_1() -> None:
     assert min_version(ListType(1, PrimitiveType("variant"), element_required=False)) == 1
 
 
