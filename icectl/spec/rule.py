@@ -1,0 +1,34 @@
+"""What is known of one rule of the format, and the next steps that many rules share."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of the format.
+
+    `id` never changes its meaning. `severity` is error for wrong rows, for what is unreadable or
+    unsafe to maintain, warning for what is wrong but harmless, info for what is worth knowing.
+    `fix` is the next step of whoever finds the rule broken. `not_enforced` says why no line of
+    icectl checks or keeps the rule; None where one does.
+    """
+
+    id: str
+    title: str
+    section: str
+    severity: Severity
+    fix: str
+    not_enforced: str | None = None
+
+
+OURS = "nothing to do: this is how icectl works"
+WRITER = "upgrade the engine that wrote it; `icectl inspect TABLE snapshots` shows which one did"
+OLDER_METADATA = "go back to a metadata file that `icectl inspect TABLE metadata-log` lists"
+ROLL_BACK = "roll back to an older snapshot with the engine, or write the rows again"
+NEXT_COMMIT = "the next commit of a correct writer sets it right"
+REWRITE_MANIFESTS = "`icectl rewrite-manifests TABLE` writes the manifests anew"
+COMPACT = "`icectl compact TABLE` writes the data files anew"
+ENGINE = "change it with the engine that owns the table's schema"
