@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.cli.app import COMMANDS
 from icectl.cli.options import Common
 from icectl.cli.session import open_session
 from icectl.cli.settings import parse_count
@@ -122,7 +123,7 @@ def _show_summary(reader: Reader, request: _Request) -> _Shown:
 
 
 def _show_health(reader: Reader, request: _Request) -> _Shown:
-    found = health(reader, request.choice)
+    found = health(reader, request.choice, frozenset(COMMANDS))
     return _Shown(found, lambda console: print_health(console, found, request.table))
 
 

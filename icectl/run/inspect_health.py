@@ -32,8 +32,8 @@ _EXACT_SNAPSHOTS = 5_000
 """Snapshots whose manifests are read for exact reclaimable bytes; beyond, summaries must do."""
 
 
-def health(reader: Reader, choice: SnapshotChoice) -> Row:
-    """Judge the chosen snapshot and the table's metadata.
+def health(reader: Reader, choice: SnapshotChoice, commands: frozenset[str]) -> Row:
+    """Judge the chosen snapshot and the table's metadata; `commands` may be advised.
 
     Raises: UsageError for a snapshot that is not there; Refused for a property that makes no
     sense; what reading manifests raises.
@@ -51,6 +51,7 @@ def health(reader: Reader, choice: SnapshotChoice) -> Row:
             targets=_targets(reader),
             expirable=_expirable(reader, listed),
             metadata_files=_metadata_files(listed),
+            commands=commands,
         )
     )
 

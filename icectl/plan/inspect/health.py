@@ -21,9 +21,6 @@ HEALTH_SOURCES: frozenset[str] = frozenset(
         "content_offset", "content_size_in_bytes",
     }
 )  # fmt: skip
-COMMANDS_HERE: frozenset[str] = frozenset({"inspect", "validate", "expire-snapshots"})
-"""Commands of this version; advice may name others, and says that they are not here yet."""
-
 SMALL_RATIO = 0.75
 """Files below this part of the target size are what `compact` picks, as in Java's rewrite."""
 
@@ -69,7 +66,10 @@ class MetadataFiles:
 
 @dataclass(frozen=True, slots=True)
 class HealthSource:
-    """What health is judged by; `entries` are those of all `manifests`."""
+    """What health is judged by; `entries` are those of all `manifests`.
+
+    `commands` are those that this version of icectl has: advice may name others, and says so.
+    """
 
     metadata: TableMetadata
     snapshot: Snapshot | None
@@ -78,6 +78,7 @@ class HealthSource:
     targets: Targets
     expirable: Expirable
     metadata_files: MetadataFiles
+    commands: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ def health(source: HealthSource) -> Row:
         "data_file_count": totals.data_file_count,
         "data_file_bytes": totals.data_file_bytes,
         "file_sizes": _file_sizes(data),
-        **{name: check.json() for name, check in checks.items()},
+        **{name: check.json(source.commands) for name, check in checks.items()},
     }
 
 
@@ -143,7 +144,7 @@ class _Check:
     command: str
     figures: Mapping[str, object]
 
-    def json(self) -> Row:
+    def json(self, commands: frozenset[str]) -> Row:
         """The check for JSON; a command only where there is something for it to do."""
         needed = self.verdict is not Verdict.OK
         return {
@@ -151,7 +152,7 @@ class _Check:
             "found": self.found,
             "threshold": self.threshold,
             "command": self.command if needed else None,
-            "command_in_this_version": self.command in COMMANDS_HERE if needed else None,
+            "command_in_this_version": self.command in commands if needed else None,
             **self.figures,
         }
 

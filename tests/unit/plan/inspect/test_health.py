@@ -89,6 +89,7 @@ def judged(
         targets=targets,
         expirable=expirable,
         metadata_files=metadata_files,
+        commands=frozenset({"expire-snapshots"}),
     )
     return dict(health(source))
 
