@@ -1,5 +1,6 @@
 """Table metadata from and to its JSON, by the rules of its own format version (R-005)."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -62,26 +63,26 @@ def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
     schemas = _schemas(members, version)
     specs = _specs(members, version)
     snapshots = tuple(_each(members, "snapshots", _snapshot, "R-030"))
-    current = members.get("current-snapshot-id")
-    current = None if current is None or current == -1 else int(current)  # R-016
+    current = _number(members, "current-snapshot-id", "R-015", -1)
+    current_snapshot_id = None if current == -1 else current  # R-016
     metadata = TableMetadata(
         format_version=version,
         table_uuid=_uuid(members, version),
-        location=str(_required(members, "location", "R-011")).rstrip("/"),
-        last_sequence_number=int(_versioned(members, "last-sequence-number", version, 0)),
-        last_updated_ms=int(_required(members, "last-updated-ms", "R-011")),
-        last_column_id=int(_required(members, "last-column-id", "R-011")),
+        location=_location(members),
+        last_sequence_number=_versioned(members, "last-sequence-number", version, 0),
+        last_updated_ms=_number(members, "last-updated-ms", "R-011"),
+        last_column_id=_number(members, "last-column-id", "R-011"),
         schemas=schemas,
         current_schema_id=_current_schema_id(members, version, schemas),
         partition_specs=specs,
         default_spec_id=_default_spec_id(members, version, specs),
         last_partition_id=_last_partition_id(members, specs),
         sort_orders=_sort_orders(members, version),
-        default_sort_order_id=int(members.get("default-sort-order-id") or 0),
-        properties={key: str(value) for key, value in (members.get("properties") or {}).items()},
-        current_snapshot_id=current,
+        default_sort_order_id=_number(members, "default-sort-order-id", "R-084", 0),
+        properties=_parsed("R-018", "`properties`", _texts, members.get("properties") or {}),
+        current_snapshot_id=current_snapshot_id,
         snapshots=snapshots,
-        refs=_refs(members, current),
+        refs=_refs(members, current_snapshot_id),
         snapshot_log=tuple(_each(members, "snapshot-log", _snapshot_log_entry, "R-025")),
         metadata_log=tuple(_each(members, "metadata-log", _metadata_log_entry, "R-024")),
         statistics=tuple(_each(members, "statistics", _statistics_file, "R-140")),
@@ -89,10 +90,10 @@ def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
             _each(members, "partition-statistics", _partition_statistics_file, "R-142")
         ),
         next_row_id=_next_row_id(members, version),
-        encryption_keys=tuple(members.get("encryption-keys") or ()),
+        encryption_keys=tuple(_each(members, "encryption-keys", _object, "R-195")),
         unknown=_others(members, MEMBERS),
     )
-    if current is not None and metadata.snapshot(current) is None:  # R-015
+    if current_snapshot_id is not None and metadata.current_snapshot is None:  # R-015
         raise CorruptTable(f"current snapshot {current} is not in `snapshots`", rule="R-015")
     return metadata
 
@@ -102,9 +103,12 @@ def _version(members: Mapping[str, Any]) -> int:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise CorruptTable(f"`format-version` is {version!r}", rule="R-011")
     if version > NEWEST_VERSION:  # R-001
+        built = (
+            "reading version 4, a proposal, is not built yet" if version == 4 else "it is unknown"
+        )
         raise Unsupported(
-            f"the table has format version {version}; versions up to {NEWEST_VERSION} are read",
-            hint="use a newer icectl, or the engine that wrote the table",
+            f"the table has format version {version}: {built}",
+            hint="maintain it with the engine that wrote it, or with a newer icectl",
         )
     return version
 
@@ -116,23 +120,47 @@ def _required(members: Mapping[str, Any], name: str, rule: str) -> Any:
     return value
 
 
-def _versioned(members: Mapping[str, Any], name: str, version: int, default: Any) -> Any:
-    """A member that is required from version 2 on and has a default in version 1 (R-010)."""
-    if version == 1:  # R-010
-        value = members.get(name)
-        return default if value is None else value
-    return _required(members, name, "R-011")  # R-011
+def _number(members: Mapping[str, Any], name: str, rule: str, default: int | None = None) -> int:
+    """A whole number; required where there is no default."""
+    value = members.get(name)
+    if value is None:
+        value = _required(members, name, rule) if default is None else default
+    return _parsed(rule, f"`{name}`", _whole, value)
+
+
+def _whole(value: Any) -> int:
+    """A whole number, also as text (R-206)."""
+    if isinstance(value, str):
+        return int(value)  # R-206
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _versioned(members: Mapping[str, Any], name: str, version: int, default: int) -> int:
+    """A number that is required from version 2 on and has a default in version 1 (R-010)."""
+    if version == 1:
+        return _number(members, name, "R-010", default)  # R-010
+    return _number(members, name, "R-011")  # R-011
+
+
+def _location(members: Mapping[str, Any]) -> str:
+    """The table's location without its trailing slashes, as the reference implementation reads."""
+    location = str(_required(members, "location", "R-011"))
+    while location.endswith("/") and not location.endswith("://"):
+        location = location[:-1]
+    return location
 
 
 def _uuid(members: Mapping[str, Any], version: int) -> str | None:
-    uuid = _versioned(members, "table-uuid", version, None)
-    return None if uuid is None else str(uuid)
+    uuid = members.get("table-uuid") if version == 1 else _required(members, "table-uuid", "R-011")
+    return None if uuid is None else str(uuid)  # R-010
 
 
 def _parsed(rule: str, what: str, parse: Callable[[Any], T], value: Any) -> T:
     try:
         return parse(value)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         reason = f"`{error.args[0]}` is absent" if isinstance(error, KeyError) else str(error)
         raise CorruptTable(f"{what} is unusable: {reason}", rule=rule) from error
 
@@ -140,8 +168,26 @@ def _parsed(rule: str, what: str, parse: Callable[[Any], T], value: Any) -> T:
 def _each(
     members: Mapping[str, Any], name: str, parse: Callable[[Any], T], rule: str
 ) -> Iterable[T]:
-    for position, item in enumerate(members.get(name) or ()):
+    items = members.get(name) or []
+    if not isinstance(items, list):
+        raise CorruptTable(f"`{name}` is no list", rule=rule)
+    for position, item in enumerate(items):
         yield _parsed(rule, f"`{name}` entry {position}", parse, item)
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no object")
+    return value
+
+
+def _texts(value: Mapping[str, Any]) -> dict[str, str]:
+    """Text by name; what another writer left as a number or a truth value is spelled as JSON."""
+    return {
+        key: item if isinstance(item, str) else json.dumps(item)
+        for key, item in value.items()
+        if item is not None
+    }
 
 
 def _others(members: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
@@ -165,7 +211,7 @@ def _struct_schema(value: Mapping[str, Any]) -> Schema:
 
 
 def _current_schema_id(members: Mapping[str, Any], version: int, schemas: Sequence[Schema]) -> int:
-    current = int(_versioned(members, "current-schema-id", version, schemas[0].schema_id))
+    current = _versioned(members, "current-schema-id", version, schemas[0].schema_id)
     if all(schema.schema_id != current for schema in schemas):
         raise CorruptTable(f"current schema {current} is not in `schemas`", rule="R-011")
     return current
@@ -188,18 +234,16 @@ def _default_spec_id(
     members: Mapping[str, Any], version: int, specs: Sequence[PartitionSpec]
 ) -> int:
     highest = max(spec.spec_id for spec in specs)
-    default = int(_versioned(members, "default-spec-id", version, highest))
+    default = _versioned(members, "default-spec-id", version, highest)  # R-010
     if all(spec.spec_id != default for spec in specs):
         raise CorruptTable(f"default spec {default} is not in `partition-specs`", rule="R-011")
     return default
 
 
 def _last_partition_id(members: Mapping[str, Any], specs: Sequence[PartitionSpec]) -> int:
-    stored = members.get("last-partition-id")
-    if stored is not None:
-        return int(stored)
     ids = (field.field_id for spec in specs for field in spec.fields)
-    return max(ids, default=FIRST_FIELD_ID - 1)  # R-010
+    highest = max(ids, default=FIRST_FIELD_ID - 1)
+    return _number(members, "last-partition-id", "R-014", highest)  # R-010
 
 
 def _sort_orders(members: Mapping[str, Any], version: int) -> tuple[SortOrder, ...]:
@@ -212,36 +256,53 @@ def _sort_orders(members: Mapping[str, Any], version: int) -> tuple[SortOrder, .
 def _next_row_id(members: Mapping[str, Any], version: int) -> int | None:
     if version < 3:
         return None
-    return int(_required(members, "next-row-id", "R-013"))  # R-013
+    return _number(members, "next-row-id", "R-013")  # R-013
 
 
 def _optional_int(value: Mapping[str, Any], name: str) -> int | None:
     found = value.get(name)
-    return None if found is None else int(found)
+    return None if found is None else _whole(found)
+
+
+def _optional_text(value: Mapping[str, Any], name: str) -> str | None:
+    found = value.get(name)
+    return None if found is None else _text(found)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
 
 
 def _snapshot(value: Mapping[str, Any]) -> Snapshot:
-    manifests = value.get("manifests")
     summary = value.get("summary")
     return Snapshot(
-        snapshot_id=int(value["snapshot-id"]),
-        timestamp_ms=int(value["timestamp-ms"]),
+        snapshot_id=_whole(value["snapshot-id"]),
+        timestamp_ms=_whole(value["timestamp-ms"]),
         parent_snapshot_id=_optional_int(value, "parent-snapshot-id"),
-        sequence_number=int(value.get("sequence-number") or 0),  # R-010, R-035
-        manifest_list=value.get("manifest-list"),
-        manifests=None if manifests is None else tuple(manifests),
-        root_manifest=value.get("root-manifest"),
-        summary=None if summary is None else {key: str(text) for key, text in summary.items()},
+        sequence_number=_whole(value.get("sequence-number") or 0),  # R-010, R-035
+        manifest_list=_optional_text(value, "manifest-list"),
+        manifests=_embedded_manifests(value),
+        root_manifest=_optional_text(value, "root-manifest"),
+        summary=None if summary is None else _texts(summary),
         schema_id=_optional_int(value, "schema-id"),
         first_row_id=_optional_int(value, "first-row-id"),
         added_rows=_optional_int(value, "added-rows"),
-        key_id=value.get("key-id"),
+        key_id=_optional_text(value, "key-id"),
         unknown=_others(value, SNAPSHOT_MEMBERS),
     )
 
 
+def _embedded_manifests(value: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The manifests that a version 1 snapshot lists itself (R-030)."""
+    if value.get("manifests") is None:
+        return None
+    return tuple(_each(value, "manifests", _text, "R-030"))  # R-030
+
+
 def _refs(members: Mapping[str, Any], current: int | None) -> dict[str, SnapshotRef]:
-    stored = members.get("refs") or {}
+    stored = _parsed("R-027", "`refs`", _object, members.get("refs") or {})
     refs = {name: _parsed("R-027", f"ref `{name}`", _ref, value) for name, value in stored.items()}
     if current is not None and "main" not in refs:  # R-015
         refs = {"main": SnapshotRef(current, "branch"), **refs}
@@ -250,7 +311,7 @@ def _refs(members: Mapping[str, Any], current: int | None) -> dict[str, Snapshot
 
 def _ref(value: Mapping[str, Any]) -> SnapshotRef:
     return SnapshotRef(
-        int(value["snapshot-id"]),
+        _whole(value["snapshot-id"]),
         str(value["type"]).lower(),
         _optional_int(value, "min-snapshots-to-keep"),
         _optional_int(value, "max-snapshot-age-ms"),
@@ -261,30 +322,30 @@ def _ref(value: Mapping[str, Any]) -> SnapshotRef:
 
 def _snapshot_log_entry(value: Mapping[str, Any]) -> SnapshotLogEntry:
     unknown = _others(value, {"timestamp-ms", "snapshot-id"})
-    return SnapshotLogEntry(int(value["timestamp-ms"]), int(value["snapshot-id"]), unknown)
+    return SnapshotLogEntry(_whole(value["timestamp-ms"]), _whole(value["snapshot-id"]), unknown)
 
 
 def _metadata_log_entry(value: Mapping[str, Any]) -> MetadataLogEntry:
     unknown = _others(value, {"timestamp-ms", "metadata-file"})
-    return MetadataLogEntry(int(value["timestamp-ms"]), str(value["metadata-file"]), unknown)
+    return MetadataLogEntry(_whole(value["timestamp-ms"]), str(value["metadata-file"]), unknown)
 
 
 def _statistics_file(value: Mapping[str, Any]) -> StatisticsFile:
     return StatisticsFile(
-        int(value["snapshot-id"]),  # R-206: a string in some tables
+        _whole(value["snapshot-id"]),  # R-206
         str(value["statistics-path"]),
-        int(value["file-size-in-bytes"]),
-        int(value["file-footer-size-in-bytes"]),
-        tuple(value.get("blob-metadata") or ()),
+        _whole(value["file-size-in-bytes"]),
+        _whole(value["file-footer-size-in-bytes"]),
+        tuple(_each(value, "blob-metadata", _object, "R-140")),
         _others(value, STATISTICS_MEMBERS),
     )
 
 
 def _partition_statistics_file(value: Mapping[str, Any]) -> PartitionStatisticsFile:
     return PartitionStatisticsFile(
-        int(value["snapshot-id"]),
+        _whole(value["snapshot-id"]),
         str(value["statistics-path"]),
-        int(value["file-size-in-bytes"]),
+        _whole(value["file-size-in-bytes"]),
         _others(value, PARTITION_STATISTICS_MEMBERS),
     )
 

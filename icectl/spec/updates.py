@@ -40,6 +40,17 @@ class RemoveSnapshots:
 
 
 @dataclass(frozen=True, slots=True)
+class SetManifestList:
+    """Give a snapshot that embeds its manifests a list of the same manifests (R-055).
+
+    The REST catalog has no such update: it is for file-system tables.
+    """
+
+    snapshot_id: int
+    manifest_list: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetSnapshotRef:
     """Create or move a branch or tag."""
 
@@ -101,6 +112,7 @@ Update = (
     | UpgradeFormatVersion
     | AddSnapshot
     | RemoveSnapshots
+    | SetManifestList
     | SetSnapshotRef
     | RemoveSnapshotRef
     | SetProperties
@@ -136,23 +148,23 @@ def with_log(
     keep = read(metadata.properties, PREVIOUS_VERSIONS_MAX)
     log = (*metadata.metadata_log, entry)
     dropped = tuple(old.metadata_file for old in log[:-keep])  # R-024
-    updated = replace(metadata, metadata_log=log[-keep:], last_updated_ms=now_ms)  # R-017
-    return _log_current_snapshot(updated, now_ms), dropped
+    logged = _log_current_snapshot(metadata, now_ms)
+    return replace(logged, metadata_log=log[-keep:], last_updated_ms=now_ms), dropped  # R-017
 
 
 def _log_current_snapshot(metadata: TableMetadata, now_ms: int) -> TableMetadata:
-    """Append to the snapshot log when the current snapshot has changed (R-025)."""
-    current = metadata.current_snapshot_id
-    logged = metadata.snapshot_log[-1].snapshot_id if metadata.snapshot_log else None
-    if current is None or current == logged:
+    """Append to the snapshot log when the current snapshot has changed (R-025).
+
+    A snapshot newer than the replaced file is current from its own time on, as the reference
+    implementation has it; one that the table had before is current from now on.
+    """
+    snapshot = metadata.current_snapshot
+    log = metadata.snapshot_log
+    if snapshot is None or (log and log[-1].snapshot_id == snapshot.snapshot_id):
         return metadata
-    snapshot = metadata.snapshot(current)
-    added = snapshot is not None and snapshot.timestamp_ms > (
-        metadata.snapshot_log[-1].timestamp_ms if metadata.snapshot_log else 0
-    )
-    moment = snapshot.timestamp_ms if snapshot is not None and added else now_ms
-    entry = SnapshotLogEntry(moment, current)
-    return replace(metadata, snapshot_log=(*metadata.snapshot_log, entry))  # R-025
+    is_new = not log or snapshot.timestamp_ms > metadata.last_updated_ms
+    entry = SnapshotLogEntry(snapshot.timestamp_ms if is_new else now_ms, snapshot.snapshot_id)
+    return replace(metadata, snapshot_log=(*log, entry))  # R-025
 
 
 def _assign_uuid(metadata: TableMetadata, update: AssignUuid) -> TableMetadata:
@@ -167,6 +179,8 @@ def _upgrade(metadata: TableMetadata, update: UpgradeFormatVersion) -> TableMeta
         raise Refused(f"a table of version {old} cannot become one of version {new}")
     if new > NEWEST_VERSION:  # R-001
         raise Refused(f"version {new} is not written; the newest is {NEWEST_VERSION}")
+    if new > 1 and metadata.table_uuid is None:  # R-170
+        raise Refused("the table has no UUID, which version 2 requires")
     next_row_id = 0 if old < 3 <= new else metadata.next_row_id  # R-174
     return replace(metadata, format_version=new, next_row_id=next_row_id)
 
@@ -182,7 +196,9 @@ def _add_snapshot(metadata: TableMetadata, update: AddSnapshot) -> TableMetadata
     if next_row_id is not None:
         if snapshot.first_row_id != next_row_id:  # R-101
             raise Refused(f"first row id {snapshot.first_row_id} is not {next_row_id}")
-        next_row_id += snapshot.added_rows or 0  # R-104
+        if snapshot.added_rows is None:  # R-104
+            raise Refused(f"snapshot {snapshot.snapshot_id} does not say how many rows it adds")
+        next_row_id += snapshot.added_rows
     return replace(
         metadata,
         snapshots=(*metadata.snapshots, snapshot),
@@ -195,11 +211,14 @@ def _remove_snapshots(metadata: TableMetadata, update: RemoveSnapshots) -> Table
     gone = set(update.snapshot_ids) & set(metadata.snapshots_by_id)
     if metadata.current_snapshot_id in gone:  # R-028
         raise Refused(f"snapshot {metadata.current_snapshot_id} is the current one")
+    if not gone:
+        return metadata
+    kept = tuple(item for item in metadata.snapshots if item.snapshot_id not in gone)
     return replace(
         metadata,
-        snapshots=tuple(item for item in metadata.snapshots if item.snapshot_id not in gone),
+        snapshots=kept,
         refs={name: ref for name, ref in metadata.refs.items() if ref.snapshot_id not in gone},
-        snapshot_log=_without_gaps(metadata, gone),
+        snapshot_log=_without_gaps(metadata.snapshot_log, {item.snapshot_id for item in kept}),
         statistics=tuple(f for f in metadata.statistics if f.snapshot_id not in gone),  # R-141
         partition_statistics=tuple(
             file for file in metadata.partition_statistics if file.snapshot_id not in gone
@@ -207,22 +226,42 @@ def _remove_snapshots(metadata: TableMetadata, update: RemoveSnapshots) -> Table
     )
 
 
-def _without_gaps(metadata: TableMetadata, gone: set[int]) -> tuple[SnapshotLogEntry, ...]:
-    """The log after the last entry that names a snapshot which is gone (R-026)."""
-    cut = 0
-    for position, entry in enumerate(metadata.snapshot_log, start=1):
-        if entry.snapshot_id in gone:
-            cut = position
-    return metadata.snapshot_log[cut:]  # R-026
+def _without_gaps(
+    log: tuple[SnapshotLogEntry, ...], kept: set[int]
+) -> tuple[SnapshotLogEntry, ...]:
+    """The log after its last entry that names a snapshot which is not kept (R-026)."""
+    named = [position for position, item in enumerate(log) if item.snapshot_id not in kept]
+    return log[named[-1] + 1 :] if named else log  # R-026
+
+
+def _set_manifest_list(metadata: TableMetadata, update: SetManifestList) -> TableMetadata:
+    snapshot = metadata.snapshot(update.snapshot_id)
+    if snapshot is None or snapshot.manifests is None:  # R-055
+        raise Refused(f"no snapshot {update.snapshot_id} embeds its manifests")
+    listed = replace(snapshot, manifest_list=update.manifest_list, manifests=None)
+    snapshots = tuple(listed if item is snapshot else item for item in metadata.snapshots)
+    return replace(metadata, snapshots=snapshots)
 
 
 def _set_ref(metadata: TableMetadata, update: SetSnapshotRef) -> TableMetadata:
     if metadata.snapshot(update.ref.snapshot_id) is None:  # R-022
         raise Refused(f"snapshot {update.ref.snapshot_id} is not in the table")
+    _check_retention(update.name, update.ref)
     refs = {**metadata.refs, update.name: update.ref}
     if update.name != "main":
         return replace(metadata, refs=refs)
     return replace(metadata, refs=refs, current_snapshot_id=update.ref.snapshot_id)  # R-015
+
+
+def _check_retention(name: str, ref: SnapshotRef) -> None:
+    """A ref's settings are positive and those of its kind; main is a branch (R-027)."""
+    if ref.type not in ("branch", "tag") or (name == "main" and ref.type != "branch"):  # R-027
+        raise Refused(f"`{name}` cannot be a {ref.type}")
+    if ref.type == "tag" and (ref.min_snapshots_to_keep or ref.max_snapshot_age_ms):  # R-027
+        raise Refused(f"tag `{name}` keeps one snapshot and has no retention of snapshots")
+    settings = (ref.min_snapshots_to_keep, ref.max_snapshot_age_ms, ref.max_ref_age_ms)
+    if any(value is not None and value <= 0 for value in settings):  # R-027
+        raise Refused(f"a retention setting of `{name}` is not positive")
 
 
 def _remove_ref(metadata: TableMetadata, update: RemoveSnapshotRef) -> TableMetadata:
@@ -259,6 +298,9 @@ def _remove_partition_statistics(
 def _remove_schemas(metadata: TableMetadata, update: RemoveSchemas) -> TableMetadata:
     if metadata.current_schema_id in update.schema_ids:  # R-185
         raise Refused(f"schema {metadata.current_schema_id} is the current one")
+    in_use = [s.schema_id for s in metadata.snapshots if s.schema_id in update.schema_ids]
+    if in_use:  # R-185
+        raise Refused(f"schema {in_use[0]} is that of a snapshot")
     kept = tuple(item for item in metadata.schemas if item.schema_id not in update.schema_ids)
     return replace(metadata, schemas=kept)
 
@@ -275,6 +317,7 @@ _APPLY: Mapping[type, Callable[[TableMetadata, Any], TableMetadata]] = {
     UpgradeFormatVersion: _upgrade,
     AddSnapshot: _add_snapshot,
     RemoveSnapshots: _remove_snapshots,
+    SetManifestList: _set_manifest_list,
     SetSnapshotRef: _set_ref,
     RemoveSnapshotRef: _remove_ref,
     SetProperties: _set_properties,
