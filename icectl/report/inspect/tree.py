@@ -44,8 +44,8 @@ def mermaid(root: Node, base: str) -> str:
     """The tree as a Mermaid flowchart: solid arrows for `names`, dotted for `applies to`."""
     lines = ["flowchart LR"]
     for node in walk(root):
-        text = f"{label(node, base)}<br/>{describe(node)}"
-        lines.append(f'  {node.id}["{_quoted(text)}"]')
+        text = f"{_quoted(label(node, base))}<br/>{_quoted(describe(node))}"
+        lines.append(f'  {node.id}["{text}"]')
         lines += [f"  {node.id} --> {child.id}" for child in node.children]
         if node.left_out.count:
             lines.append(f'  {node.id}_more["{more(node)}"]')
@@ -125,4 +125,6 @@ def _lines(node: Node, first: str, rest: str) -> Iterator[tuple[str, Node | None
 
 
 def _quoted(text: str) -> str:
-    return text.replace("#", "#35;").replace('"', "#quot;")
+    """A name in a label of Mermaid, which reads entities there, and HTML."""
+    escaped = text.replace("#", "#35;").replace('"', "#quot;")
+    return escaped.replace("<", "#lt;").replace(">", "#gt;")
