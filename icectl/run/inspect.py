@@ -70,6 +70,7 @@ class Reader:
 
     def manifests(self, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]:
         """The manifests of a snapshot; none without one."""
+        self.deadline.check()
         if snapshot is None:
             return ()
         return read_snapshot_manifests(self.store, self.metadata, snapshot)
@@ -90,6 +91,7 @@ class Reader:
 
     def load(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
         """The entries of manifests in one table."""
+        self.deadline.check()
         return load_entries(
             self.store,
             self.metadata,
@@ -101,6 +103,7 @@ class Reader:
 
     def load_to_match(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
         """The entries of manifests in one table, ready for matching deletes with data files."""
+        self.deadline.check()
         return load_entries_to_match(
             self.store,
             self.metadata,

@@ -104,8 +104,8 @@ def test_every_table_is_described_as_its_metadata_file_says(
         assert {row["name"]: (row["snapshot_id"], row["type"]) for row in refs} == expected, name
 
 
-@pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("output", ["text", "json"])
+@pytest.mark.parametrize("view", VIEWS)
 def test_every_view_shows_every_table_whose_manifests_are_there(
     fixtures_dir: Path,
     tables: dict[str, Facts],
@@ -114,7 +114,9 @@ def test_every_view_shows_every_table_whose_manifests_are_there(
     output: str,
 ) -> None:
     validator = Draft202012Validator(document_schema("inspect"))
-    for name, facts in tables.items():
+    shown = sorted(tables) if output == "json" else sorted(tables)[::6]
+    for name in shown:
+        facts = tables[name]
         code, out = run(capsys, arguments(fixtures_dir, name, facts, view, "--format", output))
         assert code == expected_exit(name, view), (name, view)
         if output == "json":
