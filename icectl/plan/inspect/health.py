@@ -219,15 +219,18 @@ def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
     touched = sum(count > 0 for count in per_file)
     positions = totals.position_delete_record_count + totals.deletion_vector_record_count
     ratio = positions / totals.record_count if totals.record_count else 0.0
+    found = (
+        f"{_counted(totals.delete_file_count, 'delete file')} on {touched:,} of "
+        f"{_counted(len(matches.data), 'data file')}, at most {most:,} on one; positions delete "
+        f"{ratio:.1%} of the rows; {dangling:,} of no effect"
+    )
     return _Check(
         _worst(
             DELETED_RATIO.judge(ratio),
             DELETES_PER_FILE.judge(most),
             DANGLING_DELETES.judge(dangling),
         ),
-        f"{_counted(totals.delete_file_count, 'delete file')} on {touched:,} of "
-        f"{_counted(len(matches.data), 'data file')}, at most {most:,} on one; positions delete "
-        f"{ratio:.1%} of the rows; {dangling:,} of no effect",
+        found if totals.delete_file_count else "no delete files",
         f"{_from(DELETED_RATIO, 'of the rows', ratio=True)}; "
         f"{_from(DELETES_PER_FILE, 'on one data file')}; "
         f"{_from(DANGLING_DELETES, 'of no effect')}",

@@ -76,7 +76,8 @@ def _table_pairs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _refs(refs: Mapping[str, Any]) -> str:
-    names = [name if ref["type"] == "branch" else f"{name} (tag)" for name, ref in refs.items()]
+    main_first = sorted(refs.items(), key=lambda item: item[0] != "main")
+    names = [name if ref["type"] == "branch" else f"{name} (tag)" for name, ref in main_first]
     if not names:
         return "none"
     shown = ", ".join(names[:4])
