@@ -12,7 +12,7 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.metadata_json import metadata_json, parse_metadata
 
 GZIP_MAGIC = b"\x1f\x8b"
-_LEADING_NUMBER = re.compile(r"v?(\d+)")
+_LEADING_NUMBER = re.compile(r"v?[0-9]+")
 
 
 def is_gzip(content: bytes) -> bool:
