@@ -114,7 +114,12 @@ def _delete_files(found: Mapping[str, Any]) -> str:
     parts = [f"{found[key]:,} {name}" for key, name in kinds if found[key]]
     if not parts:
         return "none"
-    return (
-        f"{', '.join(parts)}, {print_size(found['delete_file_bytes'])}; "
-        f"{found['position_delete_record_count']:,} positions"
-    )
+    deleted = [
+        counted(found[key], noun)
+        for key, noun in (
+            ("position_delete_record_count", "position"),
+            ("equality_delete_record_count", "key"),
+        )
+        if found[key]
+    ]
+    return f"{', '.join([*parts, print_size(found['delete_file_bytes'])])}; {', '.join(deleted)}"
