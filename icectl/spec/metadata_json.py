@@ -51,6 +51,8 @@ STATISTICS_MEMBERS = {
     "blob-metadata",
 }  # fmt: skip
 PARTITION_STATISTICS_MEMBERS = {"snapshot-id", "statistics-path", "file-size-in-bytes"}
+UNUSABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What reading a value of another shape than expected raises; 1e999 overflows."""
 
 
 def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
@@ -160,7 +162,7 @@ def _uuid(members: Mapping[str, Any], version: int) -> str | None:
 def _parsed(rule: str, what: str, parse: Callable[[Any], T], value: Any) -> T:
     try:
         return parse(value)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except UNUSABLE as error:
         reason = f"`{error.args[0]}` is absent" if isinstance(error, KeyError) else str(error)
         raise CorruptTable(f"{what} is unusable: {reason}", rule=rule) from error
 
@@ -370,7 +372,7 @@ def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
     if version == 1:
         members["partition-spec"] = fields_json(metadata.default_spec)  # R-012
     members["default-spec-id"] = metadata.default_spec_id
-    members["partition-specs"] = [spec_json(spec) for spec in metadata.partition_specs]
+    members["partition-specs"] = [spec_json(spec) for spec in metadata.partition_specs]  # R-173
     members["last-partition-id"] = metadata.last_partition_id
     members["default-sort-order-id"] = metadata.default_sort_order_id
     members["sort-orders"] = [order_json(order) for order in metadata.sort_orders]

@@ -174,6 +174,7 @@ def _assign_uuid(metadata: TableMetadata, update: AssignUuid) -> TableMetadata:
 
 
 def _upgrade(metadata: TableMetadata, update: UpgradeFormatVersion) -> TableMetadata:
+    """Change the version alone: files of older versions stay valid (R-003, R-175)."""
     old, new = metadata.format_version, update.format_version
     if new < old:  # R-176
         raise Refused(f"a table of version {old} cannot become one of version {new}")

@@ -289,6 +289,7 @@ SNAPSHOT = {"snapshot-id": 11, "timestamp-ms": 1_000}
         ({"last-partition-id": []}, "R-014"),
         ({"current-snapshot-id": {}}, "R-015"),
         ({"properties": ["a"]}, "R-018"),
+        ({"partition-specs": [{"spec-id": float("inf"), "fields": []}]}, "R-077"),
         ({"metadata-log": [{"timestamp-ms": 1}]}, "R-024"),
         ({"snapshot-log": [{"snapshot-id": 11}]}, "R-025"),
         ({"refs": ["main"]}, "R-027"),

@@ -61,14 +61,12 @@ def test_a_uuid_is_assigned_once(v1):
 
 
 def test_r170_version_1_becomes_version_2_and_drops_what_version_2_omits(v1):
-    upgraded = apply(v1, UpgradeFormatVersion(2))
-    members = metadata_json(upgraded)
+    members = metadata_json(apply(v1, UpgradeFormatVersion(2)))
     assert members["format-version"] == 2
     assert members["last-sequence-number"] == 0
     assert members["snapshots"][0]["sequence-number"] == 0
     assert members["snapshots"][0]["manifests"] == members_v1()["snapshots"][0]["manifests"]
     assert not members.keys() & {"schema", "partition-spec"}
-    assert replace(upgraded, format_version=1) == v1
 
 
 def test_r170_a_table_without_a_uuid_is_not_upgraded(v1):
@@ -83,6 +81,12 @@ def test_r173_partition_fields_have_written_ids_after_an_upgrade(v1):
     old["partition-spec"] = [{"source-id": 2, "name": "at_day", "transform": "day"}]
     members = metadata_json(apply(parse_metadata(old), UpgradeFormatVersion(2)))
     assert members["partition-specs"][0]["fields"][0]["field-id"] == 1000
+
+
+def test_r003_and_r175_an_upgrade_changes_no_file(v1, v2):
+    assert replace(apply(v1, UpgradeFormatVersion(2)), format_version=1) == v1
+    upgraded = apply(v2, UpgradeFormatVersion(3))
+    assert replace(upgraded, format_version=2, next_row_id=None) == v2
 
 
 @pytest.mark.parametrize("version", [1, 2])

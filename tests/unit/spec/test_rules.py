@@ -1,0 +1,89 @@
+"""Every rule of the format is kept by code and pinned by a test, or says why not."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from icectl.spec.rules import RULES
+
+ROOT = Path(__file__).resolve().parents[3]
+REGISTRY = {"rule.py", "rules.py", "rules_files.py", "rules_table.py"}
+CITED = re.compile(r"\bR-(\d{3})\b")
+PINNED = re.compile(r"\br(\d{3})(?=_)|(?<=_)r(\d{3})(?=_)|\bR-(\d{3})\b")
+EVERY_RULE = pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
+
+NOT_BUILT = {
+    *("R-034", "R-047", "R-052", "R-066", "R-120", "R-121", "R-122", "R-123", "R-133"),  # validate
+    *("R-056", "R-069", "R-172"),  # rewrite-manifests
+    *("R-044", "R-100", "R-102", "R-105", "R-106", "R-115", "R-116", "R-117"),  # compact
+    *("R-124", "R-152", "R-180", "R-183"),  # compact
+    *("R-157", "R-190", "R-192", "R-194"),  # expire-snapshots, remove-orphans
+}
+"""Rules of commands that are not built yet. The list only ever gets shorter."""
+
+NOT_PINNED = {
+    *("R-004", "R-008", "R-041", "R-043", "R-046", "R-050", "R-053", "R-054", "R-060", "R-061"),
+    *("R-062", "R-063", "R-064", "R-068", "R-098", "R-171"),  # codec of manifests
+    *("R-042", "R-045", "R-083"),  # entries
+    *("R-019", "R-080", "R-182"),  # validate
+    *("R-023", "R-191", "R-193"),  # retention and cleaning up
+}
+"""Rules that code cites and no test names yet. The list only ever gets shorter."""
+
+
+def cited_in_code() -> set[str]:
+    files = (file for file in (ROOT / "icectl").rglob("*.py") if file.name not in REGISTRY)
+    return {f"R-{id_}" for file in files for id_ in CITED.findall(file.read_text())}
+
+
+def pinned_by_tests() -> set[str]:
+    files = (file for file in (ROOT / "tests").rglob("*.py") if file != Path(__file__))
+    found = (match for file in files for match in PINNED.findall(file.read_text()))
+    return {f"R-{id_}" for ids in found for id_ in ids if id_}
+
+
+def test_ids_are_unique_and_in_order():
+    ids = list(RULES)
+    assert ids == sorted(ids)
+    assert len(ids) == 161
+    assert all(rule.id == id_ for id_, rule in RULES.items())
+
+
+@EVERY_RULE
+def test_a_rule_reads_well_to_an_operator(rule):
+    assert re.fullmatch(r"R-\d{3}", rule.id)
+    for text in (rule.title, rule.fix, rule.not_enforced or "none"):
+        assert text == text.strip()
+        assert not text.endswith((".", ","))
+        first = text.split()[0]
+        assert first[0].islower() or first[0] in "`-" or first.isupper() or first == "NaN"
+    assert len(rule.title) <= 90
+    assert rule.severity in ("error", "warning", "info")
+
+
+@EVERY_RULE
+def test_commands_that_a_fix_names_exist(rule):
+    commands = {
+        "inspect", "validate", "expire-snapshots", "rewrite-manifests", "compact",
+        "remove-orphans", "migrate-v1-v2", "upgrade-to-v4",
+    }  # fmt: skip
+    assert set(re.findall(r"`icectl ([a-z0-9-]+)", rule.fix)) <= commands
+
+
+def test_every_id_that_code_and_tests_cite_exists():
+    assert cited_in_code() | pinned_by_tests() <= RULES.keys()
+
+
+def test_every_rule_is_cited_in_code_or_says_why_not():
+    unexplained = {id_ for id_, rule in RULES.items() if rule.not_enforced is None}
+    assert unexplained - cited_in_code() - NOT_BUILT == set()
+
+
+def test_every_rule_that_code_cites_is_pinned_by_a_test():
+    assert cited_in_code() - pinned_by_tests() - NOT_PINNED - NOT_BUILT == set()
+
+
+def test_rules_that_are_not_enforced_are_not_cited_as_if_they_were():
+    excused = {id_ for id_, rule in RULES.items() if rule.not_enforced is not None}
+    assert excused & cited_in_code() == set()
