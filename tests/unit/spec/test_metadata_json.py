@@ -182,6 +182,14 @@ def test_r013_version_3_has_a_next_row_id():
     assert parse_metadata(members_v3()).next_row_id == 5
 
 
+def test_r195_encryption_keys_are_written_where_there_are_some():
+    members = without(members_v3(), "encryption-keys")
+    assert metadata_json(parse_metadata(members)) == members
+    assert metadata_json(parse_metadata(members_v3()))["encryption-keys"] == [
+        {"key-id": "k", "encrypted-key-metadata": "YQ=="}
+    ]
+
+
 def test_r015_the_current_snapshot_is_one_of_the_snapshots():
     assert broken_rule(members_v2() | {"current-snapshot-id": 44}) == "R-015"
 
