@@ -2,9 +2,9 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import BoundedSemaphore
+from contextlib import closing
 from typing import TypeVar
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ _STORED_BYTES_IN_FLIGHT = 64 * 2**20
 times as much, which keeps a scan of any table well below 1 GiB."""
 
 _Item = TypeVar("_Item")
-_Read = TypeVar("_Read")
+_Done = TypeVar("_Done")
 
 
 def read_snapshot_manifests(
@@ -206,25 +206,31 @@ def _scan(
     concurrency: int,
     progress: Progress,
 ) -> Iterator[tuple[int, ManifestHeader, RawEntries]]:
-    """Scan manifests with the columns that are `wanted` of each."""
-    progress.phase("reading manifests", total=len(manifests))
-    # Threads beyond the processors only help while they wait for the store.
-    decoding = BoundedSemaphore(os.cpu_count() or 1)
+    """Scan manifests with the columns that are `wanted` of each.
 
-    def read(index: int) -> tuple[int, ManifestHeader, RawEntries]:
-        location = manifests[index].manifest_path
-        content = read_file(store, location)
+    Reading waits for the store, decoding for a processor: each has threads of its own, as many as
+    it can use, which also keeps the decoders' memory to few threads.
+    """
+    progress.phase("reading manifests", total=len(manifests))
+    sizes = [manifest.manifest_length for manifest in manifests]
+
+    def read(index: int) -> tuple[int, bytes]:
+        return index, read_file(store, manifests[index].manifest_path)
+
+    def decode(stored: tuple[int, bytes]) -> tuple[int, ManifestHeader, RawEntries]:
+        index, content = stored
         spec = metadata.spec(manifests[index].partition_spec_id)
-        with decoding:
-            header, rows = _decoded(
-                location,
-                lambda: read_manifest(content, columns=wanted[index], manifest=index, spec=spec),
-            )
+        header, rows = _decoded(
+            manifests[index].manifest_path,
+            lambda: read_manifest(content, columns=wanted[index], manifest=index, spec=spec),
+        )
         progress.advance(1)
         return index, header, rows
 
-    sizes = [manifest.manifest_length for manifest in manifests]
-    return _in_order(read, range(len(manifests)), sizes, threads=concurrency)
+    processors = min(os.cpu_count() or 1, concurrency)
+    stored = _in_order(read, range(len(manifests)), sizes, threads=concurrency)
+    with closing(stored), closing(_in_order(decode, stored, sizes, threads=processors)) as decoded:
+        yield from decoded
 
 
 def read_file(store: Store, location: str) -> bytes:
@@ -258,7 +264,7 @@ def _embedded_manifest(store: Store, metadata: TableMetadata, location: str) -> 
     )
 
 
-def _decoded(location: str, decode: Callable[[], _Read]) -> _Read:
+def _decoded(location: str, decode: Callable[[], _Done]) -> _Done:
     """Run a decoder and name the file in what it raises: codecs know no locations."""
     try:
         return decode()
@@ -272,18 +278,18 @@ def _decoded(location: str, decode: Callable[[], _Read]) -> _Read:
 
 
 def _in_order(
-    read: Callable[[_Item], _Read], items: Sequence[_Item], sizes: Sequence[int], *, threads: int
-) -> Iterator[_Read]:
-    """Apply `read` in threads and yield its results in the order of `items`.
+    work: Callable[[_Item], _Done], items: Iterable[_Item], sizes: Sequence[int], *, threads: int
+) -> Generator[_Done, None, None]:
+    """Apply `work` in threads and yield its results in the order of `items`.
 
     Runs ahead of the consumer by twice the number of threads, within the byte budget.
     """
-    if threads == 1 or len(items) <= 1:
+    if threads == 1 or len(sizes) <= 1:
         for item in items:
-            yield read(item)
+            yield work(item)
         return
     pool = ThreadPoolExecutor(threads, thread_name_prefix="icectl-read")
-    running: deque[tuple[Future[_Read], int]] = deque()
+    running: deque[tuple[Future[_Done], int]] = deque()
     bytes_in_flight = 0
     try:
         for item, size in zip(items, sizes, strict=True):
@@ -293,7 +299,7 @@ def _in_order(
                 done, released = running.popleft()
                 bytes_in_flight -= released
                 yield done.result()
-            running.append((pool.submit(read, item), size))
+            running.append((pool.submit(work, item), size))
             bytes_in_flight += size
         while running:
             yield running.popleft()[0].result()
