@@ -102,11 +102,29 @@ def read_header(content: bytes) -> AvroFile:
     return AvroFile(stored, schema, codec, marker, content, at + _SYNC_SIZE)
 
 
-def read_blocks(file: AvroFile) -> Iterator[Block]:
-    """Inflate the blocks one by one.
+def count_records(file: AvroFile) -> int:
+    """Records in all blocks, by the blocks' own word.
 
     Raises: CorruptTable R-008.
     """
+    return sum(count for count, _, _ in _stored_blocks(file))
+
+
+def read_blocks(file: AvroFile) -> Iterator[Block]:
+    """Inflate the blocks one by one; blocks without records are left out.
+
+    Raises: CorruptTable R-008.
+    """
+    for count, start, end in _stored_blocks(file):
+        block = inflate_block(file.codec, file.content[start:end])
+        if count > len(block) or (block and not count):
+            raise damaged("a block has more records than bytes, or bytes without a record")
+        if count:
+            yield Block(count, block)
+
+
+def _stored_blocks(file: AvroFile) -> Iterator[tuple[int, int, int]]:
+    """Record count, start and end of each block as stored."""
     content, at = file.content, file.first_block
     while at < len(content):
         count, at = read_long(content, at)
@@ -116,10 +134,7 @@ def read_blocks(file: AvroFile) -> Iterator[Block]:
             raise damaged("a block is longer than the file")
         if content[end : end + _SYNC_SIZE] != file.sync_marker:
             raise damaged("a sync marker is wrong")
-        block = inflate_block(file.codec, content[at:end])
-        if count > len(block):
-            raise damaged("a block counts more records than it has bytes")
-        yield Block(count, block)
+        yield count, at, end
         at = end + _SYNC_SIZE
 
 
@@ -133,10 +148,6 @@ def decode_records(schema: AvroType, blocks: Iterable[Block]) -> Iterator[tuple[
     # One array of records is one call; a record would be one call each.
     parsed = fastavro.parse_schema({"type": "array", "items": _fastavro_schema(schema, [0])})
     for block in blocks:
-        if block.record_count == 0:
-            if block.content:
-                raise damaged("a block of no records has content")
-            continue
         stream = BytesIO(write_long(block.record_count) + block.content + b"\0")
         for record in _decode(stream, parsed, block.record_count):
             yield tuple([record[name] for name in names])
@@ -228,15 +239,20 @@ def _parse(stored: Any, named: dict[str, AvroType], depth: int) -> AvroType:
         return _parse(kind, named, depth + 1)
     if kind in ("array", "map"):
         return _parse_collection(kind, stored, named, depth)
-    logical = stored.get("logicalType")
     if kind in _PRIMITIVES:
-        return AvroType(kind, logical)
+        return AvroType(kind, stored.get("logicalType"))
+    return _parse_named(kind, stored, named, depth)
+
+
+def _parse_named(
+    kind: str, stored: Mapping[str, Any], named: dict[str, AvroType], depth: int
+) -> AvroType:
     if kind == "record":
-        parsed = AvroType(kind, logical, fields=_parse_fields(stored["fields"], named, depth))
+        parsed = AvroType(kind, fields=_parse_fields(stored["fields"], named, depth))
     elif kind == "enum":
         parsed = AvroType(kind, symbols=tuple(str(symbol) for symbol in stored["symbols"]))
     elif kind == "fixed":
-        parsed = AvroType(kind, logical, size=_natural(stored["size"]))
+        parsed = AvroType(kind, stored.get("logicalType"), size=_natural(stored["size"]))
     else:
         return named[kind]
     if "name" in stored:

@@ -10,6 +10,14 @@ from isal import igzip_lib
 
 from icectl.errors import CorruptTable
 
+_FAILURES: tuple[type[Exception], ...] = (  # type: ignore[assignment] # isal calls its class a value
+    igzip_lib.error,
+    cramjam.DecompressionError,
+    OSError,
+    lzma.LZMAError,
+    ValueError,
+    EOFError,
+)
 _LARGEST_BLOCK = 2**30
 """Bytes of one inflated block; writers make blocks of some KiB, a few one block a file. Bounds what
 a damaged or malicious block can allocate."""
@@ -22,14 +30,7 @@ def inflate_block(codec: str, stored: bytes) -> bytes:
     """
     try:
         inflated = _INFLATE[codec](stored)
-    except (
-        igzip_lib.error,
-        cramjam.DecompressionError,
-        OSError,
-        lzma.LZMAError,
-        ValueError,
-        EOFError,
-    ) as error:
+    except _FAILURES as error:
         raise CorruptTable(
             f"the Avro file is damaged: a block is no valid {codec} data", rule="R-008"
         ) from error

@@ -5,7 +5,7 @@ or the schema is unusual, the compiled scan where there is much.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.avro import AvroFile, read_blocks, read_header
+from icectl.codec.avro import AvroFile, count_records, read_blocks, read_header
 from icectl.codec.manifest_layout import ManifestLayout, find_layout, partition_order
-from icectl.codec.manifest_records import decode_columns
+from icectl.codec.manifest_records import Order, decode_columns
+from icectl.codec.manifest_scan import UnusualSchemaError, scan_columns
 from icectl.codec.manifest_write import write_manifest
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
@@ -30,6 +31,9 @@ _ALWAYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"}
 _MADE = frozenset({"spec_id", "manifest", "manifest_pos"})
 _READ_ALONG = {"first_row_id": "record_count", "file_sequence_number": "sequence_number"}
 """Inheritance of the first needs the second."""
+
+SCAN_FROM_ENTRIES = 4000
+"""Loading the scan takes as long as fastavro takes for so many entries."""
 
 _FORMATS = {format_.name: format_ for format_ in FileFormat}
 
@@ -69,9 +73,35 @@ def read_manifest(
     names = [name for name in _SCHEMA.names if name in wanted]
     stored = [name for name in names if name == "partition_key" or name in layout.columns]
     order = partition_order(layout.partition, _spec_field_ids(header, spec))
-    decoded = decode_columns(layout, read_blocks(file), stored, order)
+    decoded = _decode(file, layout, stored, order)
     spec_id = spec.spec_id if spec is not None else header.spec_id or 0
     return header, _finish(names, decoded, header, {"spec_id": spec_id, "manifest": manifest})
+
+
+class _Tally:
+    """Entries that this process has read so far: the scan is loaded when it starts to pay."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+
+    def wants_scan(self, entries: int) -> bool:
+        """Whether a manifest of so many entries is read by the scan."""
+        self.entries += entries
+        return self.entries >= SCAN_FROM_ENTRIES
+
+
+_TALLY = _Tally()
+
+
+def _decode(
+    file: AvroFile, layout: ManifestLayout, stored: Sequence[str], order: Order
+) -> Mapping[str, pa.Array | pa.ChunkedArray]:
+    if _TALLY.wants_scan(count_records(file)):
+        try:
+            return scan_columns(layout, read_blocks(file), stored, order)
+        except UnusualSchemaError:
+            pass
+    return decode_columns(layout, read_blocks(file), stored, order)
 
 
 def _header(file: AvroFile, layout: ManifestLayout) -> ManifestHeader:
@@ -128,7 +158,7 @@ def _spec_field_ids(header: ManifestHeader, spec: PartitionSpec | None) -> list[
 
 def _finish(
     names: list[str],
-    decoded: Mapping[str, pa.Array],
+    decoded: Mapping[str, pa.Array | pa.ChunkedArray],
     header: ManifestHeader,
     constants: Mapping[str, int],
 ) -> RawEntries:

@@ -76,7 +76,7 @@ def read_manifest_list(content: bytes) -> tuple[ManifestFile, ...]:
     )
 
 
-def write_manifest_list(
+def write_manifest_list(  # noqa: PLR0913 - the parts of a file
     manifests: Iterable[ManifestFile],
     *,
     format_version: int,
@@ -142,17 +142,17 @@ def _manifest_file(row: dict[str, Any], summaries: Mapping[str, str]) -> Manifes
     content = row.get("content") or 0
     if content not in tuple(ManifestContent):
         raise CorruptTable(f"a manifest has the content {content}", rule="R-050")
-    partitions = row.get("partitions")
+    stored = row.get("partitions")
+    partitions = None if stored is None else tuple(_field_summary(one, summaries) for one in stored)
+    members: dict[str, Any] = {name: row.get(name) for name in _IDS}
     return ManifestFile(
-        **{name: row[name] for name in _REQUIRED},
-        **{name: row.get(name) for name in (*_COUNTS, "added_snapshot_id", "first_row_id")},
-        content=ManifestContent(content),
-        sequence_number=row.get("sequence_number") or 0,
-        min_sequence_number=row.get("min_sequence_number") or 0,
-        partitions=None
-        if partitions is None
-        else tuple(_field_summary(summary, summaries) for summary in partitions),
-        key_metadata=row.get("key_metadata"),
+        **members
+        | {
+            "content": ManifestContent(content),
+            "sequence_number": row.get("sequence_number") or 0,
+            "min_sequence_number": row.get("min_sequence_number") or 0,
+            "partitions": partitions,
+        }
     )
 
 

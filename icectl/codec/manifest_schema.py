@@ -256,7 +256,8 @@ def avro_name(name: str) -> str:
 
 def _decimal_size(precision: int) -> int:
     """Fewest bytes whose two's complement holds every number of `precision` digits."""
-    return ((10**precision).bit_length() + 8) // 8
+    largest: int = 10**precision
+    return (largest.bit_length() + 8) // 8
 
 
 def _data_file_field(name: str) -> dict[str, Any]:

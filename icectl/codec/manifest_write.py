@@ -26,7 +26,7 @@ _BLOCK_BYTES = 64 * 2**10
 """Inflated bytes of a block, about what the reference implementation's writer makes."""
 
 
-def write_manifest(
+def write_manifest(  # noqa: PLR0913 - the parts of a file
     entries: RawEntries | Entries,
     *,
     schema: Schema,

@@ -11,6 +11,7 @@ when int becomes long, float double or a decimal wider (R-097).
 import struct
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from math import isnan
 from uuid import UUID
 
 from icectl.errors import CorruptTable
@@ -83,7 +84,7 @@ def canonical_integer(value: int) -> bytes:
 
 def canonical_double(value: float) -> bytes:
     """The canonical value of float and double."""
-    return _NAN if value != value else struct.pack("<d", value)  # R-083
+    return _NAN if isnan(value) else struct.pack("<d", value)  # R-083
 
 
 def canonical_decimal(unscaled: int) -> bytes:

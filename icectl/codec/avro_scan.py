@@ -1,0 +1,312 @@
+"""Compiled loops over Avro records: reading columns out of blocks, and writing them.
+
+A schema is a program, one row [op, a, b, c, valid] an instruction, run once a record; see
+manifest_scan.py for how programs are made and what the arrays hold. Importing this module compiles
+the loops once after an installation; later imports load them.
+
+Nothing in a file is trusted: every read is checked against the end of its block, every length and
+count against what is left, every union branch, every number against 64 bits. A loop that finds
+damage returns DAMAGED; no input makes it read or write outside its arrays.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+DAMAGED = -1
+FULL = -2
+
+(
+    SKIP_NUMBER,
+    SKIP_BYTES,
+    SKIP_FIXED,
+    SKIP_NUMBERS,
+    SKIP_NUMBER_PAIRS,
+    SKIP_BYTES_PAIRS,
+    OPTIONAL,
+    NUMBER,
+    BYTES,
+    SPAN_START,
+    SPAN_END,
+    NUMBERS,
+    NUMBER_PAIRS,
+    BYTES_PAIRS,
+    ARRAY,
+    ARRAY_END,
+    RAW,
+) = range(17)
+
+PADDING = 16
+"""Bytes behind the content of a buffer: a number of ten bytes that starts inside ends inside."""
+
+_MAX_NESTING = 32
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Array = npt.NDArray[Any]
+_Number = Any
+"""A 64-bit integer: numba and numpy types for it do not agree."""
+
+_BOTTOM, _TOP = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+
+
+def _compiled(signature: str) -> Callable[[_Function], _Function]:
+    def compile_(function: _Function) -> _Function:
+        try:
+            compiled = numba.njit(signature, nogil=True, cache=True)(function)
+        except RuntimeError:  # neither the package nor the user has a writable place for a cache
+            compiled = numba.njit(signature, nogil=True)(function)
+        return cast("_Function", compiled)  # numba's own types say a dispatcher
+
+    return compile_
+
+
+@numba.njit(inline="always")
+def _read_number(buffer: _Array, at: _Number, end: _Number) -> tuple[_Number, _Number]:
+    """(value, where it ends); the second is negative on damage."""
+    if at >= end:
+        return np.int64(0), np.int64(DAMAGED)
+    byte = buffer[at]
+    at += 1
+    if byte < 128:
+        return np.int64(byte >> 1) ^ -np.int64(byte & 1), np.int64(at)
+    value = np.uint64(byte & 0x7F)
+    shift = np.uint64(7)
+    while True:
+        byte = buffer[at]
+        at += 1
+        if shift == np.uint64(63) and byte > 1:
+            return np.int64(0), np.int64(DAMAGED)
+        value |= np.uint64(byte & 0x7F) << shift
+        if byte < 128:
+            break
+        shift += np.uint64(7)
+    if at > end:
+        return np.int64(0), np.int64(DAMAGED)
+    return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), np.int64(at)
+
+
+@numba.njit(inline="always")
+def _skip_number(buffer: _Array, at: _Number, end: _Number) -> _Number:
+    for _ in range(10):
+        if at >= end:
+            return np.int64(DAMAGED)
+        byte = buffer[at]
+        at += 1
+        if byte < 128:
+            return np.int64(at)
+    return np.int64(DAMAGED)
+
+
+@numba.njit(inline="always")
+def _skip_text(buffer: _Array, at: _Number, end: _Number) -> _Number:
+    length, at = _read_number(buffer, at, end)
+    if at < 0 or length < 0 or length > end - at:
+        return np.int64(DAMAGED)
+    return at + length
+
+
+@numba.njit(inline="always")
+def _item_count(buffer: _Array, at: _Number, end: _Number) -> tuple[_Number, _Number, _Number]:
+    """(items in the next block of an array, where they start, where they must end or -1).
+
+    Negative counts are followed by the size of the block in bytes.
+    """
+    count, at = _read_number(buffer, at, end)
+    if at < 0 or count >= 0:
+        # An item is one byte at least, so no count is larger than what is left.
+        return count, np.int64(DAMAGED) if count > end - at else at, np.int64(-1)
+    size, at = _read_number(buffer, at, end)
+    if at < 0 or size < 0 or size > end - at or count < -size:
+        return np.int64(0), np.int64(DAMAGED), np.int64(-1)
+    return -count, at, at + size
+
+
+@_compiled("int64(uint8[::1], int64, int64, int64)")
+def _skip_items(buffer: _Array, at: _Number, end: _Number, op: _Number) -> _Number:
+    while True:
+        count, at, stop = _item_count(buffer, at, end)
+        if at < 0 or count == 0:
+            return at
+        for _ in range(count):
+            at = _skip_number(buffer, at, end)
+            if at >= 0 and op != SKIP_NUMBERS:
+                if op == SKIP_NUMBER_PAIRS:
+                    at = _skip_number(buffer, at, end)
+                else:
+                    at = _skip_text(buffer, at, end)
+            if at < 0:
+                return np.int64(DAMAGED)
+        if stop >= 0 and at != stop:
+            return np.int64(DAMAGED)
+
+
+@_compiled(
+    "int64(uint8[::1], int64[:, ::1], int64[:, ::1], int64[::1], uint8[:, ::1], int64[:, ::1],"
+    " int32[:, ::1], int32[:, ::1], int32[:, ::1], int64[:, ::1], int32[:, ::1], uint8[:, ::1])"
+)
+def scan(  # noqa: PLR0917 - numba takes positions
+    buffer: _Array,
+    blocks: _Array,
+    program: _Array,
+    state: _Array,
+    valid: _Array,
+    numbers: _Array,
+    text_ends: _Array,
+    list_ends: _Array,
+    keys: _Array,
+    items: _Array,
+    item_ends: _Array,
+    texts: _Array,
+) -> _Number:
+    """Scan records until the blocks or the room end; returns how many, or DAMAGED or FULL.
+
+    `blocks`: (end, records) of each; `state`: (position, block, records done in it), moved on.
+    `texts` holds the bytes of text columns, then of items; text_ends and item_ends where each ends.
+    FULL: not one record found room.
+    """
+    at, block, done = state[0], state[1], state[2]
+    row_room, text_room, item_room = valid.shape[1], texts.shape[1], items.shape[1]
+    text_columns = text_ends.shape[0]
+    text_used = np.zeros(texts.shape[0], np.int64)
+    item_count = np.zeros(list_ends.shape[0], np.int64)
+    left = np.zeros(_MAX_NESTING, np.int64)
+    row = np.int64(0)
+    while block < blocks.shape[0]:
+        end = blocks[block, 0]
+        while done < blocks[block, 1]:
+            if row == row_room:
+                return row
+            span = at
+            depth = 0
+            full = False
+            for column in range(valid.shape[0]):
+                valid[column, row] = 0
+            step = 0
+            while step < program.shape[0]:
+                op = program[step, 0]
+                if op == OPTIONAL:
+                    if at >= end:
+                        return DAMAGED
+                    branch = buffer[at]
+                    at += 1
+                    if branch > 2 or branch & 1:
+                        return DAMAGED
+                    step = program[step, 2] if branch >> 1 == program[step, 1] else step + 1
+                    continue
+                if op == NUMBER:
+                    number, at = _read_number(buffer, at, end)
+                    numbers[program[step, 1], row] = number
+                    valid[program[step, 4], row] = 1
+                elif op == SKIP_NUMBER:
+                    at = _skip_number(buffer, at, end)
+                elif op == SKIP_BYTES:
+                    at = _skip_text(buffer, at, end)
+                elif op <= SKIP_BYTES_PAIRS and op != SKIP_FIXED:
+                    at = _skip_items(buffer, at, end, op)
+                elif op == BYTES or op == SPAN_END:  # noqa: PLR1714, SIM109 - numba has no set here
+                    if op == BYTES:
+                        length, at = _read_number(buffer, at, end)
+                        if at < 0 or length < 0 or length > end - at:
+                            return DAMAGED
+                        span = at
+                        at += length
+                    length = at - span
+                    sink = program[step, 1]
+                    used = text_used[sink]
+                    if length > text_room - used:
+                        full = True
+                        break
+                    texts[sink, used : used + length] = buffer[span : span + length]
+                    text_used[sink] = used + length
+                    valid[program[step, 4], row] = 1
+                elif op == SPAN_START:
+                    span = at
+                elif op == SKIP_FIXED:
+                    if program[step, 1] > end - at:
+                        return DAMAGED
+                    at += program[step, 1]
+                elif op == ARRAY:
+                    count, at, _ = _item_count(buffer, at, end)
+                    if at < 0:
+                        return DAMAGED
+                    if count == 0:
+                        step = program[step, 1]
+                        continue
+                    left[depth] = count
+                    depth += 1
+                elif op == ARRAY_END:
+                    left[depth - 1] -= 1
+                    if left[depth - 1] > 0:
+                        step = program[step, 1] + 1
+                    else:
+                        depth -= 1
+                        step = program[step, 1]
+                    continue
+                else:
+                    target = program[step, 1]
+                    key_sink, value_sink = program[step, 2], program[step, 3]
+                    while True:
+                        count, at, stop = _item_count(buffer, at, end)
+                        if at < 0:
+                            return DAMAGED
+                        if count == 0:
+                            break
+                        place = item_count[target]
+                        if count > item_room - place:
+                            full = True
+                            break
+                        for item in range(place, place + count):
+                            number, at = _read_number(buffer, at, end)
+                            if at < 0:
+                                return DAMAGED
+                            if op == NUMBERS:
+                                items[value_sink, item] = number
+                                continue
+                            if number < _BOTTOM or number > _TOP:
+                                return DAMAGED
+                            keys[key_sink, item] = number
+                            number, at = _read_number(buffer, at, end)
+                            if at < 0:
+                                return DAMAGED
+                            if op == NUMBER_PAIRS:
+                                items[value_sink, item] = number
+                                continue
+                            if number < 0 or number > end - at:
+                                return DAMAGED
+                            used = text_used[text_columns + value_sink]
+                            if number > text_room - used:
+                                full = True
+                                break
+                            for byte in range(number):
+                                texts[text_columns + value_sink, used + byte] = buffer[at + byte]
+                            at += number
+                            text_used[text_columns + value_sink] = used + number
+                            item_ends[value_sink, item] = used + number
+                        if full:
+                            break
+                        if stop >= 0 and at != stop:
+                            return DAMAGED
+                        item_count[target] = place + count
+                    if full:
+                        break
+                    valid[program[step, 4], row] = 1
+                if at < 0:
+                    return DAMAGED
+                step += 1
+            if full:
+                return row or FULL
+            for sink in range(text_columns):
+                text_ends[sink, row] = text_used[sink]
+            for target in range(list_ends.shape[0]):
+                list_ends[target, row] = item_count[target]
+            row += 1
+            done += 1
+            state[0], state[2] = at, done
+        if at != end:
+            return DAMAGED
+        block += 1
+        done = 0
+        state[1], state[2] = block, 0
+    return row

@@ -1,0 +1,404 @@
+"""Manifest entries through the compiled scan: for manifests that are large."""
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from icectl.codec.avro import AvroType, Block, damaged, decode_records
+from icectl.codec.manifest_layout import ManifestLayout, StoredColumn, metrics_positions
+from icectl.codec.manifest_records import Order, partition_keys
+from icectl.entries.schema import CARRIED, PLANNING
+from icectl.errors import CorruptTable
+
+_TYPES = {field_.name: field_.type for field_ in (*PLANNING, *CARRIED)}
+_BATCH_BYTES = 4 * 2**20
+_ROWS = 8192
+_ITEMS = 2**18
+
+
+@cache
+def kernels() -> Any:
+    """The compiled loops; importing them costs some tenths of a second, so only on demand."""
+    return importlib.import_module("icectl.codec.avro_scan")
+
+
+class UnusualSchemaError(Exception):
+    """The scan does not know a type in the schema; fastavro does."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Which row of the scan's arrays each column has."""
+
+    numbers: list[str]
+    texts: list[str]
+    lists: list[str]
+    keys: list[str]
+    """Metrics maps: their keys are 32-bit."""
+    items: list[str]
+    """Lists and maps of numbers."""
+    item_texts: list[str]
+    """Maps of bytes."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names in the order of their validity."""
+        return [*self.numbers, *self.texts, *self.lists]
+
+
+def scan_columns(
+    layout: ManifestLayout, blocks: Iterable[Block], columns: Sequence[str], order: Order
+) -> dict[str, pa.ChunkedArray]:
+    """Decode the stored columns named, and `partition_key`, to arrays.
+
+    Shape: as decode_columns; a chunk every few thousand rows.
+    Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
+    """
+    places = _places(columns)
+    program = np.array(_compile(layout, places), dtype=np.int64)
+    keys = _PartitionKeys(layout.partition, order)
+    chunks: dict[str, list[pa.Array]] = {name: [] for name in columns}
+    for batch in _batches(blocks):
+        for room, row_count in _scan_batch(batch, program, places):
+            for name in columns:
+                chunk = room.column(name, row_count)
+                chunks[name].append(keys.of(chunk) if name == "partition_key" else chunk)
+    return {name: pa.chunked_array(found, _type(name)) for name, found in chunks.items()}
+
+
+def _type(name: str) -> pa.DataType:
+    """The type that the columns have before they are checked."""
+    if name == "file_format":
+        return pa.string()
+    type_ = _TYPES[name]
+    return pa.int64() if pa.types.is_integer(type_) else type_
+
+
+def _places(columns: Sequence[str]) -> _Places:
+    types = {name: _type(name) for name in columns}
+    maps = [name for name in columns if pa.types.is_map(types[name])]
+    bytes_maps = [name for name in maps if pa.types.is_binary(types[name].item_type)]
+    lists = [name for name in columns if pa.types.is_list(types[name])]
+    numbers = [name for name in columns if pa.types.is_integer(types[name])]
+    texts = [name for name in columns if name not in {*numbers, *maps, *lists}]
+    items = [*lists, *(name for name in maps if name not in bytes_maps)]
+    return _Places(numbers, texts, [*lists, *maps], maps, items, bytes_maps)
+
+
+class _Compiler:
+    """Turns a writer schema into instructions of the scan."""
+
+    def __init__(self, layout: ManifestLayout, places: _Places) -> None:
+        self._ops = kernels()
+        self._layout = layout
+        self._places = places
+        self._valid = {name: at for at, name in enumerate(places.columns)}
+        self.steps: list[list[int]] = []
+
+    def compile(self) -> None:
+        """Compile the entry."""
+        layout = self._layout
+        wanted = {name: layout.columns[name] for name in self._valid if name in layout.columns}
+        in_entry = {
+            column.position: column for column in wanted.values() if not column.in_data_file
+        }
+        in_file = {column.position: column for column in wanted.values() if column.in_data_file}
+        for at, entry_field in enumerate(layout.schema.fields):
+            if at == layout.data_file_position:
+                self._data_file(in_file)
+            elif at in in_entry:
+                self._optional(entry_field.type, in_entry[at])
+            else:
+                self._skip(entry_field.type)
+
+    def _data_file(self, columns: Mapping[int, StoredColumn]) -> None:
+        for at, file_field in enumerate(self._layout.data_file.fields):
+            if at == self._layout.partition_position and "partition_key" in self._valid:
+                self._add(self._ops.SPAN_START)
+                self._skip(file_field.type)
+                sink = self._places.texts.index("partition_key")
+                self._add(self._ops.SPAN_END, sink, 0, 0, self._valid["partition_key"])
+            elif at in columns:
+                self._optional(file_field.type, columns[at])
+            else:
+                self._skip(file_field.type)
+
+    def _add(self, op: int, *operands: int) -> int:
+        self.steps.append([op, *operands, *[0] * (4 - len(operands))])
+        return len(self.steps) - 1
+
+    def _optional(self, type_: AvroType, column: StoredColumn | None) -> None:
+        """A value, or null of a union with null; without a column it is stepped over."""
+        if type_.null_branch is None:
+            self._present(type_, column)
+            return
+        at = self._add(self._ops.OPTIONAL, type_.null_branch)
+        self._present(type_.present, column)
+        self.steps[at][2] = len(self.steps)
+
+    def _present(self, type_: AvroType, column: StoredColumn | None) -> None:
+        if column is None:
+            self._skip_present(type_)
+            return
+        places, name = self._places, column.name
+        valid = self._valid[name]
+        if name in places.numbers:
+            self._add(self._ops.NUMBER, places.numbers.index(name), 0, 0, valid)
+        elif name in places.texts:
+            self._add(self._ops.BYTES, places.texts.index(name), 0, 0, valid)
+        else:
+            self._items(type_, name, valid)
+
+    def _items(self, type_: AvroType, name: str, valid: int) -> None:
+        places = self._places
+        target = places.lists.index(name)
+        if name not in places.keys:
+            self._add(self._ops.NUMBERS, target, 0, places.items.index(name), valid)
+            return
+        if type_.kind != "array" or metrics_positions(name, type_.parts[0]) != (0, 1):
+            raise UnusualSchemaError(name)
+        key = places.keys.index(name)
+        if name in places.item_texts:
+            self._add(self._ops.BYTES_PAIRS, target, key, places.item_texts.index(name), valid)
+        else:
+            self._add(self._ops.NUMBER_PAIRS, target, key, places.items.index(name), valid)
+
+    def _skip(self, type_: AvroType) -> None:
+        self._optional(type_, None)
+
+    def _skip_present(self, type_: AvroType) -> None:
+        ops = self._ops
+        simple = {
+            "int": ops.SKIP_NUMBER,
+            "long": ops.SKIP_NUMBER,
+            "enum": ops.SKIP_NUMBER,
+            "bytes": ops.SKIP_BYTES,
+            "string": ops.SKIP_BYTES,
+        }
+        sizes = {"boolean": 1, "float": 4, "double": 8, "fixed": type_.size, "null": 0}
+        if type_.kind in simple:
+            self._add(simple[type_.kind])
+        elif type_.kind in sizes:
+            self._add(ops.SKIP_FIXED, sizes[type_.kind])
+        elif type_.kind == "record":
+            for part in type_.fields:
+                self._skip(part.type)
+        elif type_.kind in ("array", "map"):
+            self._skip_items(type_)
+        else:
+            raise UnusualSchemaError(type_.kind)
+
+    def _skip_items(self, type_: AvroType) -> None:
+        ops = self._ops
+        item = type_.parts[0]
+        kinds = (
+            ["string", item.kind]
+            if type_.kind == "map"
+            else (
+                [part.type.kind for part in item.fields] if item.kind == "record" else [item.kind]
+            )
+        )
+        shape = "".join(_SHAPES.get(kind, "?") for kind in kinds)
+        simple = {"n": ops.SKIP_NUMBERS, "nn": ops.SKIP_NUMBER_PAIRS, "nt": ops.SKIP_BYTES_PAIRS}
+        if shape in simple:
+            self._add(simple[shape])
+            return
+        start = self._add(ops.ARRAY)
+        if type_.kind == "map":
+            self._add(ops.SKIP_BYTES)
+        self._skip(item)
+        self.steps[start][1] = self._add(ops.ARRAY_END, start) + 1
+
+
+_SHAPES = {"int": "n", "long": "n", "bytes": "t", "string": "t"}
+
+
+def _compile(layout: ManifestLayout, places: _Places) -> list[list[int]]:
+    compiler = _Compiler(layout, places)
+    compiler.compile()
+    return compiler.steps
+
+
+def _batches(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Blocks together, some MiB at a time, so that the scan is called seldom."""
+    batch: list[Block] = []
+    size = 0
+    for block in blocks:
+        batch.append(block)
+        size += len(block.content)
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _scan_batch(
+    batch: Sequence[Block], program: npt.NDArray[np.int64], places: _Places
+) -> Iterator[tuple["_Room", int]]:
+    """Scan a batch in steps of as many rows as there is room for."""
+    scan = kernels()
+    padding = bytes(scan.PADDING)
+    joined = bytearray().join([*(block.content for block in batch), padding])
+    buffer = np.frombuffer(joined, np.uint8)
+    ends = np.cumsum([len(block.content) for block in batch])
+    counts = [block.record_count for block in batch]
+    bounds = np.ascontiguousarray(np.stack([ends, counts], axis=1).astype(np.int64))
+    state = np.zeros(3, np.int64)
+    left, size = sum(counts), int(ends[-1])
+    room = _Room(places, min(left, _ROWS), min(size, _ITEMS), min(size, _BATCH_BYTES))
+    while left:
+        done = scan.scan(
+            buffer,
+            bounds,
+            program,
+            state,
+            room.valid,
+            room.numbers,
+            room.text_ends,
+            room.list_ends,
+            room.keys,
+            room.items,
+            room.item_ends,
+            room.texts,
+        )
+        if done == scan.DAMAGED:
+            raise damaged("a record cannot be decoded")
+        if done == scan.FULL:
+            room = room.doubled()
+            continue
+        yield room, done
+        left -= done
+
+
+class _Room:
+    """The arrays that one call of the scan fills."""
+
+    def __init__(self, places: _Places, rows: int, items: int, text_bytes: int) -> None:
+        self._places = places
+        self._sizes = (rows, items, text_bytes)
+        texts, item_texts = len(places.texts), len(places.item_texts)
+        self.valid = np.empty((len(places.columns), rows), np.uint8)
+        self.numbers = np.empty((len(places.numbers), rows), np.int64)
+        self.text_ends = np.empty((texts, rows), np.int32)
+        self.list_ends = np.empty((len(places.lists), rows), np.int32)
+        self.keys = np.empty((len(places.keys), items), np.int32)
+        self.items = np.empty((len(places.items), items), np.int64)
+        self.item_ends = np.empty((item_texts, items), np.int32)
+        self.texts = np.empty((texts + item_texts, text_bytes), np.uint8)
+
+    def doubled(self) -> "_Room":
+        """More room for items and bytes: one record did not fit."""
+        rows, items, text_bytes = self._sizes
+        return _Room(self._places, rows, 2 * items, 2 * text_bytes)
+
+    def column(self, name: str, row_count: int) -> pa.Array:
+        """The first `row_count` values of a column, copied."""
+        places, type_ = self._places, _type(name)
+        valid = self.valid[places.columns.index(name), :row_count]
+        if name in places.numbers:
+            values = self.numbers[places.numbers.index(name), :row_count]
+            return _from_buffers(type_, valid, pa.py_buffer(values.tobytes()))
+        if name in places.texts:
+            at = places.texts.index(name)
+            return self._text(type_, valid, self.text_ends[at, :row_count], self.texts[at])
+        ends = self.list_ends[places.lists.index(name), :row_count]
+        children = [self._children(name, type_, int(ends[-1]))]
+        return _from_buffers(type_, valid, _offsets(ends), children=children)
+
+    def _children(self, name: str, type_: pa.DataType, count: int) -> pa.Array:
+        places = self._places
+        if name in places.item_texts:
+            at = places.item_texts.index(name)
+            ends, texts = self.item_ends[at, :count], self.texts[len(places.texts) + at]
+            values = self._text(type_.item_type, None, ends, texts)
+        else:
+            stored = self.items[places.items.index(name), :count]
+            wanted = type_.item_type if pa.types.is_map(type_) else type_.value_type
+            values = _narrowed(name, stored, wanted)
+        if name not in places.keys:
+            return values
+        keys = pa.array(self.keys[places.keys.index(name), :count].copy())
+        return pa.StructArray.from_arrays(
+            [keys, values], fields=[type_.key_field, type_.item_field]
+        )
+
+    @staticmethod
+    def _text(
+        type_: pa.DataType,
+        valid: npt.NDArray[np.uint8] | None,
+        ends: npt.NDArray[np.int32],
+        texts: npt.NDArray[np.uint8],
+    ) -> pa.Array:
+        used = int(ends[-1]) if len(ends) else 0
+        array = _from_buffers(
+            type_, valid, _offsets(ends), pa.py_buffer(texts[:used].tobytes()), length=len(ends)
+        )
+        if pa.types.is_string(type_):
+            try:
+                array.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise damaged("a text is not UTF-8") from error
+        return array
+
+
+def _narrowed(name: str, stored: npt.NDArray[np.int64], type_: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(stored.copy()).cast(type_)
+    except pa.ArrowInvalid as error:
+        raise CorruptTable(f"a value of {name} is out of range", rule="R-063") from error
+
+
+def _offsets(ends: npt.NDArray[np.int32]) -> pa.Buffer:
+    offsets = np.zeros(len(ends) + 1, np.int32)
+    offsets[1:] = ends
+    return pa.py_buffer(offsets)
+
+
+def _from_buffers(
+    type_: pa.DataType,
+    valid: npt.NDArray[np.uint8] | None,
+    *buffers: pa.Buffer,
+    length: int | None = None,
+    children: Sequence[pa.Array] | None = None,
+) -> pa.Array:
+    bitmap = None
+    if valid is not None and not valid.all():
+        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
+    if length is None:
+        assert valid is not None
+        length = len(valid)
+    return pa.Array.from_buffers(type_, length, [bitmap, *buffers], children=children)
+
+
+class _PartitionKeys:
+    """Canonical keys of stored partition records, each distinct record converted once."""
+
+    def __init__(self, partition: AvroType, order: Order) -> None:
+        self._partition = partition
+        self._order = order
+        self._known: dict[bytes, bytes] = {}
+
+    def of(self, spans: pa.Array) -> pa.Array:
+        """The key of every stored record."""
+        encoded = spans.dictionary_encode()
+        distinct = encoded.dictionary.to_pylist()
+        new = [span for span in distinct if span not in self._known]
+        self._known.update(zip(new, self._convert(new), strict=True))
+        keys = pa.array([self._known[span] for span in distinct], pa.binary())
+        return keys.take(encoded.indices)
+
+    def _convert(self, spans: Sequence[bytes]) -> list[bytes]:
+        records: list[Mapping[str, Any]]
+        if not self._partition.fields or not spans:
+            records = [{} for _ in spans]
+        else:
+            rows = decode_records(self._partition, [Block(len(spans), b"".join(spans))])
+            records = [{str(at): value for at, value in enumerate(row)} for row in rows]
+        return partition_keys(self._partition, self._order, records)
