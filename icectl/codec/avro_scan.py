@@ -310,3 +310,76 @@ def scan(  # noqa: PLR0917 - numba takes positions
         done = 0
         state[1], state[2] = block, 0
     return row
+
+
+@numba.njit(inline="always")
+def _put_number(output: _Array, at: _Number, number: _Number) -> _Number:
+    left = (np.uint64(number) << np.uint64(1)) ^ np.uint64(number >> np.int64(63))
+    while left >= np.uint64(128):
+        output[at] = np.uint8(left & np.uint64(127)) | np.uint8(128)
+        at += 1
+        left >>= np.uint64(7)
+    output[at] = np.uint8(left)
+    return at + 1
+
+
+@_compiled(
+    "int64(int64[:, ::1], uint8[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int32[::1],"
+    " int64[::1], int64[::1], uint8[::1], uint8[::1], int64[::1])"
+)
+def encode(  # noqa: PLR0917 - numba takes positions
+    program: _Array,
+    valid: _Array,
+    numbers: _Array,
+    text_offsets: _Array,
+    list_offsets: _Array,
+    keys: _Array,
+    items: _Array,
+    item_offsets: _Array,
+    texts: _Array,
+    output: _Array,
+    row_ends: _Array,
+) -> _Number:
+    """Encode rows into `output`, which is large enough; row_ends says where each ends.
+
+    A step is [op, column, first key, first item, valid]; `valid` of -1 is a required field, others
+    are unions of null and the type. Offsets of texts are positions in `texts`, those of lists count
+    from the list's first key and item.
+    """
+    at = np.int64(0)
+    for row in range(row_ends.shape[0]):
+        for step in range(program.shape[0]):
+            op, column = program[step, 0], program[step, 1]
+            if program[step, 4] >= 0:
+                present = valid[program[step, 4], row]
+                output[at] = np.uint8(2) if present else np.uint8(0)
+                at += 1
+                if not present:
+                    continue
+            if op == NUMBER:
+                at = _put_number(output, at, numbers[column, row])
+            elif op in (BYTES, RAW):
+                start, stop = text_offsets[column, row], text_offsets[column, row + 1]
+                if op == BYTES:
+                    at = _put_number(output, at, stop - start)
+                output[at : at + stop - start] = texts[start:stop]
+                at += stop - start
+            else:
+                start, stop = list_offsets[column, row], list_offsets[column, row + 1]
+                if stop > start:
+                    at = _put_number(output, at, stop - start)
+                for item in range(start, stop):
+                    value = program[step, 3] + item
+                    if op != NUMBERS:
+                        at = _put_number(output, at, np.int64(keys[program[step, 2] + item]))
+                    if op != BYTES_PAIRS:
+                        at = _put_number(output, at, items[value])
+                        continue
+                    at = _put_number(output, at, item_offsets[value + 1] - item_offsets[value])
+                    for byte in range(item_offsets[value], item_offsets[value + 1]):
+                        output[at] = texts[byte]
+                        at += 1
+                output[at] = 0
+                at += 1
+        row_ends[row] = at
+    return at

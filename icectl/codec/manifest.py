@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from icectl.codec.avro import AvroFile, count_records, read_blocks, read_header
 from icectl.codec.manifest_layout import ManifestLayout, find_layout, partition_order
 from icectl.codec.manifest_records import Order, decode_columns
-from icectl.codec.manifest_scan import UnusualSchemaError, scan_columns
+from icectl.codec.manifest_scan import TALLY, UnusualSchemaError, scan_columns
 from icectl.codec.manifest_write import write_manifest
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
@@ -31,9 +31,6 @@ _ALWAYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"}
 _MADE = frozenset({"spec_id", "manifest", "manifest_pos"})
 _READ_ALONG = {"first_row_id": "record_count", "file_sequence_number": "sequence_number"}
 """Inheritance of the first needs the second."""
-
-SCAN_FROM_ENTRIES = 4000
-"""Loading the scan takes as long as fastavro takes for so many entries."""
 
 _FORMATS = {format_.name: format_ for format_ in FileFormat}
 
@@ -78,25 +75,10 @@ def read_manifest(
     return header, _finish(names, decoded, header, {"spec_id": spec_id, "manifest": manifest})
 
 
-class _Tally:
-    """Entries that this process has read so far: the scan is loaded when it starts to pay."""
-
-    def __init__(self) -> None:
-        self.entries = 0
-
-    def wants_scan(self, entries: int) -> bool:
-        """Whether a manifest of so many entries is read by the scan."""
-        self.entries += entries
-        return self.entries >= SCAN_FROM_ENTRIES
-
-
-_TALLY = _Tally()
-
-
 def _decode(
     file: AvroFile, layout: ManifestLayout, stored: Sequence[str], order: Order
 ) -> Mapping[str, pa.Array | pa.ChunkedArray]:
-    if _TALLY.wants_scan(count_records(file)):
+    if TALLY.wants_scan(count_records(file)):
         try:
             return scan_columns(layout, read_blocks(file), stored, order)
         except UnusualSchemaError:

@@ -1,9 +1,11 @@
 """Manifest entries through fastavro: for manifests that are small or of an unusual schema."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from icectl.codec.avro import AvroType, Block, decode_records, encode_records
@@ -18,6 +20,9 @@ from icectl.entries.schema import CARRIED, PLANNING
 from icectl.errors import CorruptTable
 
 _TYPES = {field.name: field.type for field in (*PLANNING, *CARRIED)}
+
+Encoded = tuple[bytes, npt.NDArray[np.int64]]
+"""Encoded rows and where each ends."""
 
 Order = Sequence[int | None]
 """For each spec field its position in the partition record (partition_order)."""
@@ -125,8 +130,8 @@ def _pairs(column: StoredColumn, maps: list[Any]) -> list[Any]:
 
 def encode_rows(
     table: pa.Table, schema: Mapping[str, Any], partitions: Sequence[Any]
-) -> list[bytes]:
-    """Encode rows one by one; `partitions` holds the Avro record of each row's partition.
+) -> Iterator[Encoded]:
+    """Encode rows through fastavro; `partitions` holds the Avro record of each row's partition.
 
     Shape: the columns of `table` are those of the Avro schema, by its names.
     """
@@ -145,7 +150,8 @@ def encode_rows(
             row["data_file"] = {name: row[name] for name in file_names}
             yield {name: row[name] for name in names}
 
-    return encode_records(schema, records())
+    encoded = encode_records(schema, records())
+    yield b"".join(encoded), np.cumsum([len(row) for row in encoded], dtype=np.int64)
 
 
 def _rows(table: pa.Table) -> Iterable[dict[str, Any]]:

@@ -17,6 +17,9 @@ from icectl.entries.schema import CARRIED, PLANNING
 from icectl.errors import CorruptTable
 
 _TYPES = {field_.name: field_.type for field_ in (*PLANNING, *CARRIED)}
+SCAN_FROM_ENTRIES = 4000
+"""Loading the scan takes as long as fastavro takes for so many entries."""
+
 _BATCH_BYTES = 4 * 2**20
 _ROWS = 8192
 _ITEMS = 2**18
@@ -26,6 +29,21 @@ _ITEMS = 2**18
 def kernels() -> Any:
     """The compiled loops; importing them costs some tenths of a second, so only on demand."""
     return importlib.import_module("icectl.codec.avro_scan")
+
+
+class _Tally:
+    """Entries that this process has handled so far: the scan is loaded when it starts to pay."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+
+    def wants_scan(self, entries: int) -> bool:
+        """Whether a manifest of so many entries is read by the scan."""
+        self.entries += entries
+        return self.entries >= SCAN_FROM_ENTRIES
+
+
+TALLY = _Tally()
 
 
 class UnusualSchemaError(Exception):
