@@ -1,0 +1,135 @@
+"""Files by location, kind and size: what deletions are planned over.
+
+One row is one file, whatever number of entries name it; a Puffin file with many deletion vectors is
+one row. `key` decides whether two locations could be one file; who builds the table chooses it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.rows import Entries
+from icectl.spec.manifest import Content, FileFormat
+
+
+class FileKind(IntEnum):
+    """What a file of a table is, in the order in which files are deleted."""
+
+    DATA_FILES = 0
+    POSITION_DELETE_FILES = 1
+    EQUALITY_DELETE_FILES = 2
+    DELETION_VECTOR_FILES = 3
+    MANIFESTS = 4
+    MANIFEST_LISTS = 5
+    ROOT_MANIFESTS = 6
+    STATISTICS_FILES = 7
+    PARTITION_STATISTICS_FILES = 8
+    METADATA_FILES = 9
+
+
+SCHEMA = pa.schema(
+    [
+        pa.field("location", pa.string(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("kind", pa.int8(), nullable=False),
+        pa.field("size_bytes", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files as a table of SCHEMA; a null size is not known."""
+
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+
+NO_FILES = Files(SCHEMA.empty_table())
+
+
+def files(
+    locations: Sequence[str], keys: Sequence[str], kind: FileKind, sizes: Sequence[int | None]
+) -> Files:
+    """Files of one kind. Order: as given."""
+    columns = [
+        pa.array(locations, pa.string()),
+        pa.array(keys, pa.string()),
+        pa.array([int(kind)] * len(locations), pa.int8()),
+        pa.array(sizes, pa.int64()),
+    ]
+    return Files(pa.Table.from_arrays(columns, schema=SCHEMA))
+
+
+def content_files(entries: Entries, keys: pa.ChunkedArray) -> Files:
+    """The files that entries name, a Puffin file once for each of its vectors.
+
+    Shape: as entries. Order: kept.
+    """
+    table = entries.table
+    is_vector = pc.and_(
+        pc.equal(table["content"], int(Content.POSITION_DELETES)),
+        pc.equal(table["file_format"], int(FileFormat.PUFFIN)),
+    )
+    vector = pa.scalar(int(FileKind.DELETION_VECTOR_FILES), pa.int8())
+    kinds = pc.if_else(is_vector, vector, table["content"].cast(pa.int8()))
+    columns = [table["location"], keys, kinds, table["file_size_in_bytes"]]
+    return Files(pa.Table.from_arrays(columns, schema=SCHEMA))
+
+
+def together(parts: Iterable[Files]) -> Files:
+    """Files of several tables in one. Order: kept."""
+    return Files(pa.concat_tables([NO_FILES.table, *(part.table for part in parts)]))
+
+
+def distinct(found: Files) -> Files:
+    """Every file once.
+
+    Order: by kind, then location: the order in which files are deleted (what is left always
+    describes what is left).
+    """
+    numbered = found.table.append_column("row", pa.array(range(len(found)), pa.int64()))
+    firsts = numbered.group_by("key", use_threads=False).aggregate([("row", "min")])["row_min"]
+    table = found.table.take(firsts.combine_chunks())
+    return Files(table.sort_by([("kind", "ascending"), ("location", "ascending")]))
+
+
+def without(found: Files, keys: pa.ChunkedArray | pa.Array) -> Files:
+    """The files whose key is not among `keys`. Order: kept."""
+    known = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    return Files(found.table.filter(pc.invert(pc.is_in(found.table["key"], known, skip_nulls=True))))
+
+
+def beginning_with(found: Files, prefix: str) -> tuple[Files, Files]:
+    """The files whose location begins with `prefix`, and the others. Order: kept."""
+    mask = pc.starts_with(found.table["location"], prefix)
+    return Files(found.table.filter(mask)), Files(found.table.filter(pc.invert(mask)))
+
+
+def slices(found: Files, size: int) -> Iterator[Files]:
+    """The files in pieces of at most `size`. Order: kept."""
+    for start in range(0, len(found), size):
+        yield Files(found.table.slice(start, size))
+
+
+def count_by_kind(found: Files) -> Mapping[FileKind, int]:
+    """How many files of each kind there are, kinds without a file too."""
+    counts = pc.value_counts(found.table["kind"].combine_chunks()).to_pylist()
+    by_code = {item["values"]: item["counts"] for item in counts}
+    return {kind: by_code.get(int(kind), 0) for kind in FileKind}
+
+
+def total_bytes(found: Files) -> int:
+    """Bytes of the files whose size is known."""
+    return int(pc.sum(found.table["size_bytes"]).as_py() or 0)
+
+
+def rows(found: Files) -> list[tuple[str, FileKind, int | None]]:
+    """(location, kind, size in bytes) of every file. Order: kept."""
+    columns = (found.table[name].to_pylist() for name in ("location", "kind", "size_bytes"))
+    return [(place, FileKind(kind), size) for place, kind, size in zip(*columns, strict=True)]
