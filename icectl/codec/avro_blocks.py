@@ -18,6 +18,12 @@ _FAILURES: tuple[type[Exception], ...] = (  # type: ignore[assignment] # isal ca
     ValueError,
     EOFError,
 )
+_BLOCK_BYTES = 96 * 2**10
+"""Room to start inflating a block with: most writers end a block at 64 KiB."""
+
+_LARGEST_RATIO = 1040
+"""Deflate makes at most 1032 bytes of one."""
+
 _LARGEST_BLOCK = 2**30
 """Bytes of one inflated block; writers make blocks of some KiB, a few one block a file. Bounds what
 a damaged or malicious block can allocate."""
@@ -49,11 +55,15 @@ def _plain(content: bytes) -> bytes:
 
 
 def _inflate(stored: bytes) -> bytes:
-    inflater = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE)
-    inflated: bytes = inflater.decompress(stored, _LARGEST_BLOCK + 1)
-    if not inflater.eof:  # some writers leave a checksum behind the end
-        raise ValueError(stored)
-    return inflated
+    # Bytes behind the end of the stream are left alone: some writers put a checksum there.
+    if len(stored) * _LARGEST_RATIO > _LARGEST_BLOCK:
+        inflater = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE)
+        inflated: bytes = inflater.decompress(stored, _LARGEST_BLOCK + 1)
+        if not inflater.eof:
+            raise ValueError(stored)
+        return inflated
+    whole: bytes = igzip_lib.decompress(stored, flag=igzip_lib.DECOMP_DEFLATE, bufsize=_BLOCK_BYTES)
+    return whole
 
 
 def _deflate(content: bytes) -> bytes:

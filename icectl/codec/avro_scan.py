@@ -48,6 +48,10 @@ _Array = npt.NDArray[Any]
 _Number = Any
 """A 64-bit integer: numba and numpy types for it do not agree."""
 
+_ONE, _SEVEN, _LOW, _LAST_SHIFT = (np.uint64(number) for number in (1, 7, 127, 63))
+_NOWHERE = np.uint64(2**64 - 1)
+"""Behind every end: where a damaged value ends. Positions are unsigned: numba indexes them faster."""
+
 _BOTTOM, _TOP = np.iinfo(np.int32).min, np.iinfo(np.int32).max
 
 
@@ -62,84 +66,83 @@ def _compiled(signature: str) -> Callable[[_Function], _Function]:
     return compile_
 
 
-@numba.njit(inline="always")
+@numba.njit(nogil=True, forceinline=True)
 def _read_number(buffer: _Array, at: _Number, end: _Number) -> tuple[_Number, _Number]:
-    """(value, where it ends); the second is negative on damage."""
+    """(value, where it ends)."""
     if at >= end:
-        return np.int64(0), np.int64(DAMAGED)
-    byte = buffer[at]
-    at += 1
-    if byte < 128:
-        return np.int64(byte >> 1) ^ -np.int64(byte & 1), np.int64(at)
-    value = np.uint64(byte & 0x7F)
-    shift = np.uint64(7)
-    while True:
-        byte = buffer[at]
-        at += 1
-        if shift == np.uint64(63) and byte > 1:
-            return np.int64(0), np.int64(DAMAGED)
-        value |= np.uint64(byte & 0x7F) << shift
-        if byte < 128:
-            break
-        shift += np.uint64(7)
-    if at > end:
-        return np.int64(0), np.int64(DAMAGED)
-    return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), np.int64(at)
+        return np.int64(0), _NOWHERE
+    byte = np.uint64(buffer[at])
+    at += _ONE
+    value = byte & _LOW
+    shift = _SEVEN
+    while byte > _LOW:
+        byte = np.uint64(buffer[at])
+        at += _ONE
+        value |= (byte & _LOW) << shift
+        if shift == _LAST_SHIFT and byte > _ONE:
+            return np.int64(0), _NOWHERE
+        shift += _SEVEN
+    return np.int64(value >> _ONE) ^ -np.int64(value & _ONE), at
 
 
-@numba.njit(inline="always")
+@numba.njit(nogil=True, forceinline=True)
 def _skip_number(buffer: _Array, at: _Number, end: _Number) -> _Number:
-    for _ in range(10):
-        if at >= end:
-            return np.int64(DAMAGED)
+    # Its length does not matter: what is stepped over is no value.
+    while at < end:
         byte = buffer[at]
-        at += 1
+        at += _ONE
         if byte < 128:
-            return np.int64(at)
-    return np.int64(DAMAGED)
+            return at
+    return _NOWHERE
 
 
-@numba.njit(inline="always")
+@numba.njit(nogil=True, forceinline=True)
 def _skip_text(buffer: _Array, at: _Number, end: _Number) -> _Number:
     length, at = _read_number(buffer, at, end)
-    if at < 0 or length < 0 or length > end - at:
-        return np.int64(DAMAGED)
-    return at + length
+    if at > end or length < 0 or np.uint64(length) > end - at:
+        return _NOWHERE
+    return at + np.uint64(length)
 
 
-@numba.njit(inline="always")
+@numba.njit(nogil=True, forceinline=True)
 def _item_count(buffer: _Array, at: _Number, end: _Number) -> tuple[_Number, _Number, _Number]:
-    """(items in the next block of an array, where they start, where they must end or -1).
+    """(items in the next block of an array, where they start, where they must end or NOWHERE).
 
     Negative counts are followed by the size of the block in bytes.
     """
     count, at = _read_number(buffer, at, end)
-    if at < 0 or count >= 0:
+    if at > end:
+        return np.int64(0), _NOWHERE, _NOWHERE
+    if count >= 0:
         # An item is one byte at least, so no count is larger than what is left.
-        return count, np.int64(DAMAGED) if count > end - at else at, np.int64(-1)
+        return count, (_NOWHERE if np.uint64(count) > end - at else at), _NOWHERE
     size, at = _read_number(buffer, at, end)
-    if at < 0 or size < 0 or size > end - at or count < -size:
-        return np.int64(0), np.int64(DAMAGED), np.int64(-1)
-    return -count, at, at + size
+    if at > end or size < 0 or np.uint64(size) > end - at or count < -size:
+        return np.int64(0), _NOWHERE, _NOWHERE
+    return -count, at, at + np.uint64(size)
 
 
-@_compiled("int64(uint8[::1], int64, int64, int64)")
+@_compiled("uint64(uint8[::1], uint64, uint64, int64)")
 def _skip_items(buffer: _Array, at: _Number, end: _Number, op: _Number) -> _Number:
     while True:
         count, at, stop = _item_count(buffer, at, end)
-        if at < 0 or count == 0:
+        if at > end or count == 0:
             return at
-        for _ in range(count):
-            at = _skip_number(buffer, at, end)
-            if at >= 0 and op != SKIP_NUMBERS:
-                if op == SKIP_NUMBER_PAIRS:
-                    at = _skip_number(buffer, at, end)
-                else:
-                    at = _skip_text(buffer, at, end)
-            if at < 0:
-                return np.int64(DAMAGED)
-        if stop >= 0 and at != stop:
-            return np.int64(DAMAGED)
+        if op == SKIP_BYTES_PAIRS:
+            for _ in range(count):
+                at = _skip_text(buffer, _skip_number(buffer, at, end), end)
+                if at > end:
+                    return _NOWHERE
+        else:
+            # A number ends at its first byte below 128.
+            numbers = count if op == SKIP_NUMBERS else 2 * count
+            while numbers > 0:
+                if at >= end:
+                    return _NOWHERE
+                numbers -= np.int64(buffer[at] < 128)
+                at += _ONE
+        if stop != _NOWHERE and at != stop:  # noqa: PLR1714 - numba compares faster
+            return _NOWHERE
 
 
 @_compiled(
@@ -166,7 +169,7 @@ def scan(  # noqa: PLR0917 - numba takes positions
     `texts` holds the bytes of text columns, then of items; text_ends and item_ends where each ends.
     FULL: not one record found room.
     """
-    at, block, done = state[0], state[1], state[2]
+    at, block, done = np.uint64(state[0]), state[1], state[2]
     row_room, text_room, item_room = valid.shape[1], texts.shape[1], items.shape[1]
     text_columns = text_ends.shape[0]
     text_used = np.zeros(texts.shape[0], np.int64)
@@ -174,7 +177,7 @@ def scan(  # noqa: PLR0917 - numba takes positions
     left = np.zeros(_MAX_NESTING, np.int64)
     row = np.int64(0)
     while block < blocks.shape[0]:
-        end = blocks[block, 0]
+        end = np.uint64(blocks[block, 0])
         while done < blocks[block, 1]:
             if row == row_room:
                 return row
@@ -190,7 +193,7 @@ def scan(  # noqa: PLR0917 - numba takes positions
                     if at >= end:
                         return DAMAGED
                     branch = buffer[at]
-                    at += 1
+                    at += _ONE
                     if branch > 2 or branch & 1:
                         return DAMAGED
                     step = program[step, 2] if branch >> 1 == program[step, 1] else step + 1
@@ -208,28 +211,29 @@ def scan(  # noqa: PLR0917 - numba takes positions
                 elif op == BYTES or op == SPAN_END:  # noqa: PLR1714, SIM109 - numba has no set here
                     if op == BYTES:
                         length, at = _read_number(buffer, at, end)
-                        if at < 0 or length < 0 or length > end - at:
+                        if at > end or length < 0 or np.uint64(length) > end - at:
                             return DAMAGED
                         span = at
-                        at += length
-                    length = at - span
+                        at += np.uint64(length)
+                    length = np.int64(at - span)
                     sink = program[step, 1]
                     used = text_used[sink]
                     if length > text_room - used:
                         full = True
                         break
-                    texts[sink, used : used + length] = buffer[span : span + length]
+                    for byte in range(np.uint64(length)):
+                        texts[sink, np.uint64(used) + byte] = buffer[span + byte]
                     text_used[sink] = used + length
                     valid[program[step, 4], row] = 1
                 elif op == SPAN_START:
                     span = at
                 elif op == SKIP_FIXED:
-                    if program[step, 1] > end - at:
+                    if np.uint64(program[step, 1]) > end - at:
                         return DAMAGED
-                    at += program[step, 1]
+                    at += np.uint64(program[step, 1])
                 elif op == ARRAY:
                     count, at, _ = _item_count(buffer, at, end)
-                    if at < 0:
+                    if at > end:
                         return DAMAGED
                     if count == 0:
                         step = program[step, 1]
@@ -249,7 +253,7 @@ def scan(  # noqa: PLR0917 - numba takes positions
                     key_sink, value_sink = program[step, 2], program[step, 3]
                     while True:
                         count, at, stop = _item_count(buffer, at, end)
-                        if at < 0:
+                        if at > end:
                             return DAMAGED
                         if count == 0:
                             break
@@ -259,7 +263,7 @@ def scan(  # noqa: PLR0917 - numba takes positions
                             break
                         for item in range(place, place + count):
                             number, at = _read_number(buffer, at, end)
-                            if at < 0:
+                            if at > end:
                                 return DAMAGED
                             if op == NUMBERS:
                                 items[value_sink, item] = number
@@ -268,31 +272,33 @@ def scan(  # noqa: PLR0917 - numba takes positions
                                 return DAMAGED
                             keys[key_sink, item] = number
                             number, at = _read_number(buffer, at, end)
-                            if at < 0:
+                            if at > end:
                                 return DAMAGED
                             if op == NUMBER_PAIRS:
                                 items[value_sink, item] = number
                                 continue
-                            if number < 0 or number > end - at:
+                            if number < 0 or np.uint64(number) > end - at:
                                 return DAMAGED
                             used = text_used[text_columns + value_sink]
                             if number > text_room - used:
                                 full = True
                                 break
-                            for byte in range(number):
-                                texts[text_columns + value_sink, used + byte] = buffer[at + byte]
-                            at += number
+                            for byte in range(np.uint64(number)):
+                                texts[text_columns + value_sink, np.uint64(used) + byte] = buffer[
+                                    at + byte
+                                ]
+                            at += np.uint64(number)
                             text_used[text_columns + value_sink] = used + number
                             item_ends[value_sink, item] = used + number
                         if full:
                             break
-                        if stop >= 0 and at != stop:
+                        if stop != _NOWHERE and at != stop:  # noqa: PLR1714 - numba compares faster
                             return DAMAGED
                         item_count[target] = place + count
                     if full:
                         break
                     valid[program[step, 4], row] = 1
-                if at < 0:
+                if at > end:
                     return DAMAGED
                 step += 1
             if full:
@@ -303,7 +309,7 @@ def scan(  # noqa: PLR0917 - numba takes positions
                 list_ends[target, row] = item_count[target]
             row += 1
             done += 1
-            state[0], state[2] = at, done
+            state[0], state[2] = np.int64(at), done
         if at != end:
             return DAMAGED
         block += 1
@@ -312,7 +318,7 @@ def scan(  # noqa: PLR0917 - numba takes positions
     return row
 
 
-@numba.njit(inline="always")
+@numba.njit(nogil=True, forceinline=True)
 def _put_number(output: _Array, at: _Number, number: _Number) -> _Number:
     left = (np.uint64(number) << np.uint64(1)) ^ np.uint64(number >> np.int64(63))
     while left >= np.uint64(128):

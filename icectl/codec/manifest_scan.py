@@ -79,11 +79,11 @@ def scan_columns(
     Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
     """
     places = _places(columns)
-    program = np.array(_compile(layout, places), dtype=np.int64)
+    scanner = _Scanner(np.array(_compile(layout, places), dtype=np.int64), places)
     keys = _PartitionKeys(layout.partition, order)
     chunks: dict[str, list[pa.Array]] = {name: [] for name in columns}
     for batch in _batches(blocks):
-        for room, row_count in _scan_batch(batch, program, places):
+        for room, row_count in scanner.scan(batch):
             for name in columns:
                 chunk = room.column(name, row_count)
                 chunks[name].append(keys.of(chunk) if name == "partition_key" else chunk)
@@ -257,42 +257,47 @@ def _batches(blocks: Iterable[Block]) -> Iterator[list[Block]]:
         yield batch
 
 
-def _scan_batch(
-    batch: Sequence[Block], program: npt.NDArray[np.int64], places: _Places
-) -> Iterator[tuple["_Room", int]]:
-    """Scan a batch in steps of as many rows as there is room for."""
-    scan = kernels()
-    padding = bytes(scan.PADDING)
-    joined = bytearray().join([*(block.content for block in batch), padding])
-    buffer = np.frombuffer(joined, np.uint8)
-    ends = np.cumsum([len(block.content) for block in batch])
-    counts = [block.record_count for block in batch]
-    bounds = np.ascontiguousarray(np.stack([ends, counts], axis=1).astype(np.int64))
-    state = np.zeros(3, np.int64)
-    left, size = sum(counts), int(ends[-1])
-    room = _Room(places, min(left, _ROWS), min(size, _ITEMS), min(size, _BATCH_BYTES))
-    while left:
-        done = scan.scan(
-            buffer,
-            bounds,
-            program,
-            state,
-            room.valid,
-            room.numbers,
-            room.text_ends,
-            room.list_ends,
-            room.keys,
-            room.items,
-            room.item_ends,
-            room.texts,
-        )
-        if done == scan.DAMAGED:
-            raise damaged("a record cannot be decoded")
-        if done == scan.FULL:
-            room = room.doubled()
-            continue
-        yield room, done
-        left -= done
+class _Scanner:
+    """One program over batch after batch, in arrays that are used again: new ones cost more time
+    in page faults than the scan itself."""
+
+    def __init__(self, program: npt.NDArray[np.int64], places: _Places) -> None:
+        self._program = program
+        self._places = places
+        self._room: _Room | None = None
+        self._buffer = np.zeros(0, np.uint8)
+
+    def scan(self, batch: Sequence[Block]) -> Iterator[tuple["_Room", int]]:
+        """Scan a batch in steps of as many rows as there is room for; each step overwrites it."""
+        kernel = kernels()
+        ends = np.cumsum([len(block.content) for block in batch])
+        counts = [block.record_count for block in batch]
+        left, size = sum(counts), int(ends[-1])
+        self._fill(batch, size + kernel.PADDING)
+        bounds = np.ascontiguousarray(np.stack([ends, counts], axis=1).astype(np.int64))
+        state = np.zeros(3, np.int64)
+        room = self._room
+        if room is None:
+            room = _Room(self._places, min(left, _ROWS), min(size, _ITEMS), min(size, _BATCH_BYTES))
+        while left:
+            done = kernel.scan(self._buffer, bounds, self._program, state, *room.arrays())
+            if done == kernel.DAMAGED:
+                raise damaged("a record cannot be decoded")
+            if done == kernel.FULL:
+                room = room.doubled()
+                continue
+            yield room, done
+            left -= done
+        self._room = room
+
+    def _fill(self, batch: Sequence[Block], size: int) -> None:
+        if len(self._buffer) < size:
+            self._buffer = np.zeros(size, np.uint8)
+        at = 0
+        for block in batch:
+            stop = at + len(block.content)
+            self._buffer[at:stop] = np.frombuffer(block.content, np.uint8)
+            at = stop
 
 
 class _Room:
@@ -310,6 +315,13 @@ class _Room:
         self.items = np.empty((len(places.items), items), np.int64)
         self.item_ends = np.empty((item_texts, items), np.int32)
         self.texts = np.empty((texts + item_texts, text_bytes), np.uint8)
+
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """All of them in the order of the scan's parameters."""
+        return (
+            self.valid, self.numbers, self.text_ends, self.list_ends, self.keys, self.items,
+            self.item_ends, self.texts,
+        )  # fmt: skip
 
     def doubled(self) -> "_Room":
         """More room for items and bytes: one record did not fit."""

@@ -1,0 +1,130 @@
+"""Reading one manifest of 100,000 entries, 20 columns of stats each, on one core.
+
+    python tests/benchmarks/bench_manifest_scan.py [ENTRIES]
+
+icectl's planning columns against fastavro with a reader schema of the same columns, and against
+PyIceberg's fetch_manifest_entry, in turn, in one process each; then the peak memory of each, all
+columns, and writing. Loading the compiled scan is part of icectl's time in the cold figure only.
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import fastavro
+
+from icectl.codec.manifest import read_manifest, write_manifest
+from icectl.entries.rows import RawEntries
+from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
+from icectl.spec.manifest import ManifestContent
+from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, entries
+from tests.benchmarks.measure import Run, call, in_turn, median, ratio, verdict
+
+PLANNED_FIELDS = {
+    "content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes",
+    "sort_order_id", "first_row_id", "referenced_data_file", "content_offset",
+    "content_size_in_bytes",
+}
+
+
+def projected(content: bytes) -> dict[str, Any]:
+    """The reader schema of the planning columns."""
+    schema = json.loads(fastavro.reader(io.BytesIO(content)).metadata["avro.schema"])
+    for field in schema["fields"]:
+        if field["name"] == "data_file":
+            kept = [part for part in field["type"]["fields"] if part["name"] in PLANNED_FIELDS]
+            field["type"]["fields"] = kept
+    return schema
+
+
+def read_with_fastavro(path: Path) -> int:
+    content = path.read_bytes()
+    return len(list(fastavro.reader(io.BytesIO(content), projected(content))))
+
+
+def read_with_pyiceberg(path: Path) -> int:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+    from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
+
+    assert DataFileContent.DATA == ManifestContent.DATA == 0
+    manifest = ManifestFile.from_args(
+        manifest_path=str(path), manifest_length=path.stat().st_size, partition_spec_id=0,
+        content=0, sequence_number=1, min_sequence_number=1, added_snapshot_id=SNAPSHOT_ID,
+    )
+    return len(manifest.fetch_manifest_entry(PyArrowFileIO(), discard_deleted=False))
+
+
+def read_with_icectl(path: Path, columns: frozenset[str] = PLANNING_COLUMNS) -> int:
+    return len(read_manifest(path.read_bytes(), columns=columns, manifest=0, spec=SPEC)[1])
+
+
+READERS = {
+    "icectl": read_with_icectl,
+    "icectl-all": lambda path: read_with_icectl(path, ALL_COLUMNS),
+    "fastavro": read_with_fastavro,
+    "pyiceberg": read_with_pyiceberg,
+}
+
+
+def peak_bytes() -> int:
+    """Peak memory of this program alone: the system's count of a child starts with its parent's."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def main() -> int:
+    """Print the figures; the exit code says whether the targets are reached."""
+    if len(sys.argv) == 3:  # a process of its own, for its memory
+        READERS[sys.argv[1]](Path(sys.argv[2]))
+        print(peak_bytes())
+        return 0
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    table = entries(0, count, "s3://bucket/warehouse/benchmark")
+
+    def write() -> bytes:
+        return write_manifest(
+            RawEntries(table), schema=SCHEMA, spec=SPEC, format_version=2,
+            content=ManifestContent.DATA, snapshot_id=SNAPSHOT_ID, sync_marker=b"icectl-test-sync",
+        )
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "manifest.avro"
+        path.write_bytes(write())
+        start = time.perf_counter()
+        write()
+        print(f"{count} entries, {path.stat().st_size} bytes stored")
+        print(f"icectl writes {count / (time.perf_counter() - start):,.0f} entries/s")
+
+        def timed(name: str) -> Run:
+            return call(lambda: READERS[name](path))
+
+        subjects = [partial(timed, name) for name in READERS]
+        runs = dict(zip(READERS, in_turn(3, *subjects), strict=True))
+        for name, found in runs.items():
+            seconds = median([run.wall_seconds for run in found])
+            print(f"{name}: {seconds:.3f} s, {count / seconds:,.0f} entries/s")
+        for name in READERS:
+            command = [sys.executable, __file__, name, str(path)]
+            start = time.perf_counter()
+            peak = int(subprocess.run(command, check=True, capture_output=True).stdout)
+            seconds = time.perf_counter() - start
+            print(f"{name}: process {seconds:.2f} s, peak {peak / 2**20:,.0f} MiB")
+        reached = [
+            verdict("times fastavro", ratio(runs["fastavro"], runs["icectl"]), 20, at_most=False),
+            verdict("times PyIceberg", ratio(runs["pyiceberg"], runs["icectl"]), 15, at_most=False),
+        ]
+    return 0 if all(reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
