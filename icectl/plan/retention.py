@@ -1,7 +1,7 @@
 """Which snapshots and refs stay, each with its reason (R-020 to R-023)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from icectl.errors import Refused, UsageError
@@ -82,14 +82,14 @@ class _Rules:
     cutoff_ms: int
     min_snapshots: int
     max_ref_age_ms: int
-    calendar: Mapping[str, int] = field(default_factory=dict)
+    expire_unreferenced: bool
+    calendar: Mapping[str, int]
 
     def of(self, ref: SnapshotRef) -> tuple[int, int]:
         """The cutoff instant and the count of one branch; its own settings win (R-021)."""
-        cutoff, count = self.cutoff_ms, self.min_snapshots
-        if ref.max_snapshot_age_ms is not None:
-            cutoff = self.now_ms - ref.max_snapshot_age_ms  # R-021
-        return cutoff, ref.min_snapshots_to_keep or count  # R-021
+        age_ms = _positive(ref.max_snapshot_age_ms)
+        cutoff = self.cutoff_ms if age_ms is None else self.now_ms - age_ms  # R-021
+        return cutoff, _positive(ref.min_snapshots_to_keep) or self.min_snapshots  # R-021
 
 
 def decide(metadata: TableMetadata, policy: Policy, now_ms: int) -> Retention:
@@ -99,18 +99,59 @@ def decide(metadata: TableMetadata, policy: Policy, now_ms: int) -> Retention:
     UsageError, when it is not in the table.
     """
     if policy.expire_ids:
+        for snapshot_id in policy.expire_ids:
+            if metadata.snapshot(snapshot_id) is None:
+                raise UsageError(
+                    f"snapshot {snapshot_id} is not in the table",
+                    hint="`icectl inspect TABLE snapshots` lists them",
+                )
         return _by_id(metadata, policy.expire_ids)
     rules = _rules(metadata, policy, now_ms)
-    removed = tuple(_aged_refs(rules))
+    return _by_rules(rules, tuple(_aged_refs(rules)))
+
+
+def decide_again(
+    metadata: TableMetadata, policy: Policy, now_ms: int, confirmed: Retention
+) -> Retention:
+    """The decision on newer metadata: nothing goes but what was confirmed, for the refs too.
+
+    Raises: Refused, as `decide`.
+    """
+    agreed = {decision.snapshot_id for decision in confirmed.expired}
+    if policy.expire_ids:
+        left = [id_ for id_ in policy.expire_ids if metadata.snapshot(id_) is not None]
+        found = _by_id(metadata, left)
+    else:
+        rules = _rules(metadata, policy, now_ms)
+        named = {(ref.name, ref.snapshot_id) for ref in confirmed.refs_removed}
+        aged = (ref for ref in _aged_refs(rules) if (ref.name, ref.snapshot_id) in named)
+        found = _by_rules(rules, tuple(aged))
+    decisions = tuple(
+        decision
+        if decision.kept or decision.snapshot_id in agreed
+        else replace(decision, kept=True, reason="not in the plan that was confirmed")
+        for decision in found.decisions
+    )
+    return replace(found, decisions=decisions)
+
+
+def _by_rules(rules: _Rules, removed: tuple[RemovedRef, ...]) -> Retention:
+    """The decision where the refs in `removed` protect nothing any more."""
+    metadata = rules.metadata
     gone = {ref.name for ref in removed}
     refs = {name: ref for name, ref in metadata.refs.items() if name not in gone}
     reasons = _kept_by_refs(rules, refs)
-    if not policy.expire_unreferenced:
+    if not rules.expire_unreferenced:
         reasons = _young_unreferenced(rules, refs) | reasons  # R-023
     referenced = _referenced(metadata, refs)
     return Retention(
-        tuple(_decision(rules, item, reasons, referenced) for item in metadata.snapshots), removed
+        tuple(_decision(item, reasons, referenced) for item in metadata.snapshots), removed
     )
+
+
+def _positive(setting: int | None) -> int | None:
+    """A setting of a ref that makes sense; others count as not given (R-027)."""
+    return setting if setting is not None and setting > 0 else None  # R-027
 
 
 def _rules(metadata: TableMetadata, policy: Policy, now_ms: int) -> _Rules:
@@ -129,6 +170,7 @@ def _rules(metadata: TableMetadata, policy: Policy, now_ms: int) -> _Rules:
         cutoff,
         policy.retain_last or read(properties, MIN_SNAPSHOTS_TO_KEEP),
         read(properties, MAX_REF_AGE_MS),
+        policy.expire_unreferenced,
         {period: count for period, count in calendar.items() if count},
     )
 
@@ -142,7 +184,7 @@ def _aged_refs(rules: _Rules) -> Iterator[RemovedRef]:
         if snapshot is None:  # R-022
             yield RemovedRef(name, ref.snapshot_id, "its snapshot is not in the table")
             continue
-        limit = rules.max_ref_age_ms if ref.max_ref_age_ms is None else ref.max_ref_age_ms
+        limit = _positive(ref.max_ref_age_ms) or rules.max_ref_age_ms  # R-021
         if limit < FOREVER_MS and rules.now_ms - snapshot.timestamp_ms > limit:  # R-022
             yield RemovedRef(name, ref.snapshot_id, f"older than {print_duration(limit)}")
 
@@ -170,8 +212,7 @@ def _kept_of_branch(
     cutoff_ms, count = rules.of(ref)
     for position, snapshot in enumerate(history):
         if position < count:
-            plural = "s" if count != 1 else ""
-            yield snapshot, f"among the {count} newest snapshot{plural} of branch {name}"
+            yield snapshot, f"among the {count} newest snapshots of branch {name}"
         elif snapshot.timestamp_ms >= cutoff_ms:  # R-022
             yield snapshot, f"not older than {print_instant(cutoff_ms)} on branch {name}"
         else:
@@ -220,9 +261,7 @@ def _young_unreferenced(rules: _Rules, refs: Mapping[str, SnapshotRef]) -> dict[
     }
 
 
-def _decision(
-    rules: _Rules, snapshot: Snapshot, reasons: Mapping[int, str], referenced: set[int]
-) -> Decision:
+def _decision(snapshot: Snapshot, reasons: Mapping[int, str], referenced: set[int]) -> Decision:
     kept = reasons.get(snapshot.snapshot_id)
     if kept is not None:
         reason = kept
@@ -236,11 +275,6 @@ def _decision(
 def _by_id(metadata: TableMetadata, ids: Sequence[int]) -> Retention:
     heads = {ref.snapshot_id: (name, ref.type) for name, ref in metadata.refs.items()}
     for snapshot_id in ids:
-        if metadata.snapshot(snapshot_id) is None:
-            raise UsageError(
-                f"snapshot {snapshot_id} is not in the table",
-                hint="`icectl inspect TABLE snapshots` lists them",
-            )
         if snapshot_id in heads:  # R-028
             name, kind = heads[snapshot_id]
             raise Refused(
