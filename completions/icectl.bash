@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect --help --version" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect expire-snapshots --help --version" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -18,6 +18,13 @@ _icectl() {
                 --snapshot|--ref|--as-of|--from|--to|--columns|--limit|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
             esac
             second="summary health snapshots history refs manifests files entries partitions schemas specs sort-orders properties metadata-log statistics tree changes"
+            ;;
+        expire-snapshots)
+            options="--clean-expired-metadata --keep-files --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --color) words="auto always never" ;;
+                --concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
+            esac
             ;;
     esac
     if [[ -n $words ]]; then

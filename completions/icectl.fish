@@ -2,6 +2,7 @@
 
 complete -c icectl -f
 complete -c icectl -n __fish_use_subcommand -a inspect -d 'show a table\'s state, contents, history and health'
+complete -c icectl -n __fish_use_subcommand -a expire-snapshots -d 'drop old snapshots and the files only they need'
 complete -c icectl -n __fish_use_subcommand -l version -d 'print the version'
 complete -c icectl -s h -l help -d 'print this help'
 
@@ -32,3 +33,27 @@ complete -c icectl -n '__fish_seen_subcommand_from inspect' -l catalog -x -d 'ca
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l storage-option -x -d 'option for the storage, repeatable; KEY=env:NAME takes the value from the environment'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l path-map -x -d 'read locations that begin with FROM at TO, repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l path-map-file -r -F -d 'lines of FROM and TO, separated by a tab'
+
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots; and test (count (commandline -opc)) -eq 2' -F
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l clean-expired-metadata -d 'drop schemas and specs that nothing uses'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l keep-files -d 'change the metadata, delete no file'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l dry-run -s n -d 'print the whole plan, change nothing'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l check -d 'plan only; exit 4 when there is work'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l yes -s y -d 'do not ask'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l metadata-file -r -F -d 'the current metadata file of a catalog\'s table; the next one is written beside it, and no file is deleted'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l deleted-list -r -F -d 'write the location of every deleted file to FILE'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l skip-if-busy -d 'exit 0 when another writer was faster'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l json -d 'print one JSON document'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l quiet -s q -d 'no progress, notes and reports'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l verbose -s v -d 'tell more; twice: each store call too'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l color -x -a 'auto always never' -d 'auto (default), always or never'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l no-progress -d 'do not show progress'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l metrics-file -r -F -d 'write Prometheus metrics of the run to PATH'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l concurrency -x -d 'files read or removed at the same time (default 8)'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l time-limit -x -d 'stop safely after so long, as in 15m (exit 3)'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l temp-dir -r -F -d 'folder for temporary files'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l config -r -F -d 'settings file (default ~/.config/icectl/icectl.toml)'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l catalog -x -d 'catalog that has the table'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l storage-option -x -d 'option for the storage, repeatable; KEY=env:NAME takes the value from the environment'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l path-map -x -d 'read locations that begin with FROM at TO, repeatable'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l path-map-file -r -F -d 'lines of FROM and TO, separated by a tab'

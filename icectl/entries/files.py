@@ -4,7 +4,7 @@ One row is one file, whatever number of entries name it; a Puffin file with many
 one row. `key` decides whether two locations could be one file; who builds the table chooses it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -102,7 +102,15 @@ def distinct(found: Files) -> Files:
 def without(found: Files, keys: pa.ChunkedArray | pa.Array) -> Files:
     """The files whose key is not among `keys`. Order: kept."""
     known = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-    return Files(found.table.filter(pc.invert(pc.is_in(found.table["key"], known, skip_nulls=True))))
+    return Files(
+        found.table.filter(pc.invert(pc.is_in(found.table["key"], known, skip_nulls=True)))
+    )
+
+
+def excluding(found: Files, locations: Collection[str]) -> Files:
+    """The files whose location is not among the given ones. Order: kept."""
+    named = pc.is_in(found.table["location"], pa.array(locations, pa.string()), skip_nulls=True)
+    return Files(found.table.filter(pc.invert(named)))
 
 
 def beginning_with(found: Files, prefix: str) -> tuple[Files, Files]:

@@ -143,9 +143,14 @@ class Console:
         """Colour a piece of text for stdout, where colour is on."""
         return self._paint(text, *styles, on=self._out_color)
 
+    @property
+    def asks(self) -> bool:
+        """Whether there is somebody to ask."""
+        return not self.options.json and self.err_is_terminal and _is_terminal(self._source)
+
     def ask(self, question: str) -> bool:
         """Ask on the terminal, default no; UsageError where there is nobody to ask."""
-        if self.options.json or not (self.err_is_terminal and _is_terminal(self._source)):
+        if not self.asks:
             raise UsageError(
                 "this needs a confirmation, and there is no terminal to ask on",
                 hint="`--yes` confirms beforehand, `--dry-run` shows the plan",

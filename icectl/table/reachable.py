@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
 from icectl.entries.rows import live
 from icectl.progress import Progress
@@ -57,13 +55,8 @@ def live_files(
         progress=reader.progress,
     ):
         alive = live(entries)
-        parts.append(content_files(alive, _keys(metadata, alive.table["location"])))
+        parts.append(content_files(alive, loosest_keys(alive.table["location"])))
     return distinct(together(parts))
-
-
-def _keys(metadata: TableMetadata, locations: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Loosest keys of locations as entries spell them."""
-    return loosest_keys(locations.cast(pa.string()))
 
 
 def metadata_files(

@@ -1,0 +1,224 @@
+"""The course of `icectl expire-snapshots`: options to a policy, plan, question, run, outcome."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from icectl.cli.options import Change, Common
+from icectl.cli.session import Session, open_session
+from icectl.cli.settings import (
+    EXPIRE_CLEAN_METADATA,
+    EXPIRE_KEEP_DAILY,
+    EXPIRE_KEEP_MONTHLY,
+    EXPIRE_KEEP_WEEKLY,
+    EXPIRE_OLDER_THAN,
+    EXPIRE_RETAIN_LAST,
+    Layer,
+    Setting,
+)
+from icectl.entries.files import rows
+from icectl.errors import CommitConflict, Refused, StorageError, UsageError
+from icectl.plan.retention import Policy
+from icectl.report import expire_snapshots as report
+from icectl.report.document import Outcome, TableIdentity
+from icectl.report.expire_snapshots import (
+    expired_result,
+    planned_result,
+    print_expired,
+    print_plan,
+    question,
+)
+from icectl.run.expire_snapshots import Expired, ExpireOptions, Expiry, Prepared, execute, prepare
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.properties import MAX_SNAPSHOT_AGE_MS, MIN_SNAPSHOTS_TO_KEEP, read
+from icectl.units import parse_instant
+
+COMMAND = "expire-snapshots"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options of the command as given."""
+
+    older_than: str | None
+    retain_last: str | None
+    keep_daily: str | None
+    keep_weekly: str | None
+    keep_monthly: str | None
+    expire_unreferenced: bool
+    expire_ids: tuple[str, ...]
+    clean_expired_metadata: bool
+    keep_files: bool
+
+
+def expire(common: Common, table: str, request: Request, change: Change) -> Outcome:
+    """Plan the expiry; unless the plan is all that was asked for, ask, and run it."""
+    ids = _expire_ids(request)
+    session = open_session(common, table, read_only=False, change=change)
+    options = ExpireOptions(
+        policy=_policy(session, request, ids),
+        clean_expired_metadata=session.settings.read(EXPIRE_CLEAN_METADATA),
+        keep_files=request.keep_files,
+    )
+    expiry = Expiry(
+        store=session.store,
+        catalog=session.catalog,
+        env=session.env,
+        progress=session.progress,
+        deadline=session.deadline,
+        concurrency=session.concurrency,
+        shield=session.shield,
+    )
+    prepared = prepare(expiry, options)
+    if not prepared.has_work:
+        return _planned(prepared, status="nothing-to-do", dry_run=change.dry_run or change.check)
+    if change.check or change.dry_run:
+        outcome = _planned(prepared, status="planned", dry_run=True)
+        return replace(outcome, exit_code=4) if change.check else outcome
+    if not change.yes and not _confirmed(session, _told(prepared)):
+        raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
+    try:
+        expired = execute(expiry, prepared)
+    except CommitConflict:
+        if not change.skip_if_busy:
+            raise
+        session.console.note("another writer was faster; nothing was done")
+        return _planned(prepared, status="nothing-to-do", dry_run=False)
+    _write_deleted_list(change, expired)
+    return _done(prepared, expired)
+
+
+def _confirmed(session: Session, told: report.Expiry) -> bool:
+    """Show what would happen, and ask; UsageError where there is nobody to ask."""
+    if session.console.asks:
+        print_plan(session.console, told, whole=False)
+    return session.console.ask(question(told))
+
+
+def _expire_ids(request: Request) -> tuple[int, ...]:
+    policy_options = (
+        request.older_than,
+        request.retain_last,
+        request.keep_daily,
+        request.keep_weekly,
+        request.keep_monthly,
+        request.expire_unreferenced,
+    )
+    if request.expire_ids and any(policy_options):
+        raise UsageError(
+            "`--expire-id` names exactly what goes, and cannot be joined with a policy",
+            hint="give either `--expire-id`, or the options of a policy",
+        )
+    for text in request.expire_ids:
+        if not text.isascii() or not text.isdigit():
+            raise UsageError(
+                f"`--expire-id`: `{text}` is no snapshot id",
+                hint="`icectl inspect TABLE snapshots` lists them",
+            )
+    return tuple(int(text) for text in request.expire_ids)
+
+
+def _policy(
+    session: Session, request: Request, ids: tuple[int, ...]
+) -> Callable[[TableMetadata], Policy]:
+    """The policy for a table: options replace its properties, the file may only keep more."""
+    if ids:
+        return lambda _: Policy(expire_ids=ids)
+    settings = session.settings
+    now_ms = session.env.now_ms()
+    older_than = settings.read(EXPIRE_OLDER_THAN)
+    cutoff = None if older_than is None else parse_instant(older_than, now_ms)
+    retain_last = settings.read(EXPIRE_RETAIN_LAST)
+
+    def from_file(setting: Setting[Any]) -> bool:
+        return settings.origin(setting).layer is Layer.FILE
+
+    def of(metadata: TableMetadata) -> Policy:
+        kept_cutoff, kept_count = cutoff, retain_last
+        if kept_cutoff is not None and from_file(EXPIRE_OLDER_THAN):
+            own = now_ms - read(metadata.properties, MAX_SNAPSHOT_AGE_MS)
+            kept_cutoff = min(kept_cutoff, own)
+        if kept_count is not None and from_file(EXPIRE_RETAIN_LAST):
+            kept_count = max(kept_count, read(metadata.properties, MIN_SNAPSHOTS_TO_KEEP))
+        return Policy(
+            older_than_ms=kept_cutoff,
+            retain_last=kept_count,
+            keep_daily=settings.read(EXPIRE_KEEP_DAILY) or 0,
+            keep_weekly=settings.read(EXPIRE_KEEP_WEEKLY) or 0,
+            keep_monthly=settings.read(EXPIRE_KEEP_MONTHLY) or 0,
+            expire_unreferenced=request.expire_unreferenced,
+        )
+
+    return of
+
+
+def _told(prepared: Prepared, expired: Expired | None = None) -> report.Expiry:
+    """The expiry as reports speak of it."""
+    told = report.Expiry(
+        prepared.loaded.metadata.location,
+        prepared.plan,
+        prepared.deletable,
+        prepared.outside,
+        prepared.deletes_files,
+    )
+    if expired is None:
+        return told
+    given = prepared.loaded.current == "given"
+    return replace(
+        told,
+        removed=expired.removal.removed,
+        failed=tuple((item.location, item.error) for item in expired.removal.failed),
+        stopped=expired.removal.stopped,
+        new_metadata_file=expired.landed.metadata_location if given else None,
+    )
+
+
+def _identity(prepared: Prepared, after: str | None = None) -> TableIdentity:
+    metadata = prepared.loaded.metadata
+    return TableIdentity(
+        metadata.location,
+        metadata.table_uuid,
+        metadata.format_version,
+        prepared.loaded.metadata_location,
+        after,
+    )
+
+
+def _planned(
+    prepared: Prepared, *, status: Literal["planned", "nothing-to-do"], dry_run: bool
+) -> Outcome:
+    told = _told(prepared)
+    return Outcome(
+        command=COMMAND,
+        result=planned_result(told),
+        render=lambda console: print_plan(console, told, whole=dry_run),
+        table=_identity(prepared),
+        status=status,
+        dry_run=dry_run,
+    )
+
+
+def _done(prepared: Prepared, expired: Expired) -> Outcome:
+    told = _told(prepared, expired)
+    incomplete = bool(told.failed) or told.stopped
+    return Outcome(
+        command=COMMAND,
+        result=expired_result(told),
+        render=lambda console: print_expired(console, told),
+        table=_identity(prepared, expired.landed.metadata_location),
+        exit_code=3 if incomplete else 0,
+        status="incomplete" if incomplete else "done",
+    )
+
+
+def _write_deleted_list(change: Change, expired: Expired) -> None:
+    if change.deleted_list is None:
+        return
+    lines = "".join(f"{location}\n" for location, _, _ in rows(expired.removal.removed))
+    try:
+        Path(change.deleted_list).write_text(lines, "utf-8")
+    except OSError as error:
+        raise StorageError(
+            f"the expiry is done, but its list cannot be written to {change.deleted_list}: {error}"
+        ) from error

@@ -1,0 +1,89 @@
+"""Committing metadata updates: build on the newest version, write, try again after a conflict."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from icectl.catalog.protocol import Catalog, Committed, Conflict, LoadedTable, Unknown
+from icectl.env import Env
+from icectl.errors import CommitConflict, CommitUnknown
+from icectl.progress import Progress
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.properties import COMMIT_MAX_WAIT_MS, COMMIT_MIN_WAIT_MS, COMMIT_RETRIES, read
+from icectl.spec.requirements import Requirement, check
+from icectl.spec.updates import Update, apply_all, with_log
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The table after the commit; `dropped` are metadata files that left the log (R-024).
+
+    `changed` is False where nothing was left to change.
+    """
+
+    metadata: TableMetadata
+    metadata_location: str
+    dropped: tuple[str, ...]
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """The means to commit to one table."""
+
+    catalog: Catalog
+    env: Env
+    progress: Progress
+
+    def commit(
+        self,
+        base: LoadedTable,
+        requirements: Sequence[Requirement],
+        updates: Callable[[TableMetadata], Sequence[Update]],
+    ) -> Landed:
+        """Commit what `updates` makes of the newest metadata; after a conflict, on a fresh base.
+
+        Raises: CommitConflict, when the retries of the table are used up or a requirement does not
+        hold (R-002); CommitUnknown; Refused and StorageError, before anything was written.
+        Spec: R-150, R-156.
+        """
+        retries = read(base.metadata.properties, COMMIT_RETRIES)
+        attempt = 0
+        while True:
+            self._require(base.metadata, requirements)
+            changes = updates(base.metadata)
+            if not changes:
+                return Landed(base.metadata, base.metadata_location, (), changed=False)
+            changed = apply_all(base.metadata, changes)
+            updated, dropped = with_log(changed, base.metadata_location, self.env.now_ms())
+            outcome = self.catalog.commit(base, updated)
+            if isinstance(outcome, Committed):
+                return Landed(updated, outcome.metadata_location, dropped, changed=True)
+            if isinstance(outcome, Unknown):
+                raise _unknown(outcome)  # R-156
+            if attempt == retries:
+                raise CommitConflict(outcome.reason)
+            self._wait(base.metadata, attempt, outcome)
+            attempt += 1
+            base = self.catalog.load()
+
+    @staticmethod
+    def _require(metadata: TableMetadata, requirements: Sequence[Requirement]) -> None:
+        for requirement in requirements:
+            reason = check(metadata, requirement)
+            if reason is not None:
+                raise CommitConflict(reason)
+
+    def _wait(self, metadata: TableMetadata, attempt: int, conflict: Conflict) -> None:
+        shortest = read(metadata.properties, COMMIT_MIN_WAIT_MS)
+        longest = read(metadata.properties, COMMIT_MAX_WAIT_MS)
+        wait_ms = min(shortest * 2**attempt, longest)
+        self.progress.warn(f"{conflict.reason}; the plan is made anew on it")
+        self.env.sleep(wait_ms / 1000)
+
+
+def _unknown(outcome: Unknown) -> CommitUnknown:
+    return CommitUnknown(
+        f"whether {outcome.metadata_location} was written is not known: {outcome.reason}",
+        hint="look whether that file exists: if it does, the commit has landed, and running the "
+        "command again finishes it; if not, nothing has changed",
+    )

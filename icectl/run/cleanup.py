@@ -1,0 +1,54 @@
+"""Deleting files after a commit is known to have landed."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from icectl.entries.files import Files, excluding, rows, slices, together
+from icectl.env import Deadline
+from icectl.errors import StorageError
+from icectl.progress import Progress
+from icectl.storage.store import FailedRemoval, Store
+
+BATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What was deleted, what was not and why; `stopped` where time ran out before the end."""
+
+    removed: Files
+    failed: tuple[FailedRemoval, ...]
+    stopped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaner:
+    """The means to delete files of one table; `shield` holds an interrupt back for a step."""
+
+    store: Store
+    progress: Progress
+    deadline: Deadline
+    shield: Callable[[], AbstractContextManager[object]]
+
+    def remove(self, doomed: Files) -> Removal:
+        """Delete files in their order; never raises for one that cannot be deleted."""
+        self.progress.phase("deleting files", total=len(doomed))
+        removed: list[Files] = []
+        failed: list[FailedRemoval] = []
+        for batch in slices(doomed, BATCH):
+            if self.deadline.passed:
+                return Removal(together(removed), tuple(failed), stopped=True)
+            with self.shield():
+                missed = self._remove(batch)
+            failed += missed
+            removed.append(excluding(batch, [item.location for item in missed]))
+            self.progress.advance(len(batch))
+        return Removal(together(removed), tuple(failed), stopped=False)
+
+    def _remove(self, batch: Files) -> list[FailedRemoval]:
+        locations = [location for location, _, _ in rows(batch)]
+        try:
+            return list(self.store.remove(locations))
+        except StorageError as error:
+            return [FailedRemoval(location, error.message) for location in locations]

@@ -1,0 +1,95 @@
+"""The record of a deletion, written before it begins, so that a later run can finish it.
+
+One JSON file in the metadata folder. It only ever names candidates: whoever finishes it computes
+anew what the table reaches, and deletes nothing that it does.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from icectl.entries.files import FileKind, Files, files, rows, together
+from icectl.errors import StorageError
+from icectl.progress import Progress
+from icectl.spec.metadata import TableMetadata
+from icectl.storage.location import join, loosest_key, name, parent
+from icectl.storage.store import FileStatus, Store
+
+VERSION = 1
+ABANDONED_AFTER_MS = 24 * 3_600_000
+"""A journal whose commit has not landed after a day belongs to a run that is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What one run is about to delete, and the snapshots whose removal it commits first."""
+
+    location: str
+    table_uuid: str | None
+    created_ms: int
+    snapshot_ids: tuple[int, ...]
+    files: Files
+
+    def has_landed(self, metadata: TableMetadata) -> bool:
+        """Whether the commit that the run recorded is in the table."""
+        return not any(metadata.snapshot(id_) is not None for id_ in self.snapshot_ids)
+
+
+def journal_location(metadata_location: str, command: str, uuid: str) -> str:
+    """Where the journal of a run lies: beside the metadata file."""
+    return join(parent(metadata_location), f"icectl-{command}-{uuid}.json")
+
+
+def write(store: Store, journal: Journal) -> None:
+    """Record a run before it commits. Raises: what creating a file raises."""
+    content = {
+        "icectl-journal": VERSION,
+        "table-uuid": journal.table_uuid,
+        "created-ms": journal.created_ms,
+        "snapshot-ids": journal.snapshot_ids,
+        "files": [[place, int(kind), size] for place, kind, size in rows(journal.files)],
+    }
+    store.create(journal.location, json.dumps(content, separators=(",", ":")).encode())
+
+
+def unfinished(
+    store: Store, listed: Sequence[FileStatus], command: str, progress: Progress
+) -> list[Journal]:
+    """The journals of a command among the files of the metadata folder.
+
+    One that cannot be read is named in a warning and left alone.
+    """
+    found = []
+    for status in listed:
+        file_name = name(status.location)
+        if not file_name.startswith(f"icectl-{command}-") or not file_name.endswith(".json"):
+            continue
+        try:
+            found.append(_read(store, status.location))
+        except (FileNotFoundError, StorageError, ValueError, KeyError, TypeError) as error:
+            progress.warn(f"the journal {file_name} cannot be read and is left alone: {error}")
+    return found
+
+
+def _read(store: Store, location: str) -> Journal:
+    content = json.loads(store.read(location))
+    if content["icectl-journal"] != VERSION:
+        raise ValueError(f"version {content['icectl-journal']} is not known")
+    parts = []
+    for kind in FileKind:
+        named = [(place, size) for place, code, size in content["files"] if code == kind]
+        places = [place for place, _ in named]
+        keys = [loosest_key(place) for place in places]
+        parts.append(files(places, keys, kind, [size for _, size in named]))
+    return Journal(
+        location,
+        content["table-uuid"],
+        int(content["created-ms"]),
+        tuple(content["snapshot-ids"]),
+        together(parts),
+    )
+
+
+def discard(store: Store, journal: Journal) -> None:
+    """Remove a journal that is done or abandoned; one that stays does no harm."""
+    store.remove([journal.location])
