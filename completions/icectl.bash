@@ -20,10 +20,10 @@ _icectl() {
             second="summary health snapshots history refs manifests files entries partitions schemas specs sort-orders properties metadata-log statistics tree changes"
             ;;
         expire-snapshots)
-            options="--clean-expired-metadata --keep-files --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
+            options="--older-than --retain-last --keep-daily --keep-weekly --keep-monthly --expire-unreferenced --expire-id --clean-expired-metadata --keep-files --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --color) words="auto always never" ;;
-                --concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
+                --older-than|--retain-last|--keep-daily|--keep-weekly|--keep-monthly|--expire-id|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
             esac
             ;;
     esac

@@ -35,6 +35,13 @@ complete -c icectl -n '__fish_seen_subcommand_from inspect' -l path-map -x -d 'r
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l path-map-file -r -F -d 'lines of FROM and TO, separated by a tab'
 
 complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots; and test (count (commandline -opc)) -eq 2' -F
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l older-than -x -d 'expire what is older: ISO 8601, or 7d for seven days ago'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l retain-last -x -d 'keep the newest N of each branch'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l keep-daily -x -d 'keep one a day, for N days'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l keep-weekly -x -d 'keep one a week, for N weeks'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l keep-monthly -x -d 'keep one a month, for N months'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l expire-unreferenced -d 'young snapshots in no branch go too'
+complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l expire-id -x -d 'expire just this snapshot; repeatable, and without any of the options above'
 complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l clean-expired-metadata -d 'drop schemas and specs that nothing uses'
 complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l keep-files -d 'change the metadata, delete no file'
 complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l dry-run -s n -d 'print the whole plan, change nothing'

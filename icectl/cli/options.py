@@ -20,6 +20,7 @@ from icectl.report.document import Outcome
 OUTPUT = "Output"
 RUNNING = "Running"
 STORAGE = "Finding and reading the table"
+POLICY = "Choosing snapshots"
 CHANGING = "Changing the table"
 
 

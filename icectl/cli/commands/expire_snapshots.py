@@ -2,10 +2,8 @@
 
 from typing import Annotated
 
-from icectl.cli.options import Change, Common, TableArgument, command, option
+from icectl.cli.options import POLICY, Change, Common, TableArgument, command, option
 from icectl.report.document import Outcome
-
-POLICY = "Which snapshots stay"
 
 
 @command(
