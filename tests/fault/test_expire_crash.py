@@ -1,0 +1,127 @@
+"""The crash law: whatever store call fails, the table stays whole and a rerun finishes."""
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from icectl.errors import IcectlError
+from icectl.storage.local import LocalStore
+from tests.builders.expiry import Aged, aged_table, expire, has_work
+from tests.stores.wrapped import WRITES, CountingStore, FaultyStore
+
+ROOT = Path(__file__).parents[2]
+METADATA_FILE = re.compile(r"metadata/(v\d+\.metadata\.json|version-hint\.text)")
+PROBE = re.compile(r"metadata/\.icectl-probe-[0-9a-f-]+")
+
+
+@pytest.fixture(scope="module")
+def aged(tmp_path_factory: pytest.TempPathFactory) -> Aged:
+    return aged_table(tmp_path_factory.mktemp("crash"))
+
+
+@pytest.fixture(scope="module")
+def finished(aged: Aged) -> frozenset[str]:
+    """The files of the table, its metadata files aside, after an expiry that nothing disturbs."""
+    aged.restore()
+    expire(aged.table.location)
+    left = lasting(aged)
+    assert left < frozenset(
+        name for name in files_of(aged.pristine) if not METADATA_FILE.fullmatch(name)
+    )
+    return left
+
+
+def files_of(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+
+
+def lasting(aged: Aged) -> frozenset[str]:
+    return frozenset(name for name in aged.files() if not METADATA_FILE.fullmatch(name))
+
+
+def without_probe(names: frozenset[str]) -> frozenset[str]:
+    """A probe whose own removal failed is empty and stays."""
+    return frozenset(name for name in names if not PROBE.fullmatch(name))
+
+
+def calls_of_a_run(aged: Aged) -> list[str]:
+    aged.restore()
+    store = CountingStore(LocalStore())
+    expire(aged.table.location, store)
+    return [method for method, _ in store.calls]
+
+
+def exit_code_of(aged: Aged, store: FaultyStore) -> int:
+    try:
+        removal = expire(aged.table.location, store).removal
+    except IcectlError as error:
+        return error.exit_code
+    return 3 if removal.failed or removal.stopped else 0
+
+
+def check_finished(aged: Aged, finished: frozenset[str]) -> None:
+    aged.check_readable()
+    assert without_probe(lasting(aged)) == finished
+    assert not has_work(aged.table.location)
+
+
+@pytest.mark.parametrize("failure", ["before", "after", "lost"])
+def test_any_store_call_may_fail(aged: Aged, finished: frozenset[str], failure: str) -> None:
+    calls = calls_of_a_run(aged)
+    assert set(calls) >= {"read", "list_directory", "create", "remove", "replace"}
+    for nth in range(1, len(calls) + 1):
+        aged.restore()
+        store = FaultyStore(LocalStore(), nth, failure)
+        assert exit_code_of(aged, store) in (0, 3, 12, 13), f"call {nth}, {calls[nth - 1]}"
+        assert store.failed
+        aged.check_readable()
+        expire(aged.table.location)
+        if has_work(aged.table.location):  # the journal of a run that never committed
+            expire(aged.table.location)
+        check_finished(aged, finished)
+
+
+def test_r190_a_failure_before_the_first_write_changes_no_file(
+    aged: Aged, finished: frozenset[str]
+) -> None:
+    calls = calls_of_a_run(aged)
+    first_write = next(number for number, method in enumerate(calls, 1) if method in WRITES)
+    failed = 0
+    for nth in range(1, first_write + 1):
+        aged.restore()
+        before = aged.content()
+        code = exit_code_of(aged, FaultyStore(LocalStore(), nth, "before"))
+        if code == 0:  # what goes is read again one by one
+            assert lasting(aged) == finished
+            continue
+        assert code == 13
+        assert aged.content() == before
+        failed += 1
+    assert failed > first_write / 2
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_run_may_be_killed_at_any_write(
+    aged: Aged, finished: frozenset[str], moment: str
+) -> None:
+    writes = [method for method in calls_of_a_run(aged) if method in WRITES]
+    for nth in range(1, len(writes) + 1):
+        aged.restore()
+        killed = subprocess.run(
+            [sys.executable, "-m", "tests.fault.killed_run", aged.table.location, str(nth), moment],
+            cwd=ROOT, check=False,
+        )  # fmt: skip
+        assert killed.returncode == -signal.SIGKILL
+        aged.check_readable()
+        expire(aged.table.location)
+        if has_work(aged.table.location):
+            expire(aged.table.location)
+        aged.check_readable()
+        assert {
+            name for name in without_probe(lasting(aged)) if "icectl-expire" not in name
+        } == finished
+        assert not has_work(aged.table.location)
