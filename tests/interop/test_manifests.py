@@ -39,7 +39,9 @@ def avro_files(fixtures_dir: Path, field: str) -> Iterator[tuple[Path, list[dict
         if content[:4] != b"Obj\x01":
             continue
         reader = fastavro.reader(io.BytesIO(content))
-        if any(part["name"] == field for part in json.loads(reader.metadata["avro.schema"])["fields"]):
+        if any(
+            part["name"] == field for part in json.loads(reader.metadata["avro.schema"])["fields"]
+        ):
             yield path, list(reader)  # type: ignore[arg-type]
 
 
@@ -53,7 +55,9 @@ def flattened(record: dict[str, Any]) -> dict[str, Any]:
         if stored.get(name) is not None:
             stored[name] = [(item["key"], item["value"]) for item in stored[name]]
     made = {"spec_id", "partition_key", "manifest", "manifest_pos"}
-    return {name: stored.get(name) for name in (*PLANNING.names, *CARRIED.names) if name not in made}
+    return {
+        name: stored.get(name) for name in (*PLANNING.names, *CARRIED.names) if name not in made
+    }
 
 
 @pytest.mark.parametrize("first_scanned", [0, 10**18], ids=["scan", "fastavro"])
@@ -96,7 +100,10 @@ def test_every_manifest_list_of_other_writers_reads_as_fastavro_reads_it(fixture
                 continue
             assert row.partitions == tuple(
                 FieldSummary(
-                    one["contains_null"], one.get("contains_nan"), one["lower_bound"], one["upper_bound"]
+                    one["contains_null"],
+                    one.get("contains_nan"),
+                    one["lower_bound"],
+                    one["upper_bound"],
                 )
                 for one in summaries
             )
@@ -136,7 +143,11 @@ def test_entries_of_every_snapshot_count_what_independent_readers_count(fixtures
                 continue  # never published
             live = rows.live(
                 load_entries(
-                    store, metadata, manifests, columns=PLANNING_COLUMNS, concurrency=1,
+                    store,
+                    metadata,
+                    manifests,
+                    columns=PLANNING_COLUMNS,
+                    concurrency=1,
                     progress=SilentProgress(),
                 )
             )
@@ -193,20 +204,39 @@ def written(format_version: int, codec: str = "deflate") -> bytes:
     ]
     stored = [
         {
-            "content": 0, "status": at % 2, "location": f"s3://b/t/{at}.parquet", "file_format": 3,
-            "spec_id": 3, "partition_key": encode_key(TYPES, partitions[at // 2 % 2]),
-            "record_count": 10 + at, "file_size_in_bytes": 1000 + at, "snapshot_id": 70 + at % 2,
-            "sequence_number": None if at % 2 else 6, "file_sequence_number": None if at % 2 else 7,
-            "sort_order_id": 0, "manifest": 0, "manifest_pos": at, "column_sizes": [(1, 100), (5, 8)],
-            "value_counts": [(1, 10)], "null_value_counts": [(1, 0)], "lower_bounds": [(1, b"a")],
-            "upper_bounds": [(1, b"z")], "split_offsets": [4, 1 << 33],
+            "content": 0,
+            "status": at % 2,
+            "location": f"s3://b/t/{at}.parquet",
+            "file_format": 3,
+            "spec_id": 3,
+            "partition_key": encode_key(TYPES, partitions[at // 2 % 2]),
+            "record_count": 10 + at,
+            "file_size_in_bytes": 1000 + at,
+            "snapshot_id": 70 + at % 2,
+            "sequence_number": None if at % 2 else 6,
+            "file_sequence_number": None if at % 2 else 7,
+            "sort_order_id": 0,
+            "manifest": 0,
+            "manifest_pos": at,
+            "column_sizes": [(1, 100), (5, 8)],
+            "value_counts": [(1, 10)],
+            "null_value_counts": [(1, 0)],
+            "lower_bounds": [(1, b"a")],
+            "upper_bounds": [(1, b"z")],
+            "split_offsets": [4, 1 << 33],
         }
         for at in range(40)
     ]
     table = pa.Table.from_pylist(stored, schema=pa.schema([*PLANNING, *CARRIED]))
     return write_manifest(
-        RawEntries(table), schema=SCHEMA, spec=SPEC, format_version=format_version,
-        content=ManifestContent.DATA, snapshot_id=71, codec=codec, sync_marker=SYNC,
+        RawEntries(table),
+        schema=SCHEMA,
+        spec=SPEC,
+        format_version=format_version,
+        content=ManifestContent.DATA,
+        snapshot_id=71,
+        codec=codec,
+        sync_marker=SYNC,
     )
 
 
@@ -222,14 +252,31 @@ def test_pyiceberg_reads_what_icectl_writes(
     manifest_path, list_path = tmp_path / "m0.avro", tmp_path / "snap.avro"
     manifest_path.write_bytes(written(format_version))
     one = ManifestFile(
-        str(manifest_path), manifest_path.stat().st_size, 3, ManifestContent.DATA,
-        8 if format_version > 1 else 0, 6 if format_version > 1 else 0, 71, 20, 20, 0, 600, 590, 0,
-        (FieldSummary(contains_null=True, contains_nan=False, lower_bound=b"a", upper_bound=b"a"),) * 4,
+        str(manifest_path),
+        manifest_path.stat().st_size,
+        3,
+        ManifestContent.DATA,
+        8 if format_version > 1 else 0,
+        6 if format_version > 1 else 0,
+        71,
+        20,
+        20,
+        0,
+        600,
+        590,
+        0,
+        (FieldSummary(contains_null=True, contains_nan=False, lower_bound=b"a", upper_bound=b"a"),)
+        * 4,
     )
     list_path.write_bytes(
         write_manifest_list(
-            [one], format_version=format_version, snapshot_id=71, parent_snapshot_id=70,
-            sequence_number=8, first_row_id=0, sync_marker=SYNC,
+            [one],
+            format_version=format_version,
+            snapshot_id=71,
+            parent_snapshot_id=70,
+            sequence_number=8,
+            first_row_id=0,
+            sync_marker=SYNC,
         )
     )
     io_ = PyArrowFileIO()
@@ -240,7 +287,9 @@ def test_pyiceberg_reads_what_icectl_writes(
     assert [int(entry.status) for entry in found] == [at % 2 for at in range(40)]
     assert [entry.snapshot_id for entry in found] == [70 + at % 2 for at in range(40)]
     if format_version > 1:
-        assert [entry.sequence_number for entry in found] == [8 if at % 2 else 6 for at in range(40)]
+        assert [entry.sequence_number for entry in found] == [
+            8 if at % 2 else 6 for at in range(40)
+        ]
     file = found[2].data_file
     assert file.file_path == "s3://b/t/2.parquet"
     assert file.record_count == 12
@@ -269,7 +318,10 @@ def test_r083_partition_values_survive_a_manifest() -> None:
     keys = entries.table["partition_key"].to_pylist()
     assert decode_key(keys[0], TYPES) == (None, None, None, None)
     assert [str(value) for value in decode_key(keys[2], TYPES)] == [
-        "a", "-1.50", "f79c3e09-677c-4bbd-a479-3f349cb785e7", "17486",
+        "a",
+        "-1.50",
+        "f79c3e09-677c-4bbd-a479-3f349cb785e7",
+        "17486",
     ]
 
 

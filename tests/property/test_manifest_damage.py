@@ -36,9 +36,16 @@ SPEC = PartitionSpec(7, (PartitionField((1,), 1000, "name", parse_transform("ide
 def row(position: int, **values: Any) -> dict[str, Any]:
     """One data file's entry; values not named are null."""
     required = {
-        "content": 0, "status": Status.ADDED, "location": f"s3://b/t/ü-{position}.parquet",
-        "file_format": 3, "spec_id": 7, "partition_key": encode_key((STRING,), ("x" * position,)),
-        "record_count": 1 << 40, "file_size_in_bytes": 300, "manifest": 0, "manifest_pos": position,
+        "content": 0,
+        "status": Status.ADDED,
+        "location": f"s3://b/t/ü-{position}.parquet",
+        "file_format": 3,
+        "spec_id": 7,
+        "partition_key": encode_key((STRING,), ("x" * position,)),
+        "record_count": 1 << 40,
+        "file_size_in_bytes": 300,
+        "manifest": 0,
+        "manifest_pos": position,
     }
     return required | values
 
@@ -46,11 +53,24 @@ def row(position: int, **values: Any) -> dict[str, Any]:
 ROWS = [
     row(0),
     row(
-        1, status=Status.EXISTING, snapshot_id=2**62, sequence_number=3, file_sequence_number=4,
-        first_row_id=900, sort_order_id=0, column_sizes=[(1, 70), (2, -5)], value_counts=[(1, 9)],
-        null_value_counts=[], nan_value_counts=[(2, 2**50)], lower_bounds=[(1, b"ab"), (3, b"")],
-        upper_bounds=[(1, b"cd")], key_metadata=b"key", split_offsets=[4, 2**33],
-        equality_ids=[1, 2], referenced_data_file="s3://b/t/r", content_offset=4,
+        1,
+        status=Status.EXISTING,
+        snapshot_id=2**62,
+        sequence_number=3,
+        file_sequence_number=4,
+        first_row_id=900,
+        sort_order_id=0,
+        column_sizes=[(1, 70), (2, -5)],
+        value_counts=[(1, 9)],
+        null_value_counts=[],
+        nan_value_counts=[(2, 2**50)],
+        lower_bounds=[(1, b"ab"), (3, b"")],
+        upper_bounds=[(1, b"cd")],
+        key_metadata=b"key",
+        split_offsets=[4, 2**33],
+        equality_ids=[1, 2],
+        referenced_data_file="s3://b/t/r",
+        content_offset=4,
         content_size_in_bytes=40,
     ),
     row(2, partition_key=encode_key((STRING,), (None,))),
@@ -60,8 +80,14 @@ ROWS = [
 def manifest(codec: str) -> bytes:
     table = pa.Table.from_pylist(ROWS, schema=pa.schema([*PLANNING, *CARRIED]))
     return write_manifest(
-        RawEntries(table), schema=SCHEMA, spec=SPEC, format_version=3, content=ManifestContent.DATA,
-        snapshot_id=None, codec=codec, sync_marker=SYNC,
+        RawEntries(table),
+        schema=SCHEMA,
+        spec=SPEC,
+        format_version=3,
+        content=ManifestContent.DATA,
+        snapshot_id=None,
+        codec=codec,
+        sync_marker=SYNC,
     )
 
 
@@ -134,14 +160,23 @@ def test_r008_damaged_manifests_agree_with_fastavro_or_end_in_an_error(codec, mo
 
 
 def test_r008_damaged_manifest_lists_agree_with_fastavro_or_end_in_an_error() -> None:
-    summary = FieldSummary(contains_null=True, contains_nan=None, lower_bound=b"a", upper_bound=None)
+    summary = FieldSummary(
+        contains_null=True, contains_nan=None, lower_bound=b"a", upper_bound=None
+    )
     rows = [
-        ManifestFile("s3://b/m-1", 9, 0, ManifestContent.DATA, 4, 3, 77, 1, 2, 3, 4, 5, 6, (summary,)),
+        ManifestFile(
+            "s3://b/m-1", 9, 0, ManifestContent.DATA, 4, 3, 77, 1, 2, 3, 4, 5, 6, (summary,)
+        ),
         ManifestFile("s3://b/m-2", 9, 0, ManifestContent.DELETES, 4, 3, 77, 1, 2, 3, 4, 5, 6),
     ]
     content = write_manifest_list(
-        rows, format_version=2, snapshot_id=1, parent_snapshot_id=None, sequence_number=4,
-        codec="null", sync_marker=SYNC,
+        rows,
+        format_version=2,
+        snapshot_id=1,
+        parent_snapshot_id=None,
+        sequence_number=4,
+        codec="null",
+        sync_marker=SYNC,
     )
     header = content.index(SYNC) + len(SYNC)
     refused = 0

@@ -15,8 +15,10 @@ ADDED, EXISTING, DELETED = Status.ADDED, Status.EXISTING, Status.DELETED
 
 
 def listed(
-    sequence_number: int = 8, first_row_id: int | None = None,
-    content: ManifestContent = ManifestContent.DATA, snapshot_id: int | None = 70,
+    sequence_number: int = 8,
+    first_row_id: int | None = None,
+    content: ManifestContent = ManifestContent.DATA,
+    snapshot_id: int | None = 70,
 ) -> ManifestFile:
     return ManifestFile(
         "m", 1, 0, content, sequence_number, 0, snapshot_id, first_row_id=first_row_id
@@ -25,8 +27,15 @@ def listed(
 
 def stored(*entries: dict[str, Any], columns: list[str] | None = None) -> RawEntries:
     required = {
-        "content": Content.DATA, "status": ADDED, "location": "f", "file_format": 3, "spec_id": 0,
-        "partition_key": b"", "record_count": 10, "file_size_in_bytes": 1, "manifest": 0,
+        "content": Content.DATA,
+        "status": ADDED,
+        "location": "f",
+        "file_format": 3,
+        "spec_id": 0,
+        "partition_key": b"",
+        "record_count": 10,
+        "file_size_in_bytes": 1,
+        "manifest": 0,
     }
     found = [required | {"manifest_pos": at} | entry for at, entry in enumerate(entries)]
     table = pa.Table.from_pylist(found, schema=PLANNING)
@@ -90,9 +99,12 @@ def test_file_sequence_numbers_of_early_version_2_writers_are_those_of_the_data(
 def test_r103_row_ids_count_on_over_files_without_one() -> None:
     known = {"status": EXISTING, "sequence_number": 1, "file_sequence_number": 1}
     raw = stored(
-        {"record_count": 5}, {"first_row_id": 7, "record_count": 100, **known},
-        {"record_count": 6, **known, "status": DELETED}, {"record_count": 2},
-        {"record_count": 3, "manifest": 1}, {"manifest": 1},
+        {"record_count": 5},
+        {"first_row_id": 7, "record_count": 100, **known},
+        {"record_count": 6, **known, "status": DELETED},
+        {"record_count": 2},
+        {"record_count": 3, "manifest": 1},
+        {"manifest": 1},
         {"manifest": 2},
     )
     manifests = [listed(first_row_id=1000), listed(first_row_id=50), listed()]
