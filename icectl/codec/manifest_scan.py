@@ -417,7 +417,7 @@ class _PartitionKeys:
 
     def of(self, spans: pa.Array) -> pa.Array:
         """The key of every stored record."""
-        encoded = spans.dictionary_encode()
+        encoded = spans.fill_null(b"").dictionary_encode()  # null: the manifest has no partition
         distinct = encoded.dictionary.to_pylist()
         new = [span for span in distinct if span not in self._known]
         self._known.update(zip(new, self._convert(new), strict=True))

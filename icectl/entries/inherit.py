@@ -103,8 +103,6 @@ def _preceding(
     counts: npt.NDArray[np.int64], manifests: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Sum of the counts before each row within its manifest; rows are ordered by manifest."""
-    if len(counts) == 0:
-        return counts
     before = np.cumsum(counts) - counts
     if (before < 0).any():
         raise CorruptTable("record counts add up to more than any long", rule="R-103")  # R-103

@@ -2,8 +2,8 @@
 
 Agreement is: where the scan accepts a file, icectl's fastavro end reads the same table from it, and
 where only blocks are damaged, plain fastavro reads the same values. The scan may refuse more: union
-branches in more bytes than one, for instance. A file cut off between two blocks is a valid file with
-fewer entries: nothing in Avro tells, only the counts of the manifest list do.
+branches in more bytes than one, for instance. A file cut off between two blocks is a valid file
+with fewer entries: nothing in Avro tells, only the counts of the manifest list do.
 """
 
 import io

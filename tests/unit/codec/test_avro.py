@@ -117,6 +117,14 @@ def test_r008_schemas_that_are_none_are_corrupt(schema) -> None:
     assert caught.value.rule == "R-008"
 
 
+def test_named_types_may_be_wrapped_and_need_no_name() -> None:
+    item = {"type": "array", "items": {"type": "fixed", "size": 4}}
+    wrapped = {"type": {"type": "int", "logicalType": "date"}}
+    parsed = parse_schema(record(field("a", wrapped, 1), field("b", item, 2)))
+    assert (parsed.fields[0].type.kind, parsed.fields[0].type.logical) == ("int", "date")
+    assert parsed.fields[1].type.parts[0].size == 4
+
+
 def test_r008_schemas_nested_too_deeply_are_corrupt() -> None:
     schema: object = "int"
     for _ in range(40):

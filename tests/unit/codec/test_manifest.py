@@ -400,3 +400,92 @@ def test_entries_larger_than_the_room_of_the_scan_are_read(monkeypatch) -> None:
         [(one, b"y" * one) for one in range(at % 31)] for at in range(200)
     ]
     assert table["manifest_pos"].to_pylist() == list(range(200))
+
+
+def test_r195_encrypted_manifests_are_unsupported() -> None:
+    with pytest.raises(Unsupported, match="encrypted"):
+        read(b"AGS1" + bytes(60))
+
+
+def test_a_whole_spec_in_the_header_is_read_as_its_fields() -> None:
+    whole = '{"spec-id":3,"fields":[{"name":"p","field-id":1000}]}'
+    content = file(entry_schema(), [entry()], partition_spec=whole)
+    header, _ = read_manifest(content, columns=frozenset(), manifest=0, spec=None)
+    assert header.partition_fields == ({"name": "p", "field-id": 1000},)
+
+
+def test_r068_a_manifest_without_partitions_has_null_for_every_field() -> None:
+    bare = file(entry_schema(without=["partition"]), [_without_partition()])
+    assert read(bare, of=spec(1000, 1001))["partition_key"].to_pylist() == [b"\x00\x00"]
+    assert read(bare)["partition_key"].to_pylist() == [b""]
+
+
+def _without_partition() -> dict[str, object]:
+    made = entry()
+    del made["data_file"]["partition"]
+    return made
+
+
+def test_r063_a_partition_that_is_no_record_is_corrupt() -> None:
+    schema = entry_schema([field("partition", "int", 102)], without=["partition"])
+    schema["fields"][-1]["type"]["fields"].append(field("partition", "int", 102))
+    assert rule(file(schema, [entry(partition=1)])) == "R-063"
+
+
+def record_of(*fields: dict[str, object]) -> dict[str, object]:
+    return {"type": "array", "items": {"type": "record", "name": "item", "fields": list(fields)}}
+
+
+KEY, VALUE = field("key", "int", 117), field("value", "long", 118)
+
+
+@pytest.mark.parametrize(
+    ("name", "type_", "field_id", "value"),
+    [
+        ("file_format", "long", 101, 1),
+        ("record_count", "string", 103, "1"),
+        ("split_offsets", {"type": "array", "items": "string"}, 132, []),
+        ("column_sizes", "long", 108, 1),
+        ("column_sizes", record_of(KEY), 108, []),
+        ("column_sizes", record_of(field("key", "string", 117), VALUE), 108, []),
+        ("column_sizes", record_of(KEY, field("value", "bytes", 118)), 108, []),
+        ("column_sizes", {"type": "map", "values": "string"}, 108, {}),
+    ],
+)
+def test_r063_fields_of_other_types_are_corrupt(name, type_, field_id, value) -> None:
+    schema = entry_schema([field(name, type_, field_id)])
+    fields = [one for one in schema["fields"][-1]["type"]["fields"] if one["name"] != name]
+    schema["fields"][-1]["type"]["fields"] = [*fields, field(name, type_, field_id)]
+    assert rule(file(schema, [entry(**{name: value})])) == "R-063"
+
+
+def test_r063_keys_of_metrics_are_numbers() -> None:
+    schema = entry_schema([field("column_sizes", {"type": "map", "values": "long"}, 108)])
+    assert rule(file(schema, [entry(column_sizes={"one": 1})])) == "R-063"
+
+
+def test_r063_equality_ids_are_32_bit() -> None:
+    schema = entry_schema([field("equality_ids", {"type": "array", "items": "long"}, 135)])
+    assert rule(file(schema, [entry(equality_ids=[2**31])])) == "R-063"
+
+
+def test_r068_partition_values_that_are_none_of_their_type_are_corrupt() -> None:
+    plain = file(
+        entry_schema(partition=[field("p", "string", 1000)]), [entry(partition={"p": "x"})]
+    )
+    uuid = {"type": "string", "logicalType": "uuid"}
+    content = raw_file(entry_schema(partition=[field("p", uuid, 1000)]), [(1, block_of(plain))])
+    assert rule(content) == "R-068"
+
+
+def test_r068_partition_fields_of_no_primitive_type_are_corrupt() -> None:
+    nested = {"type": "array", "items": "int"}
+    content = file(entry_schema(partition=[field("p", nested, 1000)]), [entry(partition={"p": []})])
+    assert rule(content) == "R-068"
+
+
+def test_partition_fields_that_are_always_null_are_read() -> None:
+    content = file(
+        entry_schema(partition=[field("p", "null", 1000)]), [entry(partition={"p": None})]
+    )
+    assert read(content)["partition_key"].to_pylist() == [b"\x00"]

@@ -91,7 +91,8 @@ def test_r046_version_1_lists_read_as_data_of_sequence_number_0() -> None:
 def test_r051_counts_that_a_list_lacks_are_unknown() -> None:
     schema = {"type": "record", "name": "manifest_file", "fields": [
         field("manifest_path", "string", 500), field("manifest_length", "long", 501),
-        field("partition_spec_id", "int", 502), field("added_snapshot_id", "long", 503, optional=True),
+        field("partition_spec_id", "int", 502),
+        field("added_snapshot_id", "long", 503, optional=True),
     ]}  # fmt: skip
     record = {"manifest_path": "m", "manifest_length": 1, "partition_spec_id": 0}
     (row,) = read_manifest_list(file(schema, [record | {"added_snapshot_id": None}]))
@@ -143,6 +144,36 @@ def test_r053_summaries_need_contains_null() -> None:
     with pytest.raises(CorruptTable) as caught:
         read_manifest_list(file(schema, []))
     assert caught.value.rule == "R-053"
+
+
+def partitioned(*fields: dict[str, Any]) -> dict[str, Any]:
+    summary = {"type": "record", "name": "r508", "fields": list(fields)}
+    made = [
+        field("manifest_path", "string", 500),
+        field("manifest_length", "long", 501),
+        field("partition_spec_id", "int", 502),
+        field("partitions", {"type": "array", "items": summary}, 507),
+    ]
+    return {"type": "record", "name": "manifest_file", "fields": made}
+
+
+def test_r050_r053_summaries_of_other_types_are_corrupt() -> None:
+    with pytest.raises(CorruptTable) as caught:
+        read_manifest_list(file(partitioned(field("contains_null", "int", 509)), []))
+    assert caught.value.rule == "R-050"
+    record = {"manifest_path": "m", "manifest_length": 1, "partition_spec_id": 0}
+    schema = partitioned(field("contains_null", "boolean", 509, optional=True))
+    with pytest.raises(CorruptTable) as caught:
+        read_manifest_list(file(schema, [record | {"partitions": [{"contains_null": None}]}]))
+    assert caught.value.rule == "R-053"
+
+
+def test_r050_lists_without_a_required_field_are_corrupt() -> None:
+    schema = partitioned(field("contains_null", "boolean", 509))
+    schema["fields"] = schema["fields"][1:]
+    with pytest.raises(CorruptTable, match="manifest_path") as caught:
+        read_manifest_list(file(schema, []))
+    assert caught.value.rule == "R-050"
 
 
 def test_r171_version_2_rows_need_counts() -> None:

@@ -1,9 +1,11 @@
 """Writing manifests: what each version stores, and what may not be written."""
 
+import datetime as dt
 import io
 import json
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pytest
 
 from icectl.codec import manifest_scan
 from icectl.codec.manifest import read_manifest, write_manifest
+from icectl.codec.manifest_schema import avro_type
 from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
@@ -18,7 +21,7 @@ from icectl.spec.manifest import Content, ManifestContent, Status
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.schema import Schema
 from icectl.spec.transforms import parse_transform
-from icectl.spec.types import DecimalType, NestedField, PrimitiveType
+from icectl.spec.types import DecimalType, FixedType, NestedField, PrimitiveType
 from tests.builders.avro import SYNC
 
 INT = PrimitiveType("int")
@@ -225,3 +228,49 @@ def test_slices_and_chunks_of_a_table_are_written() -> None:
         [{"key": at, "value": b"y"}] for at in kept
     ]
     assert stored(write()) == []
+
+
+def test_required_columns_may_not_be_null(end) -> None:
+    rows = pa.Table.from_pylist([row()], schema=ARROW)
+    at = rows.schema.get_field_index("record_count")
+    broken = rows.set_column(
+        at, pa.field("record_count", pa.int64()), pa.nulls(1, pa.int64()).cast("int64")
+    )
+    with pytest.raises((ValueError, TypeError)):
+        write_manifest(
+            RawEntries(broken),
+            schema=SCHEMA,
+            spec=SPEC,
+            format_version=2,
+            content=ManifestContent.DATA,
+            snapshot_id=None,
+            sync_marker=SYNC,
+        )
+
+
+def test_values_of_metrics_may_not_be_null() -> None:
+    with pytest.raises((ValueError, TypeError)):
+        write(row(column_sizes=[(1, None)]))
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "stored_value"),
+    [
+        (FixedType(2), b"ab", b"ab"),
+        (PrimitiveType("uuid"), UUID(int=255), bytes(15) + b"\xff"),
+        (PrimitiveType("float"), 1.5, 1.5),
+        (PrimitiveType("binary"), b"x", b"x"),
+        (PrimitiveType("time"), 3, dt.time(0, 0, 0, 3)),
+        (PrimitiveType("timestamptz"), 0, dt.datetime(1970, 1, 1, tzinfo=dt.UTC)),
+        (PrimitiveType("timestamp_ns"), 12, 12),
+    ],
+)
+def test_r095_partition_values_have_the_avro_type_of_their_type(type_, value, stored_value) -> None:
+    schema = Schema(0, (NestedField(1, "a", type_, required=False),))
+    (record,) = stored(write(row(partition_key=encode_key((type_,), (value,))), schema=schema))
+    assert record["data_file"]["partition"] == {"a": stored_value}
+
+
+def test_types_that_cannot_partition_are_not_written() -> None:
+    with pytest.raises(ValueError, match="variant"):
+        avro_type(PrimitiveType("variant"))

@@ -126,6 +126,12 @@ def test_r103_row_ids_beyond_a_long_are_corrupt(first_row_id) -> None:
     assert caught.value.rule == "R-103"
 
 
+def test_r103_row_ids_that_start_too_high_are_corrupt() -> None:
+    with pytest.raises(CorruptTable) as caught:
+        inherit(stored({}, {}), [listed(first_row_id=2**63 - 5)])
+    assert caught.value.rule == "R-103"
+
+
 def test_r063_negative_record_counts_make_no_row_ids() -> None:
     with pytest.raises(CorruptTable) as caught:
         inherit(stored({"record_count": -1}), [listed(first_row_id=0)])
