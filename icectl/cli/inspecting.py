@@ -18,13 +18,10 @@ from icectl.plan.inspect.views import VIEWS, Row, RowSet, SnapshotChoice, View, 
 from icectl.report.console import Console
 from icectl.report.document import Outcome, TableIdentity
 from icectl.report.inspect import rows as row_output
-from icectl.report.inspect.health import print_health
 from icectl.report.inspect.summary import print_changes, print_summary
 from icectl.report.inspect.tree import mermaid, print_tree
-from icectl.report.inspect.tree_page import tree_page
 from icectl.run import inspect as run
 from icectl.run.inspect import Reader, RowRequest
-from icectl.run.inspect_health import health
 from icectl.table.open import open_table
 from icectl.units import parse_instant
 
@@ -123,6 +120,9 @@ def _show_summary(reader: Reader, request: _Request) -> _Shown:
 
 
 def _show_health(reader: Reader, request: _Request) -> _Shown:
+    from icectl.report.inspect.health import print_health
+    from icectl.run.inspect_health import health
+
     found = health(reader, request.choice, frozenset(COMMANDS))
     return _Shown(found, lambda console: print_health(console, found, request.table))
 
@@ -138,6 +138,8 @@ def _show_changes(reader: Reader, request: _Request) -> _Shown:
 
 
 def _show_tree(reader: Reader, request: _Request) -> _Shown:
+    from icectl.report.inspect.tree_page import tree_page
+
     root = run.tree(reader, request.choice, request.limit or _DEFAULT_TREE_LIMIT)
     base = reader.metadata.location
     result = {"tree": tree_json(root), "html": request.html}
