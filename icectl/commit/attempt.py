@@ -15,15 +15,10 @@ from icectl.spec.updates import Update, apply_all, with_log
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """The table after the commit; `dropped` are metadata files that left the log (R-024).
-
-    `changed` is False where nothing was left to change.
-    """
+    """The table after the commit."""
 
     metadata: TableMetadata
     metadata_location: str
-    dropped: tuple[str, ...]
-    changed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +37,9 @@ class Committer:
     ) -> Landed:
         """Commit what `updates` makes of the newest metadata; after a conflict, on a fresh base.
 
-        Raises: CommitConflict, when the retries of the table are used up or a requirement does not
-        hold (R-002); CommitUnknown; Refused and StorageError, before anything was written.
+        Raises: CommitConflict, when the retries of the table are used up, a requirement does not
+        hold (R-002) or nothing is left to change; CommitUnknown; Refused and StorageError, before
+        anything was written.
         Spec: R-150, R-156.
         """
         retries = read(base.metadata.properties, COMMIT_RETRIES)
@@ -52,12 +48,13 @@ class Committer:
             self._require(base.metadata, requirements)
             changes = updates(base.metadata)
             if not changes:
-                return Landed(base.metadata, base.metadata_location, (), changed=False)
-            changed = apply_all(base.metadata, changes)
-            updated, dropped = with_log(changed, base.metadata_location, self.env.now_ms())
+                raise CommitConflict("another writer has made these changes already")
+            updated, _ = with_log(
+                apply_all(base.metadata, changes), base.metadata_location, self._now_ms(base)
+            )
             outcome = self.catalog.commit(base, updated)
             if isinstance(outcome, Committed):
-                return Landed(updated, outcome.metadata_location, dropped, changed=True)
+                return Landed(updated, outcome.metadata_location)
             if isinstance(outcome, Unknown):
                 raise _unknown(outcome)  # R-156
             if attempt == retries:
@@ -65,6 +62,10 @@ class Committer:
             self._wait(base.metadata, attempt, outcome)
             attempt += 1
             base = self.catalog.load()
+
+    def _now_ms(self, base: LoadedTable) -> int:
+        """The time of the commit: never before that of the file it replaces (R-017)."""
+        return max(self.env.now_ms(), base.metadata.last_updated_ms)  # R-017
 
     @staticmethod
     def _require(metadata: TableMetadata, requirements: Sequence[Requirement]) -> None:

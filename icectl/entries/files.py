@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.rows import Entries
+from icectl.entries.rows import Entries, RawEntries
 from icectl.spec.manifest import Content, FileFormat
 
 
@@ -66,7 +67,7 @@ def files(
     return Files(pa.Table.from_arrays(columns, schema=SCHEMA))
 
 
-def content_files(entries: Entries, keys: pa.ChunkedArray) -> Files:
+def content_files(entries: RawEntries | Entries, keys: pa.ChunkedArray) -> Files:
     """The files that entries name, a Puffin file once for each of its vectors.
 
     Shape: as entries. Order: kept.
@@ -93,7 +94,7 @@ def distinct(found: Files) -> Files:
     Order: by kind, then location: the order in which files are deleted (what is left always
     describes what is left).
     """
-    numbered = found.table.append_column("row", pa.array(range(len(found)), pa.int64()))
+    numbered = found.table.append_column("row", pa.array(np.arange(len(found))))
     firsts = numbered.group_by("key", use_threads=False).aggregate([("row", "min")])["row_min"]
     table = found.table.take(firsts.combine_chunks())
     return Files(table.sort_by([("kind", "ascending"), ("location", "ascending")]))
@@ -117,6 +118,16 @@ def beginning_with(found: Files, prefix: str) -> tuple[Files, Files]:
     """The files whose location begins with `prefix`, and the others. Order: kept."""
     mask = pc.starts_with(found.table["location"], prefix)
     return Files(found.table.filter(mask)), Files(found.table.filter(pc.invert(mask)))
+
+
+def containing(found: Files, part: str) -> Files:
+    """The files whose location contains `part`. Order: kept."""
+    return Files(found.table.filter(pc.match_substring(found.table["location"], part)))
+
+
+def of_kind(found: Files, kind: FileKind) -> Files:
+    """The files of one kind. Order: kept."""
+    return Files(found.table.filter(pc.equal(found.table["kind"], int(kind))))
 
 
 def slices(found: Files, size: int) -> Iterator[Files]:

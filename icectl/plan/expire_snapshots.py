@@ -5,15 +5,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from icectl.entries.files import Files, distinct, together, without
+from icectl.entries.files import NO_FILES, FileKind, Files, distinct, of_kind, together, without
 from icectl.plan.model import Pin
 from icectl.plan.retention import Retention
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.updates import (
     RemovePartitionSpecs,
+    RemovePartitionStatistics,
     RemoveSchemas,
     RemoveSnapshotRef,
     RemoveSnapshots,
+    RemoveStatistics,
     Update,
 )
 
@@ -22,19 +24,22 @@ from icectl.spec.updates import (
 class Reached:
     """The files that the snapshots which go, and those which stay, reach.
 
-    `spec_ids` are the partition specs of manifests that stay.
+    `spec_ids` and `schema_ids` are those of manifests that stay.
     """
 
-    going: Files
-    staying: Files
-    spec_ids: frozenset[int]
+    going: Files = NO_FILES
+    staying: Files = NO_FILES
+    spec_ids: frozenset[int] = frozenset()
+    schema_ids: frozenset[int | None] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ExpirePlan:
     """One expiry: every snapshot with its fate, and every file that is deleted after the commit.
 
-    `protected` are the keys of all files that snapshots which stay reach.
+    `protected` are the keys of all files that snapshots which stay reach. `lost_statistics` are the
+    snapshots of statistics that are not in the table. `unlogged` are snapshots that stay, but no
+    longer in the snapshot log.
     """
 
     pin: Pin
@@ -43,6 +48,8 @@ class ExpirePlan:
     protected: pa.ChunkedArray
     schema_ids: tuple[int, ...] = ()
     spec_ids: tuple[int, ...] = ()
+    lost_statistics: tuple[int, ...] = ()
+    unlogged: tuple[int, ...] = ()
 
     @property
     def changes_table(self) -> bool:
@@ -68,7 +75,8 @@ def plan(
     schemas: tuple[int, ...] = ()
     specs: tuple[int, ...] = ()
     if clean_expired_metadata:
-        schemas, specs = _unused(metadata, retention, reached.spec_ids)
+        specs = _unused_specs(metadata, reached)
+        schemas = _unused_schemas(metadata, retention, reached, frozenset(specs))
     return ExpirePlan(
         pin=pin,
         retention=retention,
@@ -76,53 +84,91 @@ def plan(
         protected=protected,
         schema_ids=schemas,
         spec_ids=specs,
+        lost_statistics=lost_statistics(metadata),
+        unlogged=_unlogged(metadata, retention),
     )
 
 
-def _unused(
-    metadata: TableMetadata, retention: Retention, used_specs: frozenset[int]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Schemas and specs that nothing which stays refers to (R-079, R-185)."""
+def lost_statistics(metadata: TableMetadata) -> tuple[int, ...]:
+    """The snapshots of statistics that are not in the table (R-141). Order: ascending."""
+    described = {item.snapshot_id for item in metadata.statistics}
+    described |= {item.snapshot_id for item in metadata.partition_statistics}
+    return tuple(sorted(described - set(metadata.snapshots_by_id)))
+
+
+def _unused_specs(metadata: TableMetadata, reached: Reached) -> tuple[int, ...]:
+    """Specs of no manifest that stays (R-079)."""
+    used = reached.spec_ids | {metadata.default_spec_id}
+    return tuple(s.spec_id for s in metadata.partition_specs if s.spec_id not in used)  # R-079
+
+
+def _unused_schemas(
+    metadata: TableMetadata, retention: Retention, reached: Reached, specs: frozenset[int]
+) -> tuple[int, ...]:
+    """Schemas that nothing which stays refers to (R-185); `specs` are those that go.
+
+    Equality deletes may name columns that only an old schema knows (R-123): with one, all stay.
+    """
     kept = {decision.snapshot_id for decision in retention.kept}
     named = {item.schema_id for item in metadata.snapshots if item.snapshot_id in kept}
-    if None in named:  # a snapshot without schema id may use any of them
-        schemas: tuple[int, ...] = ()
-    else:
-        used = named | {metadata.current_schema_id}
-        schemas = tuple(s.schema_id for s in metadata.schemas if s.schema_id not in used)
-    in_use = used_specs | {metadata.default_spec_id}
-    specs = tuple(s.spec_id for s in metadata.partition_specs if s.spec_id not in in_use)
-    return schemas, specs
+    equality_deletes = of_kind(reached.staying, FileKind.EQUALITY_DELETE_FILES)
+    if None in named or len(equality_deletes):  # R-123
+        return ()
+    used = named | reached.schema_ids | {metadata.current_schema_id}  # R-185
+    for source in _sources(metadata, specs):
+        knowing = [item for item in metadata.schemas if item.field(source) is not None]
+        if knowing and not any(item.schema_id in used for item in knowing):
+            used.add(knowing[-1].schema_id)
+    return tuple(s.schema_id for s in metadata.schemas if s.schema_id not in used)
 
 
-def updates(plan: ExpirePlan, metadata: TableMetadata, retention: Retention) -> Sequence[Update]:
-    """The changes of the plan that still hold for `metadata`, which may be newer than the plan.
+def _sources(metadata: TableMetadata, gone: frozenset[int]) -> Iterable[int]:
+    """The columns that partition specs which stay, and sort orders, are made of."""
+    for spec in metadata.partition_specs:
+        if spec.spec_id not in gone:
+            for field in spec.fields:
+                yield from field.source_ids
+    for order in metadata.sort_orders:
+        for sort_field in order.fields:
+            yield from sort_field.source_ids
 
-    Only what the plan named goes, and only where `retention`, decided anew, lets it go too: a plan
-    made anew after the question was answered may only delete less.
-    """
-    planned = {decision.snapshot_id for decision in plan.retention.expired}
-    going = {decision.snapshot_id for decision in retention.expired} & planned
-    refs = {ref.name for ref in plan.retention.refs_removed}
-    found: list[Update] = [
-        RemoveSnapshotRef(ref.name) for ref in retention.refs_removed if ref.name in refs
+
+def _unlogged(metadata: TableMetadata, retention: Retention) -> tuple[int, ...]:
+    """Snapshots that stay, but leave the snapshot log with those before a gap (R-026)."""
+    gone = {decision.snapshot_id for decision in retention.expired}
+    log = [entry.snapshot_id for entry in metadata.snapshot_log]
+    gaps = [position for position, id_ in enumerate(log) if id_ in gone]
+    if not gaps:
+        return ()
+    left = set(log[gaps[-1] + 1 :])
+    kept = {decision.snapshot_id for decision in retention.kept}
+    return tuple(id_ for id_ in dict.fromkeys(log) if id_ in kept and id_ not in left)  # R-026
+
+
+def updates(metadata: TableMetadata, plan: ExpirePlan) -> Sequence[Update]:
+    """The changes that make the plan true of the metadata that it was made from."""
+    return [
+        *_expiring(metadata, plan.retention),
+        *([RemoveSchemas(plan.schema_ids)] if plan.schema_ids else []),
+        *([RemovePartitionSpecs(plan.spec_ids)] if plan.spec_ids else []),
     ]
-    if going:
-        ids = (item.snapshot_id for item in metadata.snapshots)
-        found.append(RemoveSnapshots(tuple(id_ for id_ in ids if id_ in going)))
-    if metadata.last_sequence_number != plan.pin.last_sequence_number or not _same(plan, metadata):
-        return found  # newer snapshots may use what seemed unused
-    if plan.schema_ids:
-        found.append(RemoveSchemas(plan.schema_ids))
-    if plan.spec_ids:
-        found.append(RemovePartitionSpecs(plan.spec_ids))
+
+
+def updates_again(metadata: TableMetadata, again: Retention) -> Sequence[Update]:
+    """The changes on newer metadata, after the decision was made again for no more than confirmed.
+
+    Schemas and specs stay: what came meanwhile may use them.
+    """
+    return _expiring(metadata, again)
+
+
+def _expiring(metadata: TableMetadata, retention: Retention) -> Sequence[Update]:
+    found: list[Update] = [RemoveSnapshotRef(ref.name) for ref in retention.refs_removed]
+    if retention.expired:
+        found.append(RemoveSnapshots(tuple(item.snapshot_id for item in retention.expired)))
+        for snapshot_id in lost_statistics(metadata):
+            found += [RemoveStatistics(snapshot_id), RemovePartitionStatistics(snapshot_id)]
     return found
-
-
-def _same(plan: ExpirePlan, metadata: TableMetadata) -> bool:
-    """Whether the snapshots are those that the plan saw."""
-    seen = {decision.snapshot_id for decision in plan.retention.decisions}
-    return seen == set(metadata.snapshots_by_id)
 
 
 def still_deletable(files: Iterable[Files], protected: Iterable[pa.ChunkedArray]) -> Files:

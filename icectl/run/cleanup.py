@@ -1,10 +1,10 @@
 """Deleting files after a commit is known to have landed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from icectl.entries.files import Files, excluding, rows, slices, together
+from icectl.entries.files import FileKind, Files, excluding, of_kind, rows, slices, together
 from icectl.env import Deadline
 from icectl.errors import StorageError
 from icectl.progress import Progress
@@ -36,7 +36,7 @@ class Cleaner:
         self.progress.phase("deleting files", total=len(doomed))
         removed: list[Files] = []
         failed: list[FailedRemoval] = []
-        for batch in slices(doomed, BATCH):
+        for batch in _batches(doomed):
             if self.deadline.passed:
                 return Removal(together(removed), tuple(failed), stopped=True)
             with self.shield():
@@ -52,3 +52,9 @@ class Cleaner:
             return list(self.store.remove(locations))
         except StorageError as error:
             return [FailedRemoval(location, error.message) for location in locations]
+
+
+def _batches(doomed: Files) -> Iterator[Files]:
+    """Pieces of one kind each: no manifest goes while a file that it describes is still there."""
+    for kind in FileKind:
+        yield from slices(of_kind(doomed, kind), BATCH)

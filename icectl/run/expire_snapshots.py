@@ -1,6 +1,6 @@
 """Running an expiry: load, plan, record, commit, clean up."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -8,40 +8,39 @@ from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.commit.attempt import Committer, Landed
 from icectl.entries.files import (
     NO_FILES,
-    FileKind,
     Files,
     beginning_with,
+    containing,
     distinct,
     excluding,
-    files,
     rows,
     together,
 )
 from icectl.env import Deadline, Env
-from icectl.errors import CommitConflict, CorruptTable, Refused, StorageError
-from icectl.plan.expire_snapshots import ExpirePlan, Reached, plan, still_deletable, updates
+from icectl.errors import CommitUnknown, CorruptTable, IcectlError, Refused, StorageError
+from icectl.plan.expire_snapshots import (
+    ExpirePlan,
+    Reached,
+    plan,
+    still_deletable,
+    updates,
+    updates_again,
+)
 from icectl.plan.model import Pin
 from icectl.plan.retention import Policy, decide, decide_again
 from icectl.progress import Progress
 from icectl.run import journal as journals
 from icectl.run.cleanup import Cleaner, Removal
+from icectl.run.expire_reach import reached_beside, read_reached
 from icectl.run.journal import Journal
 from icectl.spec import properties
-from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.requirements import AssertTableUuid
-from icectl.spec.snapshot import Snapshot
-from icectl.spec.updates import Update
+from icectl.spec.updates import Update, with_log
 from icectl.storage.location import is_within, join, loosest_key, parent
 from icectl.storage.store import FileStatus, Store
 from icectl.table.open import open_table
-from icectl.table.reachable import (
-    ReachReader,
-    all_manifests,
-    live_files,
-    manifest_lists,
-    metadata_files,
-)
+from icectl.table.reachable import ReachReader, dropped_files, log_files
 
 COMMAND = "expire-snapshots"
 CLOCK_TOLERANCE_MS = 60_000
@@ -95,12 +94,12 @@ class Prepared:
     @property
     def has_work(self) -> bool:
         """Whether a run would change anything."""
-        return self.plan.changes_table or len(self.deletable) > 0
+        return self.plan.changes_table or (self.deletes_files and len(self.deletable) > 0)
 
     @property
     def deletes_files(self) -> bool:
-        """Whether a run deletes files at all: not where only the caller knows what is current."""
-        return not self.options.keep_files and self.loaded.current == "file-system"
+        """Whether a run deletes files at all."""
+        return _deletes_files(self.loaded, self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +123,55 @@ def prepare(expiry: Expiry, options: ExpireOptions) -> Prepared:
     retention = decide(metadata, options.policy(metadata), now_ms)
     listed = expiry.store.list_directory(parent(loaded.metadata_location))
     unfinished, abandoned = _earlier_runs(expiry, metadata, listed, now_ms)
-    going_ids = {decision.snapshot_id for decision in retention.expired}
+    sizes = {loosest_key(status.location): status.size_bytes for status in listed}
+    deletes = _deletes_files(loaded, options)
+    if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
+        reached = read_reached(expiry.reader, metadata, retention, sizes)
+    else:
+        reached = Reached()
     planned = plan(
         metadata,
         _pin(loaded),
         retention,
-        _reached(expiry, metadata, going_ids, listed),
+        reached,
         clean_expired_metadata=options.clean_expired_metadata,
     )
+    logged = log_files(metadata, loaded.metadata_location).table["key"]
     left = still_deletable(
-        [planned.deletable, *(item.files for item in unfinished)], [planned.protected]
+        [planned.deletable, *(item.files for item in unfinished)], [planned.protected, logged]
     )
-    inside, outside = _by_place(left, metadata.location)
+    dropped = (
+        _dropped(metadata, loaded.metadata_location, sizes) if planned.changes_table else NO_FILES
+    )
+    inside, outside = _by_place(distinct(together([left, dropped])), metadata.location)
+    if planned.unlogged:
+        expiry.progress.warn(_log_warning(planned.unlogged))
     return Prepared(loaded, options, now_ms, planned, inside, outside, unfinished, abandoned)
+
+
+def _deletes_files(loaded: LoadedTable, options: ExpireOptions) -> bool:
+    """Not where the caller says so, nor where only the caller knows which metadata is current."""
+    return not options.keep_files and loaded.current == "file-system"
+
+
+def _dropped(metadata: TableMetadata, metadata_location: str, sizes: Mapping[str, int]) -> Files:
+    """Metadata files that the commit drops from the log, where the table wants them deleted."""
+    if not properties.read(metadata.properties, properties.DELETE_AFTER_COMMIT):  # R-024
+        return NO_FILES
+    _, dropped = with_log(metadata, metadata_location, metadata.last_updated_ms)
+    return dropped_files(dropped, sizes)  # R-024
+
+
+def _log_warning(unlogged: Sequence[int]) -> str:
+    count = (
+        "1 snapshot that stays leaves"
+        if len(unlogged) == 1
+        else (f"{len(unlogged):,} snapshots that stay leave")
+    )
+    return (
+        f"{count} the snapshot log, so that queries as of an instant no longer find "
+        "them (R-026); a tag gives one a name that lasts"
+    )
 
 
 def _earlier_runs(
@@ -166,12 +201,7 @@ def _pin(loaded: LoadedTable) -> Pin:
 
 def _check(expiry: Expiry, loaded: LoadedTable, now_ms: int) -> None:
     metadata = loaded.metadata
-    if not properties.read(metadata.properties, properties.GC_ENABLED):  # R-193
-        raise Refused(
-            "the table property `gc.enabled` is false: its files may belong to other tables too",
-            hint="set `gc.enabled` to true if no other table uses them",
-            id="gc-disabled",
-        )
+    _check_gc_enabled(metadata)
     if now_ms < metadata.last_updated_ms - CLOCK_TOLERANCE_MS:
         raise Refused(
             "this machine's clock is more than a minute behind the table's last commit",
@@ -188,76 +218,19 @@ def _check(expiry: Expiry, loaded: LoadedTable, now_ms: int) -> None:
     expiry.catalog.check_writable(loaded)
 
 
-def _reached(
-    expiry: Expiry, metadata: TableMetadata, going_ids: set[int], listed: Sequence[FileStatus]
-) -> Reached:
-    """What the snapshots reach; all that stays is read, or this raises (R-192)."""
-    sizes = {loosest_key(status.location): status.size_bytes for status in listed}
-    kept = [item for item in metadata.snapshots if item.snapshot_id not in going_ids]
-    going = [item for item in metadata.snapshots if item.snapshot_id in going_ids]
-    lists = manifest_lists(expiry.reader, metadata, kept)  # R-192
-    staying = all_manifests(lists, kept)
-    staying_files = together(
-        [
-            live_files(expiry.reader, metadata, staying),
-            metadata_files(metadata, kept, staying, sizes),
-        ]
-    )
-    kept_paths = {manifest.manifest_path for manifest in staying}
-    only_going = [
-        manifest
-        for manifest in _lists_of_going(expiry, metadata, going)
-        if manifest.manifest_path not in kept_paths
-    ]
-    going_files = together(
-        [
-            _live_files_of_going(expiry, metadata, only_going),
-            metadata_files(metadata, going, only_going, sizes),
-        ]
-    )
-    specs = frozenset(manifest.partition_spec_id for manifest in staying)
-    return Reached(going_files, staying_files, specs)
-
-
-def _lists_of_going(
-    expiry: Expiry, metadata: TableMetadata, going: Sequence[Snapshot]
-) -> tuple[ManifestFile, ...]:
-    """The manifests of snapshots that go; a list that cannot be read hides its files from us."""
-    try:
-        return all_manifests(manifest_lists(expiry.reader, metadata, going), going)
-    except (StorageError, CorruptTable):
-        found: dict[int, tuple[ManifestFile, ...]] = {}
-        for snapshot in going:
-            try:
-                found |= manifest_lists(expiry.reader, metadata, [snapshot])
-            except (StorageError, CorruptTable) as error:
-                _warn_left(expiry.progress, f"snapshot {snapshot.snapshot_id}", error)
-        return all_manifests(found, [item for item in going if item.snapshot_id in found])
-
-
-def _live_files_of_going(
-    expiry: Expiry, metadata: TableMetadata, manifests: Sequence[ManifestFile]
-) -> Files:
-    try:
-        return live_files(expiry.reader, metadata, manifests)
-    except (StorageError, CorruptTable):
-        parts = []
-        for manifest in manifests:
-            try:
-                parts.append(live_files(expiry.reader, metadata, [manifest]))
-            except (StorageError, CorruptTable) as error:
-                _warn_left(expiry.progress, f"manifest {manifest.manifest_path}", error)
-        return together(parts)
-
-
-def _warn_left(progress: Progress, subject: str, error: StorageError | CorruptTable) -> None:
-    progress.warn(f"{subject} expires, but its files are left: {error.message}")
+def _check_gc_enabled(metadata: TableMetadata) -> None:
+    if not properties.read(metadata.properties, properties.GC_ENABLED):  # R-193
+        raise Refused(
+            "the table property `gc.enabled` is false: its files may belong to other tables too",
+            hint="set `gc.enabled` to true if no other table uses them",
+            id="gc-disabled",
+        )
 
 
 def _by_place(found: Files, table_location: str) -> tuple[Files, Files]:
     """Files inside and outside the table's location; only the first may be deleted."""
     inside, others = beginning_with(found, table_location.rstrip("/") + "/")
-    climbing = [place for place, _, _ in rows(inside) if "/../" in place]
+    climbing = [place for place, _, _ in rows(containing(inside, "/../"))]
     elsewhere = [
         place for place, _, _ in rows(others) if not is_within(place, table_location)
     ] + climbing
@@ -267,10 +240,12 @@ def _by_place(found: Files, table_location: str) -> tuple[Files, Files]:
 
 
 def execute(expiry: Expiry, prepared: Prepared) -> Expired:
-    """Commit the plan, then delete what nothing reaches any more.
+    """Commit the plan, then delete what nothing reaches any more (R-190).
 
-    Raises: CommitConflict, CommitUnknown; StorageError, Refused, before anything has changed.
+    Raises: CommitConflict, CommitUnknown; StorageError, Refused, Incomplete, before anything has
+    changed.
     """
+    expiry.deadline.check()
     record = None
     if prepared.deletes_files and len(prepared.deletable):
         _prove_deletion(expiry, prepared)
@@ -279,16 +254,26 @@ def execute(expiry: Expiry, prepared: Prepared) -> Expired:
     landed = _commit(expiry, prepared, record)
     if not prepared.deletes_files:
         return Expired(landed, Removal(NO_FILES, (), stopped=False))
-    doomed = _doomed(expiry, prepared, landed)
+    doomed = _doomed(expiry, prepared)
     if doomed is None:
         return Expired(landed, Removal(NO_FILES, (), stopped=True))
     cleaner = Cleaner(expiry.store, expiry.progress, expiry.deadline, expiry.shield)
     removal = cleaner.remove(doomed)
-    if not removal.failed and not removal.stopped:
-        done = (*prepared.unfinished, *prepared.abandoned, *([record] if record else ()))
-        for item in done:
-            journals.discard(expiry.store, item)
+    _close_journals(expiry, prepared, record, doomed, removal)
     return Expired(landed, removal)
+
+
+def _close_journals(
+    expiry: Expiry, prepared: Prepared, record: Journal | None, doomed: Files, removal: Removal
+) -> None:
+    """Remove the journals of what is done; where files are left, one journal names just them."""
+    done = [*([record] if record else []), *prepared.unfinished]
+    if removal.failed or removal.stopped:
+        gone = [location for location, _, _ in rows(removal.removed)]
+        journals.shorten(expiry.store, done.pop(0), excluding(doomed, gone))
+    done += prepared.abandoned
+    if done:
+        journals.discard(expiry.store, done)
 
 
 def _prove_deletion(expiry: Expiry, prepared: Prepared) -> None:
@@ -313,7 +298,11 @@ def _record(expiry: Expiry, prepared: Prepared) -> Journal:
         tuple(decision.snapshot_id for decision in prepared.plan.retention.expired),
         prepared.deletable,
     )
-    journals.write(expiry.store, record)
+    try:
+        journals.write(expiry.store, record)
+    except StorageError:
+        journals.discard(expiry.store, [record])
+        raise
     return record
 
 
@@ -321,56 +310,51 @@ def _commit(expiry: Expiry, prepared: Prepared, record: Journal | None) -> Lande
     """Commit what of the plan still holds; an unknown outcome keeps the journal."""
     loaded = prepared.loaded
     if not prepared.plan.changes_table:
-        return Landed(loaded.metadata, loaded.metadata_location, (), changed=False)
+        return Landed(loaded.metadata, loaded.metadata_location)
     expiry.progress.phase("committing")
     uuid = loaded.metadata.table_uuid
     requirements = [] if uuid is None else [AssertTableUuid(uuid)]  # R-002
 
     def build(metadata: TableMetadata) -> Sequence[Update]:
+        if metadata is loaded.metadata:
+            return updates(metadata, prepared.plan)
+        _check_gc_enabled(metadata)
         policy = prepared.options.policy(metadata)
         again = decide_again(metadata, policy, prepared.now_ms, prepared.plan.retention)
-        return updates(prepared.plan, metadata, again)
+        return updates_again(metadata, again)
 
     committer = Committer(expiry.catalog, expiry.env, expiry.progress)
     try:
         with expiry.shield():
             return committer.commit(loaded, requirements, build)
-    except (CommitConflict, Refused, StorageError):
+    except CommitUnknown:
+        raise
+    except IcectlError:
         if record is not None:
-            journals.discard(expiry.store, record)
+            journals.discard(expiry.store, [record])
         raise
 
 
-def _doomed(expiry: Expiry, prepared: Prepared, landed: Landed) -> Files | None:
+def _doomed(expiry: Expiry, prepared: Prepared) -> Files | None:
     """Planned, and unreachable from the newest metadata, which may be newer than ours.
 
-    None where the newest metadata or what it names cannot be read: then every file stays (R-192).
+    None where the newest metadata, or what it names, cannot be read: then every file stays (R-192).
     """
-    dropped = _dropped_metadata(landed)
     if not len(prepared.deletable):
-        return dropped
-    try:
-        newest = expiry.catalog.load().metadata
-        kept = {decision.snapshot_id for decision in prepared.plan.retention.kept}
-        unseen = [item for item in newest.snapshots if item.snapshot_id not in kept]
-        lists = manifest_lists(expiry.reader, newest, unseen)
-        manifests = all_manifests(lists, unseen)
-        fresh = [
-            live_files(expiry.reader, newest, manifests),
-            metadata_files(newest, unseen, manifests, {}),
-        ]
-    except (StorageError, CorruptTable) as error:
-        expiry.progress.warn(f"nothing is deleted, the newest state is unreadable: {error.message}")
-        return None
-    keys = [found.table["key"] for found in fresh]
-    return together([still_deletable([prepared.deletable], keys), dropped])
-
-
-def _dropped_metadata(landed: Landed) -> Files:
-    """Metadata files that left the log, where the table wants them deleted (R-024)."""
-    location = landed.metadata.location
-    if not properties.read(landed.metadata.properties, properties.DELETE_AFTER_COMMIT):  # R-024
         return NO_FILES
-    named = [place for place in landed.dropped if is_within(place, location)]
-    keys = [loosest_key(place) for place in named]
-    return distinct(files(named, keys, FileKind.METADATA_FILES, [None] * len(named)))
+    try:
+        protected = _reached_by_newest(expiry, prepared)
+    except IcectlError as error:  # the commit stands, so this is no reason to fail
+        expiry.progress.warn(f"nothing is deleted: {error.message}")
+        return None
+    return still_deletable([prepared.deletable], [found.table["key"] for found in protected])
+
+
+def _reached_by_newest(expiry: Expiry, prepared: Prepared) -> Sequence[Files]:
+    """What the newest metadata reaches, but for the contents of what the plan has read."""
+    newest = expiry.catalog.load()
+    if newest.metadata.table_uuid != prepared.loaded.metadata.table_uuid:  # R-002
+        raise Refused("another table is in its place now")
+    _check_gc_enabled(newest.metadata)
+    kept = {decision.snapshot_id for decision in prepared.plan.retention.kept}
+    return reached_beside(expiry.reader, newest, kept)

@@ -6,7 +6,8 @@ anew what the table reaches, and deletes nothing that it does.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from icectl.entries.files import FileKind, Files, files, rows, together
 from icectl.errors import StorageError
@@ -42,6 +43,16 @@ def journal_location(metadata_location: str, command: str, uuid: str) -> str:
 
 def write(store: Store, journal: Journal) -> None:
     """Record a run before it commits. Raises: what creating a file raises."""
+    store.create(journal.location, _content(journal))
+
+
+def shorten(store: Store, journal: Journal, left: Files) -> None:
+    """Let a journal name only what is left to delete; never raises."""
+    with suppress(StorageError):
+        store.replace(journal.location, _content(replace(journal, files=left)))
+
+
+def _content(journal: Journal) -> bytes:
     content = {
         "icectl-journal": VERSION,
         "table-uuid": journal.table_uuid,
@@ -49,7 +60,7 @@ def write(store: Store, journal: Journal) -> None:
         "snapshot-ids": journal.snapshot_ids,
         "files": [[place, int(kind), size] for place, kind, size in rows(journal.files)],
     }
-    store.create(journal.location, json.dumps(content, separators=(",", ":")).encode())
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
 def unfinished(
@@ -90,6 +101,7 @@ def _read(store: Store, location: str) -> Journal:
     )
 
 
-def discard(store: Store, journal: Journal) -> None:
-    """Remove a journal that is done or abandoned; one that stays does no harm."""
-    store.remove([journal.location])
+def discard(store: Store, journals: Sequence[Journal]) -> None:
+    """Remove journals that are done or abandoned; never raises, one that stays does no harm."""
+    with suppress(StorageError):
+        store.remove([journal.location for journal in journals])

@@ -1,19 +1,21 @@
 """The files that snapshots reach, read from their manifest lists and manifests."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
+from icectl.entries.files import NO_FILES, FileKind, Files, content_files, distinct, files, together
 from icectl.entries.rows import live
 from icectl.progress import Progress
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
-from icectl.storage.location import loosest_key, loosest_keys, resolve
+from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.store import Store
-from icectl.table.manifests import distinct_manifests, load_manifest_lists, scan_entries
+from icectl.table.manifests import distinct_manifests, load_manifest_lists, scan_manifests
 
 SOURCES = frozenset({"content", "status", "location", "file_format", "file_size_in_bytes"})
+_ROWS_TO_THIN_OUT = 1_000_000
+"""Rows that are gathered before repeated files among them are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,14 @@ class ReachReader:
     store: Store
     concurrency: int
     progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The live files of some manifests, and the schemas that those were written with."""
+
+    files: Files
+    schema_ids: frozenset[int | None]
 
 
 def manifest_lists(
@@ -45,8 +55,19 @@ def live_files(
 
     Raises: StorageError, CorruptTable, when one manifest cannot be read.
     """
-    parts = []
-    for _, entries in scan_entries(
+    return read_live(reader, metadata, manifests).files
+
+
+def read_live(
+    reader: ReachReader, metadata: TableMetadata, manifests: Sequence[ManifestFile]
+) -> Live:
+    """The files of live entries in the manifests, each once, and the schemas of the manifests.
+
+    Raises: StorageError, CorruptTable, when one manifest cannot be read.
+    Cost: memory for each file once; manifests that repeat files are thinned out on the way.
+    """
+    found, parts, waiting, schema_ids = NO_FILES, [], 0, set()
+    for _, header, stored in scan_manifests(
         reader.store,
         metadata,
         manifests,
@@ -54,9 +75,13 @@ def live_files(
         concurrency=reader.concurrency,
         progress=reader.progress,
     ):
-        alive = live(entries)
+        alive = live(stored)
         parts.append(content_files(alive, loosest_keys(alive.table["location"])))
-    return distinct(together(parts))
+        schema_ids.add(header.schema_id)
+        waiting += len(alive)
+        if waiting > max(_ROWS_TO_THIN_OUT, len(found)):
+            found, parts, waiting = distinct(together([found, *parts])), [], 0
+    return Live(distinct(together([found, *parts])), frozenset(schema_ids))
 
 
 def metadata_files(
@@ -69,33 +94,56 @@ def metadata_files(
 
     `sizes` holds bytes by loosest key; a manifest that it does not name has the length of its list.
     """
-    ids = {snapshot.snapshot_id for snapshot in snapshots}
     described: dict[str, int | None] = {
         item.manifest_path: item.manifest_length for item in manifests
     }
-    statistics = (item for item in metadata.statistics if item.snapshot_id in ids)
-    partition_statistics = (i for i in metadata.partition_statistics if i.snapshot_id in ids)
     named: list[tuple[FileKind, Mapping[str, int | None]]] = [
         (FileKind.MANIFESTS, described),
         (
             FileKind.MANIFEST_LISTS,
             {item.manifest_list: None for item in snapshots if item.manifest_list},
         ),
-        (
-            FileKind.STATISTICS_FILES,
-            {item.statistics_path: item.file_size_in_bytes for item in statistics},
-        ),
-        (
-            FileKind.PARTITION_STATISTICS_FILES,
-            {item.statistics_path: item.file_size_in_bytes for item in partition_statistics},
-        ),
     ]
-    parts = []
-    for kind, found in named:
-        keys = [loosest_key(resolve(metadata.location, location)) for location in found]
-        known = [sizes.get(key, size) for key, size in zip(keys, found.values(), strict=True)]
-        parts.append(files(list(found), keys, kind, known))
-    return distinct(together(parts))
+    parts = [_named(kind, found, sizes) for kind, found in named]
+    ids = frozenset(snapshot.snapshot_id for snapshot in snapshots)
+    return distinct(together([*parts, statistics_files(metadata, ids)]))
+
+
+def statistics_files(metadata: TableMetadata, snapshot_ids: Collection[int]) -> Files:
+    """The statistics files of snapshots, there or not (R-141)."""
+    table = {
+        item.statistics_path: item.file_size_in_bytes
+        for item in metadata.statistics
+        if item.snapshot_id in snapshot_ids
+    }
+    partition = {
+        item.statistics_path: item.file_size_in_bytes
+        for item in metadata.partition_statistics
+        if item.snapshot_id in snapshot_ids
+    }
+    return together(
+        [
+            _named(FileKind.STATISTICS_FILES, table, {}),
+            _named(FileKind.PARTITION_STATISTICS_FILES, partition, {}),
+        ]
+    )
+
+
+def log_files(metadata: TableMetadata, metadata_location: str) -> Files:
+    """The metadata file of the table and those in its log, which stay whatever expires (R-024)."""
+    logged = [entry.metadata_file for entry in metadata.metadata_log]
+    return _named(FileKind.METADATA_FILES, dict.fromkeys([*logged, metadata_location]), {})
+
+
+def dropped_files(locations: Sequence[str], sizes: Mapping[str, int]) -> Files:
+    """Metadata files that leave the log; `sizes` in bytes by loosest key (R-024)."""
+    return _named(FileKind.METADATA_FILES, dict.fromkeys(locations), sizes)
+
+
+def _named(kind: FileKind, found: Mapping[str, int | None], sizes: Mapping[str, int]) -> Files:
+    keys = [loosest_key(location) for location in found]
+    known = [sizes.get(key, size) for key, size in zip(keys, found.values(), strict=True)]
+    return files(list(found), keys, kind, known)
 
 
 def all_manifests(
