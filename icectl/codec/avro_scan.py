@@ -368,8 +368,9 @@ def encode(  # noqa: PLR0917 - numba takes positions
                 start, stop = text_offsets[column, row], text_offsets[column, row + 1]
                 if op == BYTES:
                     at = _put_number(output, at, stop - start)
-                output[at : at + stop - start] = texts[start:stop]
-                at += stop - start
+                for byte in range(start, stop):
+                    output[at] = texts[byte]
+                    at += 1
             else:
                 start, stop = list_offsets[column, row], list_offsets[column, row + 1]
                 if stop > start:

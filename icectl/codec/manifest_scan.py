@@ -17,7 +17,7 @@ from icectl.entries.schema import CARRIED, PLANNING
 from icectl.errors import CorruptTable
 
 _TYPES = {field_.name: field_.type for field_ in (*PLANNING, *CARRIED)}
-SCAN_FROM_ENTRIES = 4000
+SCAN_FROM_ENTRIES = 2000
 """Loading the scan takes as long as fastavro takes for so many entries."""
 
 _BATCH_BYTES = 4 * 2**20

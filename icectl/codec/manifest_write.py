@@ -25,8 +25,8 @@ from icectl.spec.partition import PartitionSpec, fields_json, result_types
 from icectl.spec.schema import Schema, schema_json
 from icectl.spec.types import Type
 
-_WRITE_WEIGHT = 4
-"""fastavro takes this many times as long to write an entry as to read it."""
+_WRITE_WEIGHT = 2
+"""fastavro takes about this many times as long to write an entry as to read it."""
 
 _BLOCK_BYTES = 64 * 2**10
 """Inflated bytes of a block, about what the reference implementation's writer makes."""
