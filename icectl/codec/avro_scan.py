@@ -50,7 +50,7 @@ _Number = Any
 
 _ONE, _SEVEN, _LOW, _LAST_SHIFT = (np.uint64(number) for number in (1, 7, 127, 63))
 _NOWHERE = np.uint64(2**64 - 1)
-"""Behind every end: where a damaged value ends. Positions are unsigned: numba indexes them faster."""
+"""Behind every end: where a damaged value ends. numba indexes unsigned positions faster."""
 
 _BOTTOM, _TOP = np.iinfo(np.int32).min, np.iinfo(np.int32).max
 
