@@ -1,4 +1,4 @@
-"""Other writers at the worst moment: their commits stand, and nothing that they reach is deleted."""
+"""Other writers at the worst moment: their commits stand, nothing that they reach is deleted."""
 
 import threading
 from collections.abc import Callable
@@ -153,7 +153,8 @@ def test_r192_nothing_is_deleted_when_what_came_meanwhile_cannot_be_read(aged: A
 
 
 def test_the_second_of_two_runs_with_one_plan_does_nothing(aged: Aged) -> None:
-    first, second = expiry_of(aged.table.location), expiry_of(aged.table.location)
+    first = expiry_of(aged.table.location)
+    second = expiry_of(aged.table.location, env=Clock(NOW_MS + 1))
     plans = [prepare(first, options_of()), prepare(second, options_of())]
     execute(first, plans[0])
     done = aged.content()
@@ -163,7 +164,9 @@ def test_the_second_of_two_runs_with_one_plan_does_nothing(aged: Aged) -> None:
 
 
 def test_of_runs_at_the_same_time_one_wins(aged: Aged) -> None:
-    expiries = [expiry_of(aged.table.location) for _ in range(4)]
+    # Runs with one plan in one millisecond write the same bytes, and each may call them its own.
+    clocks = [Clock(NOW_MS + number) for number in range(4)]
+    expiries = [expiry_of(aged.table.location, env=clock) for clock in clocks]
     plans = [prepare(expiry, options_of()) for expiry in expiries]
     barrier = threading.Barrier(4)
     ends: list[str] = []
