@@ -17,8 +17,9 @@ from icectl.cli.settings import (
     Layer,
     Setting,
 )
-from icectl.entries.files import rows
+from icectl.entries.files import NO_FILES, Files, rows
 from icectl.errors import CommitConflict, Refused, StorageError, UsageError
+from icectl.plan.expire_snapshots import as_landed
 from icectl.plan.retention import Policy
 from icectl.report import expire_snapshots as report
 from icectl.report.document import Outcome, TableIdentity
@@ -28,10 +29,16 @@ from icectl.report.expire_snapshots import (
     print_expired,
     print_plan,
     question,
+    untouched_result,
 )
 from icectl.run.expire_snapshots import Expired, ExpireOptions, Expiry, Prepared, execute, prepare
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.properties import MAX_SNAPSHOT_AGE_MS, MIN_SNAPSHOTS_TO_KEEP, read
+from icectl.spec.properties import (
+    MAX_SNAPSHOT_AGE_MS,
+    MIN_SNAPSHOTS_TO_KEEP,
+    TableProperty,
+    read,
+)
 from icectl.units import parse_instant
 
 COMMAND = "expire-snapshots"
@@ -78,14 +85,14 @@ def expire(common: Common, table: str, request: Request, change: Change) -> Outc
         return replace(outcome, exit_code=4) if change.check else outcome
     if not change.yes and not _confirmed(session, _told(prepared)):
         raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
+    _write_deleted_list(change, NO_FILES)  # a place that cannot be written to shows now
     try:
         expired = execute(expiry, prepared)
     except CommitConflict:
         if not change.skip_if_busy:
             raise
-        session.console.note("another writer was faster; nothing was done")
-        return _planned(prepared, status="nothing-to-do", dry_run=False)
-    _write_deleted_list(change, expired)
+        return _untouched(prepared, "another writer was faster; nothing was changed")
+    _write_deleted_list(change, expired.removal.removed)
     return _done(prepared, expired)
 
 
@@ -131,16 +138,18 @@ def _policy(
     cutoff = None if older_than is None else parse_instant(older_than, now_ms)
     retain_last = settings.read(EXPIRE_RETAIN_LAST)
 
-    def from_file(setting: Setting[Any]) -> bool:
-        return settings.origin(setting).layer is Layer.FILE
-
     def of(metadata: TableMetadata) -> Policy:
+        stored = metadata.properties
+
+        def bounded(setting: Setting[Any], own: TableProperty[int]) -> bool:
+            """Whether the table has a say: the file may not keep less than it."""
+            return settings.origin(setting).layer is Layer.FILE and own.name in stored
+
         kept_cutoff, kept_count = cutoff, retain_last
-        if kept_cutoff is not None and from_file(EXPIRE_OLDER_THAN):
-            own = now_ms - read(metadata.properties, MAX_SNAPSHOT_AGE_MS)
-            kept_cutoff = min(kept_cutoff, own)
-        if kept_count is not None and from_file(EXPIRE_RETAIN_LAST):
-            kept_count = max(kept_count, read(metadata.properties, MIN_SNAPSHOTS_TO_KEEP))
+        if kept_cutoff is not None and bounded(EXPIRE_OLDER_THAN, MAX_SNAPSHOT_AGE_MS):
+            kept_cutoff = min(kept_cutoff, now_ms - read(stored, MAX_SNAPSHOT_AGE_MS))
+        if kept_count is not None and bounded(EXPIRE_RETAIN_LAST, MIN_SNAPSHOTS_TO_KEEP):
+            kept_count = max(kept_count, read(stored, MIN_SNAPSHOTS_TO_KEEP))
         return Policy(
             older_than_ms=kept_cutoff,
             retain_last=kept_count,
@@ -167,6 +176,7 @@ def _told(prepared: Prepared, expired: Expired | None = None) -> report.Expiry:
     given = prepared.loaded.current == "given"
     return replace(
         told,
+        plan=as_landed(prepared.plan, expired.landed.metadata),
         removed=expired.removal.removed,
         failed=tuple((item.location, item.error) for item in expired.removal.failed),
         stopped=expired.removal.stopped,
@@ -212,13 +222,23 @@ def _done(prepared: Prepared, expired: Expired) -> Outcome:
     )
 
 
-def _write_deleted_list(change: Change, expired: Expired) -> None:
+def _untouched(prepared: Prepared, reason: str) -> Outcome:
+    return Outcome(
+        command=COMMAND,
+        result=untouched_result(_told(prepared), reason),
+        render=lambda console: console.say(reason),
+        table=_identity(prepared),
+        status="nothing-to-do",
+    )
+
+
+def _write_deleted_list(change: Change, deleted: Files) -> None:
     if change.deleted_list is None:
         return
-    lines = "".join(f"{location}\n" for location, _, _ in rows(expired.removal.removed))
+    lines = "".join(f"{location}\n" for location, _, _ in rows(deleted))
     try:
         Path(change.deleted_list).write_text(lines, "utf-8")
     except OSError as error:
         raise StorageError(
-            f"the expiry is done, but its list cannot be written to {change.deleted_list}: {error}"
+            f"cannot write the list of deleted files to {change.deleted_list}: {error.strerror}"
         ) from error

@@ -1,7 +1,7 @@
 """What an expiry changes and deletes: pure, from a retention decision and the files reached."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -38,8 +38,8 @@ class ExpirePlan:
     """One expiry: every snapshot with its fate, and every file that is deleted after the commit.
 
     `protected` are the keys of all files that snapshots which stay reach. `lost_statistics` are the
-    snapshots of statistics that are not in the table. `unlogged` are snapshots that stay, but no
-    longer in the snapshot log.
+    snapshots of statistics that are not in the table. `unlogged` are snapshots that stay without a
+    ref's name, but no longer in the snapshot log.
     """
 
     pin: Pin
@@ -134,15 +134,15 @@ def _sources(metadata: TableMetadata, gone: frozenset[int]) -> Iterable[int]:
 
 
 def _unlogged(metadata: TableMetadata, retention: Retention) -> tuple[int, ...]:
-    """Snapshots that stay, but leave the snapshot log with those before a gap (R-026)."""
+    """Snapshots that stay with no name, and leave the log with all before a gap (R-026)."""
     gone = {decision.snapshot_id for decision in retention.expired}
     log = [entry.snapshot_id for entry in metadata.snapshot_log]
     gaps = [position for position, id_ in enumerate(log) if id_ in gone]
     if not gaps:
         return ()
-    left = set(log[gaps[-1] + 1 :])
+    found = set(log[gaps[-1] + 1 :]) | {ref.snapshot_id for ref in metadata.refs.values()}
     kept = {decision.snapshot_id for decision in retention.kept}
-    return tuple(id_ for id_ in dict.fromkeys(log) if id_ in kept and id_ not in left)  # R-026
+    return tuple(id_ for id_ in dict.fromkeys(log) if id_ in kept and id_ not in found)  # R-026
 
 
 def updates(metadata: TableMetadata, plan: ExpirePlan) -> Sequence[Update]:
@@ -169,6 +169,23 @@ def _expiring(metadata: TableMetadata, retention: Retention) -> Sequence[Update]
         for snapshot_id in lost_statistics(metadata):
             found += [RemoveStatistics(snapshot_id), RemovePartitionStatistics(snapshot_id)]
     return found
+
+
+def as_landed(plan: ExpirePlan, metadata: TableMetadata) -> ExpirePlan:
+    """What of the plan has come true in the metadata that was committed."""
+    decisions = tuple(
+        replace(item, kept=True, reason="another writer needed it before the commit")
+        if not item.kept and metadata.snapshot(item.snapshot_id) is not None
+        else item
+        for item in plan.retention.decisions
+    )
+    refs = tuple(ref for ref in plan.retention.refs_removed if ref.name not in metadata.refs)
+    return replace(
+        plan,
+        retention=Retention(decisions, refs),
+        schema_ids=tuple(id_ for id_ in plan.schema_ids if metadata.schema(id_) is None),
+        spec_ids=tuple(id_ for id_ in plan.spec_ids if metadata.spec(id_) is None),
+    )
 
 
 def still_deletable(files: Iterable[Files], protected: Iterable[pa.ChunkedArray]) -> Files:

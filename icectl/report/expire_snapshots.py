@@ -1,12 +1,12 @@
 """The plan and the outcome of an expiry, as result members and as text."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from icectl.entries.files import NO_FILES, FileKind, Files, count_by_kind, rows, total_bytes
 from icectl.plan.expire_snapshots import ExpirePlan
-from icectl.plan.retention import Decision
+from icectl.plan.retention import Decision, Retention
 from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.tables import Column, print_table
@@ -44,6 +44,16 @@ def planned_result(expiry: Expiry) -> dict[str, Any]:
 def expired_result(expiry: Expiry) -> dict[str, Any]:
     """The result of a run: `deleted` counts what is gone."""
     return _result(expiry, expiry.removed)
+
+
+def untouched_result(expiry: Expiry, reason: str) -> dict[str, Any]:
+    """The result where nothing was changed after all: every snapshot is kept."""
+    decisions = tuple(
+        item if item.kept else replace(item, kept=True, reason=reason)
+        for item in expiry.plan.retention.decisions
+    )
+    plan = replace(expiry.plan, retention=Retention(decisions, ()), schema_ids=(), spec_ids=())
+    return _result(replace(expiry, plan=plan, outside=NO_FILES), NO_FILES)
 
 
 def _result(expiry: Expiry, deleted: Files) -> dict[str, Any]:
