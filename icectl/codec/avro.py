@@ -6,7 +6,7 @@ and both decoders, fastavro and the compiled scan, start from the same checked d
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
 
@@ -19,6 +19,10 @@ _MAGIC = b"Obj\x01"
 _ENCRYPTED_MAGIC = b"AGS1"
 _SYNC_SIZE = 16
 _MAX_DEPTH = 32
+_MAX_WEIGHT = 20_000
+"""Nodes of a schema with names written out: two thousand partition fields are fine, forty records
+that each hold the one before twice are not."""
+
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _SMALLEST = {"null": 0, "float": 4, "double": 8}
 
@@ -34,6 +38,9 @@ class AvroType:
     fields: tuple["AvroField", ...] = ()
     parts: tuple["AvroType", ...] = ()
     """Items of an array, values of a map, branches of a union."""
+    weight: int = 1
+    """Nodes in all, names written out."""
+    height: int = 1
 
     @property
     def null_branch(self) -> int | None:
@@ -233,7 +240,8 @@ def _parse(stored: Any, named: dict[str, AvroType], depth: int) -> AvroType:
     if isinstance(stored, str):
         return AvroType(stored) if stored in _PRIMITIVES else named[stored]
     if isinstance(stored, list):
-        return AvroType("union", parts=tuple(_parse(part, named, depth + 1) for part in stored))
+        branches = tuple(_parse(part, named, depth + 1) for part in stored)
+        return _nested(AvroType("union", parts=branches))
     kind = stored["type"]
     if not isinstance(kind, str):
         return _parse(kind, named, depth + 1)
@@ -248,7 +256,7 @@ def _parse_named(
     kind: str, stored: Mapping[str, Any], named: dict[str, AvroType], depth: int
 ) -> AvroType:
     if kind == "record":
-        parsed = AvroType(kind, fields=_parse_fields(stored["fields"], named, depth))
+        parsed = _nested(AvroType(kind, fields=_parse_fields(stored["fields"], named, depth)))
     elif kind == "enum":
         parsed = AvroType(kind, symbols=tuple(str(symbol) for symbol in stored["symbols"]))
     elif kind == "fixed":
@@ -266,7 +274,17 @@ def _parse_collection(
     part = _parse(stored["items" if kind == "array" else "values"], named, depth + 1)
     if kind == "array" and _smallest(part) == 0:
         raise damaged("its schema has an array of items without bytes")
-    return AvroType(kind, stored.get("logicalType"), parts=(part,))
+    return _nested(AvroType(kind, stored.get("logicalType"), parts=(part,)))
+
+
+def _nested(parsed: AvroType) -> AvroType:
+    """The type with its weight and height, which are bounded."""
+    inner = [*parsed.parts, *(field.type for field in parsed.fields)]
+    weight = 1 + sum(part.weight for part in inner)
+    height = 1 + max((part.height for part in inner), default=0)
+    if weight > _MAX_WEIGHT or height > _MAX_DEPTH:
+        raise damaged("its schema is nested too deeply")
+    return replace(parsed, weight=weight, height=height)
 
 
 def _parse_fields(

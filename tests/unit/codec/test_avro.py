@@ -133,6 +133,16 @@ def test_r008_schemas_nested_too_deeply_are_corrupt() -> None:
         parse_schema(record(field("a", schema, 1)))
 
 
+@pytest.mark.parametrize("times", [1, 2], ids=["a chain", "a tree"])
+def test_r008_schemas_that_grow_through_names_are_corrupt(times) -> None:
+    fields: list[object] = [field("first", record(field("a", "int", 1), name="r0"), 1)]
+    for at in range(1, 40):
+        inner = [field(f"b{one}", f"r{at - 1}", one) for one in range(times)]
+        fields.append(field(f"f{at}", record(*inner, name=f"r{at}"), 100 + at))
+    with pytest.raises(CorruptTable, match="deeply"):
+        parse_schema(record(*fields, name="root"))
+
+
 def made_header(*pairs: tuple[bytes, bytes], sized: bool = False) -> bytes:
     body = b"".join(text(key) + text(value) for key, value in pairs)
     count = number(-len(pairs)) + number(len(body)) if sized else number(len(pairs))
