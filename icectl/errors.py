@@ -117,7 +117,7 @@ class CorruptTable(IcectlError):
     exit_code = 15
     id = "corrupt-table"
     meaning = "table metadata is corrupt (names the rule)"
-    default_hint = "`icectl validate TABLE` lists everything that is wrong"
+    default_hint = "restore the damaged file, or the metadata file before it"
 
     def __init__(self, message: str, *, rule: str, hint: str | None = None) -> None:
         super().__init__(f"{message} ({rule})", hint=hint)
@@ -138,8 +138,17 @@ EXIT_CODES: dict[int, str] = {
     **{
         error.exit_code: error.meaning
         for error in (
-            UsageError, Incomplete, ProblemsFound, Refused, TableNotFound, CommitConflict,
-            CommitUnknown, StorageError, Unsupported, CorruptTable, EngineError,
+            UsageError,
+            Incomplete,
+            ProblemsFound,
+            Refused,
+            TableNotFound,
+            CommitConflict,
+            CommitUnknown,
+            StorageError,
+            Unsupported,
+            CorruptTable,
+            EngineError,
         )
     },
     130: "interrupted",

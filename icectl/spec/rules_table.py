@@ -146,7 +146,7 @@ TABLE_RULES = (
          "Manifest Entry Fields", "error", OURS),
     Rule("R-192", "nothing is deleted while a retained manifest is unreadable",
          "Snapshot Retention Policy", "error",
-         "`icectl validate TABLE --all-snapshots` names the unreadable files"),
+         "restore the unreadable files, or expire the snapshots that need them"),
     Rule("R-193", "`gc.enabled=false` forbids deleting files", "Table properties", "error",
          "set `gc.enabled` to true where no other table shares the files"),
     Rule("R-194", "a Puffin file stays while one of its deletion vectors is live",

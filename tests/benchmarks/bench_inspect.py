@@ -1,6 +1,6 @@
 """`icectl inspect` of a million files against one thread that reads and inflates the manifests.
 
-    python tests/benchmarks/bench_inspect.py [MANIFESTS [ENTRIES]]     default 1000 manifests of 1000
+python tests/benchmarks/bench_inspect.py [MANIFESTS [ENTRIES]]     default 1000 manifests of 1000
 """
 
 import sys
@@ -55,9 +55,11 @@ def main() -> int:
         inspect, inflated = in_turn(
             5, lambda: process([icectl, "inspect", str(table), "--json"]), baseline
         )
-    print(f"{manifests * count:,} entries: inspect {median([r.wall_seconds for r in inspect]):.2f} s "
-          f"({median([r.cpu_seconds for r in inspect]):.2f} s processor), "
-          f"read and inflate {median([r.wall_seconds for r in inflated]):.2f} s")
+    print(
+        f"{manifests * count:,} entries: inspect {median([r.wall_seconds for r in inspect]):.2f} s "
+        f"({median([r.cpu_seconds for r in inspect]):.2f} s processor), "
+        f"read and inflate {median([r.wall_seconds for r in inflated]):.2f} s"
+    )
     peak = max(run.peak_bytes for run in inspect)
     reached = [
         verdict("inspect / read and inflate", ratio(inspect, inflated), 4.0),

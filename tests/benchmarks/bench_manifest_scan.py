@@ -30,8 +30,16 @@ from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, entries
 from tests.benchmarks.measure import Run, call, in_turn, median, ratio, verdict
 
 PLANNED_FIELDS = {
-    "content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes",
-    "sort_order_id", "first_row_id", "referenced_data_file", "content_offset",
+    "content",
+    "file_path",
+    "file_format",
+    "partition",
+    "record_count",
+    "file_size_in_bytes",
+    "sort_order_id",
+    "first_row_id",
+    "referenced_data_file",
+    "content_offset",
     "content_size_in_bytes",
 }
 
@@ -57,8 +65,13 @@ def read_with_pyiceberg(path: Path) -> int:
 
     assert DataFileContent.DATA == ManifestContent.DATA == 0
     manifest = ManifestFile.from_args(
-        manifest_path=str(path), manifest_length=path.stat().st_size, partition_spec_id=0,
-        content=0, sequence_number=1, min_sequence_number=1, added_snapshot_id=SNAPSHOT_ID,
+        manifest_path=str(path),
+        manifest_length=path.stat().st_size,
+        partition_spec_id=0,
+        content=0,
+        sequence_number=1,
+        min_sequence_number=1,
+        added_snapshot_id=SNAPSHOT_ID,
     )
     return len(manifest.fetch_manifest_entry(PyArrowFileIO(), discard_deleted=False))
 
@@ -93,8 +106,13 @@ def main() -> int:
 
     def write() -> bytes:
         return write_manifest(
-            RawEntries(table), schema=SCHEMA, spec=SPEC, format_version=2,
-            content=ManifestContent.DATA, snapshot_id=SNAPSHOT_ID, sync_marker=b"icectl-test-sync",
+            RawEntries(table),
+            schema=SCHEMA,
+            spec=SPEC,
+            format_version=2,
+            content=ManifestContent.DATA,
+            snapshot_id=SNAPSHOT_ID,
+            sync_marker=b"icectl-test-sync",
         )
 
     with tempfile.TemporaryDirectory() as directory:

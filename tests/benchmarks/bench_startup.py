@@ -1,6 +1,6 @@
 """Cold start: `icectl --help` and `inspect` of a small table against `pyiceberg --help`.
 
-    python tests/benchmarks/bench_startup.py
+python tests/benchmarks/bench_startup.py
 """
 
 import sys
@@ -27,9 +27,15 @@ def main() -> int:
             lambda: process([icectl, "--help"]),
             lambda: process([icectl, "inspect", table.location]),
         )
-    for name, runs in (("pyiceberg --help", peer), ("icectl --help", help_), ("icectl inspect", inspect)):
-        print(f"{name}: {median([run.wall_seconds for run in runs]):.3f} s, "
-              f"{max(run.peak_bytes for run in runs) >> 20} MiB")
+    for name, runs in (
+        ("pyiceberg --help", peer),
+        ("icectl --help", help_),
+        ("icectl inspect", inspect),
+    ):
+        print(
+            f"{name}: {median([run.wall_seconds for run in runs]):.3f} s, "
+            f"{max(run.peak_bytes for run in runs) >> 20} MiB"
+        )
     reached = [
         verdict("icectl --help / pyiceberg --help", ratio(help_, peer), 0.5),
         verdict("icectl inspect / pyiceberg --help", ratio(inspect, peer), 1.0),

@@ -48,8 +48,10 @@ def entries(manifest: int, count: int, location: str) -> pa.Table:
         "content": pa.array(np.zeros(count, np.int8)),
         "status": pa.array(np.ones(count, np.int8)),
         "location": pa.array(
-            [f"{location}/data/column_5={manifest}/{number:08}-7f2d6c1e-4d0f-4b7f-9a5e-1f9a4e6b2c11.parquet"
-             for number in range(start, start + count)]
+            [
+                f"{location}/data/column_5={manifest}/{number:08}-7f2d6c1e-4d0f-4b7f-9a5e-1f9a4e6b2c11.parquet"
+                for number in range(start, start + count)
+            ]
         ),
         "file_format": pa.array(np.full(count, 3, np.int8)),
         "spec_id": pa.array(np.zeros(count, np.int32)),
@@ -65,7 +67,10 @@ def entries(manifest: int, count: int, location: str) -> pa.Table:
     }
     schema = pa.schema([*PLANNING, *CARRIED])
     return pa.table(
-        [columns[f.name].cast(f.type) if f.name in columns else pa.nulls(count, f.type) for f in schema],
+        [
+            columns[f.name].cast(f.type) if f.name in columns else pa.nulls(count, f.type)
+            for f in schema
+        ],
         schema=schema,
     )
 
@@ -80,8 +85,10 @@ def _metrics(rng: np.random.Generator, count: int) -> dict[str, pa.Array]:
 
     values = rng.integers(0, 1 << 40, total)
     doubles = rng.random(total)
-    raw = [_bound(SCHEMA.fields[at % STATS_COLUMNS].type, int(value), float(double))
-           for at, (value, double) in enumerate(zip(values, doubles, strict=True))]
+    raw = [
+        _bound(SCHEMA.fields[at % STATS_COLUMNS].type, int(value), float(double))
+        for at, (value, double) in enumerate(zip(values, doubles, strict=True))
+    ]
     bounds = pa.MapArray.from_arrays(offsets, keys, pa.array(raw, pa.binary()))
     return {
         "column_sizes": longs(1 << 10, 1 << 20),
@@ -109,29 +116,83 @@ def build(directory: Path, manifests: int, entries_per_manifest: int) -> list[Pa
     for number in range(manifests):
         table = entries(number, entries_per_manifest, location)
         content = write_manifest(
-            RawEntries(table), schema=SCHEMA, spec=SPEC, format_version=2,
-            content=ManifestContent.DATA, snapshot_id=SNAPSHOT_ID, sync_marker=b"icectl-test-sync",
+            RawEntries(table),
+            schema=SCHEMA,
+            spec=SPEC,
+            format_version=2,
+            content=ManifestContent.DATA,
+            snapshot_id=SNAPSHOT_ID,
+            sync_marker=b"icectl-test-sync",
         )
         path = directory / "metadata" / f"m{number:05}.avro"
         path.write_bytes(content)
         paths.append(path)
         bound = number.to_bytes(4, "little")
-        described.append(ManifestFile(
-            str(path), len(content), 0, ManifestContent.DATA, 1, 1, SNAPSHOT_ID,
-            entries_per_manifest, 0, 0, int(np.sum(table["record_count"].to_numpy())), 0, 0,
-            (FieldSummary(contains_null=False, contains_nan=False, lower_bound=bound, upper_bound=bound),),
-        ))
+        described.append(
+            ManifestFile(
+                str(path),
+                len(content),
+                0,
+                ManifestContent.DATA,
+                1,
+                1,
+                SNAPSHOT_ID,
+                entries_per_manifest,
+                0,
+                0,
+                int(np.sum(table["record_count"].to_numpy())),
+                0,
+                0,
+                (
+                    FieldSummary(
+                        contains_null=False,
+                        contains_nan=False,
+                        lower_bound=bound,
+                        upper_bound=bound,
+                    ),
+                ),
+            )
+        )
     list_path = directory / "metadata" / f"snap-{SNAPSHOT_ID}.avro"
-    list_path.write_bytes(write_manifest_list(
-        described, format_version=2, snapshot_id=SNAPSHOT_ID, parent_snapshot_id=None,
-        sequence_number=1, sync_marker=b"icectl-test-sync",
-    ))
+    list_path.write_bytes(
+        write_manifest_list(
+            described,
+            format_version=2,
+            snapshot_id=SNAPSHOT_ID,
+            parent_snapshot_id=None,
+            sequence_number=1,
+            sync_marker=b"icectl-test-sync",
+        )
+    )
     metadata = TableMetadata(
-        2, "9c12d441-03fe-4693-9a96-a0705ddf69c1", location, 1, 1_750_000_000_000, STATS_COLUMNS,
-        (SCHEMA,), 0, (SPEC,), 0, 1000, (SortOrder(0, ()),), 0, {}, SNAPSHOT_ID,
-        (Snapshot(SNAPSHOT_ID, 1_750_000_000_000, sequence_number=1, manifest_list=str(list_path),
-                  summary={"operation": "append"}, schema_id=0),),
+        2,
+        "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        location,
+        1,
+        1_750_000_000_000,
+        STATS_COLUMNS,
+        (SCHEMA,),
+        0,
+        (SPEC,),
+        0,
+        1000,
+        (SortOrder(0, ()),),
+        0,
+        {},
+        SNAPSHOT_ID,
+        (
+            Snapshot(
+                SNAPSHOT_ID,
+                1_750_000_000_000,
+                sequence_number=1,
+                manifest_list=str(list_path),
+                summary={"operation": "append"},
+                schema_id=0,
+            ),
+        ),
         {"main": SnapshotRef(SNAPSHOT_ID, "branch")},
     )
-    (directory / "metadata" / "v1.metadata.json").write_bytes(write_metadata(metadata, compressed=False))
+    (directory / "metadata" / "v1.metadata.json").write_bytes(
+        write_metadata(metadata, compressed=False)
+    )
     return paths

@@ -1,4 +1,4 @@
-"""Whole processes, timed in turn: wall and processor seconds, peak memory, from the system's books."""
+"""Whole processes, timed in turn: wall and processor seconds, peak memory, as the system tells."""
 
 import os
 import statistics
@@ -6,7 +6,6 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
 
 IGNORED_VARIABLES = {"PYTHONDONTWRITEBYTECODE"}
 """With it every start would compile all modules, which an installed program never does."""
@@ -63,7 +62,9 @@ def median(values: Sequence[float]) -> float:
 
 def ratio(numerator: Sequence[Run], denominator: Sequence[Run]) -> float:
     """Median of the wall-time ratios, pair by pair."""
-    return median([a.wall_seconds / b.wall_seconds for a, b in zip(numerator, denominator, strict=True)])
+    return median(
+        [a.wall_seconds / b.wall_seconds for a, b in zip(numerator, denominator, strict=True)]
+    )
 
 
 def verdict(name: str, value: float, limit: float, *, at_most: bool = True) -> bool:

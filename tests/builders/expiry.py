@@ -14,7 +14,14 @@ from icectl.progress import SilentProgress
 from icectl.run.expire_snapshots import Expired, ExpireOptions, Expiry, execute, prepare
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
-from tests.builders.rows import current_metadata, read_metadata, read_rows
+from tests.builders.rows import (
+    current_metadata,
+    live_entries,
+    local,
+    read_avro,
+    read_metadata,
+    read_rows,
+)
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.stores.fixed_env import FixedEnv
 
@@ -122,3 +129,17 @@ def expire(location: str, store: Store | None = None, policy: Policy = ALL_BUT_H
 def has_work(location: str, policy: Policy = ALL_BUT_HEADS) -> bool:
     """Whether a run would do anything now."""
     return prepare(expiry_of(location), options_of(policy)).has_work
+
+
+def reachable(directory: Path) -> set[str]:
+    """The files that the snapshots in the current metadata need, found without icectl."""
+    metadata = read_metadata(current_metadata(directory))
+    found: set[str] = set()
+    for snapshot in metadata.get("snapshots", []):
+        found.add(snapshot["manifest-list"])
+        found |= {manifest["manifest_path"] for manifest in read_avro(snapshot["manifest-list"])}
+        for entry in live_entries(snapshot):
+            found.add(entry["data_file"]["file_path"])
+    for member in ("statistics", "partition-statistics"):
+        found |= {entry["statistics-path"] for entry in metadata.get(member, [])}
+    return {str(local(location).relative_to(directory)) for location in found}

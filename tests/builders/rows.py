@@ -1,7 +1,7 @@
 """Reads the rows of a table without icectl: fastavro, pyarrow and the format's own words.
 
-For tables of the builder and of the peers on local paths. Deletes are applied by sequence number and
-partition as R-111 to R-113 say; the DV decoder here is its own.
+For tables of the builder and of the peers on local paths. Deletes are applied by sequence number
+and partition as R-111 to R-113 say; the DV decoder here is its own.
 """
 
 import gzip
@@ -20,19 +20,25 @@ Row = tuple[tuple[str, Any], ...]
 
 def local(location: str) -> Path:
     """The path of a local location, with or without a scheme."""
-    return Path(unquote(urlparse(location).path)) if location.startswith("file:") else Path(location)
+    return (
+        Path(unquote(urlparse(location).path)) if location.startswith("file:") else Path(location)
+    )
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """A metadata JSON, gzip or not."""
     content = path.read_bytes()
-    parsed: dict[str, Any] = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+    parsed: dict[str, Any] = json.loads(
+        gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+    )
     return parsed
 
 
 def current_metadata(table: Path) -> Path:
     """The file-system table's newest metadata file."""
-    found = [path for path in (table / "metadata").glob("v*.metadata.json*") if "crc" not in path.name]
+    found = [
+        path for path in (table / "metadata").glob("v*.metadata.json*") if "crc" not in path.name
+    ]
     return max(found, key=lambda path: int(path.name[1:].split(".")[0]))
 
 
@@ -123,14 +129,23 @@ def read_rows(metadata: dict[str, Any], snapshot_id: int | None = None) -> list[
         if data.get("content", 0):
             continue
         table = pq.ParquetFile(local(data["file_path"])).read()
-        gone = {at for at, sequence in positions[data["file_path"]] if entry["sequence"] <= sequence}
-        filters = [_equality_keys(delete) for delete in equality
-                   if entry["sequence"] < delete["sequence"]
-                   and (delete["spec"] in unpartitioned
-                        or (delete["spec"], delete["data_file"]["partition"])
-                        == (entry["spec"], data["partition"]))]
+        gone = {
+            at for at, sequence in positions[data["file_path"]] if entry["sequence"] <= sequence
+        }
+        filters = [
+            _equality_keys(delete)
+            for delete in equality
+            if entry["sequence"] < delete["sequence"]
+            and (
+                delete["spec"] in unpartitioned
+                or (delete["spec"], delete["data_file"]["partition"])
+                == (entry["spec"], data["partition"])
+            )
+        ]
         for at, record in enumerate(table.to_pylist()):
-            matched = any(tuple(record.get(name) for name in names) in keys for names, keys in filters)
+            matched = any(
+                tuple(record.get(name) for name in names) in keys for names, keys in filters
+            )
             if at not in gone and not matched:
                 rows.append(tuple(sorted(record.items(), key=lambda item: item[0])))
     return sorted(rows, key=repr)
@@ -143,7 +158,9 @@ def _position_deletes(deletes: list[dict[str, Any]]) -> dict[str, list[tuple[int
         if data["content"] != 1:
             continue
         if data["file_format"].lower() == "puffin":
-            positions[data["referenced_data_file"]] += [(at, entry["sequence"]) for at in dv_positions(data)]
+            positions[data["referenced_data_file"]] += [
+                (at, entry["sequence"]) for at in dv_positions(data)
+            ]
             continue
         for record in pq.ParquetFile(local(data["file_path"])).read().to_pylist():
             positions[record["file_path"]].append((record["pos"], entry["sequence"]))

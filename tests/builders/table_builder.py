@@ -149,17 +149,26 @@ class TableBuilder:
         added = []
         for values, rows in groups.items():
             size = -(-len(rows) // files)
-            for start in range(0, len(rows), size):
-                added.append(self._write_data_file(values, rows[start : start + size]))
+            added += [
+                self._write_data_file(values, rows[start : start + size])
+                for start in range(0, len(rows), size)
+            ]
         live = self.ids(branch) | set(ids)
         return self._commit(branch, "append", live, added=added)
 
-    def delete_rows(self, ids: Iterable[int], *, kind: str = "position", branch: str = "main") -> int:
+    def delete_rows(
+        self, ids: Iterable[int], *, kind: str = "position", branch: str = "main"
+    ) -> int:
         """Delete rows by `position` (v2 files, v3 DVs) or `equality`; returns the snapshot id."""
         doomed = set(ids) & self.ids(branch)
         if kind == "equality":
-            added, removed = [self._write_equality_deletes(values, group)
-                              for values, group in self._by_partition(doomed).items()], set()
+            added, removed = (
+                [
+                    self._write_equality_deletes(values, group)
+                    for values, group in self._by_partition(doomed).items()
+                ],
+                set(),
+            )
         elif self.format_version >= 3:
             added, removed = self._write_dvs(doomed, branch)
         else:
@@ -173,7 +182,8 @@ class TableBuilder:
         gone = {row["location"] for row in rows}
         removed = {(row["location"], row["content_offset"]) for row in rows} | {
             (row["location"], row["content_offset"])
-            for row in self.live(branch) if row["referenced_data_file"] in gone
+            for row in self.live(branch)
+            if row["referenced_data_file"] in gone
         }
         live = self.ids(branch) - {id_ for path in gone for id_ in self._row_of_id[path]}
         return self._commit(branch, "delete", live, removed=removed)
@@ -183,17 +193,21 @@ class TableBuilder:
         files = [row for row in self.live(branch) if row["content"] == Content.DATA]
         chosen = [row for row in files if row["partition_key"] == files[0]["partition_key"]][:count]
         paths = {row["location"] for row in chosen}
-        ids = sorted(id_ for path in paths for id_ in self._row_of_id[path] if id_ in self.ids(branch))
+        ids = sorted(
+            id_ for path in paths for id_ in self._row_of_id[path] if id_ in self.ids(branch)
+        )
         removed = {
-            (row["location"], row["content_offset"]) for row in self.live(branch)
+            (row["location"], row["content_offset"])
+            for row in self.live(branch)
             if row["location"] in paths or row["referenced_data_file"] in paths
         }
         rows = make_rows(ids)
         added = [self._write_data_file(self._partition_of(rows[0]), rows)] if rows else []
         return self._commit(branch, "replace", self.ids(branch), added=added, removed=removed)
 
-    def ref(self, name: str, kind: str = "tag", *, snapshot_id: int | None = None,
-            **retention: int) -> None:
+    def ref(
+        self, name: str, kind: str = "tag", *, snapshot_id: int | None = None, **retention: int
+    ) -> None:
         """Create or move a tag or branch, with its own retention settings."""
         head = snapshot_id or self._head("main")
         assert head is not None
@@ -212,8 +226,12 @@ class TableBuilder:
         """Live entries of a branch as dictionaries, numbers inherited."""
         head = self._head(branch)
         manifests = self._manifests_of.get(head, []) if head is not None else []
-        return [row for manifest in manifests for row in self._entries[manifest.manifest_path]
-                if row["status"] != Status.DELETED]
+        return [
+            row
+            for manifest in manifests
+            for row in self._entries[manifest.manifest_path]
+            if row["status"] != Status.DELETED
+        ]
 
     # -- files ----------------------------------------------------------------------------------
 
@@ -263,8 +281,16 @@ class TableBuilder:
                 {"file_path": [p for p, _ in records], "pos": [at for _, at in records]},
                 schema=arrow_schema(POSITION_DELETE_SCHEMA),
             )
-            added.append(self._write_parquet(columns, POSITION_DELETE_SCHEMA, location, path, values,
-                                             Content.POSITION_DELETES))
+            added.append(
+                self._write_parquet(
+                    columns,
+                    POSITION_DELETE_SCHEMA,
+                    location,
+                    path,
+                    values,
+                    Content.POSITION_DELETES,
+                )
+            )
         return added
 
     def _write_equality_deletes(self, values: tuple[Any, ...], ids: list[int]) -> EntryRow:
@@ -287,41 +313,89 @@ class TableBuilder:
                 continue
             positions = self._deleted_positions.setdefault(data_file, set())
             positions |= fresh
-            removed |= {(row["location"], row["content_offset"]) for row in live
-                        if row["referenced_data_file"] == data_file}
-            blobs.append(NewBlob(
-                type="deletion-vector-v1", content=write_dv(sorted(positions)), fields=(),
-                snapshot_id=-1, sequence_number=-1,
-                properties={"referenced-data-file": data_file, "cardinality": str(len(positions))},
-            ))
-            rows.append(self._row(entry["partition_values"], location, FileFormat.PUFFIN,
-                                  Content.POSITION_DELETES, len(positions))
-                        | {"referenced_data_file": data_file})
+            removed |= {
+                (row["location"], row["content_offset"])
+                for row in live
+                if row["referenced_data_file"] == data_file
+            }
+            blobs.append(
+                NewBlob(
+                    type="deletion-vector-v1",
+                    content=write_dv(sorted(positions)),
+                    fields=(),
+                    snapshot_id=-1,
+                    sequence_number=-1,
+                    properties={
+                        "referenced-data-file": data_file,
+                        "cardinality": str(len(positions)),
+                    },
+                )
+            )
+            rows.append(
+                self._row(
+                    entry["partition_values"],
+                    location,
+                    FileFormat.PUFFIN,
+                    Content.POSITION_DELETES,
+                    len(positions),
+                )
+                | {"referenced_data_file": data_file}
+            )
         content = write_puffin(blobs, properties={"created-by": "icectl tests"})
         written = read_puffin(content).blobs
         path.write_bytes(content)
         for row, blob in zip(rows, written, strict=True):
-            row |= {"content_offset": blob.offset, "content_size_in_bytes": blob.length,
-                    "file_size_in_bytes": len(content)}
+            row |= {
+                "content_offset": blob.offset,
+                "content_size_in_bytes": blob.length,
+                "file_size_in_bytes": len(content),
+            }
         return rows, removed
 
-    def _write_parquet(self, columns: pa.Table, schema: Schema, location: str, path: Path,
-                       values: tuple[Any, ...], content: Content) -> EntryRow:
+    def _write_parquet(
+        self,
+        columns: pa.Table,
+        schema: Schema,
+        location: str,
+        path: Path,
+        values: tuple[Any, ...],
+        content: Content,
+    ) -> EntryRow:
         pq.write_table(columns, path, compression="zstd")
         raw = path.read_bytes()
         metrics = read_metrics(BytesIO(raw), schema)
         row = self._row(values, location, FileFormat.PARQUET, content, columns.num_rows)
-        maps = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts",
-                "lower_bounds", "upper_bounds")
-        return row | {name: sorted(getattr(metrics, name).items()) for name in maps} | {
-            "file_size_in_bytes": len(raw), "split_offsets": list(metrics.split_offsets)}
+        maps = (
+            "column_sizes",
+            "value_counts",
+            "null_value_counts",
+            "nan_value_counts",
+            "lower_bounds",
+            "upper_bounds",
+        )
+        return (
+            row
+            | {name: sorted(getattr(metrics, name).items()) for name in maps}
+            | {"file_size_in_bytes": len(raw), "split_offsets": list(metrics.split_offsets)}
+        )
 
-    def _row(self, values: tuple[Any, ...], location: str, file_format: FileFormat,
-             content: Content, record_count: int) -> EntryRow:
-        return {name: None for name in (*PLANNING.names, *CARRIED.names)} | {
-            "content": int(content), "status": int(Status.ADDED), "location": location,
-            "file_format": int(file_format), "spec_id": 0, "partition_values": values,
-            "partition_key": encode_key(self.types, values), "record_count": record_count,
+    def _row(
+        self,
+        values: tuple[Any, ...],
+        location: str,
+        file_format: FileFormat,
+        content: Content,
+        record_count: int,
+    ) -> EntryRow:
+        return dict.fromkeys((*PLANNING.names, *CARRIED.names)) | {
+            "content": int(content),
+            "status": int(Status.ADDED),
+            "location": location,
+            "file_format": int(file_format),
+            "spec_id": 0,
+            "partition_values": values,
+            "partition_key": encode_key(self.types, values),
+            "record_count": record_count,
             "sort_order_id": 0 if content == Content.DATA else None,
         }
 
@@ -331,8 +405,15 @@ class TableBuilder:
         ref = self.metadata.refs.get(branch)
         return ref.snapshot_id if ref else None
 
-    def _commit(self, branch: str, operation: str, ids: Iterable[int], *,
-                added: Sequence[EntryRow] = (), removed: Iterable[tuple[str, Any]] = ()) -> int:
+    def _commit(
+        self,
+        branch: str,
+        operation: str,
+        ids: Iterable[int],
+        *,
+        added: Sequence[EntryRow] = (),
+        removed: Iterable[tuple[str, Any]] = (),
+    ) -> int:
         self.now_ms += self.commit_interval_ms
         self._counter += 1
         snapshot_id = 7_000_000_000_000_000_000 + self._counter
@@ -348,8 +429,11 @@ class TableBuilder:
                 kept.append(manifest)
         fresh = []
         for content in ManifestContent:
-            rows = [dict(row) for row in added
-                    if (row["content"] != Content.DATA) == (content == ManifestContent.DELETES)]
+            rows = [
+                dict(row)
+                for row in added
+                if (row["content"] != Content.DATA) == (content == ManifestContent.DELETES)
+            ]
             if rows:
                 fresh.append(self._write_manifest(rows, content, snapshot_id, sequence_number))
         manifests = fresh + self._merged(kept, snapshot_id, sequence_number)
@@ -359,29 +443,53 @@ class TableBuilder:
         self._add_snapshot(snapshot_id, parent, sequence_number, operation, branch, added_rows)
         return snapshot_id
 
-    def _add_snapshot(self, snapshot_id: int, parent: int | None, sequence_number: int,
-                      operation: str, branch: str, added_rows: int) -> None:
+    def _add_snapshot(
+        self,
+        snapshot_id: int,
+        parent: int | None,
+        sequence_number: int,
+        operation: str,
+        branch: str,
+        added_rows: int,
+    ) -> None:
         first_row_id = self.metadata.next_row_id
         location, path = self._new_path("metadata", f"-snap-{snapshot_id}.avro")
-        path.write_bytes(write_manifest_list(
-            self._manifests_of[snapshot_id], format_version=self.format_version,
-            snapshot_id=snapshot_id, parent_snapshot_id=parent, sequence_number=sequence_number,
-            first_row_id=first_row_id, codec=self.codec, sync_marker=b"icectl-test-sync",
-        ))
-        live = [row for manifest in self._manifests_of[snapshot_id]
-                for row in self._entries[manifest.manifest_path] if row["status"] != Status.DELETED]
+        path.write_bytes(
+            write_manifest_list(
+                self._manifests_of[snapshot_id],
+                format_version=self.format_version,
+                snapshot_id=snapshot_id,
+                parent_snapshot_id=parent,
+                sequence_number=sequence_number,
+                first_row_id=first_row_id,
+                codec=self.codec,
+                sync_marker=b"icectl-test-sync",
+            )
+        )
+        live = [
+            row
+            for manifest in self._manifests_of[snapshot_id]
+            for row in self._entries[manifest.manifest_path]
+            if row["status"] != Status.DELETED
+        ]
         data = [row for row in live if row["content"] == Content.DATA]
         summary = {
             "operation": operation,
             "total-data-files": str(len(data)),
             "total-delete-files": str(len(live) - len(data)),
             "total-records": str(sum(row["record_count"] for row in data)),
-            "total-files-size": str(sum(row["content_size_in_bytes"] or row["file_size_in_bytes"]
-                                        for row in live)),
+            "total-files-size": str(
+                sum(row["content_size_in_bytes"] or row["file_size_in_bytes"] for row in live)
+            ),
         }
         snapshot = Snapshot(
-            snapshot_id, self.now_ms, parent_snapshot_id=parent, sequence_number=sequence_number,
-            manifest_list=location, summary=summary, schema_id=0,
+            snapshot_id,
+            self.now_ms,
+            parent_snapshot_id=parent,
+            sequence_number=sequence_number,
+            manifest_list=location,
+            summary=summary,
+            schema_id=0,
             first_row_id=first_row_id if self.format_version >= 3 else None,
             added_rows=added_rows if self.format_version >= 3 else None,
         )
@@ -389,66 +497,102 @@ class TableBuilder:
         ref = replace(old, snapshot_id=snapshot_id) if old else SnapshotRef(snapshot_id, "branch")
         self._update([AddSnapshot(snapshot), SetSnapshotRef(branch, ref)], tick=False)
 
-    def _rewrite(self, manifest: ManifestFile, doomed: set[tuple[str, Any]], snapshot_id: int,
-                 sequence_number: int) -> ManifestFile:
+    def _rewrite(
+        self,
+        manifest: ManifestFile,
+        doomed: set[tuple[str, Any]],
+        snapshot_id: int,
+        sequence_number: int,
+    ) -> ManifestFile:
         rows = []
         for row in self._entries[manifest.manifest_path]:
             if row["status"] == Status.DELETED:
                 continue
             gone = (row["location"], row["content_offset"]) in doomed
-            status = {"status": int(Status.DELETED), "snapshot_id": snapshot_id} if gone else {
-                "status": int(Status.EXISTING)}
+            status = (
+                {"status": int(Status.DELETED), "snapshot_id": snapshot_id}
+                if gone
+                else {"status": int(Status.EXISTING)}
+            )
             rows.append(row | status)
         return self._write_manifest(rows, manifest.content, snapshot_id, sequence_number)
 
-    def _merged(self, manifests: list[ManifestFile], snapshot_id: int,
-                sequence_number: int) -> list[ManifestFile]:
-        """The manifests, or one for each content where there are too many, as writers merge them."""
+    def _merged(
+        self, manifests: list[ManifestFile], snapshot_id: int, sequence_number: int
+    ) -> list[ManifestFile]:
+        """The manifests, or one for each content where there are too many."""
         if len(manifests) <= self.merge_manifests_above:
             return manifests
         merged = []
         for content in ManifestContent:
-            rows = [row | {"status": int(Status.EXISTING)}
-                    for manifest in manifests if manifest.content == content
-                    for row in self._entries[manifest.manifest_path]
-                    if row["status"] != Status.DELETED]
+            rows = [
+                row | {"status": int(Status.EXISTING)}
+                for manifest in manifests
+                if manifest.content == content
+                for row in self._entries[manifest.manifest_path]
+                if row["status"] != Status.DELETED
+            ]
             if rows:
                 merged.append(self._write_manifest(rows, content, snapshot_id, sequence_number))
         return merged
 
-    def _write_manifest(self, rows: list[EntryRow], content: ManifestContent, snapshot_id: int,
-                        sequence_number: int) -> ManifestFile:
+    def _write_manifest(
+        self, rows: list[EntryRow], content: ManifestContent, snapshot_id: int, sequence_number: int
+    ) -> ManifestFile:
         stored = []
         for at, row in enumerate(rows):
             stored.append(row | {"manifest": 0, "manifest_pos": at})
             if row["status"] == Status.ADDED:
                 stored[-1]["snapshot_id"] = snapshot_id
-                row |= {"snapshot_id": snapshot_id, "sequence_number": sequence_number,
-                        "file_sequence_number": sequence_number}
+                row |= {
+                    "snapshot_id": snapshot_id,
+                    "sequence_number": sequence_number,
+                    "file_sequence_number": sequence_number,
+                }
         schema = pa.schema([*PLANNING, *CARRIED])
         table = pa.Table.from_pylist(stored, schema=schema)
         location, path = self._new_path("metadata", f"-m{int(content)}.avro")
         written = write_manifest(
-            RawEntries(table), schema=SCHEMA, spec=self.spec, format_version=self.format_version,
-            content=content, snapshot_id=snapshot_id, codec=self.codec,
+            RawEntries(table),
+            schema=SCHEMA,
+            spec=self.spec,
+            format_version=self.format_version,
+            content=content,
+            snapshot_id=snapshot_id,
+            codec=self.codec,
             sync_marker=b"icectl-test-sync",
         )
         path.write_bytes(written)
         self._entries[location] = rows
         return self._describe(location, len(written), content, snapshot_id, sequence_number)
 
-    def _describe(self, location: str, length: int, content: ManifestContent, snapshot_id: int,
-                  sequence_number: int) -> ManifestFile:
+    def _describe(
+        self,
+        location: str,
+        length: int,
+        content: ManifestContent,
+        snapshot_id: int,
+        sequence_number: int,
+    ) -> ManifestFile:
         rows = self._entries[location]
         by_status = {status: [row for row in rows if row["status"] == status] for status in Status}
         live = by_status[Status.ADDED] + by_status[Status.EXISTING]
         return ManifestFile(
-            location, length, 0, content, sequence_number,
-            min((row["sequence_number"] for row in live), default=sequence_number), snapshot_id,
-            **{f"{status.name.lower()}_files_count": len(found)
-               for status, found in by_status.items()},
-            **{f"{status.name.lower()}_rows_count": sum(row["record_count"] for row in found)
-               for status, found in by_status.items()},
+            location,
+            length,
+            0,
+            content,
+            sequence_number,
+            min((row["sequence_number"] for row in live), default=sequence_number),
+            snapshot_id,
+            **{
+                f"{status.name.lower()}_files_count": len(found)
+                for status, found in by_status.items()
+            },
+            **{
+                f"{status.name.lower()}_rows_count": sum(row["record_count"] for row in found)
+                for status, found in by_status.items()
+            },
             partitions=tuple(
                 self._summary([row["partition_values"][at] for row in rows], type_)
                 for at, type_ in enumerate(self.types)
@@ -458,7 +602,9 @@ class TableBuilder:
     @staticmethod
     def _summary(values: list[Any], type_: Type) -> FieldSummary:
         present = [value for value in values if value is not None]
-        bounds = (encode(type_, min(present)), encode(type_, max(present))) if present else (None, None)
+        bounds = (
+            (encode(type_, min(present)), encode(type_, max(present))) if present else (None, None)
+        )
         return FieldSummary(len(present) < len(values), False, *bounds)
 
     def _assign_row_ids(self, manifests: list[ManifestFile]) -> tuple[list[ManifestFile], int]:
@@ -467,15 +613,18 @@ class TableBuilder:
             return manifests, 0
         start = next_row_id = self.metadata.next_row_id or 0
         assigned = []
-        for manifest in manifests:
-            if manifest.content == ManifestContent.DATA and manifest.first_row_id is None:
-                manifest = replace(manifest, first_row_id=next_row_id)
+        for listed in manifests:
+            manifest = listed
+            if listed.content == ManifestContent.DATA and listed.first_row_id is None:
+                manifest = replace(listed, first_row_id=next_row_id)
                 row_id = next_row_id
                 for row in self._entries[manifest.manifest_path]:
                     if row["status"] != Status.DELETED and row["first_row_id"] is None:
                         row["first_row_id"] = row_id
                         row_id += row["record_count"]
-                next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+                next_row_id += (manifest.added_rows_count or 0) + (
+                    manifest.existing_rows_count or 0
+                )
             assigned.append(manifest)
         return assigned, next_row_id - start
 
@@ -498,5 +647,7 @@ class TableBuilder:
         self.version += 1
         folder = self.directory / "metadata"
         content = write_metadata(metadata, compressed=self.compressed_metadata)
-        (folder / metadata_file_name(self.version, gzip=self.compressed_metadata)).write_bytes(content)
+        (folder / metadata_file_name(self.version, gzip=self.compressed_metadata)).write_bytes(
+            content
+        )
         (folder / "version-hint.text").write_text(str(self.version))

@@ -1,7 +1,7 @@
 """The table of the tour: three hundred commits, thousands of small files, deletes, refs.
 
-    python -m tests.builders.tour build DIRECTORY     build it, print what it holds
-    python -m tests.builders.tour rows DIRECTORY      count and checksum of its rows, read without icectl
+python -m tests.builders.tour build DIRECTORY     build it, print what it holds
+python -m tests.builders.tour rows DIRECTORY      count and checksum of its rows, without icectl
 """
 
 import hashlib
@@ -41,7 +41,8 @@ def build(directory: Path) -> None:
         if commit == 120:
             table.ref("audit", "branch", min_snapshots_to_keep=2)
     files = sum(1 for path in directory.rglob("*") if path.is_file())
-    print(f"{len(table.ids_of)} snapshots, {len(table.live())} live files, {files} files in {directory}")
+    live = len(table.live())
+    print(f"{len(table.ids_of)} snapshots, {live} live files, {files} files in {directory}")
 
 
 def rows(directory: Path) -> None:

@@ -61,8 +61,15 @@ def insert(spark: SparkSession, table: str, start: int, count: int, files: int =
     ).writeTo(table).append()
 
 
-def create(spark: SparkSession, name: str, version: int, *, spec: str = "", mor: bool = True,
-           properties: str = "") -> str:
+def create(
+    spark: SparkSession,
+    name: str,
+    version: int,
+    *,
+    spec: str = "",
+    mor: bool = True,
+    properties: str = "",
+) -> str:
     """An empty table of one format version; merge-on-read or copy-on-write."""
     table = f"peer.db.{name}"
     mode = "merge-on-read" if mor else "copy-on-write"
@@ -101,7 +108,7 @@ def evolve(spark: SparkSession, table: str) -> None:
     spark.sql(f"ALTER TABLE {table} ADD PARTITION FIELD bucket(4, id)")
     spark.sql(f"ALTER TABLE {table} WRITE ORDERED BY category, id DESC NULLS LAST")
     spark.sql(
-        f"""SELECT id, concat('c', id % 3) AS category, CAST(id AS decimal(18,2)) AS amount,
+        """SELECT id, concat('c', id % 3) AS category, CAST(id AS decimal(18,2)) AS amount,
               CAST(1700000000 + id * 3600 AS timestamp) AS at, 'late' AS remark,
               named_struct('a', CAST(id AS int), 'tags', array('x', NULL)) AS extra
             FROM range(100, 120, 1, 2)"""
@@ -110,15 +117,15 @@ def evolve(spark: SparkSession, table: str) -> None:
 
 def equality_delete(spark: SparkSession, name: str, ids: list[int]) -> None:
     """Commit an equality delete on `id` through the Java API, as Flink would."""
-    jvm = spark._jvm  # noqa: SLF001
+    jvm = spark._jvm
     table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-        spark._jsparkSession, f"peer.db.{name}"  # noqa: SLF001
+        spark._jsparkSession, f"peer.db.{name}"
     )
     field_id = table.schema().findField("id").fieldId()
     path = Path(table.location().removeprefix("file:")) / "data" / f"equality-{ids[0]}.parquet"
     field = pa.field("id", pa.int64(), metadata={"PARQUET:field_id": str(field_id)})
     pq.write_table(pa.table({"id": ids}, schema=pa.schema([field])), path)
-    equality_ids = spark.sparkContext._gateway.new_array(jvm.int, 1)  # noqa: SLF001
+    equality_ids = spark.sparkContext._gateway.new_array(jvm.int, 1)
     equality_ids[0] = field_id
     delete_file = (
         jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(table.spec())
@@ -145,7 +152,9 @@ def write_tables(spark: SparkSession) -> None:
         history(spark, table, deletes=True)
         refs(spark, table)
         table = create(
-            spark, f"v{version}_partitioned", version,
+            spark,
+            f"v{version}_partitioned",
+            version,
             spec="PARTITIONED BY (days(at), truncate(2, category))",
             properties="'write.metadata.compression-codec'='gzip'",
         )
@@ -178,8 +187,10 @@ def checksum(spark: SparkSession, table: Path, selector: dict[str, str]) -> dict
     for key, value in selector.items():
         reader = reader.option(key, value)
     frame = reader.load(str(table))
-    lines = sorted(json.dumps(row.asDict(recursive=True), sort_keys=True, default=str)
-                   for row in frame.collect())
+    lines = sorted(
+        json.dumps(row.asDict(recursive=True), sort_keys=True, default=str)
+        for row in frame.collect()
+    )
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     return {"table": table.name, **selector, "rows": len(lines), "sha256": digest}
 
