@@ -1,0 +1,105 @@
+"""The law of maintenance: rows stay, what is left is what is needed, a second run idles."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.cli import app, session
+from icectl.storage.local import LocalStore
+from tests.builders.expiry import NOW_MS, reachable
+from tests.builders.rows import current_metadata, read_metadata, read_rows
+from tests.builders.table_builder import PARTITIONINGS, TableBuilder
+from tests.stores.fixed_env import FixedEnv
+from tests.stores.wrapped import ReadOnlyStore
+
+METADATA = ("v", "version-hint.text")
+
+
+def build(
+    directory: Path, format_version: int, partitioning: str, kind: str, merge: int
+) -> TableBuilder:
+    """Appends, deletes, a branch, a tag, a rewrite, on all of it a retention of its own."""
+    table = TableBuilder(
+        directory, format_version=format_version, partitioning=partitioning,
+        merge_manifests_above=merge, compressed_metadata=merge == 1,
+        codec="null" if merge == 1 else "deflate",
+    )  # fmt: skip
+    table.append(range(12), files=2)
+    table.append(range(12, 24))
+    if format_version > 1:
+        table.delete_rows([1, 2, 13], kind=kind)
+    table.ref("eoy", "tag")
+    table.ref("audit", "branch", min_snapshots_to_keep=2)
+    table.append(range(100, 106), branch="audit")
+    table.replace_data_files(2)
+    table.ref("old", "tag", max_ref_age_ms=1)
+    table.remove_data_files(1)
+    if format_version > 1:
+        table.delete_rows([4, 15, 16], kind=kind)
+    table.append(range(24, 30))
+    return table
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    code = app.main(["expire-snapshots", *arguments, "--json"], env=FixedEnv(NOW_MS))
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return code, document
+
+
+def contents(directory: Path) -> set[str]:
+    """Files but metadata files."""
+    every = (path for path in directory.rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(directory)) for path in every if not path.name.startswith(METADATA)
+    }
+
+
+def rows_of(directory: Path) -> dict[int, Any]:
+    metadata = read_metadata(current_metadata(directory))
+    return {
+        snapshot["snapshot-id"]: read_rows(metadata, snapshot["snapshot-id"])
+        for snapshot in metadata["snapshots"]
+    }
+
+
+@pytest.mark.parametrize("merge", [100, 1])
+@pytest.mark.parametrize("partitioning", PARTITIONINGS)
+@pytest.mark.parametrize(
+    ("format_version", "kind"), [(1, "none"), (2, "position"), (2, "equality"), (3, "position")]
+)
+def test_expiry_keeps_the_law(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    format_version: int,
+    kind: str,
+    partitioning: str,
+    merge: int,
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    directory = tmp_path / "t"
+    table = build(directory, format_version, partitioning, kind, merge)
+    policy = [table.location, "--older-than", "1m", "--retain-last", "2"]
+    before, orphans = rows_of(directory), contents(directory) - reachable(directory)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "open_store", lambda *_: ReadOnlyStore(LocalStore()))
+        code, planned = run(capsys, *policy, "--dry-run")
+    assert (code, planned["status"]) == (0, "planned")
+
+    code, done = run(capsys, *policy, "--yes")
+    assert (code, done["status"], done["warnings"]) == (0, "done", [])
+    assert done["result"] == planned["result"]
+    expired = {int(item["snapshot_id"]) for item in done["result"]["expired"]}
+    assert len(expired) == (2 if format_version == 1 else 4)
+    assert [ref["name"] for ref in done["result"]["refs_removed"]] == ["old"]
+    assert {item["path"] for item in done["result"]["files"]}.isdisjoint(contents(directory))
+
+    after = rows_of(directory)
+    assert after == {id_: rows for id_, rows in before.items() if id_ not in expired}
+    assert contents(directory) - orphans == reachable(directory)
+
+    code, again = run(capsys, *policy, "--check")
+    assert (code, again["status"], again["result"]["expired"]) == (0, "nothing-to-do", [])
