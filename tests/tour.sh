@@ -36,8 +36,9 @@ run icectl inspect "$table" snapshots --limit 5
 run icectl inspect "$table" files --limit 5
 
 say "what would an expiry do"
-run 4 icectl expire-snapshots "$table" --check
-run icectl expire-snapshots "$table" --older-than 7d --retain-last 10 --dry-run
+run 4 icectl expire-snapshots "$table" --check | tail -n 1
+run icectl expire-snapshots "$table" --older-than 7d --retain-last 10 --dry-run |
+    sed -n '1,12p; 12s/.*/.../p; $p'
 
 say "expire"
 run icectl expire-snapshots "$table" --older-than 7d --retain-last 10 --yes
