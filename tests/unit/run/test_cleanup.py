@@ -1,0 +1,121 @@
+"""Deleting files: in their order, kind by kind, never raising, stopping in time."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from icectl.entries.files import FileKind, Files, distinct, files, rows, together
+from icectl.env import Deadline
+from icectl.progress import SilentProgress
+from icectl.run import cleanup
+from icectl.run.cleanup import Cleaner
+from icectl.storage.local import LocalStore
+from icectl.storage.store import FailedRemoval, Store
+from tests.stores.fixed_env import FixedEnv
+from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
+
+
+def named(kind: FileKind, *places: str) -> Files:
+    return files(places, places, kind, [1] * len(places))
+
+
+DOOMED = distinct(
+    together(
+        [
+            named(FileKind.STATISTICS_FILES, "/a.puffin"),
+            named(FileKind.MANIFEST_LISTS, "/a-list.avro"),
+            named(FileKind.MANIFESTS, "/a-manifest.avro"),
+            named(FileKind.DATA_FILES, "/z.parquet", "/y.parquet", "/x.parquet"),
+            named(FileKind.EQUALITY_DELETE_FILES, "/b.parquet"),
+        ]
+    )
+)
+
+
+def cleaner(store: Store, env: FixedEnv | None = None, ends_at: float | None = None) -> Cleaner:
+    deadline = Deadline(env or FixedEnv(), ends_at)
+    return Cleaner(store, SilentProgress(), deadline, contextlib.nullcontext)
+
+
+def places(found: Files) -> list[str]:
+    return [place for place, _, _ in rows(found)]
+
+
+def test_files_go_before_what_describes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleanup, "BATCH", 2)
+    store = CountingStore(LocalStore())
+    removal = cleaner(store).remove(DOOMED)
+    assert [location for _, location in store.calls] == [
+        "/x.parquet /y.parquet",
+        "/z.parquet",
+        "/b.parquet",
+        "/a-manifest.avro",
+        "/a-list.avro",
+        "/a.puffin",
+    ]
+    assert places(removal.removed) == places(DOOMED)
+    assert (removal.failed, removal.stopped) == ((), False)
+
+
+class Stubborn(WrappedStore):
+    """Keeps the files of one name."""
+
+    def remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:  # type: ignore[override]
+        return [FailedRemoval(place, "no") for place in removed if place == "/y.parquet"]
+
+
+def test_what_cannot_be_deleted_is_named_and_the_rest_goes() -> None:
+    removal = cleaner(Stubborn(LocalStore())).remove(DOOMED)
+    assert removal.failed == (FailedRemoval("/y.parquet", "no"),)
+    assert places(removal.removed) == [place for place in places(DOOMED) if place != "/y.parquet"]
+    assert not removal.stopped
+
+
+def test_a_batch_that_fails_whole_is_named_whole() -> None:
+    removal = cleaner(FaultyStore(LocalStore(), 1, "before")).remove(DOOMED)
+    assert [item.location for item in removal.failed] == ["/x.parquet", "/y.parquet", "/z.parquet"]
+    assert places(removal.removed) == [
+        "/b.parquet",
+        "/a-manifest.avro",
+        "/a-list.avro",
+        "/a.puffin",
+    ]
+
+
+class Slow(WrappedStore):
+    """Takes a second for every call."""
+
+    def __init__(self, env: FixedEnv) -> None:
+        super().__init__(LocalStore())
+        self.env = env
+
+    def remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:  # type: ignore[override]
+        self.env.sleep(1)
+        return []
+
+
+def test_the_time_limit_ends_it_between_batches() -> None:
+    env = FixedEnv()
+    removal = cleaner(Slow(env), env, ends_at=2).remove(DOOMED)
+    assert places(removal.removed) == ["/x.parquet", "/y.parquet", "/z.parquet", "/b.parquet"]
+    assert removal.stopped
+
+
+def test_each_batch_is_shielded_from_interrupts() -> None:
+    entered: list[str] = []
+
+    @contextlib.contextmanager
+    def shield() -> Iterator[None]:
+        entered.append("in")
+        yield
+        entered.append("out")
+
+    Cleaner(LocalStore(), SilentProgress(), Deadline(FixedEnv()), shield).remove(DOOMED)
+    assert entered == ["in", "out"] * 5
+
+
+def test_no_files_are_no_calls() -> None:
+    store = CountingStore(LocalStore())
+    removal = cleaner(store).remove(named(FileKind.DATA_FILES))
+    assert (store.calls, len(removal.removed), removal.stopped) == ([], 0, False)
