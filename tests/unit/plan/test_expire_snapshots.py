@@ -159,7 +159,7 @@ def schema(schema_id: int, *columns: int) -> Schema:
 
 
 def evolved(*, snapshot_schema: int | None = 3) -> TableMetadata:
-    """Schemas 0 to 3 (3 is current), of which 1 had the column 7 and 2 the column 8; specs 0 to 2."""
+    """Schemas 0 to 3, the current one; 1 had the column 7 and 2 the column 8; specs 0 to 2."""
     return replace(
         history(LINE, {"main": {"head": 3}}),
         snapshots=tuple(
