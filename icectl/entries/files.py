@@ -110,8 +110,17 @@ def without(found: Files, keys: pa.ChunkedArray | pa.Array) -> Files:
 
 def excluding(found: Files, locations: Collection[str]) -> Files:
     """The files whose location is not among the given ones. Order: kept."""
-    named = pc.is_in(found.table["location"], pa.array(locations, pa.string()), skip_nulls=True)
-    return Files(found.table.filter(pc.invert(named)))
+    return Files(found.table.filter(pc.invert(_named(found, locations))))
+
+
+def including(found: Files, locations: Collection[str]) -> Files:
+    """The files whose location is among the given ones. Order: kept."""
+    return Files(found.table.filter(_named(found, locations)))
+
+
+def _named(found: Files, locations: Collection[str]) -> pa.ChunkedArray:
+    named = pa.array(locations, pa.string())
+    return pc.is_in(found.table["location"], value_set=named, skip_nulls=True)
 
 
 def beginning_with(found: Files, prefix: str) -> tuple[Files, Files]:
@@ -151,4 +160,5 @@ def total_bytes(found: Files) -> int:
 def rows(found: Files) -> list[tuple[str, FileKind, int | None]]:
     """(location, kind, size in bytes) of every file. Order: kept."""
     columns = (found.table[name].to_pylist() for name in ("location", "kind", "size_bytes"))
-    return [(place, FileKind(kind), size) for place, kind, size in zip(*columns, strict=True)]
+    kinds = list(FileKind)
+    return [(place, kinds[kind], size) for place, kind, size in zip(*columns, strict=True)]

@@ -13,8 +13,10 @@ from icectl.entries.files import (
     containing,
     distinct,
     excluding,
+    including,
     rows,
     together,
+    without,
 )
 from icectl.env import Deadline, Env
 from icectl.errors import CommitUnknown, CorruptTable, IcectlError, Refused, StorageError
@@ -137,13 +139,13 @@ def prepare(expiry: Expiry, options: ExpireOptions) -> Prepared:
         clean_expired_metadata=options.clean_expired_metadata,
     )
     logged = log_files(metadata, loaded.metadata_location).table["key"]
-    left = still_deletable(
-        [planned.deletable, *(item.files for item in unfinished)], [planned.protected, logged]
-    )
+    recorded = still_deletable([item.files for item in unfinished], [planned.protected])
+    left = without(together([planned.deletable, recorded]), logged)
     dropped = (
         _dropped(metadata, loaded.metadata_location, sizes) if planned.changes_table else NO_FILES
     )
-    inside, outside = _by_place(distinct(together([left, dropped])), metadata.location)
+    every = distinct(together([left, dropped])) if len(recorded) else together([left, dropped])
+    inside, outside = _by_place(every, metadata.location)
     if planned.unlogged:
         expiry.progress.warn(_log_warning(planned.unlogged))
     return Prepared(loaded, options, now_ms, planned, inside, outside, unfinished, abandoned)
@@ -229,14 +231,10 @@ def _check_gc_enabled(metadata: TableMetadata) -> None:
 
 def _by_place(found: Files, table_location: str) -> tuple[Files, Files]:
     """Files inside and outside the table's location; only the first may be deleted."""
-    inside, others = beginning_with(found, table_location.rstrip("/") + "/")
-    climbing = [place for place, _, _ in rows(containing(inside, "/../"))]
-    elsewhere = [
-        place for place, _, _ in rows(others) if not is_within(place, table_location)
-    ] + climbing
-    outside = set(elsewhere)
-    within = excluding(found, outside) if outside else found
-    return within, excluding(found, [place for place, _, _ in rows(within)])
+    beginning_so, others = beginning_with(found, table_location.rstrip("/") + "/")
+    doubtful = [place for place, _, _ in rows(together([containing(beginning_so, "/../"), others]))]
+    outside = [place for place in doubtful if not is_within(place, table_location)]
+    return excluding(found, outside), including(found, outside)
 
 
 def execute(expiry: Expiry, prepared: Prepared) -> Expired:

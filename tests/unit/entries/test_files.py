@@ -13,6 +13,7 @@ from icectl.entries.files import (
     distinct,
     excluding,
     files,
+    including,
     of_kind,
     rows,
     slices,
@@ -93,6 +94,11 @@ def test_files_are_left_out_by_key_whatever_their_spelling():
 def test_files_are_left_out_by_location():
     assert keys(excluding(MIXED, ["file:/d2", "/m1"])) == ["/m2", "/m1", "/d1"]
     assert keys(excluding(MIXED, [])) == keys(MIXED)
+
+
+def test_files_are_chosen_by_location():
+    assert keys(including(MIXED, ["file:/d2", "/m1"])) == ["/d2", "/d2"]
+    assert keys(including(MIXED, [])) == []
 
 
 def test_files_are_parted_by_how_their_location_begins():
