@@ -4,13 +4,18 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from icectl.errors import IcectlError
+from icectl.run.expire_snapshots import execute, prepare
 from icectl.storage.local import LocalStore
-from tests.builders.expiry import Aged, aged_table, expire, has_work
+from tests.builders.expiry import Aged, aged_table, expire, expiry_of, has_work, options_of
+from tests.builders.rows import current_metadata, read_metadata
 from tests.stores.wrapped import WRITES, CountingStore, FaultyStore
 
 ROOT = Path(__file__).parents[2]
@@ -125,3 +130,29 @@ def test_a_run_may_be_killed_at_any_write(
             name for name in without_probe(lasting(aged)) if "icectl-expire" not in name
         } == finished
         assert not has_work(aged.table.location)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_an_interrupt_ends_the_run_after_its_step_and_a_rerun_finishes(
+    aged: Aged, finished: frozenset[str], step: int
+) -> None:
+    """The shield raises what arrived inside once the step is done: commit, then each batch."""
+    aged.restore()
+    steps = 0
+
+    @contextmanager
+    def shield() -> Iterator[None]:
+        nonlocal steps
+        steps += 1
+        yield
+        if steps == step:
+            raise KeyboardInterrupt
+
+    expiry = replace(expiry_of(aged.table.location), shield=shield)
+    with pytest.raises(KeyboardInterrupt):
+        execute(expiry, prepare(expiry, options_of()))
+    aged.check_readable()
+    assert len(read_metadata(current_metadata(aged.directory))["snapshots"]) == 2
+    assert sum("icectl-expire-snapshots-" in name for name in aged.files()) == 1
+    expire(aged.table.location)
+    check_finished(aged, finished)
