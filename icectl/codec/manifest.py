@@ -6,7 +6,6 @@ or the schema is unusual, the compiled scan where there is much.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,10 @@ from icectl.codec.manifest_write import write_manifest
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.errors import CorruptTable
-from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
+from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestHeader, Status
 from icectl.spec.partition import PartitionSpec
 
-__all__ = ["ManifestHeader", "read_manifest", "write_manifest"]
+__all__ = ["read_manifest", "write_manifest"]
 
 _SCHEMA = pa.schema([*PLANNING, *CARRIED])
 _ALWAYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
@@ -33,22 +32,6 @@ _READ_ALONG = {"first_row_id": "record_count", "file_sequence_number": "sequence
 """Inheritance of the first needs the second."""
 
 _FORMATS = {format_.name: format_ for format_ in FileFormat}
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestHeader:
-    """What a manifest says about itself (R-060). Members are None where it says nothing."""
-
-    format_version: int
-    content: ManifestContent
-    spec_id: int | None
-    schema_id: int | None
-    partition_fields: tuple[Mapping[str, Any], ...] | None
-    schema: Mapping[str, Any] | None
-    metadata: Mapping[str, str]
-    codec: str
-    unknown_field_ids: tuple[int, ...]
-    """Ids of stored fields that no version up to 3 has: a rewrite would lose them."""
 
 
 def read_manifest(

@@ -76,6 +76,11 @@ def read_manifest_list(content: bytes) -> tuple[ManifestFile, ...]:
     )
 
 
+def read_list_properties(content: bytes) -> Mapping[str, str]:
+    """The key-value metadata of a manifest list (R-054). Raises: CorruptTable R-008."""
+    return read_header(content).metadata
+
+
 def write_manifest_list(  # noqa: PLR0913 - the parts of a file
     manifests: Iterable[ManifestFile],
     *,

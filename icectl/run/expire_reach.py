@@ -11,6 +11,7 @@ from icectl.plan.retention import Retention
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
+from icectl.table.manifests import FILE_MISSING
 from icectl.table.reachable import (
     ReachReader,
     all_manifests,
@@ -119,7 +120,7 @@ def _live_files_of_going(
 
 def _require_lost(error: StorageError | CorruptTable) -> None:
     """Go on where a file is missing or damaged for good; a store that is ill may be well later."""
-    if isinstance(error, StorageError) and error.error_id != "file-missing":
+    if isinstance(error, StorageError) and error.error_id != FILE_MISSING:
         raise error
 
 

@@ -1,7 +1,9 @@
-"""One row of a manifest list, and the codes that entries use."""
+"""One row of a manifest list, what a manifest says of itself, and the codes that entries use."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 
 class Content(IntEnum):
@@ -74,3 +76,19 @@ class ManifestFile:
     partitions: tuple[FieldSummary, ...] | None = None
     key_metadata: bytes | None = None
     first_row_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestHeader:
+    """What a manifest says about itself (R-060). Members are None where it says nothing."""
+
+    format_version: int
+    content: ManifestContent
+    spec_id: int | None
+    schema_id: int | None
+    partition_fields: tuple[Mapping[str, Any], ...] | None
+    schema: Mapping[str, Any] | None
+    metadata: Mapping[str, str]
+    codec: str
+    unknown_field_ids: tuple[int, ...]
+    """Ids of stored fields that no version up to 3 has: a rewrite would lose them."""

@@ -44,6 +44,7 @@ _BROKEN_OFF = {
 _TRANSIENT_ERRNO = {errno.EBUSY, errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT}
 _BAD_CREDENTIALS = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"}
 _DENIED = {"403", "AccessDenied", "AllAccessDisabled"}
+_DENIED_REASON = "access denied"
 _OTHER_REGION = {"301", "AuthorizationHeaderMalformed", "PermanentRedirect"}
 _NO_CREDENTIALS = {
     "CredentialRetrievalError",
@@ -63,6 +64,8 @@ _CREDENTIALS_HINT = (
 )
 _REGION_HINT = "`--storage-option client_kwargs.region_name=…` names the bucket's region"
 _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
+ACCESS_DENIED = "access-denied"
+"""Id of the error where a file may not be used; other files of the store may be."""
 
 
 class AnswerLost(StorageError):
@@ -75,6 +78,7 @@ def local_failure(doing: str, location: str, error: OSError) -> StorageError:
     return StorageError(
         f"cannot {doing} {locations.shown(location)}: {reason[:1].lower()}{reason[1:]}",
         hint=_LOCAL_HINTS.get(error.errno or 0),
+        id=ACCESS_DENIED if error.errno in (errno.EACCES, errno.EPERM) else None,
     )
 
 
@@ -99,7 +103,8 @@ def remote_failure(
     reason, hint = _told(error)
     for secret in secrets:
         reason = reason.replace(secret, "***")
-    return StorageError(f"cannot {doing} {locations.shown(location)}: {reason}", hint=hint)
+    message = f"cannot {doing} {locations.shown(location)}: {reason}"
+    return StorageError(message, hint=hint, id=ACCESS_DENIED if reason == _DENIED_REASON else None)
 
 
 def error_code(error: Exception) -> str | None:
@@ -120,7 +125,7 @@ def _told(error: Exception) -> tuple[str, str | None]:
         (code == "NoSuchBucket", "there is no such bucket", _ENDPOINT_HINT),
         (code in _BAD_CREDENTIALS, f"the credentials are not accepted ({code})", _CREDENTIALS_HINT),
         (code in _OTHER_REGION, f"the bucket is in another region ({code})", _REGION_HINT),
-        ("PermissionError" in names or code in _DENIED, "access denied", _CREDENTIALS_HINT),
+        ("PermissionError" in names or code in _DENIED, _DENIED_REASON, _CREDENTIALS_HINT),
         (names & _NO_CREDENTIALS, f"no credentials: {_first_line(error)}", _CREDENTIALS_HINT),
         (names & _UNREACHABLE, f"no answer: {_first_line(error)}", _ENDPOINT_HINT),
     )

@@ -5,28 +5,59 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
 
-from icectl.codec.manifest import ManifestHeader, read_manifest
+from icectl.codec.manifest import read_manifest
 from icectl.codec.manifest_list import read_manifest_list
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import EMPTY, E, Entries, RawEntries
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.progress import Progress
-from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
+from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.store import Store
+
+FILE_MISSING = "file-missing"
+"""Id of the error where the metadata names a file that is not there."""
 
 _STORED_BYTES_IN_FLIGHT = 64 * 2**20
 """Manifest bytes, as stored, that may be read ahead of the consumer; inflated they are up to ten
 times as much, which keeps a scan of any table well below 1 GiB."""
 
+_OF_ONE_FILE = frozenset({FILE_MISSING, ACCESS_DENIED})
+"""Ids of storage errors that say something of a file, not of the store."""
+
 _Item = TypeVar("_Item")
 _Done = TypeVar("_Done")
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRead:
+    """A manifest as it was read, or the problem with it.
+
+    `index` is its place in the list that was asked for; `size_bytes` is as stored, None where it
+    could not be read.
+    """
+
+    index: int
+    size_bytes: int | None = None
+    header: ManifestHeader | None = None
+    rows: RawEntries | None = None
+    problem: StorageError | CorruptTable | Unsupported | None = None
+
+    @property
+    def content(self) -> tuple[ManifestHeader, RawEntries]:
+        """Header and rows of a manifest without a problem."""
+        if self.header is None or self.rows is None:
+            raise ValueError(self.index)
+        return self.header, self.rows
 
 
 def read_snapshot_manifests(
@@ -197,6 +228,25 @@ def _numbered(rows: E, manifest: int) -> E:
     return type(rows)(rows.table.set_column(at, field, numbers))
 
 
+def try_manifests(
+    store: Store,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    *,
+    columns: frozenset[str],
+    concurrency: int,
+    progress: Progress,
+) -> Iterator[ManifestRead]:
+    """Read manifests one by one, damaged and missing ones included.
+
+    Order: that of `manifests`; close the iterator to stop early.
+    Raises: StorageError, where the store itself fails.
+    Cost: as scan_manifests.
+    """
+    wanted = [columns] * len(manifests)
+    return _read_all(store, metadata, manifests, wanted, concurrency=concurrency, progress=progress)
+
+
 def _scan(
     store: Store,
     metadata: TableMetadata,
@@ -206,7 +256,27 @@ def _scan(
     concurrency: int,
     progress: Progress,
 ) -> Iterator[tuple[int, ManifestHeader, RawEntries]]:
-    """Scan manifests with the columns that are `wanted` of each.
+    """Scan manifests with the columns that are `wanted` of each; the first problem is raised."""
+    found = _read_all(
+        store, metadata, manifests, wanted, concurrency=concurrency, progress=progress
+    )
+    with closing(found):
+        for manifest in found:
+            if manifest.problem is not None:
+                raise manifest.problem
+            yield manifest.index, *manifest.content
+
+
+def _read_all(
+    store: Store,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    wanted: Sequence[frozenset[str]],
+    *,
+    concurrency: int,
+    progress: Progress,
+) -> Generator[ManifestRead, None, None]:
+    """Read manifests with the columns that are `wanted` of each.
 
     Reading waits for the store, decoding for a processor: each has threads of its own, as many as
     it can use, which also keeps the decoders' memory to few threads.
@@ -214,18 +284,26 @@ def _scan(
     progress.phase("reading manifests", total=len(manifests))
     sizes = [manifest.manifest_length for manifest in manifests]
 
-    def read(index: int) -> tuple[int, bytes]:
-        return index, read_file(store, manifests[index].manifest_path)
+    def read(index: int) -> tuple[int, bytes | StorageError]:
+        try:
+            return index, read_file(store, manifests[index].manifest_path)
+        except StorageError as error:
+            if error.error_id not in _OF_ONE_FILE:
+                raise
+            return index, error
 
-    def decode(stored: tuple[int, bytes]) -> tuple[int, ManifestHeader, RawEntries]:
+    def decode(stored: tuple[int, bytes | StorageError]) -> ManifestRead:
         index, content = stored
+        if isinstance(content, StorageError):
+            return ManifestRead(index, problem=content)
         spec = metadata.spec(manifests[index].partition_spec_id)
-        header, rows = _decoded(
-            manifests[index].manifest_path,
-            lambda: read_manifest(content, columns=wanted[index], manifest=index, spec=spec),
-        )
+        read_ = partial(read_manifest, columns=wanted[index], manifest=index, spec=spec)
+        try:
+            header, rows = _decoded(manifests[index].manifest_path, partial(read_, content))
+        except (CorruptTable, Unsupported) as error:
+            return ManifestRead(index, len(content), problem=error)
         progress.advance(1)
-        return index, header, rows
+        return ManifestRead(index, len(content), header, rows)
 
     processors = min(os.cpu_count() or 1, concurrency)
     stored = _in_order(read, range(len(manifests)), sizes, threads=concurrency)
@@ -243,7 +321,7 @@ def read_file(store: Store, location: str) -> bytes:
     except FileNotFoundError as error:
         message = f"`{location}` is missing, although the table's metadata names it"
         hint = "`--path-map FROM=TO` reads a table that was moved or copied"
-        raise StorageError(message, hint=hint, id="file-missing") from error
+        raise StorageError(message, hint=hint, id=FILE_MISSING) from error
 
 
 def _embedded_manifest(store: Store, metadata: TableMetadata, location: str) -> ManifestFile:
