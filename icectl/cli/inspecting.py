@@ -14,14 +14,16 @@ from icectl.errors import UsageError
 from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
 from icectl.plan.inspect.entry_rows import CONTENTS
 from icectl.plan.inspect.tree import tree_json
-from icectl.plan.inspect.views import VIEWS, Row, RowSet, SnapshotChoice, View, chosen_snapshot
+from icectl.plan.inspect.views import VIEWS, Row, RowSet, View
+from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.report.console import Console
 from icectl.report.document import Outcome, TableIdentity
 from icectl.report.inspect import rows as row_output
 from icectl.report.inspect.summary import print_changes, print_summary
 from icectl.report.inspect.tree import mermaid, print_tree
 from icectl.run import inspect as run
-from icectl.run.inspect import Reader, RowRequest
+from icectl.run.inspect import RowRequest
+from icectl.run.reader import Reader
 from icectl.table.open import open_table
 from icectl.units import parse_instant
 

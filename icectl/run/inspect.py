@@ -5,10 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from icectl.catalog.protocol import LoadedTable
 from icectl.entries.rows import Entries, concat, live, of
 from icectl.entries.summary import Totals, summarise
-from icectl.env import Deadline, Env
 from icectl.errors import UsageError
 from icectl.plan.inspect import changes as changes_view
 from icectl.plan.inspect.changes import CHANGES_SOURCES, own_manifests
@@ -32,86 +30,18 @@ from icectl.plan.inspect.summary import SUMMARY_COLUMNS
 from icectl.plan.inspect.summary import summary as summary_view
 from icectl.plan.inspect.tree import TREE_SOURCES, Node, TreeSource
 from icectl.plan.inspect.tree import tree as tree_view
-from icectl.plan.inspect.views import Row, RowSet, SnapshotChoice, View, chosen_snapshot
-from icectl.progress import Progress
+from icectl.plan.inspect.views import Row, RowSet, View
+from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.run.reader import Reader
 from icectl.spec.manifest import ManifestContent, ManifestFile
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.snapshot import Snapshot
-from icectl.storage.store import Store
 from icectl.table.manifests import (
     distinct_manifests,
-    load_entries,
-    load_entries_to_match,
     load_manifest_lists,
-    read_snapshot_manifests,
-    scan_entries,
 )
 
 _LOGS = frozenset({"snapshots", "history", "metadata-log"})
 """Views whose rows are a log, oldest first: a limit keeps the newest."""
 _BATCH_ROWS = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A loaded table and the means to read its files."""
-
-    store: Store
-    loaded: LoadedTable
-    env: Env
-    progress: Progress
-    deadline: Deadline
-    concurrency: int
-
-    @property
-    def metadata(self) -> TableMetadata:
-        """The table's metadata."""
-        return self.loaded.metadata
-
-    def manifests(self, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]:
-        """The manifests of a snapshot; none without one."""
-        self.deadline.check()
-        if snapshot is None:
-            return ()
-        return read_snapshot_manifests(self.store, self.metadata, snapshot)
-
-    def scan(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Iterator[Entries]:
-        """The entries of manifests, one manifest at a time."""
-        scanned = scan_entries(
-            self.store,
-            self.metadata,
-            manifests,
-            columns=columns,
-            concurrency=self.concurrency,
-            progress=self.progress,
-        )
-        for _, entries in scanned:
-            self.deadline.check()
-            yield entries
-
-    def load(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
-        """The entries of manifests in one table."""
-        self.deadline.check()
-        return load_entries(
-            self.store,
-            self.metadata,
-            manifests,
-            columns=columns,
-            concurrency=self.concurrency,
-            progress=self.progress,
-        )
-
-    def load_to_match(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
-        """The entries of manifests in one table, ready for matching deletes with data files."""
-        self.deadline.check()
-        return load_entries_to_match(
-            self.store,
-            self.metadata,
-            manifests,
-            columns=columns,
-            concurrency=self.concurrency,
-            progress=self.progress,
-        )
 
 
 @dataclass(frozen=True, slots=True)

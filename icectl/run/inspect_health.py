@@ -12,9 +12,10 @@ from icectl.plan.inspect.health import (
     Targets,
 )
 from icectl.plan.inspect.health import health as health_view
-from icectl.plan.inspect.views import Row, SnapshotChoice, chosen_snapshot
+from icectl.plan.inspect.views import Row
 from icectl.plan.retention import Policy, decide
-from icectl.run.inspect import Reader
+from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.run.reader import Reader
 from icectl.spec import properties
 from icectl.spec.names import parse_metadata_file_name
 from icectl.spec.snapshot import Snapshot

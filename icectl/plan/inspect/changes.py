@@ -9,7 +9,8 @@ from icectl.entries.summary import summarise
 from icectl.errors import UsageError
 from icectl.plan.inspect.metadata_rows import id_text
 from icectl.plan.inspect.partitions import Partitions, partitions_of
-from icectl.plan.inspect.views import Row, snapshot_by_id
+from icectl.plan.inspect.views import Row
+from icectl.plan.snapshot_choice import snapshot_by_id
 from icectl.spec.manifest import Content, FileFormat, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot, ancestors

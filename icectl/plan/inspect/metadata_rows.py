@@ -6,7 +6,8 @@ exists; columns of ours stand after them.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from icectl.plan.inspect.views import Row, RowSet, logged_snapshot_id
+from icectl.plan.inspect.views import Row, RowSet
+from icectl.plan.snapshot_choice import logged_snapshot_id
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionSpec
 from icectl.spec.schema import Schema

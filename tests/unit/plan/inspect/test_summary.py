@@ -5,7 +5,7 @@ from pathlib import Path
 from icectl.entries.summary import Totals
 from icectl.plan.inspect.manifest_rows import ALL_MANIFEST_COLUMNS, all_manifest_rows
 from icectl.plan.inspect.summary import summary
-from icectl.plan.inspect.views import SnapshotChoice, chosen_snapshot
+from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from tests.builders.table_builder import TableBuilder
 

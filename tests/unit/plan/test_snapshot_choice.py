@@ -3,7 +3,7 @@
 import pytest
 
 from icectl.errors import UsageError
-from icectl.plan.inspect.views import SnapshotChoice, chosen_snapshot, logged_snapshot_id
+from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot, logged_snapshot_id
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionSpec
 from icectl.spec.schema import Schema
