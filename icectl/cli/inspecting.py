@@ -15,7 +15,7 @@ from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
 from icectl.plan.inspect.entry_rows import CONTENTS
 from icectl.plan.inspect.tree import tree_json
 from icectl.plan.inspect.views import VIEWS, Row, RowSet, View
-from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
 from icectl.report.console import Console
 from icectl.report.document import Outcome, TableIdentity
 from icectl.report.inspect import rows as row_output
@@ -216,7 +216,7 @@ def _parsed(given: ViewOptions, now_ms: int) -> _Request:
     view = _view(given.table, given.view)
     _check_options(view, given)
     choice = SnapshotChoice(
-        snapshot_id=_id("--snapshot", given.snapshot),
+        snapshot_id=parse_snapshot_id("--snapshot", given.snapshot),
         ref=given.ref,
         as_of_ms=None if given.as_of is None else parse_instant(given.as_of, now_ms),
     )
@@ -230,8 +230,8 @@ def _parsed(given: ViewOptions, now_ms: int) -> _Request:
         choice=choice,
         all_snapshots=given.all_snapshots,
         content=given.content,
-        from_id=_id("--from", given.from_id),
-        to_id=_id("--to", given.to_id),
+        from_id=parse_snapshot_id("--from", given.from_id),
+        to_id=parse_snapshot_id("--to", given.to_id),
         columns=_names(given.columns),
         limit=None if given.limit is None else parse_count(given.limit),
         format=given.format,
@@ -280,17 +280,6 @@ def _check_options(view: View, given: ViewOptions) -> None:
         raise UsageError(message)
     if given.content is not None and given.content not in CONTENTS:
         raise UsageError(f"`--content` is `data` or `deletes`, not `{given.content}`")
-
-
-def _id(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return int(text)
-    except ValueError as error:
-        message = f"`{option}` takes the id of a snapshot, not `{text}`"
-        hint = "`--ref NAME` takes a branch or tag" if option == "--snapshot" else None
-        raise UsageError(message, hint=hint) from error
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

@@ -81,3 +81,15 @@ def logged_snapshot_id(metadata: TableMetadata, at_ms: int) -> int | None:
     """
     logged = [entry.snapshot_id for entry in metadata.snapshot_log if entry.timestamp_ms <= at_ms]
     return logged[-1] if logged else None
+
+
+def parse_snapshot_id(option: str, text: str | None) -> int | None:
+    """The snapshot id that an option was given. Raises: UsageError."""
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        message = f"`{option}` takes the id of a snapshot, not `{text}`"
+        hint = "`--ref NAME` takes a branch or tag" if option == "--snapshot" else None
+        raise UsageError(message, hint=hint) from error

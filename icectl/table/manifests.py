@@ -12,7 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from icectl.codec.manifest import read_manifest
-from icectl.codec.manifest_list import read_manifest_list
+from icectl.codec.manifest_list import read_list_properties, read_manifest_list
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import EMPTY, E, Entries, RawEntries
 from icectl.entries.stats import with_referenced_data_files
@@ -34,6 +34,9 @@ times as much, which keeps a scan of any table well below 1 GiB."""
 _OF_ONE_FILE = frozenset({FILE_MISSING, ACCESS_DENIED})
 """Ids of storage errors that say something of a file, not of the store."""
 
+Problem = StorageError | CorruptTable | Unsupported
+"""What can be wrong with one file."""
+
 _Item = TypeVar("_Item")
 _Done = TypeVar("_Done")
 
@@ -50,7 +53,7 @@ class ManifestRead:
     size_bytes: int | None = None
     header: ManifestHeader | None = None
     rows: RawEntries | None = None
-    problem: StorageError | CorruptTable | Unsupported | None = None
+    problem: Problem | None = None
 
     @property
     def content(self) -> tuple[ManifestHeader, RawEntries]:
@@ -78,6 +81,88 @@ def read_snapshot_manifests(
     return tuple(
         _embedded_manifest(store, metadata, location) for location in snapshot.manifests or ()
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestListRead:
+    """What a snapshot lists, and the problems with it, by the location that has them.
+
+    `properties` is the key-value metadata of a manifest list (R-054); None where there is no list.
+    """
+
+    snapshot: Snapshot
+    manifests: tuple[ManifestFile, ...] = ()
+    properties: Mapping[str, str] | None = None
+    size_bytes: int = 0
+    problems: tuple[tuple[str, Problem], ...] = ()
+
+
+def try_manifest_lists(
+    store: Store,
+    metadata: TableMetadata,
+    snapshots: Sequence[Snapshot],
+    *,
+    concurrency: int,
+    progress: Progress,
+) -> Iterator[ManifestListRead]:
+    """Read what snapshots list, damaged and missing manifest lists included.
+
+    Order: that of `snapshots`.
+    Raises: StorageError, where the store itself fails; Unsupported for a root manifest.
+    """
+    progress.phase("reading manifest lists", total=len(snapshots))
+
+    def read(snapshot: Snapshot) -> ManifestListRead:
+        found = _try_manifest_list(store, metadata, snapshot)
+        progress.advance(1)
+        return found
+
+    yield from _in_order(read, snapshots, [1] * len(snapshots), threads=concurrency)
+
+
+def _try_manifest_list(
+    store: Store, metadata: TableMetadata, snapshot: Snapshot
+) -> ManifestListRead:
+    location = snapshot.manifest_list
+    if location is None:
+        return _try_embedded_manifests(store, metadata, snapshot)
+    content = _try_file(store, location)
+    if not isinstance(content, bytes):
+        return ManifestListRead(snapshot, problems=((location, content),))
+    try:
+        manifests = _decoded(location, partial(read_manifest_list, content))
+    except (CorruptTable, Unsupported) as error:
+        return ManifestListRead(snapshot, size_bytes=len(content), problems=((location, error),))
+    return ManifestListRead(snapshot, manifests, read_list_properties(content), len(content))
+
+
+def _try_embedded_manifests(
+    store: Store, metadata: TableMetadata, snapshot: Snapshot
+) -> ManifestListRead:
+    if snapshot.root_manifest is not None:
+        read_snapshot_manifests(store, metadata, snapshot)  # says what it is
+    found: list[ManifestFile] = []
+    problems: list[tuple[str, Problem]] = []
+    for location in snapshot.manifests or ():
+        try:
+            found.append(_embedded_manifest(store, metadata, location))
+        except (CorruptTable, Unsupported) as error:
+            problems.append((location, error))
+        except StorageError as error:
+            if error.error_id not in _OF_ONE_FILE:
+                raise
+            problems.append((location, error))
+    return ManifestListRead(snapshot, tuple(found), problems=tuple(problems))
+
+
+def _try_file(store: Store, location: str) -> bytes | StorageError:
+    """The file's bytes, or what is wrong with this one file. Raises: StorageError of the store."""
+    try:
+        return read_file(store, location)
+    except StorageError as error:
+        if error.error_id not in _OF_ONE_FILE:
+            raise
+        return error
 
 
 def load_manifest_lists(
@@ -285,12 +370,7 @@ def _read_all(
     sizes = [manifest.manifest_length for manifest in manifests]
 
     def read(index: int) -> tuple[int, bytes | StorageError]:
-        try:
-            return index, read_file(store, manifests[index].manifest_path)
-        except StorageError as error:
-            if error.error_id not in _OF_ONE_FILE:
-                raise
-            return index, error
+        return index, _try_file(store, manifests[index].manifest_path)
 
     def decode(stored: tuple[int, bytes | StorageError]) -> ManifestRead:
         index, content = stored
