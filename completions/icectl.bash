@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect expire-snapshots --help --version" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect expire-snapshots rewrite-manifests --help --version" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -24,6 +24,14 @@ _icectl() {
             case "$previous" in
                 --color) words="auto always never" ;;
                 --older-than|--retain-last|--keep-daily|--keep-weekly|--keep-monthly|--expire-id|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
+            esac
+            ;;
+        rewrite-manifests)
+            options="--branch --spec-id --content --target-size --sort-by --min-manifests --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --content) words="all data deletes" ;;
+                --color) words="auto always never" ;;
+                --branch|--spec-id|--target-size|--sort-by|--min-manifests|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
             esac
             ;;
     esac

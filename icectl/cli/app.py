@@ -37,6 +37,7 @@ from icectl.report.metrics import metrics_text, write_metrics
 COMMANDS: Mapping[str, str] = {
     "inspect": "show a table's state, contents, history and health",
     "expire-snapshots": "drop old snapshots and the files only they need",
+    "rewrite-manifests": "regroup manifests by partition, in their target size",
 }
 """Every command with its one line of help. Its module has its name, and is imported to run it."""
 

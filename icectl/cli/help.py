@@ -52,7 +52,7 @@ class PlainGroup(TyperGroup):
 def root_help(summaries: Mapping[str, str]) -> str:
     """Print the help of `icectl` alone."""
     lines = ["Usage: icectl COMMAND TABLE [OPTIONS]", "", ROOT_SUMMARY, "", "Commands:"]
-    lines += _rows(summaries.items(), left=20)
+    lines += _rows(summaries.items(), left=21)
     lines += ["", "Options:"]
     lines += _rows([("--version", "print the version"), ("-h, --help", "print this help")], left=20)
     lines += ["", "TABLE is a table directory (path or URI), or one of its metadata files."]

@@ -189,16 +189,27 @@ def write_file(
     sync_marker: bytes,
 ) -> bytes:
     """Write a container file; equal arguments give equal bytes."""
+    header = write_header(schema, metadata, codec=codec, sync_marker=sync_marker)
+    stored = (write_block(block, codec=codec, sync_marker=sync_marker) for block in blocks)
+    return b"".join([header, *stored])
+
+
+def write_header(
+    schema: Mapping[str, Any], metadata: Mapping[str, str], *, codec: str, sync_marker: bytes
+) -> bytes:
+    """The header of a container file; blocks with the same sync marker follow it."""
     header = {"avro.schema": json.dumps(schema, separators=(",", ":")), "avro.codec": codec}
     parts = [_MAGIC, write_long(len(header) + len(metadata))]
     for key, value in {**header, **metadata}.items():
         for text in (key.encode(), value.encode()):
             parts += [write_long(len(text)), text]
-    parts += [b"\0", sync_marker]
-    for block in blocks:
-        stored = deflate_block(codec, block.content)
-        parts += [write_long(block.record_count), write_long(len(stored)), stored, sync_marker]
-    return b"".join(parts)
+    return b"".join([*parts, b"\0", sync_marker])
+
+
+def write_block(block: Block, *, codec: str, sync_marker: bytes) -> bytes:
+    """A block of a container file as it is stored."""
+    stored = deflate_block(codec, block.content)
+    return b"".join([write_long(block.record_count), write_long(len(stored)), stored, sync_marker])
 
 
 def encode_records(schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> list[bytes]:

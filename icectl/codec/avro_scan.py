@@ -37,7 +37,8 @@ FULL = -2
     ARRAY,
     ARRAY_END,
     RAW,
-) = range(17)
+    POSITION,
+) = range(18)
 
 PADDING = 16
 """Bytes behind the content of a buffer: a number of ten bytes that starts inside ends inside."""
@@ -227,6 +228,9 @@ def scan(  # noqa: PLR0917 - numba takes positions
                     valid[program[step, 4], row] = 1
                 elif op == SPAN_START:
                     span = at
+                elif op == POSITION:
+                    numbers[program[step, 1], row] = np.int64(at)
+                    valid[program[step, 4], row] = 1
                 elif op == SKIP_FIXED:
                     if np.uint64(program[step, 1]) > end - at:
                         return DAMAGED
@@ -388,5 +392,47 @@ def encode(  # noqa: PLR0917 - numba takes positions
                         at += 1
                 output[at] = 0
                 at += 1
+        row_ends[row] = at
+    return at
+
+
+@_compiled(
+    "int64(uint8[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], uint8[:, ::1], uint8[::1],"
+    " int64[::1])"
+)
+def splice(  # noqa: PLR0917 - numba takes positions
+    buffer: _Array,
+    program: _Array,
+    spans: _Array,
+    numbers: _Array,
+    valid: _Array,
+    output: _Array,
+    row_ends: _Array,
+) -> _Number:
+    """Encode rows out of pieces of `buffer` and numbers; `output` is large enough.
+
+    A step is [NUMBER, column, null branch], for numbers[column], in a union unless the null branch
+    is -1, or [RAW, first, last], for buffer[spans[first] : spans[last]].
+    """
+    at = np.int64(0)
+    for row in range(row_ends.shape[0]):
+        for step in range(program.shape[0]):
+            column = program[step, 1]
+            if program[step, 0] == RAW:
+                start = np.uint64(spans[column, row])
+                length = np.uint64(spans[program[step, 2], row]) - start
+                place = np.uint64(at)
+                for byte in range(length):
+                    output[place + byte] = buffer[start + byte]
+                at += np.int64(length)
+                continue
+            null_branch = program[step, 2]
+            if null_branch >= 0:
+                present = valid[column, row]
+                output[at] = np.uint8(2 * (1 - null_branch) if present else 2 * null_branch)
+                at += 1
+                if not present:
+                    continue
+            at = _put_number(output, at, numbers[column, row])
         row_ends[row] = at
     return at

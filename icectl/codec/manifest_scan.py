@@ -51,7 +51,7 @@ class UnusualSchemaError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class Places:
     """Which row of the scan's arrays each column has."""
 
     numbers: list[str]
@@ -79,10 +79,10 @@ def scan_columns(
     Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
     """
     places = _places(columns)
-    scanner = _Scanner(np.array(_compile(layout, places), dtype=np.int64), places)
+    scanner = Scanner(np.array(_compile(layout, places), dtype=np.int64), places)
     keys = _PartitionKeys(layout.partition, order)
     chunks: dict[str, list[pa.Array]] = {name: [] for name in columns}
-    for batch in _batches(blocks):
+    for batch in batches(blocks):
         for room, row_count in scanner.scan(batch):
             for name in columns:
                 chunk = room.column(name, row_count)
@@ -98,7 +98,7 @@ def _type(name: str) -> pa.DataType:
     return pa.int64() if pa.types.is_integer(type_) else type_
 
 
-def _places(columns: Sequence[str]) -> _Places:
+def _places(columns: Sequence[str]) -> Places:
     types = {name: _type(name) for name in columns}
     maps = [name for name in columns if pa.types.is_map(types[name])]
     bytes_maps = [name for name in maps if pa.types.is_binary(types[name].item_type)]
@@ -106,13 +106,13 @@ def _places(columns: Sequence[str]) -> _Places:
     numbers = [name for name in columns if pa.types.is_integer(types[name])]
     texts = [name for name in columns if name not in {*numbers, *maps, *lists}]
     items = [*lists, *(name for name in maps if name not in bytes_maps)]
-    return _Places(numbers, texts, [*lists, *maps], maps, items, bytes_maps)
+    return Places(numbers, texts, [*lists, *maps], maps, items, bytes_maps)
 
 
-class _Compiler:
-    """Turns a writer schema into instructions of the scan."""
+class Compiler:
+    """Turns a writer schema into instructions of the scan: `compile` adds them to `steps`."""
 
-    def __init__(self, layout: ManifestLayout, places: _Places) -> None:
+    def __init__(self, layout: ManifestLayout, places: Places) -> None:
         self._ops = kernels()
         self._layout = layout
         self._places = places
@@ -237,13 +237,13 @@ class _Compiler:
 _SHAPES = {"int": "n", "long": "n", "bytes": "t", "string": "t"}
 
 
-def _compile(layout: ManifestLayout, places: _Places) -> list[list[int]]:
-    compiler = _Compiler(layout, places)
+def _compile(layout: ManifestLayout, places: Places) -> list[list[int]]:
+    compiler = Compiler(layout, places)
     compiler.compile()
     return compiler.steps
 
 
-def _batches(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+def batches(blocks: Iterable[Block]) -> Iterator[list[Block]]:
     """Blocks together, some MiB at a time, so that the scan is called seldom."""
     batch: list[Block] = []
     size = 0
@@ -257,15 +257,15 @@ def _batches(blocks: Iterable[Block]) -> Iterator[list[Block]]:
         yield batch
 
 
-class _Scanner:
+class Scanner:
     """One program over batch after batch, in arrays that are used again: new ones cost more time
-    in page faults than the scan itself."""
+    in page faults than the scan itself. `buffer` holds the batch that is being scanned."""
 
-    def __init__(self, program: npt.NDArray[np.int64], places: _Places) -> None:
+    def __init__(self, program: npt.NDArray[np.int64], places: Places) -> None:
         self._program = program
         self._places = places
         self._room: _Room | None = None
-        self._buffer = np.zeros(0, np.uint8)
+        self.buffer = np.zeros(0, np.uint8)
 
     def scan(self, batch: Sequence[Block]) -> Iterator[tuple["_Room", int]]:
         """Scan a batch in steps of as many rows as there is room for; each step overwrites it."""
@@ -280,7 +280,7 @@ class _Scanner:
         if room is None:
             room = _Room(self._places, min(left, _ROWS), min(size, _ITEMS), min(size, _BATCH_BYTES))
         while left:
-            done = kernel.scan(self._buffer, bounds, self._program, state, *room.arrays())
+            done = kernel.scan(self.buffer, bounds, self._program, state, *room.arrays())
             if done == kernel.DAMAGED:
                 raise damaged("a record cannot be decoded")
             if done == kernel.FULL:
@@ -291,19 +291,19 @@ class _Scanner:
         self._room = room
 
     def _fill(self, batch: Sequence[Block], size: int) -> None:
-        if len(self._buffer) < size:
-            self._buffer = np.zeros(size, np.uint8)
+        if len(self.buffer) < size:
+            self.buffer = np.zeros(size, np.uint8)
         at = 0
         for block in batch:
             stop = at + len(block.content)
-            self._buffer[at:stop] = np.frombuffer(block.content, np.uint8)
+            self.buffer[at:stop] = np.frombuffer(block.content, np.uint8)
             at = stop
 
 
 class _Room:
     """The arrays that one call of the scan fills."""
 
-    def __init__(self, places: _Places, rows: int, items: int, text_bytes: int) -> None:
+    def __init__(self, places: Places, rows: int, items: int, text_bytes: int) -> None:
         self._places = places
         self._sizes = (rows, items, text_bytes)
         texts, item_texts = len(places.texts), len(places.item_texts)

@@ -1,7 +1,9 @@
 """Writing manifests: entries to Avro rows in blocks."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,7 @@ from icectl.spec.types import Type
 _WRITE_WEIGHT = 2
 """fastavro takes about this many times as long to write an entry as to read it."""
 
-_BLOCK_BYTES = 64 * 2**10
+BLOCK_BYTES = 64 * 2**10
 """Inflated bytes of a block, about what the reference implementation's writer makes."""
 
 
@@ -50,20 +52,59 @@ def write_manifest(  # noqa: PLR0913 - the parts of a file
     Order: that of the rows.
     Raises: ValueError where a row may not stand in such a manifest.
     """
-    types = result_types(spec, [schema])
-    avro_schema = entry_schema(spec, types, format_version)
-    table = _stored_columns(entries.table, avro_schema, snapshot_id)
-    _check(entries.table, table, format_version, content)
+    form = ManifestForm(schema, spec, format_version, content)
+    encoded = encode_entries(entries, form, snapshot_id)
+    return write_file(
+        form.avro_schema,
+        form.properties,
+        blocks(encoded),
+        codec=codec,
+        sync_marker=sync_marker,
+    )
+
+
+@dataclass(frozen=True)
+class ManifestForm:
+    """What the manifests of one schema, spec, format version and content have in common."""
+
+    schema: Schema
+    spec: PartitionSpec
+    format_version: int
+    content: ManifestContent
+
+    @cached_property
+    def types(self) -> tuple[Type | None, ...]:
+        """The types of the partition fields."""
+        return tuple(result_types(self.spec, [self.schema]))
+
+    @cached_property
+    def avro_schema(self) -> Mapping[str, Any]:
+        """The Avro schema of entries."""
+        return entry_schema(self.spec, self.types, self.format_version)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The key-value metadata (R-060)."""
+        return _metadata(self.schema, self.spec, self.format_version, self.content)
+
+
+def encode_entries(
+    entries: RawEntries | Entries, form: ManifestForm, snapshot_id: int | None = None
+) -> Iterator[Encoded]:
+    """Encode entries, which have every column, some thousand at a time.
+
+    Order: that of the rows.
+    Raises: ValueError where a row may not stand in such a manifest.
+    """
+    table = _stored_columns(entries.table, form.avro_schema, snapshot_id)
+    _check(entries.table, table, form.format_version, form.content)
     keys = entries.table["partition_key"].combine_chunks().dictionary_encode()
-    distinct = [_partition_record(key, spec, types) for key in keys.dictionary.to_pylist()]
+    distinct = [_partition_record(key, form) for key in keys.dictionary.to_pylist()]
     if TALLY.wants_scan(_WRITE_WEIGHT * len(entries)):
-        stored = encode_records(_partition_schema(avro_schema), distinct)
-        encoded = encode_table(table, avro_schema, pa.array(stored, pa.binary()).take(keys.indices))
-    else:
-        partitions = [distinct[at] for at in keys.indices.to_pylist()]
-        encoded = encode_rows(table, avro_schema, partitions)
-    metadata = _metadata(schema, spec, format_version, content)
-    return write_file(avro_schema, metadata, _blocks(encoded), codec=codec, sync_marker=sync_marker)
+        stored = encode_records(_partition_schema(form.avro_schema), distinct)
+        partitions = pa.array(stored, pa.binary()).take(keys.indices)
+        return encode_table(table, form.avro_schema, partitions)
+    return encode_rows(table, form.avro_schema, [distinct[at] for at in keys.indices.to_pylist()])
 
 
 def _partition_schema(avro_schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -135,23 +176,22 @@ def _check(
             raise ValueError(f"an EXISTING or DELETED entry without {name}")  # R-043
 
 
-def _partition_record(
-    key: bytes, spec: PartitionSpec, types: Sequence[Type | None]
-) -> dict[str, Any]:
+def _partition_record(key: bytes, form: ManifestForm) -> dict[str, Any]:
+    values = decode_key(key, form.types)
     return {
         avro_name(field.name): partition_value(type_, value)
-        for field, type_, value in zip(spec.fields, types, decode_key(key, types), strict=True)
+        for field, type_, value in zip(form.spec.fields, form.types, values, strict=True)
     }
 
 
-def _blocks(encoded: Iterable[Encoded]) -> Iterator[Block]:
-    """Blocks of at least _BLOCK_BYTES, each of whole rows."""
+def blocks(encoded: Iterable[Encoded]) -> Iterator[Block]:
+    """Blocks of at least BLOCK_BYTES, each of whole rows."""
     waiting, waiting_ends = b"", np.zeros(0, np.int64)
     for content, row_ends in encoded:
         ends = np.concatenate([waiting_ends, row_ends + len(waiting)])
         waiting += content
         start = first = 0
-        while (last := int(np.searchsorted(ends, start + _BLOCK_BYTES))) < len(ends):
+        while (last := int(np.searchsorted(ends, start + BLOCK_BYTES))) < len(ends):
             end = int(ends[last])
             yield Block(last + 1 - first, waiting[start:end])
             start, first = end, last + 1

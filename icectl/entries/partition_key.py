@@ -11,7 +11,8 @@ when int becomes long, float double or a decimal wider (R-097).
 import struct
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from math import isnan
+from math import copysign, isnan
+from typing import Any
 from uuid import UUID
 
 from icectl.errors import CorruptTable
@@ -52,6 +53,17 @@ def decode_key(key: bytes, types: Sequence[Type | None]) -> tuple[PartitionValue
         )
     except (ValueError, struct.error) as error:
         raise CorruptTable("a partition value is not of its field's type", rule="R-068") from error
+
+
+def sort_key(value: PartitionValue) -> tuple[int, Any, float]:
+    """What values of one field sort by: null first, NaN last, -0.0 before 0.0 (R-084, R-092)."""
+    if value is None:
+        return 0, 0, 0.0
+    if isinstance(value, float):
+        if isnan(value):
+            return 2, 0, 0.0
+        return 1, value, copysign(1.0, value)
+    return 1, value.bytes if isinstance(value, UUID) else value, 0.0
 
 
 def join_values(canonical: Iterable[bytes | None]) -> bytes:

@@ -60,6 +60,16 @@ def of_status(entries: E, *statuses: Status) -> E:
     return _only(entries, "status", statuses)
 
 
+def as_existing(entries: E) -> E:
+    """The same rows with status EXISTING.
+
+    Order: kept.
+    """
+    at, field = entries.table.schema.get_field_index("status"), entries.table.schema.field("status")
+    statuses = pa.repeat(pa.scalar(int(Status.EXISTING), field.type), len(entries))
+    return type(entries)(entries.table.set_column(at, field, statuses))
+
+
 def of(entries: E, *contents: Content) -> E:
     """Rows with one of the contents; position delete files and vectors share one (R-118).
 
@@ -219,6 +229,13 @@ def concat(parts: Iterable[Entries]) -> Entries:
     return Entries(pa.concat_tables(tables)) if tables else EMPTY
 
 
+def in_order(entries: E) -> E:
+    """The same rows ordered by (`manifest`, `manifest_pos`)."""
+    return type(entries)(
+        entries.table.sort_by([("manifest", "ascending"), ("manifest_pos", "ascending")])
+    )
+
+
 def take(entries: E, rows: Sequence[int] | npt.NDArray[np.int64] | pa.Array) -> E:
     """The rows at these positions of the table.
 
@@ -235,6 +252,14 @@ def by_row(entries: E, *columns: str) -> Iterator[tuple[Any, ...]]:
     """
     for batch in entries.table.select(list(columns)).to_batches():
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def differing_column(one: Entries, other: Entries, columns: Iterable[str]) -> str | None:
+    """The first of the columns in which two tables differ, row by row; None where none does."""
+    for name in columns:
+        if one.table[name].combine_chunks() != other.table[name].combine_chunks():
+            return name
+    return None
 
 
 def total(entries: E, column: str) -> int:

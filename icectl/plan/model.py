@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from icectl.spec.metadata import TableMetadata
+
 Severity = Literal["error", "warning", "info"]
 
 
@@ -29,3 +31,13 @@ class Pin:
     metadata_location: str
     current_snapshot_id: int | None
     last_sequence_number: int
+
+
+def pin_of(metadata: TableMetadata, metadata_location: str) -> Pin:
+    """The state of a table as it is now."""
+    return Pin(
+        metadata.table_uuid,
+        metadata_location,
+        metadata.current_snapshot_id,
+        metadata.last_sequence_number,
+    )

@@ -28,7 +28,7 @@ from icectl.plan.expire_snapshots import (
     updates,
     updates_again,
 )
-from icectl.plan.model import Pin
+from icectl.plan.model import pin_of
 from icectl.plan.retention import Policy, decide, decide_again
 from icectl.progress import Progress
 from icectl.run import journal as journals
@@ -133,7 +133,7 @@ def prepare(expiry: Expiry, options: ExpireOptions) -> Prepared:
         reached = Reached()
     planned = plan(
         metadata,
-        _pin(loaded),
+        pin_of(metadata, loaded.metadata_location),
         retention,
         reached,
         clean_expired_metadata=options.clean_expired_metadata,
@@ -189,16 +189,6 @@ def _earlier_runs(
         if item not in landed and now_ms - item.created_ms > journals.ABANDONED_AFTER_MS
     )
     return landed, abandoned
-
-
-def _pin(loaded: LoadedTable) -> Pin:
-    metadata = loaded.metadata
-    return Pin(
-        metadata.table_uuid,
-        loaded.metadata_location,
-        metadata.current_snapshot_id,
-        metadata.last_sequence_number,
-    )
 
 
 def _check(expiry: Expiry, loaded: LoadedTable, now_ms: int) -> None:

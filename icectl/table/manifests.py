@@ -117,7 +117,7 @@ def try_manifest_lists(
         progress.advance(1)
         return found
 
-    yield from _in_order(read, snapshots, [1] * len(snapshots), threads=concurrency)
+    yield from in_threads(read, snapshots, [1] * len(snapshots), threads=concurrency)
 
 
 def _try_manifest_list(
@@ -185,7 +185,7 @@ def load_manifest_lists(
         progress.advance(1)
         return manifests
 
-    lists = _in_order(read, snapshots, [1] * len(snapshots), threads=concurrency)
+    lists = in_threads(read, snapshots, [1] * len(snapshots), threads=concurrency)
     return {
         snapshot.snapshot_id: manifests
         for snapshot, manifests in zip(snapshots, lists, strict=True)
@@ -386,8 +386,8 @@ def _read_all(
         return ManifestRead(index, len(content), header, rows)
 
     processors = min(os.cpu_count() or 1, concurrency)
-    stored = _in_order(read, range(len(manifests)), sizes, threads=concurrency)
-    with closing(stored), closing(_in_order(decode, stored, sizes, threads=processors)) as decoded:
+    stored = in_threads(read, range(len(manifests)), sizes, threads=concurrency)
+    with closing(stored), closing(in_threads(decode, stored, sizes, threads=processors)) as decoded:
         yield from decoded
 
 
@@ -435,7 +435,7 @@ def _decoded(location: str, decode: Callable[[], _Done]) -> _Done:
         ) from error
 
 
-def _in_order(
+def in_threads(
     work: Callable[[_Item], _Done], items: Iterable[_Item], sizes: Sequence[int], *, threads: int
 ) -> Generator[_Done, None, None]:
     """Apply `work` in threads and yield its results in the order of `items`.

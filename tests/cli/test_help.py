@@ -44,7 +44,7 @@ def test_help_of_a_command_is_asked_for_in_three_ways(run: Run) -> None:
 @pytest.mark.parametrize("name", app.COMMANDS)
 def test_the_root_lists_each_command_with_its_line(run: Run, name: str) -> None:
     lines = run("--help").out.splitlines()
-    assert f"  {name.ljust(18)}{app.COMMANDS[name]}" in lines
+    assert f"  {name.ljust(19)}{app.COMMANDS[name]}" in lines
 
 
 @pytest.mark.parametrize("name", app.COMMANDS)

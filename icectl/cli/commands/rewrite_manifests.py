@@ -1,0 +1,78 @@
+"""`icectl rewrite-manifests`: regroup manifests by partition, in their target size."""
+
+from typing import Annotated
+
+from icectl.cli.options import Change, Common, TableArgument, command, option
+from icectl.report.document import Outcome
+
+
+@command(
+    "rewrite-manifests",
+    examples=[
+        ("icectl rewrite-manifests /wh/db/t --dry-run", "what would be regrouped, and why"),
+        ("icectl rewrite-manifests /wh/db/t", "merge small manifests, cluster by partition"),
+        ("icectl rewrite-manifests /wh/db/t --sort-by day --target-size 16MiB", "by one field"),
+        ("icectl rewrite-manifests /wh/db/t --check", "for CI: exit 4 when there is work"),
+    ],
+    exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
+    choices={"content": ("all", "data", "deletes")},
+)
+def rewrite_manifests(
+    common: Common,
+    table: TableArgument,
+    *,
+    branch: Annotated[
+        str, option("--branch", metavar="NAME", help="the branch to work on (default main)")
+    ] = "main",
+    spec_id: Annotated[
+        str | None,
+        option("--spec-id", metavar="N", help="manifests of this partition spec only"),
+    ] = None,
+    content: Annotated[
+        str,
+        option("--content", metavar="WHICH", help="all (default), data or deletes"),
+    ] = "all",
+    target_size: Annotated[
+        str | None,
+        option(
+            "--target-size",
+            metavar="SIZE",
+            help="size of new manifests (default commit.manifest.target-size-bytes)",
+        ),
+    ] = None,
+    sort_by: Annotated[
+        str | None,
+        option(
+            "--sort-by",
+            metavar="FIELD,...",
+            help="cluster by these partition fields, first one first (default all)",
+        ),
+    ] = None,
+    min_manifests: Annotated[
+        str | None,
+        option("--min-manifests", metavar="N", help="leave groups of fewer alone (default 2)"),
+    ] = None,
+    change: Change,
+) -> Outcome:
+    """Regroup the manifests of a branch by partition, in their target size.
+
+    Small manifests are merged and large ones cut; where partitions lie scattered over many
+    manifests, all of a partition spec are regrouped. Manifests of data and of deletes, and of
+    different specs, stay apart. Where nothing would be gained, nothing is committed, so that a
+    second run never has anything to do.
+
+    The set of live files, their sequence numbers and row ids stay as they are, and are compared
+    before the commit. Old manifests stay until their snapshots expire.
+    """
+    from icectl.cli.rewriting import Request, rewrite
+
+    request = Request(
+        table=table,
+        branch=branch,
+        spec_id=spec_id,
+        target_size=target_size,
+        sort_by=sort_by,
+        min_manifests=min_manifests,
+        content=content,
+    )
+    return rewrite(common, request, change)

@@ -1,0 +1,136 @@
+"""The course of `icectl rewrite-manifests`: options, plan, run, outcome."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from icectl.cli.options import Change, Common
+from icectl.cli.session import Session, open_session
+from icectl.cli.settings import parse_count
+from icectl.errors import CommitConflict, UsageError
+from icectl.plan.rewrite_manifests import RewriteOptions
+from icectl.report.document import Outcome, TableIdentity
+from icectl.report.rewrite_manifests import Rewriting, print_rewriting, rewriting_result
+from icectl.run.rewrite_manifests import Prepared, Rewrite, Rewritten, execute, prepare
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
+from icectl.units import parse_size
+
+COMMAND = "rewrite-manifests"
+
+Content = Literal["all", "data", "deletes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options of the command as given."""
+
+    table: str
+    branch: str
+    spec_id: str | None
+    target_size: str | None
+    sort_by: str | None
+    min_manifests: str | None
+    content: str
+
+
+def rewrite(common: Common, request: Request, change: Change) -> Outcome:
+    """Plan the rewrite and, unless the plan is all that was asked for, run it."""
+    options = _options(request)
+    session = open_session(common, request.table, read_only=False, change=change)
+    means = Rewrite(
+        store=session.store,
+        catalog=session.catalog,
+        env=session.env,
+        progress=session.progress,
+        deadline=session.deadline,
+        concurrency=session.concurrency,
+        shield=session.shield,
+    )
+    prepared = prepare(means, request.branch, options)
+    told = Rewriting(prepared.plan, prepared.listed.manifests)
+    whole = change.dry_run or change.check
+    if not prepared.has_work:
+        return _outcome(session, prepared, told, status="nothing-to-do", whole=whole)
+    if whole:
+        outcome = _outcome(session, prepared, told, status="planned", whole=True)
+        return replace(outcome, exit_code=4) if change.check else outcome
+    try:
+        done = execute(means, prepared)
+    except CommitConflict:
+        if not change.skip_if_busy:
+            raise
+        untouched = replace(told, plan=replace(prepared.plan, groups=()))
+        return _outcome(session, prepared, untouched, status="nothing-to-do", whole=False)
+    return _done(session, prepared, told, done)
+
+
+def _done(session: Session, prepared: Prepared, told: Rewriting, done: Rewritten) -> Outcome:
+    given = prepared.loaded.current == "given"
+    location = done.landed.metadata_location
+    told = replace(
+        told,
+        written=done.written,
+        snapshot_id=done.snapshot_id,
+        new_metadata_file=location if given else None,
+    )
+    outcome = _outcome(session, prepared, told, status="done", whole=False)
+    assert outcome.table is not None
+    return replace(outcome, table=replace(outcome.table, metadata_location_after=location))
+
+
+def _outcome(
+    session: Session,
+    prepared: Prepared,
+    told: Rewriting,
+    *,
+    status: Literal["done", "planned", "nothing-to-do"],
+    whole: bool,
+) -> Outcome:
+    metadata = prepared.loaded.metadata
+    listing = whole or session.console.options.verbosity > 0
+    return Outcome(
+        command=COMMAND,
+        result=rewriting_result(told),
+        render=lambda console: print_rewriting(console, told, whole=listing),
+        table=TableIdentity(
+            metadata.location,
+            metadata.table_uuid,
+            metadata.format_version,
+            prepared.loaded.metadata_location,
+        ),
+        status=status,
+        dry_run=whole,
+    )
+
+
+def _options(request: Request) -> Callable[[TableMetadata], RewriteOptions]:
+    """What the caller asks for, once the table's properties are known."""
+    if request.content not in ("all", "data", "deletes"):
+        message = f"`--content` is `all`, `data` or `deletes`, not `{request.content}`"
+        raise UsageError(message)
+    spec_id = None if request.spec_id is None else _number(request.spec_id)
+    given = None if request.target_size is None else parse_size(request.target_size)
+    if given is not None and given < 1:
+        raise UsageError("`--target-size` is 0")
+    minimum = 2 if request.min_manifests is None else parse_count(request.min_manifests)
+    sort_by = tuple(name.strip() for name in (request.sort_by or "").split(",") if name.strip())
+    if request.sort_by is not None and not sort_by:
+        raise UsageError("`--sort-by` names no partition field")
+
+    def of(metadata: TableMetadata) -> RewriteOptions:
+        return RewriteOptions(
+            target_size_bytes=given or read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
+            spec_id=spec_id,
+            sort_by=sort_by,
+            min_manifests=minimum,
+            content=cast("Content", request.content),  # checked above
+        )
+
+    return of
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise UsageError(f"`--spec-id`: `{text}` is no id of a partition spec")
+    return int(text)

@@ -1,0 +1,133 @@
+"""Writing live entries of manifests into new manifests, and comparing before they count."""
+
+import os
+import tempfile
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from icectl.codec.manifest import read_manifest
+from icectl.codec.manifest_move import Moved, move_entries
+from icectl.codec.manifest_pieces import PieceWriter
+from icectl.codec.manifest_write import ManifestForm
+from icectl.entries.clusters import Numbers, by_piece
+from icectl.entries.inherit import inherit
+from icectl.entries.manifest_rows import describe
+from icectl.entries.rows import Entries, as_existing, count_by_manifest, differing_column, take
+from icectl.env import Env
+from icectl.errors import CorruptTable, Unsupported
+from icectl.plan.rewrite_manifests import fill
+from icectl.progress import Progress
+from icectl.spec.manifest import ManifestFile
+from icectl.storage.location import join
+from icectl.storage.store import Store
+from icectl.table.manifests import in_threads, read_file
+
+COMPARED = (
+    "location", "content", "status", "partition_key", "record_count", "snapshot_id",
+    "sequence_number", "file_sequence_number", "first_row_id", "content_offset",
+)  # fmt: skip
+"""What of an entry must come out of a new manifest as it went in (R-069)."""
+
+CODEC = "deflate"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A new manifest, and which rows of the entries that were given it holds, in its order."""
+
+    manifest: ManifestFile
+    rows: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestWriter:
+    """The means to write manifests of one form into a table's metadata folder."""
+
+    store: Store
+    env: Env
+    progress: Progress
+    concurrency: int
+    folder: str
+    form: ManifestForm
+    target_size_bytes: int
+
+    def write(
+        self, sources: Sequence[ManifestFile], entries: Entries, pieces: Numbers
+    ) -> Iterator[Written]:
+        """Write live entries of some manifests into new ones, piece after piece.
+
+        `entries` index `sources`; `pieces` numbers the piece of each. Each manifest is read again
+        and compared with the entries before it is stored.
+        Order: that of the pieces.
+        Raises: Unsupported for stored fields that would be lost; CorruptTable; StorageError.
+        Cost: every source once; memory for the entries, not for what they carry.
+        """
+        with tempfile.TemporaryFile() as spool:
+            marker = bytes.fromhex(self.env.new_uuid().replace("-", ""))
+            writer = PieceWriter(self.form, spool, codec=CODEC, sync_marker=marker)
+            with closing(self._moved(sources, entries, pieces)) as moved:
+                for piece, encoded, row_ends in moved:
+                    writer.add(piece, encoded, row_ends)
+            sizes = list(writer.sizes().values())
+            rows, starts = by_piece(pieces)
+            name = self.env.new_uuid()
+            for number, chosen in enumerate(fill(sizes, self.target_size_bytes)):
+                content = writer.manifest(chosen)
+                found = rows[starts[chosen.start] : starts[chosen.stop]]
+                location = join(self.folder, f"{name}-m{number}.avro")
+                yield Written(
+                    self._store(location, content, as_existing(take(entries, found))), found
+                )
+
+    def _moved(
+        self, sources: Sequence[ManifestFile], entries: Entries, pieces: Numbers
+    ) -> Generator[Moved, None, None]:
+        """Entries encoded anew, source after source; reading and encoding have their threads."""
+        ends = [0]
+        for count in count_by_manifest(entries, len(sources)):
+            ends.append(ends[-1] + count)
+        used = [at for at in range(len(sources)) if ends[at + 1] > ends[at]]
+        self.progress.phase("rewriting manifests", total=len(used))
+        sizes = [sources[at].manifest_length for at in used]
+
+        def read(at: int) -> tuple[int, bytes]:
+            return at, read_file(self.store, sources[at].manifest_path)
+
+        def move(stored: tuple[int, bytes]) -> list[Moved]:
+            at, content = stored
+            part = slice(ends[at], ends[at + 1])
+            own = Entries(entries.table.slice(ends[at], ends[at + 1] - ends[at]))
+            try:
+                return list(move_entries(content, own, pieces[part], self.form))
+            except Unsupported as error:
+                message = f"`{sources[at].manifest_path}`: {error.message}"
+                raise Unsupported(message, hint=error.hint) from error
+            finally:
+                self.progress.advance(1)
+
+        processors = min(os.cpu_count() or 1, self.concurrency)
+        stored = in_threads(read, used, sizes, threads=self.concurrency)
+        with closing(stored):
+            for moved in in_threads(move, stored, sizes, threads=processors):
+                yield from moved
+
+    def _store(self, location: str, content: bytes, entries: Entries) -> ManifestFile:
+        """Compare a manifest with its entries, and store it."""
+        manifest = describe(
+            entries,
+            self.form.types,
+            location=location,
+            length=len(content),
+            spec_id=self.form.spec.spec_id,
+        )
+        _, stored = read_manifest(
+            content, columns=frozenset(COMPARED), manifest=0, spec=self.form.spec
+        )
+        differs = differing_column(inherit(stored, [manifest]), entries, COMPARED)
+        if differs is not None or len(stored) != len(entries):  # R-069
+            raise CorruptTable(
+                f"a new manifest does not match its entries in {differs}", rule="R-069"
+            )
+        self.store.create(location, content)
+        return manifest

@@ -1,0 +1,124 @@
+"""A new snapshot of a branch, versions 1 to 3: its manifest list, and the updates that add it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from icectl import __version__
+from icectl.codec.manifest_list import write_manifest_list
+from icectl.env import Env
+from icectl.errors import CommitConflict
+from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot, SnapshotRef
+from icectl.spec.updates import AddSnapshot, SetSnapshotRef, Update
+
+
+@dataclass(frozen=True, slots=True)
+class NewSnapshot:
+    """What a commit puts on a branch.
+
+    `manifests` are all that the snapshot lists; those of `written` were made for it and take their
+    sequence number and snapshot id from it (R-041).
+    """
+
+    snapshot_id: int
+    branch: str
+    operation: str
+    manifests: Sequence[ManifestFile]
+    written: frozenset[str]
+    summary: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A snapshot ready to be committed: the content of its manifest list, and the updates."""
+
+    manifest_list: bytes
+    updates: tuple[Update, ...]
+
+
+def head(metadata: TableMetadata, branch: str) -> Snapshot | None:
+    """The newest snapshot of a branch; None where it has none.
+
+    Raises: CommitConflict where the branch is gone.
+    """
+    ref = metadata.refs.get(branch)
+    if ref is None:
+        if branch == "main":  # R-015
+            return metadata.current_snapshot
+        raise CommitConflict(f"branch `{branch}` is gone")
+    return metadata.snapshot(ref.snapshot_id)
+
+
+def compose(metadata: TableMetadata, new: NewSnapshot, *, manifest_list: str, env: Env) -> Composed:
+    """Put a snapshot on the head of its branch as the metadata has it (R-040, R-052).
+
+    `manifest_list` is where the list will be written.
+    Raises: CommitConflict where the branch is gone.
+    """
+    parent = head(metadata, new.branch)
+    sequence_number = (
+        metadata.last_sequence_number + 1 if metadata.format_version > 1 else 0
+    )  # R-040
+    manifests, added_rows = _with_row_ids(metadata, _with_numbers(new, sequence_number))
+    first_row_id = metadata.next_row_id if metadata.format_version >= 3 else None  # R-101
+    content = write_manifest_list(
+        manifests,
+        format_version=metadata.format_version,
+        snapshot_id=new.snapshot_id,
+        parent_snapshot_id=None if parent is None else parent.snapshot_id,
+        sequence_number=sequence_number,
+        first_row_id=first_row_id,
+        sync_marker=bytes.fromhex(env.new_uuid().replace("-", "")),
+    )
+    snapshot = Snapshot(
+        snapshot_id=new.snapshot_id,
+        timestamp_ms=max(env.now_ms(), metadata.last_updated_ms),  # R-017
+        parent_snapshot_id=None if parent is None else parent.snapshot_id,
+        sequence_number=sequence_number,
+        manifest_list=manifest_list,
+        summary={"operation": new.operation, **new.summary, **_engine()},
+        schema_id=metadata.current_schema_id,
+        first_row_id=first_row_id,
+        added_rows=added_rows if metadata.format_version >= 3 else None,  # R-104
+    )
+    old = metadata.refs.get(new.branch)
+    ref = SnapshotRef(new.snapshot_id, "branch")
+    if old is not None:
+        ref = replace(old, snapshot_id=new.snapshot_id)
+    return Composed(content, (AddSnapshot(snapshot), SetSnapshotRef(new.branch, ref)))
+
+
+def carried_totals(summary: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The totals of a summary, which hold on after a commit that changes no file (R-031)."""
+    return {key: value for key, value in (summary or {}).items() if key.startswith("total-")}
+
+
+def _engine() -> Mapping[str, str]:
+    return {"engine-name": "icectl", "engine-version": __version__}
+
+
+def _with_numbers(new: NewSnapshot, sequence_number: int) -> Sequence[ManifestFile]:
+    return [
+        replace(item, sequence_number=sequence_number, added_snapshot_id=new.snapshot_id)  # R-041
+        if item.manifest_path in new.written
+        else item
+        for item in new.manifests
+    ]
+
+
+def _with_row_ids(
+    metadata: TableMetadata, manifests: Sequence[ManifestFile]
+) -> tuple[Sequence[ManifestFile], int]:
+    """Give data manifests without one a first row id (R-102); second: how many ids that takes."""
+    if metadata.format_version < 3:
+        return manifests, 0
+    next_row_id = start = metadata.next_row_id or 0
+    assigned = []
+    for manifest in manifests:
+        if manifest.content is not ManifestContent.DATA or manifest.first_row_id is not None:
+            assigned.append(manifest)
+            continue
+        assigned.append(replace(manifest, first_row_id=next_row_id))  # R-102
+        next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+    return assigned, next_row_id - start

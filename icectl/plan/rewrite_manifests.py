@@ -1,0 +1,270 @@
+"""Which manifests of a snapshot are regrouped, and into how many: pure.
+
+Manifests of one partition spec and content are a group. Of a group, small and large manifests are
+rewritten where fewer come out, and all of them where partitions are spread over many. Both measures
+are such that what a rewrite has made is left alone by the next.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from math import ceil
+from typing import Literal
+
+from icectl.entries.clusters import Clusters, Numbers, clusters, per_manifest, pieces, spread
+from icectl.entries.rows import Entries, count_by_manifest, in_manifests, live, numbers
+from icectl.errors import UsageError
+from icectl.plan.model import Pin
+from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import result_types
+from icectl.units import print_size
+
+PLANNED_COLUMNS = frozenset(
+    {
+        "content", "status", "location", "spec_id", "partition_key", "record_count", "snapshot_id",
+        "sequence_number", "file_sequence_number", "first_row_id", "content_offset",
+    }
+)  # fmt: skip
+"""What a rewrite decides by, and what it compares before it commits."""
+
+PIECES_OF_TARGET = 16
+"""A manifest is put together of so many pieces, so that its size can be met once it is known."""
+
+SMALL, LARGE = 0.5, 1.8
+"""Parts of the target size below and above which a manifest does not have it."""
+
+_SPREAD = 2
+"""How many times more manifests than needed the partitions lie in before all are regrouped."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteOptions:
+    """What the caller asks for; `sort_by` names partition fields, none means all of them."""
+
+    target_size_bytes: int
+    spec_id: int | None = None
+    sort_by: tuple[str, ...] = ()
+    min_manifests: int = 2
+    content: Literal["all", "data", "deletes"] = "all"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A snapshot's manifests, and all of their entries, whose `manifest` indexes them."""
+
+    manifests: tuple[ManifestFile, ...]
+    entries: Entries
+
+    @cached_property
+    def live_counts(self) -> Sequence[int]:
+        """Live entries of each manifest."""
+        return count_by_manifest(live(self.entries), len(self.manifests))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Manifests of one spec and content, and what happens to them.
+
+    `rewritten` and `kept` index the snapshot's manifests. `expected` estimates the number of new
+    manifests; `entries`, `clusters` (distinct partitions) and `bytes_before` are of those which are
+    rewritten.
+    """
+
+    spec_id: int
+    content: ManifestContent
+    rewritten: tuple[int, ...]
+    kept: tuple[int, ...]
+    reason: str
+    expected: int = 0
+    entries: int = 0
+    clusters: int = 0
+    bytes_before: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RewritePlan:
+    """One rewrite of a branch's manifests."""
+
+    pin: Pin
+    branch: str
+    options: RewriteOptions
+    groups: tuple[Group, ...]
+
+    @property
+    def chosen(self) -> tuple[Group, ...]:
+        """The groups with something to rewrite."""
+        return tuple(group for group in self.groups if group.rewritten)
+
+
+def plan(
+    metadata: TableMetadata, pin: Pin, branch: str, listed: Listed, options: RewriteOptions
+) -> RewritePlan:
+    """Decide what of a snapshot's manifests is regrouped.
+
+    Raises: UsageError for a spec or field that there is not.
+    Spec: R-061 (one spec and content a manifest), R-069.
+    """
+    _check(metadata, options)
+    members: dict[tuple[int, ManifestContent], list[int]] = {}
+    for at, manifest in enumerate(listed.manifests):
+        members.setdefault((manifest.partition_spec_id, manifest.content), []).append(at)
+    groups = (
+        Group(spec_id, content, rewritten=(), kept=tuple(found), reason="")
+        for (spec_id, content), found in sorted(members.items())
+    )
+    decided = tuple(_decided(metadata, group, listed, options) for group in groups)
+    return RewritePlan(pin, branch, options, decided)
+
+
+def _check(metadata: TableMetadata, options: RewriteOptions) -> None:
+    if options.spec_id is not None and metadata.spec(options.spec_id) is None:
+        message = f"the table has no partition spec {options.spec_id}"
+        raise UsageError(message, hint="`icectl inspect TABLE specs` lists them")
+    specs = [spec for spec in metadata.partition_specs if options.spec_id in (None, spec.spec_id)]
+    for name in options.sort_by:
+        if not any(field.name == name for spec in specs for field in spec.fields):
+            message = f"`--sort-by`: there is no partition field `{name}`"
+            raise UsageError(message, hint="`icectl inspect TABLE specs` lists them")
+
+
+def _decided(
+    metadata: TableMetadata, group: Group, listed: Listed, options: RewriteOptions
+) -> Group:
+    excluded = _excluded(metadata, group, options)
+    if excluded is not None:
+        return replace(group, reason=excluded)
+    if len(group.kept) >= max(options.min_manifests, 2):
+        found = group_clusters(metadata, group, live_in(listed, group.kept), options)
+        wanted = _SPREAD * (found.count + _needed(listed, group.kept, options) - 1)
+        places = spread(found, numbers(live_in(listed, group.kept), "manifest"))
+        if places > wanted:
+            reason = f"{found.count:,} partitions are spread over {places:,} places"
+            return _rewriting(metadata, group, group.kept, listed, options, reason)
+    return _by_size(metadata, group, listed, options)
+
+
+def _excluded(metadata: TableMetadata, group: Group, options: RewriteOptions) -> str | None:
+    """Why a group is not looked at; None where it is."""
+    if options.spec_id not in (None, group.spec_id):
+        return f"not of spec {options.spec_id}"
+    if options.content not in ("all", group.content.name.lower()):
+        return f"not of {options.content}"
+    spec = metadata.spec(group.spec_id)
+    if spec is None:  # R-052
+        return "its partition spec is not in the table metadata"
+    if any(field.transform.name == "unknown" for field in spec.fields):  # R-007
+        return "its partition spec has a transform that icectl does not know"
+    return None
+
+
+def _by_size(
+    metadata: TableMetadata, group: Group, listed: Listed, options: RewriteOptions
+) -> Group:
+    """Merge the small manifests of a group and cut the large ones, where the number changes."""
+    target = options.target_size_bytes
+    sizes = {at: listed.manifests[at].manifest_length for at in group.kept}
+    small = [at for at, size in sizes.items() if size < SMALL * target]
+    large = [
+        at for at, size in sizes.items() if size > LARGE * target and listed.live_counts[at] > 1
+    ]
+    merged = _needed(listed, small, options) if small else 0
+    few = len(small) < max(options.min_manifests, merged + 1, 2)
+    if few and not large:
+        return replace(group, reason="nothing to gain")
+    rewritten = tuple(sorted(large if few else [*small, *large]))
+    told = (
+        [f"{len(small):,} are smaller than {print_size(round(SMALL * target))}"] if not few else []
+    )
+    told += [f"{len(large):,} larger than {print_size(round(LARGE * target))}"] if large else []
+    return _rewriting(metadata, group, rewritten, listed, options, ", ".join(told))
+
+
+def _rewriting(
+    metadata: TableMetadata,
+    group: Group,
+    rewritten: tuple[int, ...],
+    listed: Listed,
+    options: RewriteOptions,
+    reason: str,
+) -> Group:
+    entries = live_in(listed, rewritten)
+    return replace(
+        group,
+        rewritten=rewritten,
+        kept=tuple(at for at in group.kept if at not in set(rewritten)),
+        reason=reason,
+        expected=_needed(listed, rewritten, options) if len(entries) else 0,
+        entries=len(entries),
+        clusters=group_clusters(metadata, group, entries, options).count,
+        bytes_before=sum(listed.manifests[at].manifest_length for at in rewritten),
+    )
+
+
+def _needed(listed: Listed, manifests: Sequence[int], options: RewriteOptions) -> int:
+    """Manifests of the target size that hold the bytes of some."""
+    stored = sum(listed.manifests[at].manifest_length for at in manifests)
+    return max(1, ceil(stored / options.target_size_bytes))
+
+
+def live_in(listed: Listed, manifests: Collection[int]) -> Entries:
+    """The live entries of some manifests (R-110)."""
+    return live(in_manifests(listed.entries, manifests))
+
+
+def group_clusters(
+    metadata: TableMetadata, group: Group, entries: Entries, options: RewriteOptions
+) -> Clusters:
+    """The clusters of a group's entries, by the fields asked for, or by all.
+
+    Raises: CorruptTable R-068.
+    """
+    spec = metadata.spec(group.spec_id)
+    if spec is None:  # R-052
+        raise ValueError(group.spec_id)
+    places = range(len(spec.fields))
+    if options.sort_by:
+        named = {field.name: at for at, field in enumerate(spec.fields)}
+        chosen = [named[name] for name in options.sort_by if name in named]
+        return clusters(entries, result_types(spec, metadata.schemas), chosen)
+    return clusters(entries, result_types(spec, metadata.schemas), places)
+
+
+def group_pieces(
+    metadata: TableMetadata,
+    group: Group,
+    listed: Listed,
+    entries: Entries,
+    options: RewriteOptions,
+) -> Numbers:
+    """The piece that each of a group's live entries belongs to.
+
+    Shape: one number for each entry, from 0 without a gap; pieces follow each other in the order of
+    the clusters.
+    """
+    found = group_clusters(metadata, group, entries, options)
+    of_manifest = {
+        at: listed.manifests[at].manifest_length / max(1, listed.live_counts[at])
+        for at in group.rewritten
+    }
+    sizes = per_manifest(entries, of_manifest)
+    return pieces(found.ranks, sizes, options.target_size_bytes / PIECES_OF_TARGET)
+
+
+def fill(sizes: Sequence[int], target_size_bytes: int) -> Sequence[range]:
+    """Which pieces, one after the other, fill each manifest; `sizes` are those of the pieces.
+
+    Manifests come out about equal, as few as the target size allows, so that the next plan finds
+    nothing to gain.
+    """
+    whole = sum(sizes)
+    if not whole:
+        return ()
+    share = whole / ceil(whole / target_size_bytes)
+    cuts, done = [0], 0
+    for at, size in enumerate(sizes):
+        if at > cuts[-1] and done + size / 2 > share * len(cuts):
+            cuts.append(at)
+        done += size
+    return [range(start, stop) for start, stop in pairwise([*cuts, len(sizes)])]

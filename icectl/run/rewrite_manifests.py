@@ -1,0 +1,305 @@
+"""Running a rewrite of manifests: load, plan, write and verify new ones, commit, clean up."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+
+from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.codec.manifest_write import ManifestForm
+from icectl.commit.attempt import Committer, Landed
+from icectl.commit.manifests import ManifestWriter
+from icectl.commit.snapshot import NewSnapshot, carried_totals, compose, head
+from icectl.entries.rows import EMPTY, Entries, concat, count_by_value, in_manifests, in_order, take
+from icectl.env import Deadline, Env
+from icectl.errors import CommitUnknown, StorageError, UsageError
+from icectl.plan.model import pin_of
+from icectl.plan.rewrite_manifests import (
+    PLANNED_COLUMNS,
+    Group,
+    Listed,
+    RewriteOptions,
+    RewritePlan,
+    group_pieces,
+    live_in,
+    plan,
+)
+from icectl.progress import Progress
+from icectl.spec.manifest import ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.requirements import AssertTableUuid
+from icectl.spec.schema import Schema
+from icectl.spec.snapshot import Snapshot
+from icectl.spec.updates import Update
+from icectl.storage.location import join, parent
+from icectl.storage.store import Store
+from icectl.table.manifests import load_entries, read_snapshot_manifests
+from icectl.table.open import open_table
+
+COMMAND = "rewrite-manifests"
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """The means to rewrite manifests of one table."""
+
+    store: Store
+    catalog: Catalog
+    env: Env
+    progress: Progress
+    deadline: Deadline
+    concurrency: int
+    shield: Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan and what it was made from."""
+
+    loaded: LoadedTable
+    plan: RewritePlan
+    listed: Listed
+    snapshot: Snapshot | None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a run would change anything."""
+        return bool(self.plan.chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What a run did; `written` are the new manifests."""
+
+    landed: Landed
+    snapshot_id: int
+    written: tuple[ManifestFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """A new manifest, the manifests that its entries come from, and which entries those are."""
+
+    group: Group
+    manifest: ManifestFile
+    sources: frozenset[str]
+    entries: Entries
+
+
+@dataclass(slots=True)
+class _Made:
+    """What a run has written so far: `stored` is all of it, `outputs` what a commit may list."""
+
+    outputs: list[_Output] = field(default_factory=list)
+    stored: list[str] = field(default_factory=list)
+
+
+def prepare(
+    rewrite: Rewrite, branch: str, options: Callable[[TableMetadata], RewriteOptions]
+) -> Prepared:
+    """Load the table and plan the rewrite of a branch's manifests; nothing is written.
+
+    Raises: UsageError for a branch, spec or field that there is not; Refused, where the table must
+    not be touched; StorageError, CorruptTable, where its manifests cannot be read.
+    """
+    loaded = open_table(rewrite.catalog)
+    rewrite.catalog.check_writable(loaded)
+    metadata = loaded.metadata
+    snapshot = _head(metadata, branch)
+    listed = _listed(rewrite, metadata, snapshot)
+    pin = pin_of(metadata, loaded.metadata_location)
+    return Prepared(
+        loaded, plan(metadata, pin, branch, listed, options(metadata)), listed, snapshot
+    )
+
+
+def _head(metadata: TableMetadata, branch: str) -> Snapshot | None:
+    ref = metadata.refs.get(branch)
+    if ref is None and branch != "main":
+        message = f"the table has no branch `{branch}`"
+        raise UsageError(message, hint="`icectl inspect TABLE refs` lists them")
+    if ref is not None and ref.type != "branch":
+        raise UsageError(f"`{branch}` is a {ref.type}; only branches get new snapshots")
+    return head(metadata, branch)
+
+
+def _listed(rewrite: Rewrite, metadata: TableMetadata, snapshot: Snapshot | None) -> Listed:
+    if snapshot is None:
+        return Listed((), EMPTY)
+    manifests = read_snapshot_manifests(rewrite.store, metadata, snapshot)
+    entries = load_entries(
+        rewrite.store,
+        metadata,
+        manifests,
+        columns=PLANNED_COLUMNS,
+        concurrency=rewrite.concurrency,
+        progress=rewrite.progress,
+    )
+    return Listed(manifests, entries)
+
+
+def execute(rewrite: Rewrite, prepared: Prepared) -> Rewritten:
+    """Write the new manifests, compare them with the old ones, and commit them (R-069).
+
+    What was written is removed again where the commit is known not to have landed.
+    Raises: CommitConflict, CommitUnknown; Unsupported, StorageError, Incomplete, before anything
+    has changed.
+    """
+    rewrite.deadline.check()
+    made = _Made()
+    try:
+        return _execute(rewrite, prepared, made)
+    except CommitUnknown:  # R-156
+        raise
+    except BaseException:
+        _remove(rewrite, made.stored)
+        raise
+
+
+def _execute(rewrite: Rewrite, prepared: Prepared, made: _Made) -> Rewritten:
+    base = prepared.loaded
+    for group in prepared.plan.chosen:
+        entries = live_in(prepared.listed, group.rewritten)
+        made.outputs += _write(rewrite, prepared, base.metadata, group, entries, made)
+        rewrite.deadline.check()
+    snapshot_id = rewrite.env.new_snapshot_id()
+
+    def updates(metadata: TableMetadata) -> Sequence[Update]:
+        return _updates(rewrite, prepared, metadata, made, snapshot_id)
+
+    uuid = base.metadata.table_uuid
+    requirements = [] if uuid is None else [AssertTableUuid(uuid)]
+    committer = Committer(rewrite.catalog, rewrite.env, rewrite.progress)
+    with rewrite.shield():
+        landed = committer.commit(base, requirements, updates)
+    written = tuple(output.manifest for output in made.outputs)
+    snapshot = landed.metadata.snapshot(snapshot_id)
+    used = {item.manifest_path for item in written}
+    used |= {snapshot.manifest_list} if snapshot and snapshot.manifest_list else set()
+    _remove(rewrite, [location for location in made.stored if location not in used])
+    return Rewritten(landed, snapshot_id, written)
+
+
+def _write(
+    rewrite: Rewrite,
+    prepared: Prepared,
+    metadata: TableMetadata,
+    group: Group,
+    entries: Entries,
+    made: _Made,
+) -> list[_Output]:
+    """Write live entries of a group into new manifests."""
+    spec = metadata.spec(group.spec_id)
+    if spec is None or not len(entries):
+        return []
+    form = ManifestForm(
+        _schema_for(metadata, group.spec_id), spec, metadata.format_version, group.content
+    )
+    writer = ManifestWriter(
+        store=rewrite.store,
+        env=rewrite.env,
+        progress=rewrite.progress,
+        concurrency=rewrite.concurrency,
+        folder=parent(prepared.loaded.metadata_location),
+        form=form,
+        target_size_bytes=prepared.plan.options.target_size_bytes,
+    )
+    manifests = prepared.listed.manifests
+    pieces = group_pieces(metadata, group, prepared.listed, entries, prepared.plan.options)
+    outputs = []
+    for written in writer.write(manifests, entries, pieces):
+        made.stored.append(written.manifest.manifest_path)
+        chosen = take(entries, written.rows)
+        sources = {manifests[at].manifest_path for at in count_by_value(chosen, "manifest")}
+        outputs.append(_Output(group, written.manifest, frozenset(sources), chosen))
+    return outputs
+
+
+def _schema_for(metadata: TableMetadata, spec_id: int) -> Schema:
+    """The schema that manifests of a spec name: the current one, or the newest that has all of the
+    spec's columns."""
+    spec = metadata.spec(spec_id)
+    sources = {} if spec is None else {id_ for field in spec.fields for id_ in field.source_ids}
+    for schema in (metadata.current_schema, *reversed(metadata.schemas)):
+        if all(schema.field(id_) is not None for id_ in sources):
+            return schema
+    return metadata.current_schema
+
+
+def _updates(
+    rewrite: Rewrite, prepared: Prepared, metadata: TableMetadata, made: _Made, snapshot_id: int
+) -> Sequence[Update]:
+    """The commit on the newest metadata; nothing where there is nothing left to replace.
+
+    Where another commit has changed some of the manifests since, only what was made of those is
+    made again.
+    """
+    branch = prepared.plan.branch
+    now = head(metadata, branch)
+    listed = prepared.listed.manifests
+    if now is not None and now != prepared.snapshot:
+        listed = read_snapshot_manifests(rewrite.store, metadata, now)
+        _renew(rewrite, prepared, metadata, {item.manifest_path for item in listed}, made)
+    replaced = set().union(*(output.sources for output in made.outputs))
+    replaced |= _emptied(prepared)
+    kept = [item for item in listed if item.manifest_path not in replaced]
+    if len(kept) == len(listed):
+        return ()
+    written = tuple(output.manifest for output in made.outputs)
+    location = join(
+        parent(prepared.loaded.metadata_location),
+        f"snap-{snapshot_id}-{rewrite.env.new_uuid()}.avro",
+    )
+    new = NewSnapshot(
+        snapshot_id,
+        branch,
+        "replace",
+        (*written, *kept),
+        frozenset(item.manifest_path for item in written),
+        {
+            "manifests-created": str(len(written)),
+            "manifests-kept": str(len(kept)),
+            "manifests-replaced": str(len(listed) - len(kept)),
+            "entries-processed": str(sum(len(output.entries) for output in made.outputs)),
+            **carried_totals(None if now is None else now.summary),
+        },
+    )
+    composed = compose(metadata, new, manifest_list=location, env=rewrite.env)
+    made.stored.append(location)
+    rewrite.store.create(location, composed.manifest_list)
+    return composed.updates
+
+
+def _emptied(prepared: Prepared) -> set[str]:
+    """Rewritten manifests without a live entry: nothing takes their place (R-056)."""
+    counts = prepared.listed.live_counts
+    return {
+        prepared.listed.manifests[at].manifest_path
+        for group in prepared.plan.chosen
+        for at in group.rewritten
+        if not counts[at]
+    }
+
+
+def _renew(
+    rewrite: Rewrite, prepared: Prepared, metadata: TableMetadata, present: set[str], made: _Made
+) -> None:
+    """Make those outputs anew that hold entries of manifests which are listed no more.
+
+    Entries of manifests that are gone are dropped: what took their place is listed, and is kept.
+    """
+    stale = [output for output in made.outputs if not output.sources <= present]
+    made.outputs = [output for output in made.outputs if output.sources <= present]
+    indices = [
+        at for at, item in enumerate(prepared.listed.manifests) if item.manifest_path in present
+    ]
+    for group in dict.fromkeys(output.group for output in stale):
+        parts = [output.entries for output in stale if output.group == group]
+        entries = in_order(in_manifests(concat(parts), indices))
+        made.outputs += _write(rewrite, prepared, metadata, group, entries, made)
+
+
+def _remove(rewrite: Rewrite, locations: Sequence[str]) -> None:
+    """Remove files that no metadata names; never raises, what stays is an orphan."""
+    if locations:
+        with suppress(StorageError):
+            rewrite.store.remove(locations)

@@ -1,0 +1,288 @@
+"""`icectl rewrite-manifests` from the command line: the law of maintenance, choices, refusals."""
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from icectl.cli import app, session
+from icectl.report.document import document_schema
+from icectl.storage.local import LocalStore
+from tests.builders.expiry import NOW_MS
+from tests.builders.rows import current_metadata, read_avro, read_metadata, read_rows
+from tests.builders.table_builder import PARTITIONINGS, TableBuilder
+from tests.cli.conftest import Ended
+from tests.stores.fixed_env import FixedEnv
+from tests.stores.wrapped import ReadOnlyStore
+
+Rewrite = Callable[..., Ended]
+
+
+@pytest.fixture
+def rewrite(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Rewrite:
+    """Run `icectl rewrite-manifests`."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+
+    def run(*arguments: object) -> Ended:
+        code = app.main(["rewrite-manifests", *map(str, arguments)], env=FixedEnv(NOW_MS))
+        captured = capsys.readouterr()
+        return Ended(code, captured.out, captured.err)
+
+    return run
+
+
+def result(ended: Ended) -> dict[str, Any]:
+    """The result of a run with --json, which keeps to the schema."""
+    assert ended.err == ""
+    Draft202012Validator(document_schema("rewrite-manifests")).validate(ended.document)
+    found: dict[str, Any] = ended.document["result"]
+    return found
+
+
+def build(directory: Path, format_version: int, partitioning: str = "two") -> TableBuilder:
+    """Many small manifests of data, some of deletes, a branch of its own."""
+    table = TableBuilder(directory, format_version=format_version, partitioning=partitioning)
+    for start in range(0, 60, 12):
+        table.append(range(start, start + 12))
+    if format_version > 1:
+        table.delete_rows([1, 2, 13])
+        table.delete_rows([4, 15, 26])
+    if format_version == 2:
+        table.delete_rows([40, 41], kind="equality")
+    table.ref("audit", "branch")
+    table.append(range(100, 106), branch="audit")
+    table.remove_data_files(2)
+    return table
+
+
+def rows_of(directory: Path) -> dict[int, Any]:
+    metadata = read_metadata(current_metadata(directory))
+    return {
+        snapshot["snapshot-id"]: read_rows(metadata, snapshot["snapshot-id"])
+        for snapshot in metadata["snapshots"]
+    }
+
+
+def head(directory: Path) -> dict[str, Any]:
+    metadata = read_metadata(current_metadata(directory))
+    found: dict[str, Any] = next(
+        item
+        for item in metadata["snapshots"]
+        if item["snapshot-id"] == metadata["current-snapshot-id"]
+    )
+    return found
+
+
+def identities(snapshot: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """What must not change of live entries, read by fastavro, inherited by hand (R-042, R-103)."""
+    found = []
+    for manifest in read_avro(snapshot["manifest-list"]):
+        next_row_id = manifest.get("first_row_id")
+        for entry in read_avro(manifest["manifest_path"]):
+            file, row_id = entry["data_file"], entry["data_file"].get("first_row_id")
+            if entry["status"] == 2:
+                continue
+            if row_id is None and next_row_id is not None and not file.get("content"):
+                row_id, next_row_id = next_row_id, next_row_id + file["record_count"]
+            added = entry["status"] == 1
+            sequence = manifest.get("sequence_number", 0)
+            stored = entry.get("sequence_number"), entry.get("file_sequence_number")
+            inherits = added or not sequence  # version 1 has none (R-046)
+            numbers = [sequence if number is None and inherits else number for number in stored]
+            snapshot_id = entry["snapshot_id"] or manifest["added_snapshot_id"]
+            place = file.get("content_offset")
+            rest = {
+                name: value
+                for name, value in file.items()
+                if name not in ("first_row_id", "partition")
+            }
+            partition = sorted(file["partition"].items())
+            found.append((file["file_path"], place, snapshot_id, *numbers, row_id, partition, rest))
+    return sorted(found, key=lambda one: (one[0], one[1] or 0))
+
+
+@pytest.mark.parametrize("partitioning", PARTITIONINGS)
+@pytest.mark.parametrize("format_version", [1, 2, 3])
+def test_r069_a_rewrite_keeps_the_law(
+    tmp_path: Path,
+    rewrite: Rewrite,
+    monkeypatch: pytest.MonkeyPatch,
+    format_version: int,
+    partitioning: str,
+) -> None:
+    directory = tmp_path / "t"
+    table = build(directory, format_version, partitioning)
+    before, files = rows_of(directory), {path for path in directory.rglob("*") if path.is_file()}
+    old = head(directory)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "open_store", lambda *_: ReadOnlyStore(LocalStore()))
+        planned = result(rewrite(table.location, "--dry-run", "--json"))
+    done = rewrite(table.location, "--json")
+    found = result(done)
+    assert (done.code, done.document["status"]) == (0, "done")
+    same = ("rewritten", "kept", "entries", "bytes_before", "groups", "manifests_rewritten")
+    assert {key: found[key] for key in same} == {key: planned[key] for key in same}
+    assert found["added"] == planned["added"] == len(found["manifests_added"])
+
+    new = head(directory)
+    assert str(new["snapshot-id"]) == found["snapshot_id"]
+    assert identities(new) == identities(old)
+    after = rows_of(directory)
+    assert {id_: after[id_] for id_ in before} == before
+    assert after[new["snapshot-id"]] == before[old["snapshot-id"]]
+    assert files <= {path for path in directory.rglob("*") if path.is_file()}
+
+    again = rewrite(table.location, "--check", "--json")
+    assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+
+
+@pytest.mark.parametrize("format_version", [1, 2, 3])
+def test_r047_r050_r051_rows_of_the_list_are_counted_from_the_entries(
+    tmp_path: Path, rewrite: Rewrite, format_version: int
+) -> None:
+    table = build(tmp_path / "t", format_version)
+    assert rewrite(table.location).code == 0
+    snapshot = head(tmp_path / "t")
+    for manifest in read_avro(snapshot["manifest-list"]):
+        entries = read_avro(manifest["manifest_path"])
+        records = [entry["data_file"]["record_count"] for entry in entries]
+        assert {entry["status"] for entry in entries} == {0}
+        assert manifest["existing_files_count"] == len(entries)
+        assert manifest["existing_rows_count"] == sum(records)
+        assert manifest["added_files_count"] == manifest["deleted_files_count"] == 0
+        assert manifest["manifest_length"] == Path(manifest["manifest_path"]).stat().st_size
+        assert manifest["added_snapshot_id"] == snapshot["snapshot-id"]
+        if format_version > 1:
+            assert manifest["sequence_number"] == snapshot["sequence-number"]
+            numbers = [entry["sequence_number"] for entry in entries]
+            assert manifest["min_sequence_number"] == min(numbers)
+
+
+def test_r104_a_rewrite_of_version_3_takes_no_row_ids(tmp_path: Path, rewrite: Rewrite) -> None:
+    table = build(tmp_path / "t", 3)
+    before = read_metadata(current_metadata(tmp_path / "t"))["next-row-id"]
+    assert rewrite(table.location).code == 0
+    after = read_metadata(current_metadata(tmp_path / "t"))
+    assert after["next-row-id"] == before
+    assert head(tmp_path / "t")["added-rows"] == 0
+    assert head(tmp_path / "t")["first-row-id"] == before
+
+
+def test_r031_the_snapshot_is_a_replace_and_keeps_its_totals(
+    tmp_path: Path, rewrite: Rewrite
+) -> None:
+    table = build(tmp_path / "t", 2)
+    old = head(tmp_path / "t")["summary"]
+    found = result(rewrite(table.location, "--json"))
+    new = head(tmp_path / "t")["summary"]
+    assert new["operation"] == "replace"
+    assert new["engine-name"] == "icectl"
+    assert new["manifests-replaced"] == str(found["rewritten"])
+    assert new["manifests-created"] == str(found["added"])
+    assert new["entries-processed"] == str(found["entries"])
+    assert {key: value for key, value in new.items() if key.startswith("total-")} == {
+        key: value for key, value in old.items() if key.startswith("total-")
+    }
+
+
+def test_a_branch_is_rewritten_and_main_stays(tmp_path: Path, rewrite: Rewrite) -> None:
+    table = build(tmp_path / "t", 2)
+    before = head(tmp_path / "t")
+    found = result(rewrite(table.location, "--branch", "audit", "--json"))
+    metadata = read_metadata(current_metadata(tmp_path / "t"))
+    assert str(metadata["refs"]["audit"]["snapshot-id"]) == found["snapshot_id"]
+    assert metadata["current-snapshot-id"] == before["snapshot-id"]
+
+
+def test_content_and_spec_choose_manifests(tmp_path: Path, rewrite: Rewrite) -> None:
+    table = build(tmp_path / "t", 2)
+    found = result(rewrite(table.location, "--content", "deletes", "--json"))
+    assert [(one["content"], one["rewritten"]) for one in found["groups"]] == [
+        ("data", 0),
+        ("deletes", 3),
+    ]
+    assert found["groups"][0]["reason"] == "not of deletes"
+    assert rewrite(table.location, "--spec-id", "7").code == 2
+    assert rewrite(table.location, "--sort-by", "nothing").code == 2
+    assert rewrite(table.location, "--content", "all data").code == 2
+    assert rewrite(table.location, "--branch", "nowhere").code == 2
+    assert rewrite(table.location, "--target-size", "8").code == 2
+
+
+def test_check_ends_with_4_where_there_is_work_and_changes_nothing(
+    tmp_path: Path, rewrite: Rewrite
+) -> None:
+    table = build(tmp_path / "t", 2)
+    files = {path for path in (tmp_path / "t").rglob("*") if path.is_file()}
+    ended = rewrite(table.location, "--check", "--json")
+    assert (ended.code, ended.document["dry_run"], ended.document["status"]) == (4, True, "planned")
+    assert {path for path in (tmp_path / "t").rglob("*") if path.is_file()} == files
+
+
+def test_r053_partitions_end_up_together_and_are_summarised(
+    tmp_path: Path, rewrite: Rewrite
+) -> None:
+    table = TableBuilder(tmp_path / "t", partitioning="identity")
+    for start in range(0, 120, 12):
+        table.append(range(start, start + 12), files=4)
+    assert rewrite(table.location, "--target-size", "6KB").code == 0
+    manifests = read_avro(head(tmp_path / "t")["manifest-list"])
+    assert len(manifests) > 2
+    ranges = []
+    for manifest in manifests:
+        values = sorted(
+            entry["data_file"]["partition"]["category"]
+            for entry in read_avro(manifest["manifest_path"])
+        )
+        (summary,) = manifest["partitions"]
+        bounds = summary["lower_bound"].decode(), summary["upper_bound"].decode()
+        assert bounds == (values[0], values[-1])
+        assert summary["contains_null"] is False
+        ranges.append(bounds)
+    ordered = sorted(ranges)
+    assert all(one[1] <= other[0] for one, other in pairwise(ordered))
+    assert rewrite(table.location, "--target-size", "6KB", "--check").code == 0
+
+
+def test_r056_manifests_without_live_entries_are_dropped(tmp_path: Path, rewrite: Rewrite) -> None:
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(4))
+    table.append(range(4, 8))
+    table.remove_data_files(1)
+    before = rows_of(tmp_path / "t")[head(tmp_path / "t")["snapshot-id"]]
+    found = result(rewrite(table.location, "--json"))
+    assert (found["rewritten"], found["added"], found["entries"]) == (2, 1, 1)
+    assert rows_of(tmp_path / "t")[head(tmp_path / "t")["snapshot-id"]] == before
+
+
+def test_a_table_without_snapshot_has_nothing_to_do(tmp_path: Path, rewrite: Rewrite) -> None:
+    empty = TableBuilder(tmp_path / "empty")
+    ended = rewrite(empty.location, "--json")
+    assert (ended.code, ended.document["status"]) == (0, "nothing-to-do")
+
+
+def test_text_names_groups_and_reasons(tmp_path: Path, rewrite: Rewrite) -> None:
+    table = build(tmp_path / "t", 2)
+    lines = rewrite(table.location, "--dry-run").out.splitlines()
+    assert lines[0].split() == ["spec", "content", "rewrite", "keep", "entries", "reason"]
+    assert "partitions are spread over" in lines[1]
+    assert lines[-1].endswith("; 0 stay")
+    assert "became" in rewrite(table.location).out
+    assert rewrite(table.location).out == (
+        "nothing to do: rewriting manifests would gain nothing\n"
+    )
+
+
+def test_documents_of_a_dry_run_and_a_run_have_the_same_keys(
+    tmp_path: Path, rewrite: Rewrite
+) -> None:
+    table = build(tmp_path / "t", 1)
+    planned = json.loads(rewrite(table.location, "--dry-run", "--json").out)
+    done = json.loads(rewrite(table.location, "--json").out)
+    assert planned["result"].keys() == done["result"].keys()
+    assert done["table"]["metadata_location_after"].endswith(".metadata.json")
