@@ -229,6 +229,17 @@ def concat(parts: Iterable[Entries]) -> Entries:
     return Entries(pa.concat_tables(tables)) if tables else EMPTY
 
 
+def numbered(entries: E, manifest: int) -> E:
+    """The rows with another number in their `manifest` column.
+
+    Order: kept.
+    """
+    at = entries.table.schema.get_field_index("manifest")
+    field = entries.table.schema.field(at)
+    column = pa.repeat(pa.scalar(manifest, field.type), len(entries))
+    return type(entries)(entries.table.set_column(at, field, column))
+
+
 def in_order(entries: E) -> E:
     """The same rows ordered by (`manifest`, `manifest_pos`)."""
     return type(entries)(

@@ -14,7 +14,7 @@ import pyarrow as pa
 from icectl.codec.manifest import read_manifest
 from icectl.codec.manifest_list import read_list_properties, read_manifest_list
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import EMPTY, E, Entries, RawEntries
+from icectl.entries.rows import EMPTY, Entries, RawEntries, numbered
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.progress import Progress
@@ -104,7 +104,7 @@ def try_manifest_lists(
     *,
     concurrency: int,
     progress: Progress,
-) -> Iterator[ManifestListRead]:
+) -> Generator[ManifestListRead, None, None]:
     """Read what snapshots list, damaged and missing manifest lists included.
 
     Order: that of `snapshots`.
@@ -244,8 +244,8 @@ def scan_entries(
     )
     for index, _, rows in scanned:
         # Against its own row of the list only: a table may have very many manifests.
-        entries = inherit(_numbered(rows, 0), manifests[index : index + 1])
-        yield index, _numbered(entries, index)
+        entries = inherit(numbered(rows, 0), manifests[index : index + 1])
+        yield index, numbered(entries, index)
 
 
 def load_entries(
@@ -305,14 +305,6 @@ def _inherited(parts: Sequence[RawEntries], manifests: Sequence[ManifestFile]) -
     return inherit(RawEntries(pa.concat_tables([part.table for part in parts])), manifests)
 
 
-def _numbered(rows: E, manifest: int) -> E:
-    """The rows with another number in their `manifest` column."""
-    at = rows.table.schema.get_field_index("manifest")
-    field = rows.table.schema.field(at)
-    numbers = pa.repeat(pa.scalar(manifest, field.type), len(rows))
-    return type(rows)(rows.table.set_column(at, field, numbers))
-
-
 def try_manifests(
     store: Store,
     metadata: TableMetadata,
@@ -321,7 +313,7 @@ def try_manifests(
     columns: frozenset[str],
     concurrency: int,
     progress: Progress,
-) -> Iterator[ManifestRead]:
+) -> Generator[ManifestRead, None, None]:
     """Read manifests one by one, damaged and missing ones included.
 
     Order: that of `manifests`; close the iterator to stop early.

@@ -1,10 +1,19 @@
 """How a check reports: by the id of the rule that is broken."""
 
+import re
+
 from icectl.plan.model import Finding, Severity
 from icectl.spec.rules import RULES
+
+_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def finding(rule: str, subject: str, message: str, *, severity: Severity | None = None) -> Finding:
     """A finding with the severity and the hint of its rule, unless the case is milder or worse."""
     known = RULES[rule]
     return Finding(rule, severity or known.severity, subject, message, known.fix)
+
+
+def is_absolute(location: str) -> bool:
+    """Whether a location is a URI or an absolute path (R-164)."""
+    return _ABSOLUTE.match(location) is not None

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from icectl.plan.model import Finding
-from icectl.plan.validate.finding import finding
+from icectl.plan.validate.finding import finding, is_absolute
 from icectl.spec.metadata import TableMetadata
 
 REQUIRED: Mapping[int, tuple[str, ...]] = {
@@ -35,7 +35,7 @@ def check_metadata(metadata: TableMetadata, members: Mapping[str, Any]) -> Itera
     yield from _snapshot_log(metadata)
     yield from _metadata_log(metadata)
     yield from _statistics(metadata)
-    if "/" not in metadata.location:
+    if not is_absolute(metadata.location):
         message = f"the location `{metadata.location}` is neither a URI nor an absolute path"
         yield finding("R-164", _METADATA, message)
     known = {key.get("key-id") for key in metadata.encryption_keys}

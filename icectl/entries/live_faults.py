@@ -1,0 +1,273 @@
+"""Searches over the live entries of many snapshots at once.
+
+Snapshots share most of their manifests. What a rule needs is looked up once over the entries of all
+distinct manifests; a snapshot then only has to choose among the few candidates found.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries import rows as vocabulary
+from icectl.entries.faults import Fault
+from icectl.entries.rows import Entries, location_keys, numbers
+from icectl.entries.summary import Totals
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Rows that share something two live entries of a snapshot must not share.
+
+    `groups` numbers what is shared; rows of one group that lie in one snapshot are a fault.
+    """
+
+    groups: Numbers
+    manifests: Numbers
+    locations: pa.Array
+
+    def in_snapshot(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
+        """The repetitions among the rows of the chosen manifests."""
+        here = np.flatnonzero(chosen[self.manifests])
+        _, first = np.unique(self.groups[here], return_index=True)
+        again = np.setdiff1d(here, here[first])
+        if not len(again):
+            return None
+        return Fault(len(again), self.locations[int(again[0])].as_py())
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Deletion vectors with the live rows of the data files that they are for.
+
+    `pairs` holds (vector, manifest of the data file, whether partitions agree), vectors numbered.
+    """
+
+    manifests: Numbers
+    named: pa.Array
+    pairs: Numbers
+
+    def lost(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
+        """Vectors whose data file is not live in the chosen manifests (R-116)."""
+        found = np.zeros(len(self.manifests), np.bool_)
+        present = self.pairs[chosen[self.pairs[:, 1]]] if len(self.pairs) else self.pairs
+        found[present[:, 0]] = True
+        return self._fault(np.flatnonzero(chosen[self.manifests] & ~found))
+
+    def elsewhere(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
+        """Vectors of another partition than their data file (R-211)."""
+        differing = self.pairs[self.pairs[:, 2] == 0] if len(self.pairs) else self.pairs
+        here = chosen[differing[:, 1]] & chosen[self.manifests[differing[:, 0]]]
+        return self._fault(np.unique(differing[here, 0]))
+
+    def _fault(self, places: Numbers) -> Fault | None:
+        if not len(places):
+            return None
+        return Fault(len(places), self.named[int(places[0])].as_py())
+
+
+@dataclass(frozen=True, slots=True)
+class RowIds:
+    """Row ids of live data files, sorted by where they begin."""
+
+    starts: Numbers
+    ends: Numbers
+    manifests: Numbers
+    locations: pa.Array
+
+    def overlapping(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
+        """Files whose row ids begin before those of the file before them end (R-103)."""
+        here = np.flatnonzero(chosen[self.manifests])
+        if len(here) < 2:
+            return None
+        reached = np.maximum.accumulate(self.ends[here])
+        wrong = here[1:][self.starts[here][1:] < reached[:-1]]
+        if not len(wrong):
+            return None
+        return Fault(len(wrong), self.locations[int(wrong[0])].as_py())
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFaults:
+    """What snapshots of a table are checked with; manifests are numbered as the entries do."""
+
+    totals: Sequence[Totals]
+    greatest_number: Numbers
+    greatest_row_id: Numbers
+    outside: Mapping[int, Fault] = field(repr=False)
+    repeated: Candidates
+    repeated_vectors: Candidates
+    overlapping_vectors: Candidates
+    vectors: Vectors
+    row_ids: RowIds
+
+
+def live_faults(entries: Entries, manifest_count: int, roots: Sequence[str]) -> LiveFaults:
+    """Prepare the checks; `roots` are the places where the table's files should lie.
+
+    Cost: n log n over all entries; for a snapshot only its manifests and the candidates.
+    """
+    alive = vocabulary.live(vocabulary.planning(entries))
+    vectors = vocabulary.deletion_vectors(alive)
+    is_vector = pc.is_in(_row_numbers(alive), value_set=_row_numbers(vectors).combine_chunks())
+    files = vocabulary.where(alive, pc.invert(is_vector))
+    return LiveFaults(
+        totals=_totals(alive, manifest_count),
+        greatest_number=_greatest(alive, numbers(alive, "sequence_number"), manifest_count),
+        greatest_row_id=_greatest(files, _row_id_ends(files), manifest_count),
+        outside=_outside(alive, roots),
+        repeated=_candidates(files, location_keys(files.table["location"])),
+        repeated_vectors=_candidates(vectors, location_keys(vectors.table["referenced_data_file"])),
+        overlapping_vectors=_overlapping(vectors),
+        vectors=_vectors(vectors, vocabulary.data_files(files)),
+        row_ids=_row_ids(vocabulary.data_files(files)),
+    )
+
+
+def _row_numbers(entries: Entries) -> pa.ChunkedArray:
+    """A number of each row that is unique over all manifests."""
+    manifest = entries.table["manifest"].cast(pa.int64())
+    position = entries.table["manifest_pos"].cast(pa.int64())
+    return pc.add(pc.shift_left(manifest, pa.scalar(32, pa.int64())), position)
+
+
+def _totals(alive: Entries, manifest_count: int) -> Sequence[Totals]:
+    """Files, bytes and records of each manifest."""
+    sums = []
+    for part, size in (
+        (vocabulary.data_files(alive), "file_size_in_bytes"),
+        (vocabulary.position_delete_files(alive), "file_size_in_bytes"),
+        (vocabulary.equality_delete_files(alive), "file_size_in_bytes"),
+        (vocabulary.deletion_vectors(alive), "content_size_in_bytes"),
+    ):
+        manifests = numbers(part, "manifest")
+        for values in (
+            np.ones(len(part), np.int64),
+            numbers(part, size),
+            numbers(part, "record_count"),
+        ):
+            found = np.zeros(manifest_count, np.int64)
+            np.add.at(found, manifests, values)
+            sums.append(found.tolist())
+    return [Totals(*counts) for counts in zip(*sums, strict=True)]
+
+
+def _greatest(entries: Entries, values: Numbers, manifest_count: int) -> Numbers:
+    found = np.full(manifest_count, -1, np.int64)
+    np.maximum.at(found, numbers(entries, "manifest"), values)
+    return found
+
+
+def _row_id_ends(files: Entries) -> Numbers:
+    starts = pc.fill_null(files.table["first_row_id"], -1).to_numpy()
+    ends = starts + numbers(files, "record_count")
+    return np.where(starts < 0, -1, ends)
+
+
+def _outside(alive: Entries, roots: Sequence[str]) -> Mapping[int, Fault]:
+    """Files that lie below none of the roots, by manifest."""
+    keys = location_keys(alive.table["location"])
+    prefixes = location_keys(pa.chunked_array([pa.array(roots, pa.string())])).to_pylist()
+    inside = np.zeros(len(alive), np.bool_)
+    for prefix in prefixes:
+        starts = pc.starts_with(keys, pattern=prefix.rstrip("/") + "/")
+        inside |= np.asarray(pc.fill_null(starts, fill_value=True).to_numpy(), np.bool_)
+    places = np.flatnonzero(~inside)
+    manifests, first, count = np.unique(
+        numbers(alive, "manifest")[places], return_index=True, return_counts=True
+    )
+    return {
+        int(manifest): Fault(int(number), alive.table["location"][int(places[at])].as_py())
+        for manifest, at, number in zip(manifests, first, count, strict=True)
+    }
+
+
+def _candidates(entries: Entries, keys: pa.ChunkedArray) -> Candidates:
+    """The rows whose key another row has too; null keys have nothing in common."""
+    codes = keys.combine_chunks().dictionary_encode()
+    indices = np.asarray(pc.fill_null(codes.indices, -1).to_numpy(), np.int64)
+    times = np.bincount(indices[indices >= 0], minlength=len(codes.dictionary) + 1)
+    chosen = np.flatnonzero((indices >= 0) & (times[indices] > 1))
+    return Candidates(
+        indices[chosen],
+        numbers(entries, "manifest")[chosen],
+        entries.table["location"].combine_chunks().take(pa.array(chosen)),
+    )
+
+
+def _overlapping(vectors: Entries) -> Candidates:
+    """Vectors that share bytes of a Puffin file, other than being the same vector."""
+    if not len(vectors):
+        return Candidates(*(np.zeros(0, np.int64),) * 2, pa.array([], pa.string()))
+    files = location_keys(vectors.table["location"]).combine_chunks().dictionary_encode()
+    file = np.asarray(files.indices.to_numpy(), np.int64)
+    start = numbers(vectors, "content_offset")
+    end = start + numbers(vectors, "content_size_in_bytes")
+    order = np.lexsort((end, start, file))
+    file, start, end = file[order], start[order], end[order]
+    same_file = file[1:] == file[:-1]
+    shares = (
+        same_file & (start[1:] < end[:-1]) & ((start[1:] != start[:-1]) | (end[1:] != end[:-1]))
+    )
+    later = np.flatnonzero(shares) + 1
+    rows = np.concatenate([later - 1, later])
+    return Candidates(
+        np.concatenate([np.arange(len(later))] * 2).astype(np.int64),
+        numbers(vectors, "manifest")[order][rows],
+        vectors.table["location"].combine_chunks().take(pa.array(order[rows])),
+    )
+
+
+def _vectors(vectors: Entries, data: Entries) -> Vectors:
+    named = vectors.table["referenced_data_file"].combine_chunks()
+    keys = pc.unique(location_keys(vectors.table["referenced_data_file"]))
+    known = pc.drop_null(keys)
+    wanted = vocabulary.index_in(location_keys(vectors.table["referenced_data_file"]), known)
+    found = vocabulary.index_in(location_keys(data.table["location"]), known)
+    data_rows = np.flatnonzero(found >= 0)
+    order = data_rows[np.argsort(found[data_rows], kind="stable")]
+    starts = np.searchsorted(found[order], np.arange(len(known) + 1))
+    pairs: list[tuple[int, int, int]] = []
+    manifests = numbers(data, "manifest")
+    groups = [_group_codes(data, vectors, name) for name in vocabulary.GROUP_KEYS]
+    for vector, at in enumerate(wanted.tolist()):
+        if at < 0:
+            continue
+        for row in order[starts[at] : starts[at + 1]].tolist():
+            agree = all(of_data[row] == of_vectors[vector] for of_data, of_vectors in groups)
+            pairs.append((vector, int(manifests[row]), int(agree)))
+    return Vectors(
+        numbers(vectors, "manifest"), named, np.array(pairs, np.int64).reshape(len(pairs), 3)
+    )
+
+
+def _group_codes(data: Entries, vectors: Entries, column: str) -> tuple[Numbers, Numbers]:
+    known = pc.unique(vectors.table[column])
+    return (
+        vocabulary.index_in(data.table[column], known),
+        vocabulary.index_in(vectors.table[column], known),
+    )
+
+
+def _row_ids(data: Entries) -> RowIds:
+    starts = np.asarray(pc.fill_null(data.table["first_row_id"], -1).to_numpy(), np.int64)
+    given = np.flatnonzero(starts >= 0)
+    order = given[np.argsort(starts[given], kind="stable")]
+    return RowIds(
+        starts[order],
+        starts[order] + numbers(data, "record_count")[order],
+        numbers(data, "manifest")[order],
+        data.table["location"].combine_chunks().take(pa.array(order)),
+    )
+
+
+def chosen_manifests(numbers_: Set[int], manifest_count: int) -> npt.NDArray[np.bool_]:
+    """Which manifests a snapshot lists, as flags."""
+    flags = np.zeros(manifest_count, np.bool_)
+    flags[list(numbers_)] = True
+    return flags
