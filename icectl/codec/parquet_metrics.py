@@ -11,8 +11,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.codec.parquet_schema import NameMapping, has_field_ids, leaves, with_mapped_ids
-from icectl.errors import CorruptTable, Unsupported
+from icectl.codec.arrow_failures import translated
+from icectl.codec.parquet_schema import NameMapping, identified, leaves
 from icectl.spec import single_value
 from icectl.spec.schema import Schema
 from icectl.spec.single_value import Value
@@ -20,7 +20,6 @@ from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
 
 _NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1000, "nanoseconds": 1}
 _DAY_NS = 86_400_000_000_000
-_UNPARSABLE = "Couldn't deserialize thrift"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +46,28 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
     of lists and maps, where every row group states them. A file without field ids gets those of
     `name_mapping`.
     Units: bounds in the types of `schema`, whatever width or unit the file has.
-    Raises: CorruptTable, when the file is no Parquet file; Unsupported, for columns that pyarrow
-    doesn't know.
+    Raises: CorruptTable R-095, when the file is no Parquet file; Unsupported, for columns that
+    pyarrow doesn't know.
     Spec: field-level metrics; the counts of a column inside a list or map are those of its leaf
     values, as the reference implementation writes them.
     """
-    metadata = _read_metadata(file)
-    stored = metadata.schema.to_arrow_schema()
-    columns = leaves(stored if has_field_ids(stored) else with_mapped_ids(stored, name_mapping))
+    with translated("Parquet"):
+        metadata = pq.read_metadata(file)
+        stored = identified(metadata.schema.to_arrow_schema(), name_mapping)
+    return footer_metrics(metadata, stored, schema)
+
+
+def footer_metrics(metadata: Any, stored: pa.Schema, schema: Schema) -> FileMetrics:
+    """The metrics that a Parquet footer states; `stored` is its Arrow schema with field ids.
+
+    Shape: as read_metrics.
+    """
     row_groups = _row_groups(metadata)
     sizes: dict[int, int] = {}
     values: dict[int, int] = {}
     nulls: dict[int, int] = {}
     bounds: dict[int, tuple[bytes, bytes]] = {}
-    for place, leaf in zip(range(metadata.num_columns), columns, strict=True):
+    for place, leaf in zip(range(metadata.num_columns), leaves(stored), strict=True):
         if leaf.field_id is None:
             continue
         chunks = [group.column(place) for group in row_groups]
@@ -85,20 +92,6 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
         upper_bounds={number: upper for number, (_, upper) in bounds.items()},
         split_offsets=_split_offsets(row_groups),
     )
-
-
-def _read_metadata(file: IO[bytes]) -> Any:
-    try:
-        return pq.read_metadata(file)
-    except pa.ArrowInvalid as error:
-        raise CorruptTable(f"a data file is no Parquet file: {error}", rule="R-095") from error
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        # pyarrow has one class for a footer that it can't parse and for types that it lacks.
-        if _UNPARSABLE in str(error):
-            raise CorruptTable("a Parquet footer is damaged", rule="R-095") from error
-        raise Unsupported(f"a Parquet footer is beyond pyarrow: {error}") from error
 
 
 def _row_groups(metadata: Any) -> list[Any]:

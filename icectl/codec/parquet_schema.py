@@ -141,10 +141,24 @@ def with_mapped_ids(schema: pa.Schema, mapping: NameMapping) -> pa.Schema:
     return pa.schema([_mapped(field, mapping) for field in schema])
 
 
+def identified(schema: pa.Schema, mapping: NameMapping) -> pa.Schema:
+    """The schema of a file with field ids: its own, or where it has none those of a mapping."""
+    return schema if has_field_ids(schema) else with_mapped_ids(schema, mapping)  # R-181
+
+
 def field_id(field: pa.Field) -> int | None:
     """The field id of an Arrow field."""
     text = (field.metadata or {}).get(FIELD_ID)
     return None if text is None or int(text) < 0 else int(text)
+
+
+def child_fields(kind: pa.DataType) -> list[pa.Field]:
+    """The fields directly inside an Arrow type."""
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if arrow_types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.field(place) for place in range(kind.num_fields)]
 
 
 def _arrow_field(field: NestedField) -> pa.Field:
@@ -168,7 +182,7 @@ def _type(kind: pa.DataType) -> Type | None:
     """The Iceberg type; None where a nested field has no id."""
     if not arrow_types.is_nested(kind):
         return _flat_type(kind)
-    fields = [_field(field) for field in _children(kind)]
+    fields = [_field(field) for field in child_fields(kind)]
     known = [field for field in fields if field is not None]
     if len(known) != len(fields):
         return None
@@ -199,12 +213,6 @@ def _flat_type(kind: pa.DataType) -> Type:
     raise Unsupported(f"a data file has a column of type {kind}, which Iceberg lacks")
 
 
-def _children(kind: pa.DataType) -> list[pa.Field]:
-    if arrow_types.is_map(kind):
-        return [kind.key_field, kind.item_field]
-    return [kind.field(place) for place in range(kind.num_fields)]
-
-
 def _leaves(field: pa.Field, *, is_repeated: bool) -> Iterator[Leaf]:
     kind = field.type
     if isinstance(kind, pa.BaseExtensionType):
@@ -213,14 +221,14 @@ def _leaves(field: pa.Field, *, is_repeated: bool) -> Iterator[Leaf]:
         yield Leaf(field_id(field), is_repeated)
         return
     repeats = is_repeated or not arrow_types.is_struct(kind)
-    for child in _children(kind):
+    for child in child_fields(kind):
         yield from _leaves(child, is_repeated=repeats)
 
 
 def _any_id(field: pa.Field) -> bool:
     if field_id(field) is not None:
         return True
-    return arrow_types.is_nested(field.type) and any(map(_any_id, _children(field.type)))
+    return any(map(_any_id, child_fields(field.type)))
 
 
 def _mapped(field: pa.Field, mapping: NameMapping) -> pa.Field:
@@ -230,13 +238,13 @@ def _mapped(field: pa.Field, mapping: NameMapping) -> pa.Field:
     if arrow_types.is_map(kind):
         key, item = (
             _mapped(child.with_name(name), below)
-            for child, name in zip(_children(kind), ("key", "value"), strict=True)
+            for child, name in zip(child_fields(kind), ("key", "value"), strict=True)
         )
         kind = pa.map_(key, item)
     elif arrow_types.is_struct(kind):
-        kind = pa.struct([_mapped(child, below) for child in _children(kind)])
+        kind = pa.struct([_mapped(child, below) for child in child_fields(kind)])
     elif arrow_types.is_nested(kind):
-        kind = pa.list_(_mapped(_children(kind)[0].with_name("element"), below))
+        kind = pa.list_(_mapped(child_fields(kind)[0].with_name("element"), below))
     if "field-id" not in entry:
         return field.with_type(kind)
     return field.with_type(kind).with_metadata({FIELD_ID: str(entry["field-id"])})

@@ -1,0 +1,49 @@
+"""What pyarrow raises on a file, as errors of this program."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from icectl.errors import CorruptTable, Unsupported
+
+_BEYOND_PYARROW = ("Not yet implemented", "Logical type", "encrypt", "decrypt", "not supported")
+"""What messages of pyarrow say, in one class with damage, of things that it can't read."""
+
+
+@contextmanager
+def translated(kind: str) -> Iterator[None]:
+    """Read a data file of a kind inside.
+
+    Raises: CorruptTable R-095 on damage; Unsupported, for what pyarrow can't read. Errors of
+    the file object itself pass.
+    """
+    try:
+        yield
+    except pa.ArrowNotImplementedError as error:
+        raise beyond(kind, error) from error
+    except pa.ArrowException as error:
+        raise damaged(kind, error) from error
+    except OSError as error:
+        # pyarrow's own is a bare OSError; those of files have a number or a class.
+        if type(error) is not OSError or error.errno is not None:
+            raise
+        if any(text in str(error) for text in _BEYOND_PYARROW):
+            raise beyond(kind, error) from error
+        raise damaged(kind, error) from error
+    except UnicodeDecodeError as error:
+        raise damaged(kind, error) from error
+
+
+def damaged(kind: str, why: object) -> CorruptTable:
+    """The error for a data file whose bytes are not what its format says."""
+    return CorruptTable(f"the {kind} file is damaged: {_line(why)}", rule="R-095")  # R-095
+
+
+def beyond(kind: str, why: object) -> Unsupported:
+    """The error for a data file that uses what this program can't read."""
+    return Unsupported(f"the {kind} file can't be read: {_line(why)}")
+
+
+def _line(why: object) -> str:
+    return str(why).partition("\n")[0].strip().removesuffix(".")
