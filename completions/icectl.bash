@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect expire-snapshots rewrite-manifests --help --version" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate expire-snapshots rewrite-manifests --help --version" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -18,6 +18,15 @@ _icectl() {
                 --snapshot|--ref|--as-of|--from|--to|--columns|--limit|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
             esac
             second="summary health snapshots history refs manifests files entries partitions schemas specs sort-orders properties metadata-log statistics tree changes"
+            ;;
+        validate)
+            options="--level --snapshot --ref --all-snapshots --sample --rule --skip --fail-on --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --level) words="metadata files data" ;;
+                --fail-on) words="error warning" ;;
+                --color) words="auto always never" ;;
+                --snapshot|--ref|--sample|--rule|--skip|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
+            esac
             ;;
         expire-snapshots)
             options="--older-than --retain-last --keep-daily --keep-weekly --keep-monthly --expire-unreferenced --expire-id --clean-expired-metadata --keep-files --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"

@@ -2,6 +2,7 @@
 
 complete -c icectl -f
 complete -c icectl -n __fish_use_subcommand -a inspect -d 'show a table\'s state, contents, history and health'
+complete -c icectl -n __fish_use_subcommand -a validate -d 'check metadata and files against the rules of the format'
 complete -c icectl -n __fish_use_subcommand -a expire-snapshots -d 'drop old snapshots and the files only they need'
 complete -c icectl -n __fish_use_subcommand -a rewrite-manifests -d 'regroup manifests by partition, in their target size'
 complete -c icectl -n __fish_use_subcommand -l version -d 'print the version'
@@ -34,6 +35,30 @@ complete -c icectl -n '__fish_seen_subcommand_from inspect' -l catalog -x -d 'ca
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l storage-option -x -d 'option for the storage, repeatable; KEY=env:NAME takes the value from the environment'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l path-map -x -d 'read locations that begin with FROM at TO, repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l path-map-file -r -F -d 'lines of FROM and TO, separated by a tab'
+
+complete -c icectl -n '__fish_seen_subcommand_from validate; and test (count (commandline -opc)) -eq 2' -F
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l level -x -a 'metadata files data' -d 'how deep: metadata, files (default) or data'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l snapshot -x -d 'check this snapshot'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l ref -x -d 'check the head of this branch or tag'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l all-snapshots -d 'check every snapshot of the table'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l sample -x -d 'look at this part of the files, chosen by chance: 0.05 or 5%'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l rule -x -d 'report findings of this rule only; repeatable'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l skip -x -d 'leave findings of this rule out; repeatable'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l fail-on -x -a 'error warning' -d 'exit 4 from error (default) or warning on'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l json -d 'print one JSON document'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l quiet -s q -d 'no progress, notes and reports'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l verbose -s v -d 'tell more; twice: each store call too'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l color -x -a 'auto always never' -d 'auto (default), always or never'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l no-progress -d 'do not show progress'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l metrics-file -r -F -d 'write Prometheus metrics of the run to PATH'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l concurrency -x -d 'files read or removed at the same time (default 8)'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l time-limit -x -d 'stop safely after so long, as in 15m (exit 3)'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l temp-dir -r -F -d 'folder for temporary files'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l config -r -F -d 'settings file (default ~/.config/icectl/icectl.toml)'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l catalog -x -d 'catalog that has the table'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l storage-option -x -d 'option for the storage, repeatable; KEY=env:NAME takes the value from the environment'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l path-map -x -d 'read locations that begin with FROM at TO, repeatable'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l path-map-file -r -F -d 'lines of FROM and TO, separated by a tab'
 
 complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots; and test (count (commandline -opc)) -eq 2' -F
 complete -c icectl -n '__fish_seen_subcommand_from expire-snapshots' -l older-than -x -d 'expire what is older: ISO 8601, or 7d for seven days ago'

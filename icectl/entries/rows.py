@@ -247,6 +247,15 @@ def in_order(entries: E) -> E:
     )
 
 
+def sample(entries: E, ratio: float, seed: int) -> E:
+    """About the given part of the rows, chosen by chance; the same seed chooses the same.
+
+    Order: kept.
+    """
+    drawn = np.random.default_rng(seed).random(len(entries))
+    return where(entries, drawn < ratio)
+
+
 def take(entries: E, rows: Sequence[int] | npt.NDArray[np.int64] | pa.Array) -> E:
     """The rows at these positions of the table.
 

@@ -18,6 +18,7 @@ LAYERS = [
     {"storage"},
     {"catalog"},
     {"table"},
+    {"engine"},
     {"commit"},
     {"run", "report"},
     {"cli"},
@@ -37,10 +38,20 @@ HOME_OF = {
     "cramjam": {"codec"},
     "pyroaring": {"codec"},
     "mmh3": {"spec"},
-    "numpy": {"codec", "entries"},
+    "numpy": {"codec", "entries", "engine", "table"},
     "pyarrow.parquet": {"codec", "table"},
-    "pyarrow.compute": {"codec", "entries", "storage", "table", "report"},
-    "pyarrow": {"codec", "entries", "plan", "storage", "table", "commit", "run", "report"},
+    "pyarrow.compute": {"codec", "entries", "storage", "table", "engine", "report"},
+    "pyarrow": {
+        "codec",
+        "entries",
+        "plan",
+        "storage",
+        "table",
+        "engine",
+        "commit",
+        "run",
+        "report",
+    },
 }
 """Where a third-party module may be imported; one that is not here may not be imported at all."""
 

@@ -1,0 +1,80 @@
+"""`icectl validate`: check a table against the rules of the format."""
+
+from typing import Annotated
+
+from icectl.cli.options import Common, TableArgument, command, option
+from icectl.report.document import Outcome
+
+
+@command(
+    "validate",
+    examples=[
+        ("icectl validate /wh/db/t", "rules of the metadata, and that every file is there"),
+        ("icectl validate /wh/db/t --level data --all-snapshots", "everything, rows too"),
+        ("icectl validate s3://b/t --level metadata --fail-on warning", "quick and strict, for CI"),
+        ("icectl validate /wh/db/t --level data --sample 5% --json", "a different 5% every night"),
+    ],
+    exit_codes=(3, 4, 5, 10, 13, 14, 15),
+    choices={"level": ("metadata", "files", "data"), "fail_on": ("error", "warning")},
+)
+def validate(
+    common: Common,
+    table: TableArgument,
+    *,
+    level: Annotated[  # noqa: ARG001 - read through the settings
+        str | None,
+        option("--level", metavar="LEVEL", help="how deep: metadata, files (default) or data"),
+    ] = None,
+    snapshot: Annotated[
+        str | None, option("--snapshot", metavar="ID", help="check this snapshot")
+    ] = None,
+    ref: Annotated[
+        str | None, option("--ref", metavar="NAME", help="check the head of this branch or tag")
+    ] = None,
+    all_snapshots: Annotated[
+        bool, option("--all-snapshots", help="check every snapshot of the table")
+    ] = False,
+    sample: Annotated[
+        str | None,
+        option(
+            "--sample",
+            metavar="R",
+            help="look at this part of the files, chosen by chance: 0.05 or 5%",
+        ),
+    ] = None,
+    rule: Annotated[
+        list[str] | None,
+        option("--rule", metavar="ID", help="report findings of this rule only; repeatable"),
+    ] = None,
+    skip: Annotated[
+        list[str] | None,
+        option("--skip", metavar="ID", help="leave findings of this rule out; repeatable"),
+    ] = None,
+    fail_on: Annotated[  # noqa: ARG001 - read through the settings
+        str | None,
+        option("--fail-on", metavar="SEVERITY", help="exit 4 from error (default) or warning on"),
+    ] = None,
+) -> Outcome:
+    """Check a table against the rules of the format.
+
+    Level metadata checks the table metadata, manifest lists and manifests against each other and
+    against every rule that they can show to be broken. Level files also looks whether each file
+    is there with its recorded size. Level data also reads footers, and rows where footers do not
+    tell: counts, bounds, partition values, deletes, row ids.
+
+    The current snapshot is checked unless others are chosen. Nothing is changed. A damaged
+    manifest is reported, and the check goes on. Each finding names its rule, how bad it is, the
+    object, and the next step; any error ends with 4.
+    """
+    from icectl.cli.validating import Request, check
+
+    request = Request(
+        table=table,
+        snapshot=snapshot,
+        ref=ref,
+        all_snapshots=all_snapshots,
+        sample=sample,
+        rules=tuple(rule or ()),
+        skipped=tuple(skip or ()),
+    )
+    return check(common, request)

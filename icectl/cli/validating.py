@@ -1,0 +1,116 @@
+"""The course of `icectl validate`: options to a choice, the checks, the outcome."""
+
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from icectl.cli.options import Common
+from icectl.cli.session import Session, open_session
+from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL
+from icectl.errors import UsageError
+from icectl.plan.model import Severity
+from icectl.plan.snapshot_choice import SnapshotChoice, parse_snapshot_id
+from icectl.plan.validate.choice import Level, RuleChoice, fails, rule_ids
+from icectl.report.document import Outcome, TableIdentity
+from icectl.report.validate import Checked, checked_result, print_checked
+from icectl.run.reader import Reader
+from icectl.run.validate import ValidateOptions, validate
+from icectl.table.open import open_table
+from icectl.units import parse_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options of the command as given; those with a setting are read from the settings."""
+
+    table: str
+    snapshot: str | None
+    ref: str | None
+    all_snapshots: bool
+    sample: str | None
+    rules: tuple[str, ...]
+    skipped: tuple[str, ...]
+
+
+def check(common: Common, request: Request) -> Outcome:
+    """Check a table and say what was found.
+
+    Raises: UsageError for options that make no sense together; what reading the metadata raises.
+    """
+    settings = common.shell.settings
+    level = cast("Level", settings.read(VALIDATE_LEVEL))  # the setting takes nothing else
+    fail_on = cast("Severity", settings.read(VALIDATE_FAIL_ON))
+    options = _options(request, level)
+    session = open_session(common, request.table, read_only=True)
+    loaded = open_table(session.catalog)
+    if loaded.current == "newest-of-catalog":
+        session.console.note(
+            "note: this table belongs to a catalog; checked is its newest metadata file, "
+            f"`{loaded.metadata_location}`"
+        )
+    reader = Reader(
+        store=session.store,
+        loaded=loaded,
+        env=session.env,
+        progress=session.progress,
+        deadline=session.deadline,
+        concurrency=session.concurrency,
+    )
+    found = validate(reader, options)
+    metadata = loaded.metadata
+    checked = Checked(
+        table_location=metadata.location,
+        level=level,
+        findings=found.findings,
+        snapshots_checked=found.snapshots_checked,
+        files_checked=found.files_checked,
+        bytes_read=found.bytes_read,
+        sample=options.sample,
+        complete=found.complete,
+    )
+    exit_code, status = _end(checked, fail_on)
+    return Outcome(
+        command="validate",
+        result=checked_result(checked),
+        render=lambda console: print_checked(console, checked, whole=_whole(session)),
+        table=TableIdentity(
+            location=metadata.location,
+            uuid=metadata.table_uuid,
+            format_version=metadata.format_version,
+            metadata_location=loaded.metadata_location,
+        ),
+        exit_code=exit_code,
+        status=status,
+    )
+
+
+def _whole(session: Session) -> bool:
+    return session.console.options.verbosity > 0
+
+
+def _end(checked: Checked, fail_on: Severity) -> tuple[int, Literal["done", "incomplete"]]:
+    """Errors that were found count more than what was not looked at."""
+    if fails(checked.findings, fail_on):
+        return 4, "done" if checked.complete else "incomplete"
+    return (0, "done") if checked.complete else (3, "incomplete")
+
+
+def _options(request: Request, level: Level) -> ValidateOptions:
+    choice = SnapshotChoice(
+        snapshot_id=parse_snapshot_id("--snapshot", request.snapshot), ref=request.ref
+    )
+    if choice.count > 1:
+        raise UsageError("`--snapshot` and `--ref` exclude each other")
+    if choice.count and request.all_snapshots:
+        raise UsageError("`--all-snapshots` checks every snapshot; it excludes choosing one")
+    sample = None if request.sample is None else parse_ratio(request.sample)
+    if sample is not None and level == "metadata":
+        raise UsageError(
+            "`--sample` chooses among data files, which level `metadata` does not look at"
+        )
+    return ValidateOptions(
+        level=level,
+        choice=choice,
+        all_snapshots=request.all_snapshots,
+        sample=sample,
+        rules=RuleChoice(rule_ids("--rule", request.rules), rule_ids("--skip", request.skipped)),
+    )

@@ -1,0 +1,4 @@
+"""Work over the rows of data files: kernels that check, read and write them.
+
+May be imported by `commit` and what lies above. Start at kernels/.
+"""

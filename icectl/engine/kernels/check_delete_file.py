@@ -1,0 +1,235 @@
+"""Checks of one delete file against its manifest entry and the data files that it names."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from icectl.codec.data_file import DataFile, open_data_file
+from icectl.codec.dv import BLOB_TYPE, CARDINALITY, REFERENCED_DATA_FILE, check_cardinality, read_dv
+from icectl.codec.parquet_schema import field_id
+from icectl.codec.puffin import (
+    FOOTER_END,
+    PuffinBlob,
+    PuffinFile,
+    footer_size,
+    read_blob,
+    read_footer,
+)
+from icectl.engine.kernels.check_data_file import Recorded
+from icectl.engine.kernels.columns import path_to
+from icectl.errors import CorruptTable, Unsupported
+from icectl.plan.model import Finding
+from icectl.plan.validate.finding import finding
+
+FILE_PATH, POSITION = 2_147_483_546, 2_147_483_545
+
+RecordCount = Callable[[str], int | None]
+"""Rows of the live data file of a location; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDeletes:
+    """What a manifest says of a delete file; members of deletion vectors are None elsewhere."""
+
+    file: Recorded
+    equality_ids: Sequence[int] = ()
+    referenced_data_file: str | None = None
+    content_offset: int | None = None
+    content_size_in_bytes: int | None = None
+
+
+def check_position_deletes(
+    file: IO[bytes], deletes: RecordedDeletes, record_count: RecordCount
+) -> Iterator[Finding]:
+    """Positions are sorted by path and position, and lie inside of live data files (R-121).
+
+    Raises: OSError of the file.
+    Cost: two columns, a row group at a time.
+    """
+    return _guarded(deletes.file.location, _position_findings(file, deletes, record_count))
+
+
+def _position_findings(
+    file: IO[bytes], deletes: RecordedDeletes, record_count: RecordCount
+) -> Iterator[Finding]:
+    location = deletes.file.location
+    opened = open_data_file(file, deletes.file.file_format.name)
+    yield from _count(opened, deletes)
+    lacking = [id_ for id_ in (FILE_PATH, POSITION) if path_to(opened.schema, id_) is None]
+    if lacking:  # R-121
+        yield finding("R-121", location, f"it has no column with the field id {lacking[0]}")
+        return
+    tally = _Positions(record_count)
+    for rows in opened.batches({FILE_PATH, POSITION}):
+        columns = {field_id(one): at for at, one in enumerate(rows.batch.schema)}
+        tally.add(rows.batch.column(columns[FILE_PATH]), rows.batch.column(columns[POSITION]))
+    yield from tally.findings(location)
+
+
+def _guarded(location: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Findings, and what ends the reading of a file as one of them."""
+    try:
+        yield from findings
+    except (CorruptTable, Unsupported) as error:
+        yield _failed(location, error)
+
+
+def _failed(location: str, error: CorruptTable | Unsupported) -> Finding:
+    if isinstance(error, CorruptTable):
+        return finding(error.rule, location, error.message.removesuffix(f" ({error.rule})"))
+    return finding("R-095", location, f"not checked: {error.message}", severity="warning")
+
+
+def _count(opened: DataFile, deletes: RecordedDeletes) -> Iterator[Finding]:
+    if opened.record_count != deletes.file.record_count:  # R-063
+        message = (
+            f"it has {opened.record_count:,} rows, the manifest says {deletes.file.record_count:,}"
+        )
+        yield finding("R-063", deletes.file.location, message)
+
+
+class _Positions:
+    """What is wrong with deleted positions, over all batches."""
+
+    def __init__(self, record_count: RecordCount) -> None:
+        self._record_count = record_count
+        self._counts: dict[str, int | None] = {}
+        self._last: tuple[str, int] | None = None
+        self._unsorted = False
+        self._outside: dict[str, int] = {}
+        self._nulls = 0
+
+    def add(self, paths: pa.Array, positions: pa.Array) -> None:
+        self._nulls += paths.null_count + positions.null_count
+        if self._nulls or not len(paths):
+            return
+        encoded = paths.dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        codes = encoded.indices.to_numpy()
+        numbers = positions.to_numpy()
+        self._check_order(names, codes, numbers)
+        for code, name in enumerate(names):
+            if name not in self._counts:
+                self._counts[name] = self._record_count(name)
+            count = self._counts[name]
+            here = numbers[codes == code]
+            if (here < 0).any() or (count is not None and (here >= count).any()):
+                self._outside[name] = int(here.max() if here.min() >= 0 else here.min())
+
+    def _check_order(
+        self, names: Sequence[str], codes: npt.NDArray[np.int32], numbers: npt.NDArray[np.int64]
+    ) -> None:
+        ranks = np.argsort(np.argsort([name.encode() for name in names]))[codes]
+        falls = (np.diff(ranks) < 0) | ((np.diff(ranks) == 0) & (np.diff(numbers) < 0))
+        first = names[codes[0]], int(numbers[0])
+        begins_before = self._last is not None and first < self._last
+        self._unsorted = self._unsorted or bool(falls.any()) or begins_before
+        self._last = names[codes[-1]], int(numbers[-1])
+
+    def findings(self, location: str) -> Iterator[Finding]:
+        if self._nulls:  # R-121
+            yield finding("R-121", location, "it has null paths or positions")
+        if self._unsorted:  # R-121
+            yield finding("R-121", location, "its rows are not sorted by path and position")
+        for name, position in self._outside.items():  # R-121
+            count = self._counts[name]
+            message = f"it deletes position {position} of `{name}`, which has {count} rows"
+            yield finding("R-121", location, message)
+        unknown = [name for name, count in self._counts.items() if count is None]
+        if unknown and len(unknown) == len(self._counts):  # R-111
+            message = f"none of its {len(unknown):,} data files is live; one is `{unknown[0]}`"
+            yield finding("R-111", location, message, severity="info")
+
+
+def check_equality_deletes(file: IO[bytes], deletes: RecordedDeletes) -> Iterator[Finding]:
+    """An equality delete file has the columns that it compares (R-123).
+
+    Raises: OSError of the file.
+    Cost: its footer.
+    """
+    return _guarded(deletes.file.location, _equality_findings(file, deletes))
+
+
+def _equality_findings(file: IO[bytes], deletes: RecordedDeletes) -> Iterator[Finding]:
+    opened = open_data_file(file, deletes.file.file_format.name)
+    yield from _count(opened, deletes)
+    lacking = [id_ for id_ in deletes.equality_ids if path_to(opened.schema, id_) is None]
+    if lacking:  # R-123
+        message = f"it has no column with the field id {lacking[0]}, which it should compare"
+        yield finding("R-123", deletes.file.location, message)
+
+
+def check_vectors(
+    read_range: Callable[[int, int], bytes],
+    size_bytes: int,
+    vectors: Sequence[RecordedDeletes],
+    record_count: RecordCount,
+) -> Iterator[Finding]:
+    """The deletion vectors of one Puffin file: footer, checksums, positions (R-118, R-119).
+
+    `read_range` gives bytes from an offset on, from the end where it is negative.
+    Cost: the footer, and the bytes of the vectors.
+    """
+    location = vectors[0].file.location
+    try:
+        puffin = read_puffin_footer(read_range, size_bytes)
+    except (CorruptTable, Unsupported) as error:
+        yield _failed(location, error)
+        return
+    blobs = {(blob.offset, blob.length): blob for blob in puffin.blobs}
+    for vector in vectors:
+        yield from _vector(read_range, blobs, vector, record_count)
+
+
+def read_puffin_footer(read_range: Callable[[int, int], bytes], size_bytes: int) -> PuffinFile:
+    """The footer of a Puffin file of some size. Raises: CorruptTable; Unsupported."""
+    tail = read_range(-FOOTER_END, FOOTER_END)
+    size = footer_size(tail)
+    return read_footer(read_range(-min(size, size_bytes), size), size_bytes)
+
+
+def _vector(
+    read_range: Callable[[int, int], bytes],
+    blobs: Mapping[tuple[int, int], PuffinBlob],
+    vector: RecordedDeletes,
+    record_count: RecordCount,
+) -> Iterator[Finding]:
+    location = vector.file.location
+    offset, length = vector.content_offset, vector.content_size_in_bytes
+    if offset is None or length is None or vector.referenced_data_file is None:
+        return  # level metadata reports it
+    blob = blobs.get((offset, length))
+    if blob is None or blob.type != BLOB_TYPE:  # R-118
+        message = f"its footer has no deletion vector of {length} bytes at {offset}"
+        yield finding("R-118", location, message)
+        return
+    yield from _properties(blob, vector)
+    try:
+        positions = read_dv(read_blob(read_range(offset, length), blob))
+        check_cardinality(positions, vector.file.record_count)
+    except (CorruptTable, Unsupported) as error:
+        yield _failed(location, error)
+        return
+    count = record_count(vector.referenced_data_file)
+    if count is not None and len(positions) and int(positions[-1]) >= count:  # R-118
+        message = (
+            f"it deletes position {int(positions[-1])} of `{vector.referenced_data_file}`, "
+            f"which has {count} rows"
+        )
+        yield finding("R-118", location, message)
+
+
+def _properties(blob: PuffinBlob, vector: RecordedDeletes) -> Iterator[Finding]:
+    """What the footer says of a vector is what the manifest says (R-118)."""
+    for name, expected in (
+        (REFERENCED_DATA_FILE, vector.referenced_data_file),
+        (CARDINALITY, str(vector.file.record_count)),
+    ):
+        stored = blob.properties.get(name)
+        if stored != expected:  # R-118
+            message = f"its footer says `{name}` {stored}, the manifest {expected}"
+            yield finding("R-118", vector.file.location, message)

@@ -1,0 +1,162 @@
+"""Columns of data files as the values that the format speaks of."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.codec.parquet_schema import field_id
+from icectl.spec.single_value import Value
+from icectl.spec.transforms import Transform, apply
+from icectl.spec.types import PrimitiveType, Type
+
+_TEMPORAL = {
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "timestamp_ns": pa.timestamp("ns"),
+    "timestamptz_ns": pa.timestamp("ns", "UTC"),
+    "time": pa.time64("us"),
+}
+_REAL = frozenset({"float", "double"})
+_HASHED_AS_LONG = frozenset({"int", "long", "date", "time", "timestamp", "timestamptz"})
+
+
+def path_to(schema: pa.Schema, wanted: int) -> tuple[int, ...] | None:
+    """Positions that lead through structs to the column with a field id; None inside of lists."""
+    return _path([schema.field(at) for at in range(len(schema))], wanted)
+
+
+def _path(fields: list[pa.Field], wanted: int) -> tuple[int, ...] | None:
+    for at, field in enumerate(fields):
+        if field_id(field) == wanted:
+            return (at,)
+        kind = field.type
+        if pa.types.is_struct(kind):
+            below = _path([kind.field(place) for place in range(kind.num_fields)], wanted)
+            if below is not None:
+                return (at, *below)
+    return None
+
+
+def inside(column: pa.Array, path: tuple[int, ...]) -> pa.Array:
+    """The column below a struct, null where a struct above it is."""
+    return pc.struct_field(column, list(path)) if path else column
+
+
+def as_values(column: pa.Array, type_: Type) -> pa.Array:
+    """A column as the numbers, texts and bytes that single values are (dates as days, and so on).
+
+    Raises: pa.ArrowInvalid, pa.ArrowNotImplementedError, where it is of another type.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    name = type_.name if isinstance(type_, PrimitiveType) else ""
+    if name == "date":
+        return column.cast(pa.date32()).cast(pa.int32())
+    if name in _TEMPORAL:
+        if pa.types.is_date(column.type):
+            column = column.cast(pa.timestamp("ms"))
+        wanted = _TEMPORAL[name]
+        if pa.types.is_timestamp(column.type):
+            # Some readers see no zone, or another, in a column that counts from the same instant.
+            plain = column.cast(pa.timestamp(column.type.unit, getattr(wanted, "tz", None)))
+            return plain.cast(wanted, safe=False).cast(pa.int64())
+        return column.cast(wanted, safe=False).cast(pa.int64())
+    return column
+
+
+def value_of(stored: object, type_: Type) -> Value:
+    """A value of as_values as single values have it."""
+    if isinstance(stored, bytes) and type_ == PrimitiveType("uuid"):
+        return UUID(bytes=stored)
+    return stored
+
+
+@dataclass(slots=True)
+class Measured:
+    """What is known of a column: rows, nulls, NaN, and the range of the other values."""
+
+    row_count: int = 0
+    null_count: int = 0
+    nan_count: int = 0
+    lower: Value | None = None
+    upper: Value | None = None
+
+    def add(self, values: pa.Array, type_: Type) -> None:
+        """Take the values of a further batch, as as_values gives them, into account."""
+        self.row_count += len(values)
+        self.null_count += values.null_count
+        if isinstance(type_, PrimitiveType) and type_.name in _REAL:
+            is_nan = pc.fill_null(pc.is_nan(values), fill_value=False)
+            nans = pc.sum(is_nan).as_py() or 0
+            self.nan_count += nans
+            values = values.filter(pc.invert(is_nan)) if nans else values
+        if values.null_count == len(values):
+            return
+        found = pc.min_max(values).as_py()
+        lower, upper = value_of(found["min"], type_), value_of(found["max"], type_)
+        self.lower = lower if self.lower is None else min(self.lower, lower)
+        self.upper = upper if self.upper is None else max(self.upper, upper)
+
+
+def differing(values: pa.Array, type_: Type, transform: Transform, expected: Value) -> Value | None:
+    """A result of a transform that is not the expected one, as (value,); None where all are.
+
+    Raises: ValueError where the transform does not take the type.
+    """
+    if transform.name == "bucket" and transform.width is not None and _is_hashed(type_):
+        return _differing_bucket(values, transform.width, expected)
+    for stored in _distinct(values):
+        found = apply(transform, type_, value_of(stored, type_))
+        if not _same(found, expected):
+            return (found,)
+    return None
+
+
+def _distinct(values: pa.Array) -> Iterable[object]:
+    found: list[object] = pc.unique(values).to_pylist()
+    return found
+
+
+def _same(one: Value, other: Value) -> bool:
+    both_nan = one != one and other != other  # noqa: PLR0124 - NaN alone differs from itself
+    return bool(both_nan or one == other)
+
+
+def _is_hashed(type_: Type) -> bool:
+    return isinstance(type_, PrimitiveType) and type_.name in _HASHED_AS_LONG
+
+
+def _differing_bucket(values: pa.Array, buckets: int, expected: Value) -> Value | None:
+    if values.null_count and expected is not None:
+        return (None,)
+    present = values.drop_null().cast(pa.int64()).to_numpy()
+    found = (_murmur3(present) & 0x7FFFFFFF) % buckets  # R-073
+    wrong = np.flatnonzero(found != (-1 if expected is None else expected))
+    return (int(found[wrong[0]]),) if len(wrong) else None
+
+
+def _murmur3(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The 32-bit hash of each number's eight bytes (R-075)."""
+    stored = numbers.astype(np.int64).view(np.uint64)
+    hashed = np.zeros(len(stored), np.uint32)
+    for shift in (0, 32):
+        part = ((stored >> np.uint64(shift)) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+        part *= np.uint32(0xCC9E2D51)
+        part = (part << np.uint32(15)) | (part >> np.uint32(17))
+        hashed ^= part * np.uint32(0x1B873593)
+        hashed = (hashed << np.uint32(13)) | (hashed >> np.uint32(19))
+        hashed = hashed * np.uint32(5) + np.uint32(0xE6546B64)
+    hashed ^= np.uint32(8)
+    hashed ^= hashed >> np.uint32(16)
+    hashed *= np.uint32(0x85EBCA6B)
+    hashed ^= hashed >> np.uint32(13)
+    hashed *= np.uint32(0xC2B2AE35)
+    hashed ^= hashed >> np.uint32(16)
+    return hashed.astype(np.int64)

@@ -1,0 +1,257 @@
+"""Running `validate`: read the chosen part of a table once, and hand it to the checks."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from icectl.codec.metadata_file import read_members
+from icectl.entries.inherit import inherit
+from icectl.entries.live_faults import live_faults
+from icectl.entries.rows import Entries, RawEntries, concat, live, numbered, planning, sample
+from icectl.errors import CorruptTable, Incomplete, StorageError
+from icectl.plan.model import Finding
+from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.plan.validate.choice import Level, RuleChoice
+from icectl.plan.validate.entries import CHECKED_COLUMNS, check_entries, types_of_bounds
+from icectl.plan.validate.finding import finding
+from icectl.plan.validate.live_entries import check_live_entries, roots
+from icectl.plan.validate.manifest_lists import check_manifest_list
+from icectl.plan.validate.manifests import check_manifest
+from icectl.plan.validate.metadata import check_metadata
+from icectl.plan.validate.schemas import check_schemas
+from icectl.plan.validate.snapshots import check_snapshots
+from icectl.run.reader import Reader
+from icectl.run.validate_data import check_data
+from icectl.run.validate_files import check_files
+from icectl.spec.manifest import ManifestFile
+from icectl.spec.snapshot import Snapshot
+from icectl.table.manifests import (
+    FILE_MISSING,
+    ManifestListRead,
+    Problem,
+    try_manifest_lists,
+    try_manifests,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateOptions:
+    """How deep to look, at which snapshots, at which part of the content files, for which rules.
+
+    Without a choice the current snapshot is checked; `sample` None looks at every file.
+    """
+
+    level: Level
+    choice: SnapshotChoice
+    all_snapshots: bool
+    sample: float | None
+    rules: RuleChoice
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What was found, and how much was looked at; `complete` is false after the time limit."""
+
+    findings: tuple[Finding, ...]
+    snapshots_checked: int
+    files_checked: int
+    bytes_read: int
+    complete: bool
+
+
+@dataclass(slots=True)
+class _Found:
+    """Findings and counts while a check is under way; a finding that comes again counts once."""
+
+    rules: RuleChoice
+    findings: dict[Finding, None] = field(default_factory=dict)
+    snapshots: int = 0
+    files: int = 0
+    bytes_read: int = 0
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        self.findings.update(dict.fromkeys(filter(self.rules.keeps, findings)))
+
+    def count_file(self, size_bytes: int | None) -> None:
+        self.files += 1
+        self.bytes_read += size_bytes or 0
+
+
+def validate(reader: Reader, options: ValidateOptions) -> Validation:
+    """Check a table as deep as asked.
+
+    Raises: UsageError for a snapshot that is not there; CorruptTable for metadata that cannot be
+    used; StorageError where the store itself fails.
+    Cost: every manifest list and manifest of the chosen snapshots once; planning columns of all
+    their entries in memory.
+    """
+    snapshots = _snapshots(reader, options)
+    found = _Found(options.rules)
+    try:
+        _check(reader, options, snapshots, found)
+    except Incomplete:
+        complete = False
+    else:
+        complete = True
+    return Validation(
+        tuple(found.findings), found.snapshots, found.files, found.bytes_read, complete
+    )
+
+
+def _snapshots(reader: Reader, options: ValidateOptions) -> Sequence[Snapshot]:
+    if options.all_snapshots:
+        return reader.metadata.snapshots
+    chosen = chosen_snapshot(reader.metadata, options.choice)
+    return () if chosen is None else (chosen,)
+
+
+def _check(
+    reader: Reader, options: ValidateOptions, snapshots: Sequence[Snapshot], found: _Found
+) -> None:
+    _check_metadata(reader, found)
+    lists = _check_lists(reader, snapshots, found)
+    described = _described(lists)
+    entries, numbers = _check_manifests(reader, described, found)
+    _check_snapshots(reader, lists, entries, numbers, found)
+    if options.level == "metadata":
+        return
+    alive = live(entries)
+    chosen = alive
+    if options.sample is not None:
+        chosen = sample(alive, options.sample, seed=reader.env.new_snapshot_id())
+    checked = check_files(reader, chosen, snapshots)
+    found.add(checked.findings)
+    found.files += checked.files
+    if options.level == "data":
+        manifests = [rows[0] for rows in described.values()]
+        read = check_data(reader, manifests, alive, snapshots, options.sample)
+        with closing(read):
+            for file in read:
+                found.add(file.findings)
+                found.bytes_read += file.bytes_read
+
+
+def _check_metadata(reader: Reader, found: _Found) -> None:
+    content = reader.store.read(reader.loaded.metadata_location)
+    found.count_file(len(content))
+    metadata = reader.metadata
+    found.add(check_metadata(metadata, read_members(content)))
+    found.add(check_schemas(metadata))
+    found.add(check_snapshots(metadata))
+
+
+def _check_lists(
+    reader: Reader, snapshots: Sequence[Snapshot], found: _Found
+) -> Sequence[ManifestListRead]:
+    """Read what the snapshots list. Order: theirs."""
+    lists = []
+    metadata = reader.metadata
+    read = try_manifest_lists(
+        reader.store,
+        metadata,
+        snapshots,
+        concurrency=reader.concurrency,
+        progress=reader.progress,
+    )
+    with closing(read):
+        for listed in read:
+            reader.deadline.check()
+            found.snapshots += 1
+            found.count_file(listed.size_bytes)
+            found.add(_unreadable(location, problem) for location, problem in listed.problems)
+            found.add(
+                check_manifest_list(metadata, listed.snapshot, listed.properties, listed.manifests)
+            )
+            lists.append(listed)
+    return lists
+
+
+def _described(lists: Iterable[ManifestListRead]) -> Mapping[str, Sequence[ManifestFile]]:
+    """The distinct rows of manifest lists by the manifest that they describe."""
+    rows: dict[str, dict[ManifestFile, None]] = {}
+    for listed in lists:
+        for manifest in listed.manifests:
+            rows.setdefault(manifest.manifest_path, {})[manifest] = None
+    return {location: tuple(distinct) for location, distinct in rows.items()}
+
+
+def _check_manifests(
+    reader: Reader, described: Mapping[str, Sequence[ManifestFile]], found: _Found
+) -> tuple[Entries, Mapping[str, int | None]]:
+    """Read every manifest once.
+
+    First: the planning columns of all entries; their `manifest` is the number of the manifest.
+    Second: the number of each manifest, None where it could not be read.
+    """
+    metadata = reader.metadata
+    manifests = [rows[0] for rows in described.values()]
+    types = types_of_bounds(metadata)
+    parts: list[Entries] = []
+    numbers: dict[str, int | None] = dict.fromkeys(described)
+    read = try_manifests(
+        reader.store,
+        metadata,
+        manifests,
+        columns=CHECKED_COLUMNS,
+        concurrency=reader.concurrency,
+        progress=reader.progress,
+    )
+    with closing(read):
+        for one in read:
+            reader.deadline.check()
+            manifest = manifests[one.index]
+            found.count_file(one.size_bytes)
+            if one.problem is not None or one.size_bytes is None:
+                found.add([_unreadable(manifest.manifest_path, one.problem)])
+                continue
+            header, rows = one.content
+            rows_of_lists = described[manifest.manifest_path]
+            found.add(check_manifest(metadata, rows_of_lists, header, one.size_bytes, rows))
+            found.add(check_entries(metadata, manifest, header, rows, types))
+            for entries in _inherited(rows, manifest, one.index, found):
+                parts.append(entries)
+                numbers[manifest.manifest_path] = one.index
+    return concat(parts), numbers
+
+
+def _inherited(
+    rows: RawEntries, manifest: ManifestFile, number: int, found: _Found
+) -> Iterator[Entries]:
+    """The planning columns of a manifest's entries; nothing where they cannot inherit."""
+    try:
+        entries = inherit(numbered(planning(rows), 0), [manifest])
+    except CorruptTable as error:
+        found.add([_unreadable(manifest.manifest_path, error)])
+    else:
+        yield numbered(entries, number)
+
+
+def _check_snapshots(
+    reader: Reader,
+    lists: Sequence[ManifestListRead],
+    entries: Entries,
+    numbers: Mapping[str, int | None],
+    found: _Found,
+) -> None:
+    metadata = reader.metadata
+    faults = live_faults(entries, len(numbers), roots(metadata))
+    reader.progress.phase("checking snapshots", total=len(lists))
+    for listed in lists:
+        reader.deadline.check()
+        known = [numbers[manifest.manifest_path] for manifest in listed.manifests]
+        chosen = [number for number in known if number is not None]
+        is_whole = not listed.problems and len(chosen) == len(known)
+        found.add(check_live_entries(metadata, listed.snapshot, chosen, faults, is_whole=is_whole))
+        reader.progress.advance(1)
+
+
+def _unreadable(location: str, problem: Problem | None) -> Finding:
+    """A file that cannot be read: by the rule that its content breaks, or as missing (R-034)."""
+    if isinstance(problem, CorruptTable):
+        message = problem.message.removesuffix(f" ({problem.rule})")
+        told = message.removeprefix(f"`{location}`: ")
+        return finding(problem.rule, location, f"it cannot be read: {told}", severity="error")
+    if isinstance(problem, StorageError) and problem.error_id == FILE_MISSING:
+        return finding("R-034", location, "the file is missing")
+    told = "" if problem is None else problem.message.removeprefix(f"`{location}`: ")
+    return finding("R-034", location, f"it cannot be read: {told}")

@@ -1,0 +1,304 @@
+"""Level `data` of `validate`: the contents of files against their manifest entries."""
+
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, Any, cast
+
+from icectl.codec.parquet_schema import NameMapping
+from icectl.engine.kernels.check_data_file import Recorded, TableFacts, check_data_file
+from icectl.engine.kernels.check_delete_file import (
+    RecordedDeletes,
+    check_equality_deletes,
+    check_position_deletes,
+    check_vectors,
+    read_puffin_footer,
+)
+from icectl.entries.inherit import inherit
+from icectl.entries.partition_key import decode_key
+from icectl.entries.rows import Entries, by_row, data_files, live, numbered, sample
+from icectl.entries.schema import ALL_COLUMNS
+from icectl.errors import CorruptTable, Unsupported
+from icectl.plan.model import Finding
+from icectl.plan.validate.finding import finding
+from icectl.run.reader import Reader
+from icectl.spec.manifest import Content, FileFormat, ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import PartitionSpec, result_types
+from icectl.spec.properties import NAME_MAPPING
+from icectl.spec.schema import Schema
+from icectl.spec.snapshot import Snapshot, StatisticsFile
+from icectl.storage.counting import CountingReader
+from icectl.storage.location import loosest_key
+from icectl.table.manifests import in_threads, try_manifests
+
+_FORMATS = list(FileFormat)
+_COLUMNS = ALL_COLUMNS - {"key_metadata", "split_offsets", "column_sizes"}
+_MAPS = (
+    "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FileChecked:
+    """What reading one file brought."""
+
+    findings: tuple[Finding, ...]
+    bytes_read: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A file to check, and how many bytes it has."""
+
+    size_bytes: int
+    check: Callable[[], FileChecked]
+
+
+def check_data(
+    reader: Reader,
+    manifests: Sequence[ManifestFile],
+    entries: Entries,
+    snapshots: Sequence[Snapshot],
+    part: float | None,
+) -> Generator[FileChecked, None, None]:
+    """Read the files of live entries, about `part` of them, and the statistics of snapshots.
+
+    `entries` are the planning columns of all live entries. Manifests are read again, one after the
+    other, for the metrics of their entries.
+    Order: that of the manifests. Close the iterator to stop early.
+    Raises: StorageError where the store itself fails; Incomplete at the deadline.
+    Cost: memory for a row group in each thread.
+    """
+    checks = _Checks(reader, entries)
+    for tasks in _tasks(reader, checks, manifests, part):
+        sizes = [task.size_bytes for task in tasks]
+        with closing(in_threads(_run, tasks, sizes, threads=reader.concurrency)) as done:
+            for checked in done:
+                reader.deadline.check()
+                reader.progress.advance(1)
+                yield checked
+    ids = {snapshot.snapshot_id for snapshot in snapshots}
+    for statistics in reader.metadata.statistics:
+        if statistics.snapshot_id in ids:
+            yield checks.statistics(statistics)
+
+
+def _run(task: _Task) -> FileChecked:
+    return task.check()
+
+
+def _tasks(
+    reader: Reader, checks: "_Checks", manifests: Sequence[ManifestFile], part: float | None
+) -> Iterator[Sequence[_Task]]:
+    """The files of each manifest that none before it named."""
+    metadata = reader.metadata
+    seed = reader.env.new_snapshot_id()
+    seen: set[tuple[str, int | None]] = set()
+    read = try_manifests(
+        reader.store,
+        metadata,
+        manifests,
+        columns=_COLUMNS,
+        concurrency=reader.concurrency,
+        progress=reader.progress,
+    )
+    with closing(read):
+        for one in read:
+            if one.problem is not None:
+                continue  # level metadata reports it
+            try:
+                entries = inherit(numbered(one.content[1], 0), [manifests[one.index]])
+            except CorruptTable:
+                continue  # level metadata reports it
+            chosen = live(entries)
+            if part is not None:
+                chosen = sample(chosen, part, seed + one.index)
+            spec = metadata.spec(manifests[one.index].partition_spec_id)
+            yield list(_of_manifest(checks, chosen, spec, metadata, seen))
+
+
+def _of_manifest(
+    checks: "_Checks",
+    entries: Entries,
+    spec: PartitionSpec | None,
+    metadata: TableMetadata,
+    seen: set[tuple[str, int | None]],
+) -> Iterator[_Task]:
+    vectors: dict[str, list[RecordedDeletes]] = {}
+    sizes: dict[str, int] = {}
+    for row in _rows(entries):
+        key = loosest_key(row["location"]), row["content_offset"]
+        if key in seen:
+            continue
+        seen.add(key)
+        recorded = _recorded(row, spec, metadata)
+        sizes[recorded.location] = row["file_size_in_bytes"]
+        deletes = RecordedDeletes(
+            recorded,
+            tuple(row["equality_ids"] or ()),
+            row["referenced_data_file"],
+            row["content_offset"],
+            row["content_size_in_bytes"],
+        )
+        size = row["file_size_in_bytes"]
+        if row["content"] == Content.DATA:
+            yield _Task(size, partial(checks.data_file, recorded))
+        elif recorded.file_format is FileFormat.PUFFIN:
+            vectors.setdefault(recorded.location, []).append(deletes)
+        elif row["content"] == Content.POSITION_DELETES:
+            yield _Task(size, partial(checks.position_deletes, deletes))
+        else:
+            yield _Task(size, partial(checks.equality_deletes, deletes))
+    for location, found in vectors.items():
+        yield _Task(sizes[location], partial(checks.vectors, found))
+
+
+def _rows(entries: Entries) -> Iterator[Mapping[str, Any]]:
+    names = entries.table.column_names
+    for row in by_row(entries, *names):
+        yield dict(zip(names, row, strict=True))
+
+
+def _recorded(
+    row: Mapping[str, Any], spec: PartitionSpec | None, metadata: TableMetadata
+) -> Recorded:
+    metrics = {name: dict(row[name] or ()) for name in _MAPS}
+    partition: list[tuple[Any, Any]] = []
+    if spec is not None:
+        types = result_types(spec, metadata.schemas)
+        try:
+            values = decode_key(row["partition_key"], types)
+        except CorruptTable:
+            values = ()  # level metadata reports it
+        partition = list(zip(spec.fields, values, strict=False))
+    return Recorded(
+        location=row["location"],
+        file_format=_FORMATS[row["file_format"]],
+        record_count=row["record_count"],
+        sequence_number=row["sequence_number"],
+        partition=partition,
+        **metrics,
+    )
+
+
+class _Checks:
+    """The checks of single files of one table."""
+
+    def __init__(self, reader: Reader, entries: Entries) -> None:
+        self._store = reader.store
+        metadata = reader.metadata
+        self._table = TableFacts(
+            every_column(metadata),
+            name_mapping(metadata),
+            metadata.format_version,
+            metadata.next_row_id,
+        )
+        data = data_files(entries)
+        # Only deletes ask how many rows a data file has.
+        known = by_row(data, "location", "record_count") if len(data) < len(entries) else ()
+        self._record_counts = {loosest_key(location): count for location, count in known}
+
+    def record_count(self, location: str) -> int | None:
+        """Rows of a live data file, however its location is spelled; None where there is none."""
+        return self._record_counts.get(loosest_key(location))
+
+    def data_file(self, recorded: Recorded) -> FileChecked:
+        """Check a data file."""
+        return self._opened(
+            recorded.location, lambda file: check_data_file(file, recorded, self._table)
+        )
+
+    def position_deletes(self, deletes: RecordedDeletes) -> FileChecked:
+        """Check a position delete file."""
+        return self._opened(
+            deletes.file.location,
+            lambda file: check_position_deletes(file, deletes, self.record_count),
+        )
+
+    def equality_deletes(self, deletes: RecordedDeletes) -> FileChecked:
+        """Check an equality delete file."""
+        return self._opened(
+            deletes.file.location, lambda file: check_equality_deletes(file, deletes)
+        )
+
+    def vectors(self, found: Sequence[RecordedDeletes]) -> FileChecked:
+        """Check the deletion vectors of one Puffin file."""
+        location = found[0].file.location
+        status = self._store.stat(location)
+        if status is None:
+            return FileChecked((), 0)  # level files reports it
+        ranges = _Ranges(partial(self._store.read_range, location))
+        findings = tuple(check_vectors(ranges.read, status.size_bytes, found, self.record_count))
+        return FileChecked(findings, ranges.bytes_read)
+
+    def statistics(self, statistics: StatisticsFile) -> FileChecked:
+        """Check that a statistics file has the footer that the table says (R-140)."""
+        location = statistics.statistics_path
+        status = self._store.stat(location)
+        if status is None:
+            return FileChecked((), 0)  # level files reports it
+        ranges = _Ranges(partial(self._store.read_range, location))
+        problem = None
+        try:
+            puffin = read_puffin_footer(ranges.read, status.size_bytes)
+            types = sorted(blob.type for blob in puffin.blobs)
+            told = sorted(str(blob.get("type")) for blob in statistics.blob_metadata)
+            if types != told:
+                problem = f"it has the blobs {types}, the table says {told}"
+        except (CorruptTable, Unsupported) as error:
+            problem = error.message
+        found = [] if problem is None else [finding("R-140", location, problem, severity="warning")]
+        return FileChecked(tuple(found), ranges.bytes_read)  # R-140
+
+    def _opened(
+        self, location: str, check: Callable[[IO[bytes]], Iterator[Finding]]
+    ) -> FileChecked:
+        try:
+            with CountingReader(self._store.open(location)) as file:
+                findings = tuple(check(cast("IO[bytes]", file)))  # it has what readers use
+                return FileChecked(findings, file.bytes_read)
+        except FileNotFoundError:
+            return FileChecked((), 0)  # level files reports it
+
+
+@dataclass(slots=True)
+class _Ranges:
+    """Ranges of one file, and how many bytes they were."""
+
+    source: Callable[[int, int], bytes]
+    bytes_read: int = 0
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes from an offset on, from the end where it is negative."""
+        content = self.source(offset, length)
+        self.bytes_read += len(content)
+        return content
+
+
+def every_column(metadata: TableMetadata) -> Schema:
+    """The current schema, with top-level columns that only older schemas have."""
+    current = metadata.current_schema
+    known = {item.id for item in current.fields}
+    dropped = {
+        item.id: item
+        for schema in metadata.schemas
+        for item in schema.fields
+        if item.id not in known
+    }
+    return Schema(current.schema_id, (*current.fields, *dropped.values()))
+
+
+def name_mapping(metadata: TableMetadata) -> NameMapping:
+    """The table's mapping of names to ids; empty without a valid one (R-181)."""
+    text = metadata.properties.get(NAME_MAPPING.name)
+    try:
+        parsed = json.loads(text) if text else []
+    except ValueError:
+        return ()  # level metadata reports it
+    valid = isinstance(parsed, list) and all(
+        isinstance(item, dict) and isinstance(item.get("names"), list) for item in parsed
+    )
+    return parsed if valid else ()

@@ -1,0 +1,192 @@
+"""Whether the files that a table names are where it says, with the size that it says.
+
+A listing tells of a thousand files a request, a look-up of one: so the table's location is listed
+first, until it turns out to hold far more than is asked for. What the listing did not show is
+looked up by itself.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.catalog.versions import is_metadata_file_name
+from icectl.entries.files import FileKind, Files
+from icectl.entries.rows import location_keys
+from icectl.env import Deadline
+from icectl.errors import StorageError
+from icectl.progress import Progress
+from icectl.storage import location as locations
+from icectl.storage.failures import ACCESS_DENIED
+from icectl.storage.store import Store
+
+FEW = 64
+"""Files that are looked up one by one without listing first."""
+
+_WORTH_LISTING = 500
+"""Listed files for each one asked for at which a listing is given up: it cost a request for every
+thousand of them, a look-up one each, and look-ups run in parallel."""
+
+_WORTH_LISTING_LOCALLY = 4
+"""The same on a local disk, where a listing asks for every file too."""
+
+_MISSING, _UNREADABLE = -1, -2
+
+
+@dataclass(frozen=True, slots=True)
+class Discrepancy:
+    """A file that is not as the table says; `found` is None where there is none.
+
+    `problem` says why the store would not tell.
+    """
+
+    location: str
+    kind: FileKind
+    expected: int | None
+    found: int | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a comparison brought; `metadata_files` were met on the way, wherever they belong."""
+
+    discrepancies: tuple[Discrepancy, ...]
+    metadata_files: tuple[str, ...]
+
+
+def compare_with_store(
+    store: Store,
+    expected: Files,
+    table_location: str,
+    *,
+    concurrency: int,
+    progress: Progress,
+    deadline: Deadline,
+) -> Compared:
+    """Look for files, each once; a null size is not compared.
+
+    Raises: StorageError where the store itself fails; Incomplete at the deadline.
+    Cost: one listing, or a look-up for each file, whatever is cheaper; memory for the files.
+    """
+    progress.phase("looking for files", total=len(expected))
+    sizes = np.full(len(expected), _MISSING, np.int64)
+    known = np.zeros(len(expected), np.bool_)
+    met: list[str] = []
+    if len(expected) > FEW:
+        keys = location_keys(expected.table["location"])
+        for batch in _listed(store, table_location, len(expected), deadline):
+            met += _metadata_files(batch)
+            _fill(keys, batch, sizes, known)
+            progress.advance(0)
+    left = np.flatnonzero(~known)
+    progress.advance(int(known.sum()))
+    problems = _look_up(store, expected, left, sizes, concurrency, progress, deadline)
+    return Compared(tuple(_discrepancies(expected, sizes, problems)), tuple(met))
+
+
+def _listed(
+    store: Store, table_location: str, wanted: int, deadline: Deadline
+) -> Iterator[pa.Table]:
+    """What lies below the table's location, until that is far more than is wanted."""
+    local = locations.is_local(table_location)
+    most = wanted * (_WORTH_LISTING_LOCALLY if local else _WORTH_LISTING) + 10_000
+    waiting: list[pa.RecordBatch] = []
+    seen = waiting_rows = 0
+    with closing(_generator(store.list(table_location))) as batches:
+        for batch in batches:
+            deadline.check()
+            seen += len(batch)
+            waiting.append(batch)
+            waiting_rows += len(batch)
+            if waiting_rows > 1_000_000:
+                yield pa.Table.from_batches(waiting)
+                waiting, waiting_rows = [], 0
+            if seen > most:
+                break
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _generator(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+    yield from batches
+
+
+def _metadata_files(listed: pa.Table) -> Sequence[str]:
+    """Files that are named like metadata files."""
+    named = pc.match_substring(listed["location"], ".metadata.json")
+    return [
+        location
+        for location in listed["location"].filter(named).to_pylist()
+        if is_metadata_file_name(locations.name(location))
+    ]
+
+
+def _fill(
+    keys: pa.ChunkedArray,
+    listed: pa.Table,
+    sizes: npt.NDArray[np.int64],
+    known: npt.NDArray[np.bool_],
+) -> None:
+    """Take the sizes of files that a part of the listing shows."""
+    shown = location_keys(listed["location"]).combine_chunks()
+    found = pc.fill_null(pc.index_in(keys, value_set=shown, skip_nulls=True), -1)
+    places = np.asarray(found.to_numpy(), np.int64)
+    here = places >= 0
+    sizes[here] = listed["size_bytes"].to_numpy()[places[here]]
+    known |= here
+
+
+def _look_up(  # noqa: PLR0913, PLR0917 - the parts of a search
+    store: Store,
+    expected: Files,
+    left: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    concurrency: int,
+    progress: Progress,
+    deadline: Deadline,
+) -> dict[int, str]:
+    """Ask for files one by one; returns what the store would not tell."""
+    problems: dict[int, str] = {}
+    wanted = expected.table["location"].take(pa.array(left)).to_pylist()
+
+    def look(location: str) -> int | str:
+        deadline.check()
+        try:
+            status = store.stat(location)
+        except StorageError as error:
+            if error.error_id != ACCESS_DENIED:
+                raise
+            return error.message
+        progress.advance(1)
+        return _MISSING if status is None else status.size_bytes
+
+    with ThreadPoolExecutor(concurrency, thread_name_prefix="icectl-look") as pool:
+        for place, answer in zip(left.tolist(), pool.map(look, wanted, chunksize=1), strict=True):
+            if isinstance(answer, str):
+                problems[place] = answer
+                sizes[place] = _UNREADABLE
+            else:
+                sizes[place] = answer
+    return problems
+
+
+def _discrepancies(
+    expected: Files, sizes: npt.NDArray[np.int64], problems: dict[int, str]
+) -> Iterator[Discrepancy]:
+    told = pc.fill_null(expected.table["size_bytes"], -1).to_numpy()
+    wrong = np.flatnonzero((sizes < 0) | ((told >= 0) & (told != sizes)))
+    kinds = list(FileKind)
+    for place in wrong.tolist():
+        yield Discrepancy(
+            expected.table["location"][place].as_py(),
+            kinds[expected.table["kind"][place].as_py()],
+            expected.table["size_bytes"][place].as_py(),
+            int(sizes[place]) if sizes[place] >= 0 else None,
+            problems.get(place),
+        )

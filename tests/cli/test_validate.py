@@ -1,0 +1,232 @@
+"""`icectl validate` from the command line: levels, choices, exit codes, what it prints."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from icectl.cli import app
+from icectl.report.document import document_schema
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.cli.conftest import Ended
+from tests.stores.fixed_env import FixedEnv
+
+HOUR_MS = 3_600_000
+
+Validate = Callable[..., Ended]
+
+
+@pytest.fixture
+def validate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Validate:
+    """Run `icectl validate`, a day after the builder's tables begin."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+
+    def run(*arguments: object) -> Ended:
+        code = app.main(["validate", *map(str, arguments)], env=FixedEnv(START_MS + 24 * HOUR_MS))
+        captured = capsys.readouterr()
+        return Ended(code, captured.out, captured.err)
+
+    return run
+
+
+def result(ended: Ended) -> dict[str, Any]:
+    """The result of a run with --json, which keeps to the schema."""
+    assert ended.err == ""
+    Draft202012Validator(document_schema("validate")).validate(ended.document)
+    found: dict[str, Any] = ended.document["result"]
+    assert found["counts"] == {
+        severity: sum(one["severity"] == severity for one in found["findings"])
+        for severity in ("error", "warning", "info")
+    }
+    return found
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    """Three snapshots, partitions, position deletes, a branch."""
+    built = TableBuilder(tmp_path / "t", partitioning="identity")
+    built.append(range(6))
+    built.append(range(6, 9))
+    built.ref("audit", "branch")
+    built.delete_rows([0, 3])
+    return built
+
+
+def path_of(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
+
+
+def some_manifest(table: TableBuilder) -> Path:
+    return next(iter(sorted(Path(table.location, "metadata").glob("*-m0.avro"))))
+
+
+@pytest.mark.parametrize("level", ["metadata", "files", "data"])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_healthy_table_has_no_findings_and_ends_with_0(
+    validate: Validate, tmp_path: Path, version: int, level: str
+) -> None:
+    built = TableBuilder(tmp_path / "t", format_version=version, partitioning="two")
+    built.append(range(8))
+    built.append(range(8, 12))
+    if version > 1:
+        built.delete_rows([1, 9])
+    ended = validate(built.location, "--level", level, "--all-snapshots", "--json")
+    found = result(ended)
+    assert found["findings"] == []
+    assert ended.code == 0
+    assert found["snapshots_checked"] == len(built.metadata.snapshots)
+    assert found["level"] == level
+
+
+def test_the_default_is_level_files_of_the_current_snapshot(
+    validate: Validate, table: TableBuilder
+) -> None:
+    found = result(validate(table.location, "--json"))
+    assert found["level"] == "files"
+    assert found["snapshots_checked"] == 1
+    manifests = 3
+    assert found["files_checked"] == 1 + 1 + manifests + len(table.live())
+
+
+def test_text_of_a_healthy_table_is_one_line(validate: Validate, table: TableBuilder) -> None:
+    ended = validate(table.location, "--level", "metadata")
+    assert ended.code == 0
+    assert ended.out.startswith("no problems found (level metadata: 1 snapshot, 5 files, ")
+    assert ended.out.count("\n") == 1
+
+
+def test_an_unreadable_manifest_is_a_finding_and_the_others_are_checked(
+    validate: Validate, table: TableBuilder
+) -> None:
+    broken = some_manifest(table)
+    broken.write_bytes(broken.read_bytes()[:-40])
+    ended = validate(table.location, "--level", "metadata", "--json")
+    found = result(ended)
+    assert ended.code == 4
+    assert [one["subject"] for one in found["findings"] if one["severity"] == "error"] == [
+        str(broken)
+    ]
+    assert found["files_checked"] == 5
+
+
+def test_a_missing_manifest_list_is_a_finding(validate: Validate, table: TableBuilder) -> None:
+    current = table.metadata.current_snapshot
+    assert current is not None
+    assert current.manifest_list is not None
+    path_of(current.manifest_list).unlink()
+    ended = validate(table.location, "--level", "metadata", "--json")
+    errors = [one for one in result(ended)["findings"] if one["severity"] == "error"]
+    assert [(one["rule"], one["subject"]) for one in errors] == [("R-034", current.manifest_list)]
+    assert ended.code == 4
+
+
+def test_metadata_that_is_no_json_ends_with_15(validate: Validate, table: TableBuilder) -> None:
+    path_of(table.metadata_location).write_text("{")
+    ended = validate(table.location, "--json")
+    assert ended.code == 15
+    assert ended.document["error"]["id"] == "corrupt-table"
+
+
+def test_a_missing_data_file_shows_from_level_files_on(
+    validate: Validate, table: TableBuilder
+) -> None:
+    gone = next(row["location"] for row in table.live() if row["content"] == 0)
+    path_of(gone).unlink()
+    assert validate(table.location, "--level", "metadata").code == 0
+    ended = validate(table.location, "--json")
+    assert ended.code == 4
+    missing = [one for one in result(ended)["findings"] if one["rule"] == "R-034"]
+    assert [(one["subject"], one["severity"]) for one in missing] == [(gone, "error")]
+
+
+def test_text_names_rule_object_and_next_step(validate: Validate, table: TableBuilder) -> None:
+    gone = next(row["location"] for row in table.live() if row["content"] == 0)
+    path_of(gone).unlink()
+    lines = validate(table.location).out.splitlines()
+    assert lines[0].startswith("error R-034: ")
+    relative = gone.removeprefix(f"{table.location}/")
+    assert lines[1].startswith(f"  {relative}: ")
+    assert any(line.startswith("  hint: ") for line in lines)
+    assert lines[-1].startswith("1 error (level files: ")
+
+
+def test_rule_and_skip_choose_what_is_reported(validate: Validate, table: TableBuilder) -> None:
+    gone = next(row["location"] for row in table.live() if row["content"] == 0)
+    path_of(gone).unlink()
+    assert validate(table.location, "--skip", "R-034").code == 0
+    assert validate(table.location, "--rule", "r-066").code == 0
+    ended = validate(table.location, "--rule", "R-034", "--json")
+    assert ended.code == 4
+    assert {one["rule"] for one in result(ended)["findings"]} == {"R-034"}
+
+
+def test_an_unknown_rule_is_wrong_usage_with_a_near_one_named(
+    validate: Validate, table: TableBuilder
+) -> None:
+    ended = validate(table.location, "--rule", "R-9999")
+    assert ended.code == 2
+    assert "there is no rule `R-9999`" in ended.err
+
+
+def test_fail_on_warning_ends_with_4_where_error_does_not(
+    validate: Validate, table: TableBuilder
+) -> None:
+    log = table.metadata.metadata_log[0]
+    path_of(log.metadata_file).unlink()
+    assert validate(table.location).code == 0
+    assert validate(table.location, "--fail-on", "warning").code == 4
+
+
+def test_choices_of_snapshots_exclude_each_other(validate: Validate, table: TableBuilder) -> None:
+    first = table.metadata.snapshots[0].snapshot_id
+    assert validate(table.location, "--snapshot", first).code == 0
+    assert validate(table.location, "--ref", "audit").code == 0
+    assert validate(table.location, "--snapshot", first, "--ref", "audit").code == 2
+    assert validate(table.location, "--ref", "audit", "--all-snapshots").code == 2
+    assert validate(table.location, "--snapshot", 1).code == 2
+    assert validate(table.location, "--ref", "nowhere").code == 2
+
+
+def test_sample_is_for_levels_that_look_at_files(validate: Validate, table: TableBuilder) -> None:
+    assert validate(table.location, "--level", "metadata", "--sample", "5%").code == 2
+    assert validate(table.location, "--sample", "7").code == 2
+    none = result(validate(table.location, "--sample", "0", "--json"))
+    every = result(validate(table.location, "--sample", "100%", "--json"))
+    assert none["files_checked"] == 5
+    assert every["files_checked"] == 5 + len(table.live())
+    assert (none["sample"], every["sample"]) == (0.0, 1.0)
+
+
+def test_a_time_limit_ends_with_3_and_what_was_found(
+    validate: Validate, table: TableBuilder
+) -> None:
+    ended = validate(table.location, "--time-limit", "0s", "--json")
+    assert ended.code == 3
+    assert ended.document["status"] == "incomplete"
+    assert result(ended)["complete"] is False
+
+
+def test_a_table_without_snapshot_is_clean_at_every_level(
+    validate: Validate, tmp_path: Path
+) -> None:
+    empty = TableBuilder(tmp_path / "empty")
+    for level in ("metadata", "files", "data"):
+        ended = validate(empty.location, "--level", level, "--all-snapshots", "--json")
+        assert (ended.code, result(ended)["findings"]) == (0, [])
+
+
+def test_many_findings_of_a_rule_are_cut_without_verbose(
+    validate: Validate, tmp_path: Path
+) -> None:
+    built = TableBuilder(tmp_path / "many")
+    built.append(range(30), files=30)
+    for row in built.live():
+        path_of(row["location"]).unlink()
+    ended = validate(built.location)
+    assert "  and 10 more; `--verbose` prints all of them" in ended.out.splitlines()
+    whole = validate(built.location, "--verbose")
+    assert whole.out.count(": missing") == 30 or whole.out.count("missing") >= 30
+    assert len(json.loads(validate(built.location, "--json").out)["result"]["findings"]) == 30
