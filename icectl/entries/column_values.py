@@ -1,0 +1,139 @@
+"""The values of an Arrow column as numpy sees them: integers, decimals, bytes.
+
+Columns have the Arrow type of an Iceberg type, or a narrower one that it was promoted from; rows
+that are null have some value, which the caller ignores.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.spec.types import DecimalType, PrimitiveType, Type
+
+Integers = npt.NDArray[np.int64]
+Octets = npt.NDArray[np.uint8]
+
+INTEGER_TYPES: dict[str, pa.DataType] = {
+    "int": pa.int64(),
+    "long": pa.int64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "timestamp_ns": pa.timestamp("ns"),
+    "timestamptz_ns": pa.timestamp("ns", "UTC"),
+}
+"""Types whose values are integers, and what their columns are read as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Byte strings side by side: where in `content` each starts, and its length."""
+
+    content: Octets
+    starts: Integers
+    lengths: Integers
+
+
+def is_integer(type_: Type) -> bool:
+    """Whether the values of a type are integers."""
+    return isinstance(type_, PrimitiveType) and type_.name in INTEGER_TYPES
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """The column without dictionary and extension type."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+
+
+def integers(name: str, column: pa.Array) -> Integers:
+    """The values of a column of an integer type.
+
+    Units: of the type: days, micro- or nanoseconds.
+    Raises: ValueError, when the column has another type.
+    """
+    wanted = INTEGER_TYPES[name]
+    column = plain(column)
+    if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(column.type):
+        # The instant stays the same whatever zone a file names.
+        wanted = pa.timestamp(wanted.unit, column.type.tz)
+    column = _cast(column, wanted)
+    if wanted == pa.date32():
+        column = column.cast(pa.int32())
+    counts: Integers = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return counts
+
+
+def decimal_words(type_: DecimalType, column: pa.Array) -> Integers:
+    """The unscaled values of a decimal column.
+
+    Shape: two words a row, the low one first.
+    Raises: ValueError, when the column has another type.
+    """
+    column = _cast(plain(column), pa.decimal128(type_.precision, type_.scale))
+    words = np.frombuffer(column.buffers()[1] or b"", np.int64).reshape(-1, 2)
+    return words[column.offset : column.offset + len(column)]
+
+
+def decimal_bytes(type_: DecimalType, column: pa.Array) -> Spans:
+    """The unscaled values as the fewest bytes of big-endian two's complement, at least one."""
+    words = decimal_words(type_, column)
+    magnitudes = np.ascontiguousarray((words ^ (words[:, 1:] >> 63))[:, ::-1].astype(">i8"))
+    octets = magnitudes.view(np.uint8).reshape(-1, 16)
+    used = octets != 0
+    first = np.where(used.any(axis=1), used.argmax(axis=1), 16)
+    leading = octets[np.arange(len(octets)), np.minimum(first, 15)]
+    lengths = np.where(first == 16, 1, 16 - first + (leading >= 0x80))
+    content = np.ascontiguousarray(words[:, ::-1].astype(">i8")).view(np.uint8).reshape(-1)
+    starts = np.arange(1, len(words) + 1, dtype=np.int64) * 16 - lengths
+    return Spans(content, starts, lengths.astype(np.int64))
+
+
+def byte_strings(column: pa.Array) -> Spans:
+    """The bytes of a string, binary, uuid or fixed column.
+
+    Raises: ValueError, when the column has another type.
+    """
+    column = plain(column)
+    count = len(column)
+    if pa.types.is_fixed_size_binary(column.type):
+        width = column.type.byte_width
+        content = np.frombuffer(column.buffers()[1] or b"", np.uint8)
+        starts = (np.arange(count, dtype=np.int64) + column.offset) * width
+        return Spans(content, starts, np.full(count, width, np.int64))
+    column = _cast(column, pa.large_binary())
+    _, offset_buffer, content_buffer = column.buffers()
+    offsets = np.frombuffer(offset_buffer or b"\0" * 8, np.int64)
+    offsets = offsets[column.offset : column.offset + count + 1]
+    content = np.frombuffer(content_buffer or b"", np.uint8)
+    return Spans(content, offsets[:-1], np.diff(offsets))
+
+
+def packed(spans: Spans) -> pa.Array:
+    """The byte strings as one binary column."""
+    ends = np.cumsum(spans.lengths, dtype=np.int64)
+    places = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64)
+    places += np.repeat(spans.starts - (ends - spans.lengths), spans.lengths)
+    offsets = np.concatenate([np.zeros(1, np.int64), ends])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(spans.content[places])]
+    return pa.Array.from_buffers(pa.large_binary(), len(ends), buffers)
+
+
+def with_nulls_of(column: pa.Array, values: pa.Array) -> pa.Array:
+    """The values, null where the column is."""
+    if not column.null_count:
+        return values
+    return pc.if_else(column.is_valid(), values, pa.scalar(None, values.type))
+
+
+def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if column.type == wanted:
+        return column
+    try:
+        return column.cast(wanted)
+    except pa.ArrowNotImplementedError as error:
+        raise ValueError(f"a column of type {column.type} is not one of {wanted}") from error
