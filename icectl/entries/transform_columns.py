@@ -1,6 +1,7 @@
 """Partition transforms over Arrow columns, equal to spec/transforms.py value by value."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from icectl.entries.column_values import (
     decimal_bytes,
     decimal_words,
     integers,
+    packed,
     plain,
     with_nulls_of,
 )
@@ -25,8 +27,7 @@ from icectl.spec.transforms import Transform, apply, result_type
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type, type_text
 
 _LARGEST_WIDTH = 2**62
-"""Truncation to multiples of a larger width could overflow 64 bits and come out right again; no
-string is longer."""
+"""Truncation to multiples of a larger width could overflow 64 bits and come out right again."""
 
 _SOURCES_OF_BYTES = ("string", "uuid", "binary")
 _DATE_UNITS = {"month": "datetime64[M]", "year": "datetime64[Y]"}
@@ -96,7 +97,6 @@ def _hashes(transform: Transform, source: Type, column: pa.Array) -> Words:
 
 
 def _truncated(transform: Transform, source: Type, column: pa.Array, width: int) -> pa.Array:
-    longest = min(width, _LARGEST_WIDTH)
     match source:
         case PrimitiveType("int" | "long" as name) if width <= _LARGEST_WIDTH:
             values = _multiples(integers(name, column), width)
@@ -107,11 +107,23 @@ def _truncated(transform: Transform, source: Type, column: pa.Array, width: int)
         case PrimitiveType("int" | "long") | DecimalType():
             return _by_value(transform, source, column)
         case PrimitiveType("string"):
+            longest = min(width, _longest(column))
             return pc.utf8_slice_codeunits(plain(column), 0, longest)  # R-074: code points
         case PrimitiveType("binary"):
-            return pc.binary_slice(plain(column), 0, longest)  # R-074
+            return _first_bytes(column, width)
         case _:
             raise _not_taken(transform, source)
+
+
+def _longest(column: pa.Array) -> int:
+    return pc.max(pc.binary_length(plain(column))).as_py() or 0
+
+
+def _first_bytes(column: pa.Array, width: int) -> pa.Array:
+    # binary_slice makes room for as many bytes in every row, however short its values are.
+    spans = byte_strings(column)
+    shortened = replace(spans, lengths=np.minimum(spans.lengths, min(width, 2**62)))  # R-074
+    return with_nulls_of(column, packed(shortened).cast(plain(column).type))
 
 
 def _multiples(values: Integers, width: int) -> Integers:
