@@ -41,13 +41,17 @@ _SPREAD = 2
 
 @dataclass(frozen=True, slots=True)
 class RewriteOptions:
-    """What the caller asks for; `sort_by` names partition fields, none means all of them."""
+    """What the caller asks for; `sort_by` names partition fields, none means all of them.
+
+    `every` rewrites all manifests, whatever that gains.
+    """
 
     target_size_bytes: int
     spec_id: int | None = None
     sort_by: tuple[str, ...] = ()
     min_manifests: int = 2
     content: Literal["all", "data", "deletes"] = "all"
+    every: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,10 @@ def _decided(
     excluded = _excluded(metadata, group, options)
     if excluded is not None:
         return replace(group, reason=excluded)
+    if options.every:
+        return _rewriting(
+            metadata, group, group.kept, listed, options, "every manifest is asked for"
+        )
     if len(group.kept) >= max(options.min_manifests, 2):
         found = group_clusters(metadata, group, live_in(listed, group.kept), options)
         wanted = _SPREAD * (found.count + _needed(listed, group.kept, options) - 1)

@@ -1,0 +1,224 @@
+"""Running a migration from version 1 to 2: load, plan, write manifest lists, commit."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+
+from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.codec.manifest_list import write_manifest_list
+from icectl.commit.attempt import Committer, Landed
+from icectl.entries.manifest_rows import describe
+from icectl.entries.rows import EMPTY, Entries, in_manifests
+from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.env import Deadline, Env
+from icectl.errors import CommitUnknown, IcectlError, Refused, StorageError
+from icectl.plan.migrate_v1_v2 import TO_VERSION, Head, MigratePlan, listed_manifests, plan, updates
+from icectl.plan.model import Finding, pin_of
+from icectl.plan.rewrite_manifests import RewriteOptions
+from icectl.progress import Progress
+from icectl.run import rewrite_manifests as rewriting
+from icectl.run.rewrite_manifests import Rewrite
+from icectl.spec.manifest import ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import result_types
+from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
+from icectl.spec.requirements import AssertTableUuid
+from icectl.spec.snapshot import Snapshot
+from icectl.spec.updates import Update
+from icectl.storage.location import join, parent
+from icectl.storage.store import Store
+from icectl.table.manifests import load_entries, read_snapshot_manifests
+from icectl.table.open import open_table
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """The means to migrate one table."""
+
+    store: Store
+    catalog: Catalog
+    env: Env
+    progress: Progress
+    deadline: Deadline
+    concurrency: int
+    shield: Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan and what it was made from."""
+
+    loaded: LoadedTable
+    plan: MigratePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """What a run did; `snapshot_id` is that of the rewritten manifests.
+
+    `unfinished` says why the manifests were not rewritten, where they should have been.
+    """
+
+    landed: Landed
+    snapshot_id: int | None = None
+    unfinished: IcectlError | None = None
+
+
+def prepare(migration: Migration, *, rewrite_manifests: bool) -> Prepared:
+    """Load the table and plan its migration; nothing is written.
+
+    Raises: Refused, where the table must not be touched; StorageError, CorruptTable, where a head
+    cannot be read.
+    """
+    loaded = open_table(migration.catalog)
+    metadata = loaded.metadata
+    pin = pin_of(metadata, loaded.metadata_location)
+    if metadata.format_version >= TO_VERSION:
+        return Prepared(loaded, plan(metadata, pin, (), rewrite_manifests=rewrite_manifests))
+    migration.catalog.check_writable(loaded)
+    heads = _heads(migration, metadata)
+    return Prepared(loaded, plan(metadata, pin, heads, rewrite_manifests=rewrite_manifests))
+
+
+def _heads(migration: Migration, metadata: TableMetadata) -> Sequence[Head]:
+    """The heads of all refs, main first; a snapshot that several name is read once."""
+    refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
+    if metadata.current_snapshot_id is not None:
+        refs = {"main": metadata.current_snapshot_id} | refs
+    heads: dict[int, Head] = {}
+    for name, snapshot_id in refs.items():
+        snapshot = metadata.snapshot(snapshot_id)
+        if snapshot is not None and snapshot_id not in heads:
+            manifests = read_snapshot_manifests(migration.store, metadata, snapshot)
+            entries = _entries(migration, metadata, manifests)
+            heads[snapshot_id] = Head(name, snapshot_id, manifests, entries)
+    return tuple(heads.values())
+
+
+def _entries(
+    migration: Migration, metadata: TableMetadata, manifests: Sequence[ManifestFile]
+) -> Entries:
+    # Version 1 lists may not say who added a manifest, which its entries then do not need.
+    named = [replace(item, added_snapshot_id=item.added_snapshot_id or 0) for item in manifests]
+    if not named:
+        return EMPTY
+    return load_entries(
+        migration.store,
+        metadata,
+        named,
+        columns=PLANNING_COLUMNS,
+        concurrency=migration.concurrency,
+        progress=migration.progress,
+    )
+
+
+def refusal(forbidding: Sequence[Finding]) -> Refused:
+    """Why a table is not migrated: the first rule that forbids it."""
+    first = forbidding[0]
+    return Refused(
+        f"{first.subject}: {first.message} ({first.rule})", hint=first.hint, id="not-migratable"
+    )
+
+
+def execute(migration: Migration, prepared: Prepared) -> Migrated:
+    """Write the manifest lists that are lacking, commit, and rewrite manifests where asked.
+
+    Raises: Refused where a finding forbids it; CommitConflict, CommitUnknown; StorageError,
+    Incomplete, before anything has changed.
+    """
+    if prepared.plan.forbidding:
+        raise refusal(prepared.plan.forbidding)
+    migration.deadline.check()
+    written: list[str] = []
+    uuid = migration.env.new_uuid()
+    committer = Committer(migration.catalog, migration.env, migration.progress)
+    known = prepared.loaded.metadata.table_uuid
+
+    def changes(metadata: TableMetadata) -> Sequence[Update]:
+        lists = _write_lists(migration, prepared.loaded, metadata, written)
+        return updates(metadata, lists, uuid)
+
+    try:
+        with migration.shield():
+            landed = committer.commit(
+                prepared.loaded, [AssertTableUuid(known)] if known else [], changes
+            )
+    except CommitUnknown:  # R-156
+        raise
+    except BaseException:
+        with suppress(StorageError):
+            migration.store.remove(written)
+        raise
+    if not prepared.plan.rewrites_manifests:
+        return Migrated(landed)
+    return _with_manifests(migration, landed)
+
+
+def _write_lists(
+    migration: Migration, loaded: LoadedTable, metadata: TableMetadata, written: list[str]
+) -> Mapping[int, str]:
+    """Give each snapshot that embeds manifests a list of the same manifests (R-055, R-171)."""
+    lists: dict[int, str] = {}
+    for snapshot in metadata.snapshots:
+        if snapshot.manifests is None or snapshot.manifest_list is not None:
+            continue
+        folder = parent(loaded.metadata_location)
+        name = f"snap-{snapshot.snapshot_id}-{migration.env.new_uuid()}.avro"
+        location = join(folder, name)
+        content = write_manifest_list(
+            listed_manifests(snapshot, _described(migration, metadata, snapshot)),
+            format_version=TO_VERSION,
+            snapshot_id=snapshot.snapshot_id,
+            parent_snapshot_id=snapshot.parent_snapshot_id,
+            sequence_number=0,
+            sync_marker=bytes.fromhex(migration.env.new_uuid().replace("-", "")),
+        )
+        written.append(location)
+        migration.store.create(location, content)
+        lists[snapshot.snapshot_id] = location
+    return lists
+
+
+def _described(
+    migration: Migration, metadata: TableMetadata, snapshot: Snapshot
+) -> Sequence[ManifestFile]:
+    """The embedded manifests with their counts and summaries, counted from their entries."""
+    manifests = read_snapshot_manifests(migration.store, metadata, snapshot)
+    entries = _entries(migration, metadata, manifests)
+    described = []
+    for at, manifest in enumerate(manifests):
+        spec = metadata.spec(manifest.partition_spec_id) or metadata.default_spec
+        own = in_manifests(entries, (at,))
+        added = own.table["snapshot_id"].to_pylist()
+        row = describe(
+            own,
+            result_types(spec, metadata.schemas),
+            location=manifest.manifest_path,
+            length=manifest.manifest_length,
+            spec_id=manifest.partition_spec_id,
+        )
+        described.append(replace(row, added_snapshot_id=max(added, default=None)))
+    return described
+
+
+def _with_manifests(migration: Migration, landed: Landed) -> Migrated:
+    """Write the manifests of the current snapshot anew; the migration stands whatever happens."""
+    rewrite = Rewrite(
+        store=migration.store,
+        catalog=migration.catalog,
+        env=migration.env,
+        progress=migration.progress,
+        deadline=migration.deadline,
+        concurrency=migration.concurrency,
+        shield=migration.shield,
+    )
+
+    def options(metadata: TableMetadata) -> RewriteOptions:
+        target = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
+        return RewriteOptions(target_size_bytes=target, every=True)
+
+    try:
+        done = rewriting.execute(rewrite, rewriting.prepare(rewrite, "main", options))
+    except IcectlError as error:
+        return Migrated(landed, unfinished=error)
+    return Migrated(done.landed, done.snapshot_id)

@@ -1,0 +1,255 @@
+"""`icectl migrate-v1-v2` from the command line: what changes, what stays, what is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from icectl.cli import app, session
+from icectl.report.document import document_schema
+from icectl.storage.local import LocalStore
+from tests.builders.expiry import NOW_MS
+from tests.builders.rows import current_metadata, read_avro, read_metadata, read_rows
+from tests.builders.table_builder import PARTITIONINGS, TableBuilder
+from tests.cli.conftest import Ended
+from tests.stores.fixed_env import FixedEnv
+from tests.stores.wrapped import ReadOnlyStore
+
+Migrate = Callable[..., Ended]
+
+
+@pytest.fixture
+def migrate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Migrate:
+    """Run `icectl migrate-v1-v2`."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+
+    def run(*arguments: object, command: str = "migrate-v1-v2") -> Ended:
+        code = app.main([command, *map(str, arguments)], env=FixedEnv(NOW_MS))
+        captured = capsys.readouterr()
+        return Ended(code, captured.out, captured.err)
+
+    return run
+
+
+def result(ended: Ended) -> dict[str, Any]:
+    """The result of a run with --json, which keeps to the schema."""
+    assert ended.err == ""
+    Draft202012Validator(document_schema("migrate-v1-v2")).validate(ended.document)
+    found: dict[str, Any] = ended.document["result"]
+    return found
+
+
+def build(directory: Path, partitioning: str = "two") -> TableBuilder:
+    table = TableBuilder(directory, format_version=1, partitioning=partitioning)
+    for start in range(0, 36, 12):
+        table.append(range(start, start + 12))
+    table.ref("eoy", "tag")
+    table.remove_data_files(2)
+    return table
+
+
+def as_first_writers_did(directory: Path, *, embedding: int = 2) -> None:
+    """Take out of the metadata what early writers left out, and embed manifests (R-010, R-030)."""
+    path = current_metadata(directory)
+    members = read_metadata(path)
+    for name in ("table-uuid", "schemas", "current-schema-id", "partition-specs"):
+        del members[name]
+    for name in ("default-spec-id", "last-partition-id", "sort-orders", "default-sort-order-id"):
+        del members[name]
+    for field in members["partition-spec"]:
+        del field["field-id"]
+    for snapshot in members["snapshots"]:
+        del snapshot["schema-id"]
+    for snapshot in members["snapshots"][:embedding]:
+        listed = read_avro(snapshot.pop("manifest-list"))
+        snapshot["manifests"] = [manifest["manifest_path"] for manifest in listed]
+    path.write_text(json.dumps(members))
+
+
+def rows_of(directory: Path) -> dict[int, Any]:
+    metadata = read_metadata(current_metadata(directory))
+    return {
+        snapshot["snapshot-id"]: read_rows(metadata, snapshot["snapshot-id"])
+        for snapshot in metadata["snapshots"]
+    }
+
+
+@pytest.mark.parametrize("rewrite", [False, True])
+@pytest.mark.parametrize("partitioning", PARTITIONINGS)
+def test_a_migration_keeps_the_law(
+    tmp_path: Path,
+    migrate: Migrate,
+    monkeypatch: pytest.MonkeyPatch,
+    partitioning: str,
+    rewrite: bool,
+) -> None:
+    directory = tmp_path / "t"
+    table = build(directory, partitioning)
+    before = rows_of(directory)
+    as_first_writers_did(directory)
+    old = current_metadata(directory)
+    more = ["--rewrite-manifests"] if rewrite else []
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "open_store", lambda *_: ReadOnlyStore(LocalStore()))
+        planned = migrate(table.location, "--dry-run", "--json", *more)
+    assert (planned.code, planned.document["status"]) == (0, "planned")
+    done = migrate(table.location, "--yes", "--json", *more)
+    assert (done.code, done.document["status"]) == (0, "done")
+    found = result(done)
+    assert {**found, "snapshot_id": None} == result(planned)
+    assert old.exists()
+
+    after = rows_of(directory)
+    assert {id_: after[id_] for id_ in before} == before
+    new = read_metadata(current_metadata(directory))
+    assert new["format-version"] == 2
+    head = next(s for s in new["snapshots"] if s["snapshot-id"] == new["current-snapshot-id"])
+    assert after[head["snapshot-id"]] == before[table.metadata.current_snapshot_id]
+    assert (found["snapshot_id"] == str(head["snapshot-id"])) is rewrite
+    assert migrate(table.location, "--check").code == 0
+    checked = migrate(
+        table.location, "--level", "data", "--all-snapshots", "--json", command="validate"
+    )
+    errors = [one for one in checked.document["result"]["findings"] if one["severity"] == "error"]
+    assert errors == []
+
+
+def test_r170_r173_the_metadata_has_every_member_of_version_2(
+    tmp_path: Path, migrate: Migrate
+) -> None:
+    table = build(tmp_path / "t")
+    as_first_writers_did(tmp_path / "t")
+    assert migrate(table.location, "--yes").code == 0
+    new = read_metadata(current_metadata(tmp_path / "t"))
+    assert "schema" not in new
+    assert "partition-spec" not in new
+    assert len(new["table-uuid"]) == 36
+    assert new["last-sequence-number"] == 0
+    assert [schema["schema-id"] for schema in new["schemas"]] == [0] == [new["current-schema-id"]]
+    (spec,) = new["partition-specs"]
+    assert [field["field-id"] for field in spec["fields"]] == [1000, 1001]
+    assert (spec["spec-id"], new["default-spec-id"], new["last-partition-id"]) == (0, 0, 1001)
+    assert new["sort-orders"] == [{"order-id": 0, "fields": []}]
+    assert new["default-sort-order-id"] == 0
+    assert {snapshot["sequence-number"] for snapshot in new["snapshots"]} == {0}
+    assert set(new["refs"]) == {"main", "eoy"}
+
+
+def test_r055_r171_embedded_manifests_get_a_list_with_counts(
+    tmp_path: Path, migrate: Migrate
+) -> None:
+    table = build(tmp_path / "t")
+    as_first_writers_did(tmp_path / "t")
+    embedded = {
+        snapshot["snapshot-id"]: snapshot.get("manifests")
+        for snapshot in read_metadata(current_metadata(tmp_path / "t"))["snapshots"]
+    }
+    assert migrate(table.location, "--yes").code == 0
+    for snapshot in read_metadata(current_metadata(tmp_path / "t"))["snapshots"]:
+        assert "manifests" not in snapshot
+        listed = read_avro(snapshot["manifest-list"])
+        expected = embedded[snapshot["snapshot-id"]]
+        if expected is None:
+            continue
+        assert [manifest["manifest_path"] for manifest in listed] == expected
+        for manifest in listed:
+            entries = read_avro(manifest["manifest_path"])
+            added = [entry for entry in entries if entry["status"] == 1]
+            assert manifest["added_files_count"] == len(added)
+            assert manifest["added_rows_count"] == sum(
+                entry["data_file"]["record_count"] for entry in added
+            )
+            assert (manifest["sequence_number"], manifest["min_sequence_number"]) == (0, 0)
+            assert manifest["content"] == 0
+
+
+def test_r172_rewritten_manifests_are_of_version_2(tmp_path: Path, migrate: Migrate) -> None:
+    table = build(tmp_path / "t")
+    found = result(migrate(table.location, "--yes", "--rewrite-manifests", "--json"))
+    assert found["legacy_manifests"] == 0
+    new = read_metadata(current_metadata(tmp_path / "t"))
+    head = next(s for s in new["snapshots"] if s["snapshot-id"] == new["current-snapshot-id"])
+    for manifest in read_avro(head["manifest-list"]):
+        header = Path(manifest["manifest_path"]).read_bytes()[:20_000]
+        assert b"format-version\x022" in header
+        assert b"content\x08data" in header
+
+
+def test_check_ends_with_4_and_a_second_run_with_0(tmp_path: Path, migrate: Migrate) -> None:
+    table = build(tmp_path / "t")
+    assert migrate(table.location, "--check").code == 4
+    assert migrate(table.location, "--yes").code == 0
+    again = migrate(table.location, "--yes", "--json")
+    assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+    assert (result(again)["from_version"], result(again)["to_version"]) == (2, 2)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_table_of_a_higher_version_has_nothing_to_do(
+    tmp_path: Path, migrate: Migrate, version: int
+) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=version)
+    table.append(range(3))
+    ended = migrate(table.location, "--json")
+    assert (ended.code, result(ended)["steps"]) == (0, [])
+
+
+def test_without_a_terminal_and_without_yes_it_is_wrong_usage(
+    tmp_path: Path, migrate: Migrate
+) -> None:
+    table = build(tmp_path / "t")
+    assert migrate(table.location).code == 2
+    assert read_metadata(current_metadata(tmp_path / "t"))["format-version"] == 1
+
+
+def test_r007_an_unknown_transform_in_the_default_spec_is_refused(
+    tmp_path: Path, migrate: Migrate
+) -> None:
+    table = build(tmp_path / "t")
+    path = current_metadata(tmp_path / "t")
+    text = path.read_text().replace('"transform":"identity"', '"transform":"curve[7]"')
+    path.write_text(text)
+    refused = migrate(table.location, "--yes")
+    assert refused.code == 5
+    assert "(R-007)" in refused.err
+    checked = migrate(table.location, "--check", "--json")
+    assert (checked.code, checked.document["status"]) == (5, "refused")
+    assert [one["rule"] for one in result(checked)["findings"]] == ["R-007"]
+
+
+def test_r066_a_file_that_is_live_twice_is_refused(tmp_path: Path, migrate: Migrate) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=1)
+    table.append(range(4))
+    path = current_metadata(tmp_path / "t")
+    members = read_metadata(path)
+    (snapshot,) = members["snapshots"]
+    manifest = read_avro(snapshot.pop("manifest-list"))[0]["manifest_path"]
+    copy = manifest.replace(".avro", "-copy.avro")
+    Path(copy).write_bytes(Path(manifest).read_bytes())
+    snapshot["manifests"] = [manifest, copy]
+    path.write_text(json.dumps(members))
+    refused = migrate(table.location, "--yes")
+    assert refused.code == 5
+    assert "(R-066)" in refused.err
+
+
+def test_a_head_that_cannot_be_read_changes_nothing(tmp_path: Path, migrate: Migrate) -> None:
+    table = build(tmp_path / "t")
+    current = table.metadata.current_snapshot
+    assert current is not None
+    assert current.manifest_list is not None
+    Path(current.manifest_list).write_bytes(b"Obj\x01")
+    assert migrate(table.location, "--yes").code == 15
+    assert read_metadata(current_metadata(tmp_path / "t"))["format-version"] == 1
+
+
+def test_the_plan_says_what_is_lost(tmp_path: Path, migrate: Migrate) -> None:
+    table = build(tmp_path / "t")
+    text = migrate(table.location, "--dry-run").out
+    assert "upgrade-format-version" in text
+    assert "this cannot be undone" in text
+    assert "readers that know version 1 only" in text
