@@ -7,7 +7,14 @@ import pyarrow as pa
 
 from icectl.errors import CorruptTable, Unsupported
 
-_BEYOND_PYARROW = ("Not yet implemented", "Logical type", "encrypt", "decrypt", "not supported")
+_BEYOND_PYARROW = (
+    "Not yet implemented",
+    "Logical type",
+    "encrypt",
+    "decrypt",
+    "not supported",
+    "out of range for nanosecond",
+)
 """What messages of pyarrow say, in one class with damage, of things that it can't read."""
 
 
@@ -20,18 +27,14 @@ def translated(kind: str) -> Iterator[None]:
     """
     try:
         yield
-    except pa.ArrowNotImplementedError as error:
+    except (pa.ArrowNotImplementedError, pa.ArrowCapacityError) as error:
         raise beyond(kind, error) from error
-    except pa.ArrowException as error:
-        raise damaged(kind, error) from error
-    except OSError as error:
-        # pyarrow's own is a bare OSError; those of files have a number or a class.
-        if type(error) is not OSError or error.errno is not None:
+    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
+        # pyarrow's own OSError is a bare one; those of files have a number or a class.
+        if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
             raise
         if any(text in str(error) for text in _BEYOND_PYARROW):
             raise beyond(kind, error) from error
-        raise damaged(kind, error) from error
-    except UnicodeDecodeError as error:
         raise damaged(kind, error) from error
 
 

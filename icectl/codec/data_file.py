@@ -10,6 +10,7 @@ from typing import IO, Protocol
 
 import pyarrow as pa
 
+from icectl.codec.data_file_orc import open_orc
 from icectl.codec.data_file_parquet import open_parquet
 from icectl.codec.data_rows import Rows
 from icectl.codec.parquet_metrics import FileMetrics
@@ -49,7 +50,10 @@ class DataFile(Protocol):
         """
 
 
-_OPENERS: Mapping[str, Callable[[IO[bytes], NameMapping], DataFile]] = {"parquet": open_parquet}
+_OPENERS: Mapping[str, Callable[[IO[bytes], NameMapping], DataFile]] = {
+    "parquet": open_parquet,
+    "orc": open_orc,
+}
 
 
 def open_data_file(

@@ -4,12 +4,17 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as arrow_types
 
 from icectl.codec.parquet_schema import child_fields, field_id
 
 LARGEST_BATCH_ROWS = 131_072
 LARGEST_BATCH_BYTES = 32 * 2**20
 """What one batch aims at; rows far wider than the others of their file may exceed it."""
+
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +46,55 @@ def batch_rows(row_count: int, size_bytes: int) -> int:
     return max(1, min(LARGEST_BATCH_ROWS, bounded))
 
 
-def dressed(arrays: list[pa.Array], schema: pa.Schema, row_count: int) -> pa.RecordBatch:
+def dressed(columns: list[pa.Array], schema: pa.Schema, row_count: int) -> pa.RecordBatch:
     """The batch of these columns in the types, and with the ids, of a schema."""
-    if not arrays:
+    if not columns:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * row_count, pa.struct([])))
-    columns = [
-        array if array.type.equals(field.type) else array.cast(field.type)
-        for array, field in zip(arrays, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    kinds = zip(columns, schema.types, strict=True)
+    return pa.RecordBatch.from_arrays([retyped(*pair) for pair in kinds], schema=schema)
+
+
+def retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The array in another type that holds the same values, at any depth.
+
+    A list of records of a key and a value becomes a map; bytes become decimals; what timestamps
+    have beyond their unit is cut off, downward.
+    """
+    if array.type.equals(kind):
+        return array
+    if arrow_types.is_struct(kind):
+        children = [
+            retyped(child, field.type) for child, field in zip(array.flatten(), kind, strict=True)
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=_mask(array))
+    if arrow_types.is_map(kind):
+        parts = [array.keys, array.items]
+        if not arrow_types.is_map(array.type):
+            parts = array.values.flatten()
+        keys, items = map(retyped, parts, (kind.key_type, kind.item_type))
+        return pa.MapArray.from_arrays(array.offsets, keys, items, kind, mask=_mask(array))
+    if arrow_types.is_list(kind):
+        values = retyped(array.values, kind.value_type)
+        return pa.ListArray.from_arrays(array.offsets, values, kind, mask=_mask(array))
+    return _flat_retyped(array, kind)
+
+
+def _flat_retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if arrow_types.is_decimal(kind) and not arrow_types.is_decimal(array.type):
+        words = b"".join(_sixteen_bytes(value) for value in array.to_pylist())
+        values = pa.Array.from_buffers(kind, len(array), [None, pa.py_buffer(words)])
+    elif arrow_types.is_timestamp(kind) and arrow_types.is_timestamp(array.type):
+        counts = array.cast(pa.int64()).fill_null(0).to_numpy()
+        factor = _PER_SECOND[array.type.unit] // _PER_SECOND[kind.unit]
+        values = pa.array(counts // factor).cast(kind)
+    else:
+        return array.cast(kind)
+    return pc.if_else(array.is_valid(), values, pa.scalar(None, kind))
+
+
+def _sixteen_bytes(stored: bytes | None) -> bytes:
+    return int.from_bytes(stored or b"", "big", signed=True).to_bytes(16, "little", signed=True)
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None

@@ -161,6 +161,19 @@ def child_fields(kind: pa.DataType) -> list[pa.Field]:
     return [kind.field(place) for place in range(kind.num_fields)]
 
 
+def with_children(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
+    """An Arrow type with other fields inside; one without fields, and an extension, as it is."""
+    if not fields or isinstance(kind, pa.BaseExtensionType):
+        return kind
+    if arrow_types.is_map(kind):
+        return pa.map_(*fields)
+    if arrow_types.is_struct(kind):
+        return pa.struct(fields)
+    if arrow_types.is_fixed_size_list(kind):
+        return pa.list_(fields[0], kind.list_size)
+    return (pa.large_list if arrow_types.is_large_list(kind) else pa.list_)(fields[0])
+
+
 def _arrow_field(field: NestedField) -> pa.Field:
     return pa.field(
         field.name,
@@ -233,18 +246,14 @@ def _any_id(field: pa.Field) -> bool:
 
 def _mapped(field: pa.Field, mapping: NameMapping) -> pa.Field:
     entry = next((entry for entry in mapping if field.name in entry["names"]), {})
-    kind = field.type
-    below = entry.get("fields", ())
-    if arrow_types.is_map(kind):
-        key, item = (
-            _mapped(child.with_name(name), below)
-            for child, name in zip(child_fields(kind), ("key", "value"), strict=True)
-        )
-        kind = pa.map_(key, item)
-    elif arrow_types.is_struct(kind):
-        kind = pa.struct([_mapped(child, below) for child in child_fields(kind)])
-    elif arrow_types.is_nested(kind):
-        kind = pa.list_(_mapped(child_fields(kind)[0].with_name("element"), below))
+    children = child_fields(field.type)
+    if arrow_types.is_map(field.type):
+        key, item = children
+        children = [key.with_name("key"), item.with_name("value")]
+    elif not arrow_types.is_struct(field.type):
+        children = [child.with_name("element") for child in children]
+    inner = [_mapped(child, entry.get("fields", ())) for child in children]
+    mapped = field.with_type(with_children(field.type, inner))
     if "field-id" not in entry:
-        return field.with_type(kind)
-    return field.with_type(kind).with_metadata({FIELD_ID: str(entry["field-id"])})
+        return mapped
+    return mapped.with_metadata({FIELD_ID: str(entry["field-id"])})

@@ -1,0 +1,191 @@
+"""ORC data files in batches, a stripe at a time."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import IO, Any
+
+import pyarrow as pa
+from pyarrow import orc
+from pyarrow import types as arrow_types
+
+from icectl.codec.arrow_failures import translated
+from icectl.codec.data_rows import Rows, batch_rows, chosen, dressed
+from icectl.codec.orc_tail import ColumnStatistics, OrcTail, read_tail
+from icectl.codec.parquet_metrics import FileMetrics
+from icectl.codec.parquet_schema import (
+    FIELD_ID,
+    NameMapping,
+    child_fields,
+    field_id,
+    identified,
+    with_children,
+)
+from icectl.spec import single_value
+from icectl.spec.schema import Schema
+from icectl.spec.types import DecimalType, PrimitiveType, Type
+
+_KIND = "ORC"
+_ID, _LONG_TYPE, _BINARY_TYPE, _LENGTH, _UNIT = (
+    f"iceberg.{name}".encode()
+    for name in ("id", "long-type", "binary-type", "length", "timestamp-unit")
+)
+"""Attributes of ORC types that Iceberg writers set (Appendix A, ORC)."""
+
+
+@dataclass(frozen=True)
+class OrcDataFile:
+    """An open ORC file."""
+
+    file: Any
+    """pyarrow's ORCFile."""
+    schema: pa.Schema
+    stored: pa.Schema
+
+    @property
+    def record_count(self) -> int:
+        """Rows, by the footer's word."""
+        return int(self.file.nrows)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The user metadata of the footer."""
+        found = self.stored.metadata or {}
+        return {
+            key.decode(errors="replace"): value.decode(errors="replace")
+            for key, value in found.items()
+        }
+
+    def metrics(self, schema: Schema) -> FileMetrics:
+        """What the footer says of the columns.
+
+        Shape: nothing of columns inside lists and maps, no sizes; bounds of integers, dates, times,
+        strings and decimals.
+        """
+        with translated(_KIND):
+            tail = self._tail
+        values: dict[int, int] = {}
+        nulls: dict[int, int] = {}
+        bounds: dict[int, tuple[bytes, bytes]] = {}
+        for number, statistics in zip(_column_ids(self.schema), tail.columns, strict=False):
+            if number is None:
+                continue
+            if statistics.value_count is not None:
+                missing = self.record_count - statistics.value_count
+                nulls[number] = missing if statistics.has_null else 0
+                values[number] = statistics.value_count + nulls[number]
+            found = schema.field(number)
+            range_ = None if found is None else _range(found.type, statistics)
+            if range_ is not None:
+                bounds[number] = range_
+        return FileMetrics(
+            record_count=self.record_count,
+            value_counts=values,
+            null_value_counts=nulls,
+            lower_bounds={number: lower for number, (lower, _) in bounds.items()},
+            upper_bounds={number: upper for number, (_, upper) in bounds.items()},
+            split_offsets=tuple(stripe.offset for stripe in tail.stripes if stripe.row_count),
+        )
+
+    def batches(self, field_ids: Collection[int]) -> Iterator[Rows]:
+        """The top-level columns that have one of these ids, at any depth."""
+        places = chosen(self.schema, field_ids)
+        schema = pa.schema([self.schema.field(place) for place in places])
+        first_row = 0
+        with translated(_KIND):
+            for number, stripe in enumerate(self._tail.stripes):
+                columns = self._stripe(number, places)
+                batch = dressed(columns, schema, stripe.row_count)
+                rows = batch_rows(batch.num_rows, batch.nbytes)
+                for start in range(0, batch.num_rows, rows):
+                    yield Rows(first_row + start, batch.slice(start, rows))
+                first_row += batch.num_rows
+
+    def _stripe(self, number: int, places: list[int]) -> list[pa.Array]:
+        if not places:
+            return []
+        names = self.stored.names
+        wanted = [names[place] for place in places]
+        if any("." in name for name in names) or len(set(names)) < len(names):
+            # To pyarrow a dotted name is a path, and a name that stands twice is one column.
+            batch = self.file.read_stripe(number)
+            return [batch.column(place) for place in places]
+        return list(self.file.read_stripe(number, columns=wanted).columns)
+
+    @cached_property
+    def _tail(self) -> OrcTail:
+        return read_tail(self.file.reader.serialized_file_tail())
+
+
+def open_orc(file: IO[bytes], name_mapping: NameMapping) -> OrcDataFile:
+    """Open an ORC file; only its tail is read.
+
+    Raises: CorruptTable R-095; Unsupported, for what pyarrow can't read.
+    """
+    with translated(_KIND):
+        opened = orc.ORCFile(file)
+        stored = opened.schema
+        fields = [_with_ids(field) for field in stored]
+        return OrcDataFile(opened, identified(pa.schema(fields), name_mapping), stored)
+
+
+def _with_ids(field: pa.Field) -> pa.Field:
+    """The field in the terms of Parquet, out of the attributes of Iceberg."""
+    attributes = field.metadata or {}
+    children = [_with_ids(child) for child in child_fields(field.type)]
+    kind = with_children(field.type, children) if children else _kind(field.type, attributes)
+    number = attributes.get(_ID)
+    return pa.field(
+        field.name, kind, field.nullable, None if number is None else {FIELD_ID: number}
+    )
+
+
+def _kind(kind: pa.DataType, attributes: Mapping[bytes, bytes]) -> pa.DataType:
+    """The type that the attributes of an ORC column say it has (R-095)."""
+    if attributes.get(_LONG_TYPE) == b"TIME":
+        return pa.time64("us")
+    if attributes.get(_BINARY_TYPE) == b"UUID":
+        return pa.uuid()
+    if attributes.get(_BINARY_TYPE) == b"FIXED" and _LENGTH in attributes:
+        return pa.binary(int(attributes[_LENGTH]))
+    if arrow_types.is_timestamp(kind) and _ID in attributes:
+        return pa.timestamp("ns" if attributes.get(_UNIT) == b"NANOS" else "us", kind.tz)
+    return kind
+
+
+def _column_ids(schema: pa.Schema) -> Iterator[int | None]:
+    """The field id of each column by its number; None of the root and of what is no plain value."""
+    yield None
+    for field in schema:
+        yield from _field_ids(field, is_repeated=False)
+
+
+def _field_ids(field: pa.Field, *, is_repeated: bool) -> Iterator[int | None]:
+    children = child_fields(field.type)
+    yield None if is_repeated or children else field_id(field)
+    repeats = is_repeated or not arrow_types.is_struct(field.type)
+    for child in children:
+        yield from _field_ids(child, is_repeated=repeats)
+
+
+def _range(type_: Type, statistics: ColumnStatistics) -> tuple[bytes, bytes] | None:
+    """The bounds of a column as single values; None where there are none that one can tell."""
+    try:
+        smallest, largest = (
+            _bound(type_, each) for each in (statistics.smallest, statistics.largest)
+        )
+    except ValueError:
+        return None
+    return None if smallest is None or largest is None else (smallest, largest)
+
+
+def _bound(type_: Type, stored: int | bytes | None) -> bytes | None:
+    match type_, stored:
+        case PrimitiveType("int" | "long" | "date" | "time"), int():
+            return single_value.encode(type_, stored)
+        case PrimitiveType("string"), bytes():
+            return single_value.encode(type_, stored.decode())
+        case DecimalType(), bytes():
+            return single_value.encode(type_, single_value.from_json(type_, stored.decode()))
+        case _:
+            return None

@@ -1,0 +1,132 @@
+"""The tail of an ORC file as pyarrow hands it on: stripes and column statistics.
+
+Its footer is a message of protocol buffers; pyarrow decodes it, and tells little of what it says.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from icectl.codec.arrow_failures import damaged
+
+_FOOTER_OF_TAIL = 2
+_STRIPES, _STATISTICS = 3, 7
+_OFFSET, _ROW_COUNT = 1, 5
+_VALUE_COUNT, _HAS_NULL = 1, 10
+_INTEGERS, _STRINGS, _DECIMALS, _DATES = 2, 4, 6, 7
+_WIRE_SIZES = {1: 8, 5: 4}
+
+Members = dict[int, list[int | bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stripe:
+    """Where a stripe starts, and its rows."""
+
+    offset: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """What a writer knows of one column: bounds only of integers, dates, strings and decimals."""
+
+    value_count: int | None
+    """Values that are not null."""
+    has_null: bool
+    smallest: int | bytes | None = None
+    largest: int | bytes | None = None
+    """Integers; strings and decimals as UTF-8."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrcTail:
+    """What an ORC footer says, columns in the order of their numbers: the root is number 0."""
+
+    stripes: tuple[Stripe, ...]
+    columns: tuple[ColumnStatistics, ...]
+
+
+def read_tail(serialized: bytes) -> OrcTail:
+    """Read the tail of an ORC file as pyarrow serialises it.
+
+    Raises: CorruptTable R-095.
+    """
+    footer = _members(_message(_members(serialized), _FOOTER_OF_TAIL))
+    stripes = [_members(_content(stored)) for stored in footer.get(_STRIPES, [])]
+    statistics = [_members(_content(stored)) for stored in footer.get(_STATISTICS, [])]
+    return OrcTail(
+        tuple(Stripe(_number(one, _OFFSET), _number(one, _ROW_COUNT)) for one in stripes),
+        tuple(_column(one) for one in statistics),
+    )
+
+
+def _column(stored: Members) -> ColumnStatistics:
+    count = _number(stored, _VALUE_COUNT) if _VALUE_COUNT in stored else None
+    has_null = bool(_number(stored, _HAS_NULL)) if _HAS_NULL in stored else True
+    for kind in (_INTEGERS, _DATES, _STRINGS, _DECIMALS):
+        bounds = _members(_message(stored, kind)) if kind in stored else {}
+        if 1 in bounds and 2 in bounds:
+            smallest, largest = (_bound(bounds[number][-1]) for number in (1, 2))
+            return ColumnStatistics(count, has_null, smallest, largest)
+    return ColumnStatistics(count, has_null)
+
+
+def _bound(stored: int | bytes) -> int | bytes:
+    """Integers are zigzag numbers there."""
+    return stored if isinstance(stored, bytes) else (stored >> 1) ^ -(stored & 1)
+
+
+def _number(message: Members, number: int) -> int:
+    value = message.get(number, [0])[-1]
+    if isinstance(value, bytes):
+        raise damaged("ORC", "its footer has bytes in place of a number")
+    return value
+
+
+def _message(message: Members, number: int) -> bytes:
+    return _content(message.get(number, [b""])[-1])
+
+
+def _content(stored: int | bytes) -> bytes:
+    if isinstance(stored, int):
+        raise damaged("ORC", "its footer has a number in place of a message")
+    return stored
+
+
+def _members(content: bytes) -> Members:
+    found: Members = {}
+    for number, value in _read(content):
+        found.setdefault(number, []).append(value)
+    return found
+
+
+def _read(content: bytes) -> Iterator[tuple[int, int | bytes]]:
+    at = 0
+    while at < len(content):
+        key, at = _varint(content, at)
+        wire = key & 7
+        if wire == 0:
+            value, at = _varint(content, at)
+            yield key >> 3, value
+            continue
+        if wire == 2:
+            size, at = _varint(content, at)
+        elif wire in _WIRE_SIZES:
+            size = _WIRE_SIZES[wire]
+        else:
+            raise damaged("ORC", "its footer has a member of an unknown kind")
+        if at + size > len(content):
+            raise damaged("ORC", "its footer ends early")
+        yield key >> 3, content[at : at + size]
+        at += size
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(content) and shift < 64:
+        byte = content[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+    raise damaged("ORC", "its footer has a number without an end")
