@@ -29,7 +29,7 @@ def translated(kind: str) -> Iterator[None]:
         yield
     except (pa.ArrowNotImplementedError, pa.ArrowCapacityError) as error:
         raise beyond(kind, error) from error
-    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         # pyarrow's own OSError is a bare one; those of files have a number or a class.
         if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
             raise

@@ -134,10 +134,8 @@ def _with_ids(field: pa.Field) -> pa.Field:
     attributes = field.metadata or {}
     children = [_with_ids(child) for child in child_fields(field.type)]
     kind = with_children(field.type, children) if children else _kind(field.type, attributes)
-    number = attributes.get(_ID)
-    return pa.field(
-        field.name, kind, field.nullable, None if number is None else {FIELD_ID: number}
-    )
+    identity = {FIELD_ID: str(int(attributes[_ID]))} if _ID in attributes else None
+    return pa.field(field.name, kind, field.nullable, identity)
 
 
 def _kind(kind: pa.DataType, attributes: Mapping[bytes, bytes]) -> pa.DataType:

@@ -49,7 +49,8 @@ def batch_rows(row_count: int, size_bytes: int) -> int:
 def dressed(columns: list[pa.Array], schema: pa.Schema, row_count: int) -> pa.RecordBatch:
     """The batch of these columns in the types, and with the ids, of a schema."""
     if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * row_count, pa.struct([])))
+        rows = pa.Array.from_buffers(pa.struct([]), row_count, [None])
+        return pa.RecordBatch.from_struct_array(rows)
     kinds = zip(columns, schema.types, strict=True)
     return pa.RecordBatch.from_arrays([retyped(*pair) for pair in kinds], schema=schema)
 
