@@ -160,10 +160,31 @@ def decode_records(schema: AvroType, blocks: Iterable[Block]) -> Iterator[tuple[
             yield tuple([record[name] for name in names])
 
 
-def _decode(stream: BytesIO, parsed: Any, record_count: int) -> list[Any]:
+def decode_fields(
+    schema: AvroType, positions: Sequence[int], blocks: Iterable[Block]
+) -> list[list[Any]]:
+    """Decode some fields of records, by fastavro; logical types stay as stored.
+
+    Shape: for each position a list of its values; records inside are dicts of field position.
+    Raises: CorruptTable R-008.
+    """
+    stored = list(blocks)
+    count = sum(block.record_count for block in stored)
+    content = b"".join([write_long(count), *(block.content for block in stored), b"\0"])
+    written = _fastavro_schema(schema, [0])
+    names = [str(at) for at in positions]
+    wanted = written | {"fields": [written["fields"][at] for at in positions]}
+    parsed, reader = (
+        fastavro.parse_schema({"type": "array", "items": each}) for each in (written, wanted)
+    )
+    records = _decode(BytesIO(content), parsed, count, reader)
+    return [[record[name] for record in records] for name in names]
+
+
+def _decode(stream: BytesIO, parsed: Any, record_count: int, reader: Any = None) -> list[Any]:
     size = len(stream.getbuffer())
     try:
-        records = fastavro.schemaless_reader(stream, parsed, None)
+        records = fastavro.schemaless_reader(stream, parsed, reader)
     except (
         EOFError,
         ValueError,

@@ -10,6 +10,7 @@ from typing import IO, Protocol
 
 import pyarrow as pa
 
+from icectl.codec.data_file_avro import open_avro
 from icectl.codec.data_file_orc import open_orc
 from icectl.codec.data_file_parquet import open_parquet
 from icectl.codec.data_rows import Rows
@@ -53,6 +54,7 @@ class DataFile(Protocol):
 _OPENERS: Mapping[str, Callable[[IO[bytes], NameMapping], DataFile]] = {
     "parquet": open_parquet,
     "orc": open_orc,
+    "avro": open_avro,
 }
 
 

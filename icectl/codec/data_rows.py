@@ -69,9 +69,8 @@ def retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
         ]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=_mask(array))
     if arrow_types.is_map(kind):
-        parts = [array.keys, array.items]
-        if not arrow_types.is_map(array.type):
-            parts = array.values.flatten()
+        is_map = arrow_types.is_map(array.type)
+        parts = [array.keys, array.items] if is_map else array.values.flatten()
         keys, items = map(retyped, parts, (kind.key_type, kind.item_type))
         return pa.MapArray.from_arrays(array.offsets, keys, items, kind, mask=_mask(array))
     if arrow_types.is_list(kind):

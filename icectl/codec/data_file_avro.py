@@ -1,0 +1,180 @@
+"""Avro data files in batches of a few blocks."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from io import SEEK_END
+from itertools import accumulate
+from typing import IO
+
+import pyarrow as pa
+
+from icectl.codec.arrow_failures import damaged, translated
+from icectl.codec.avro import AvroFile, AvroType, Block, decode_fields, read_header, read_long
+from icectl.codec.avro_arrow import arrow_fields, maps_as_lists, stored_type
+from icectl.codec.avro_blocks import inflate_block
+from icectl.codec.data_rows import LARGEST_BATCH_ROWS, Rows, chosen, dressed
+from icectl.codec.parquet_metrics import FileMetrics
+from icectl.codec.parquet_schema import NameMapping, identified
+from icectl.errors import CorruptTable
+from icectl.spec.schema import Schema
+
+_KIND = "Avro"
+_HEADER_BYTES = 2**16
+_LARGEST_HEADER = 2**24
+_SYNC_SIZE = 16
+_LONGEST_NUMBERS = 20
+"""Bytes of the two numbers before a block, at most."""
+
+_BATCH_BYTES = 2**20
+"""Stored bytes of blocks that are decoded together; writers end a block at some 64 KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the content of a block is stored."""
+
+    record_count: int
+    start: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class AvroDataFile:
+    """An open Avro file."""
+
+    file: IO[bytes]
+    header: AvroFile
+    """Without the content."""
+    schema: pa.Schema
+
+    @property
+    def record_count(self) -> int:
+        """Rows, by the word of all blocks."""
+        return sum(place.record_count for place in self._places)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The metadata of the header."""
+        stored = self.header.metadata.items()
+        return {key: value for key, value in stored if not key.startswith("avro.")}
+
+    def metrics(self, schema: Schema) -> FileMetrics:  # noqa: ARG002 - Avro has none of columns
+        """The number of rows: the format has no statistics."""
+        return FileMetrics(record_count=self.record_count)
+
+    def batches(self, field_ids: Collection[int]) -> Iterator[Rows]:
+        """The top-level columns that have one of these ids, at any depth."""
+        columns = chosen(self.schema, field_ids)
+        schema = pa.schema([self.schema.field(column) for column in columns])
+        stored = maps_as_lists(self.header.schema)
+        kinds = [stored_type(stored.fields[column].type) for column in columns]
+        first_row = 0
+        with _damage(), translated(_KIND):
+            for places in _together(self._places):
+                row_count = sum(place.record_count for place in places)
+                arrays = self._decoded(stored, columns, places, kinds) if columns else []
+                yield Rows(first_row, dressed(arrays, schema, row_count))
+                first_row += row_count
+
+    def _decoded(
+        self,
+        stored: AvroType,
+        columns: Sequence[int],
+        places: Sequence[_Place],
+        kinds: Sequence[pa.DataType],
+    ) -> list[pa.Array]:
+        values = decode_fields(stored, columns, map(self._block, places))
+        return [pa.array(*pair) for pair in zip(values, kinds, strict=True)]
+
+    def _block(self, place: _Place) -> Block:
+        self.file.seek(place.start)
+        content = inflate_block(self.header.codec, self.file.read(place.size_bytes))
+        if place.record_count > len(content):
+            raise damaged(_KIND, "a block has more records than bytes")
+        return Block(place.record_count, content)
+
+    @cached_property
+    def _places(self) -> list[_Place]:
+        with _damage():
+            return [place for place in self._walked() if place.record_count]
+
+    def _walked(self) -> Iterator[_Place]:
+        end = self.file.seek(0, SEEK_END)
+        at = self.header.first_block
+        self.file.seek(at)
+        numbers = self.file.read(_LONGEST_NUMBERS)
+        while at < end:
+            count, length = read_long(numbers, 0)
+            size_bytes, length = read_long(numbers, length)
+            place = _Place(count, at + length, size_bytes)
+            at = place.start + size_bytes + _SYNC_SIZE
+            if count < 0 or size_bytes < 0 or at > end:
+                raise damaged(_KIND, "a block is longer than the file")
+            self.file.seek(at - _SYNC_SIZE)
+            content = self.file.read(_SYNC_SIZE + _LONGEST_NUMBERS)
+            if content[:_SYNC_SIZE] != self.header.sync_marker:
+                raise damaged(_KIND, "a sync marker is wrong")
+            numbers = content[_SYNC_SIZE:]
+            yield place
+
+
+def open_avro(file: IO[bytes], name_mapping: NameMapping) -> AvroDataFile:
+    """Open an Avro file; only its header is read.
+
+    Raises: CorruptTable R-095; Unsupported, for an unknown codec and for unions of several types.
+    """
+    with _damage():
+        header = _header(file)
+    with translated(_KIND):
+        try:
+            fields = arrow_fields(header.metadata["avro.schema"])
+        except (KeyError, TypeError) as error:
+            raise damaged(_KIND, "its schema is no Avro schema") from error
+        return AvroDataFile(file, header, identified(pa.schema(fields), name_mapping))
+
+
+def _header(file: IO[bytes]) -> AvroFile:
+    """The header, out of as much of the file as it takes."""
+    size = _HEADER_BYTES
+    while True:
+        file.seek(0)
+        content = file.read(size)
+        try:
+            found = read_header(content)
+        except CorruptTable:
+            if len(content) < size or size >= _LARGEST_HEADER:
+                raise
+            size *= 16
+        else:
+            return AvroFile(
+                found.metadata, found.schema, found.codec, found.sync_marker, b"", found.first_block
+            )
+
+
+def _together(places: Sequence[_Place]) -> Iterator[Sequence[_Place]]:
+    """Consecutive blocks that make one batch: some, or a single larger one."""
+    first = 0
+    while first < len(places):
+        sizes = accumulate(place.size_bytes for place in places[first:])
+        counts = accumulate(place.record_count for place in places[first:])
+        fitting = 0
+        for size_bytes, count in zip(sizes, counts, strict=True):
+            if size_bytes > _BATCH_BYTES or count > LARGEST_BATCH_ROWS:
+                break
+            fitting += 1
+        yield places[first : first + max(fitting, 1)]
+        first += max(fitting, 1)
+
+
+@contextmanager
+def _damage() -> Iterator[None]:
+    """Damage found by the codec of manifests is that of a data file here."""
+    try:
+        yield
+    except CorruptTable as error:
+        if error.rule == "R-095":
+            raise
+        message = error.message.removesuffix(f" ({error.rule})")
+        raise CorruptTable(message, rule="R-095") from error  # R-095
