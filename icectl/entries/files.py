@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.rows import Entries, RawEntries
+from icectl.entries.rows import Entries, RawEntries, location_keys
 from icectl.spec.manifest import Content, FileFormat
 
 
@@ -81,6 +81,15 @@ def content_files(entries: RawEntries | Entries, keys: pa.ChunkedArray) -> Files
     kinds = pc.if_else(is_vector, vector, table["content"].cast(pa.int8()))
     columns = [table["location"], keys, kinds, table["file_size_in_bytes"]]
     return Files(pa.Table.from_arrays(columns, schema=SCHEMA))
+
+
+def sized_keys(entries: RawEntries | Entries) -> pa.ChunkedArray:
+    """Keys that are the same for entries which give one file the same size.
+
+    Shape: as entries. Order: kept.
+    """
+    sizes = entries.table["file_size_in_bytes"].cast(pa.string())
+    return pc.binary_join_element_wise(location_keys(entries.table["location"]), sizes, " ")
 
 
 def together(parts: Iterable[Files]) -> Files:

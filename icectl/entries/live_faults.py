@@ -148,13 +148,18 @@ def _totals(alive: Entries, manifest_count: int) -> Sequence[Totals]:
         manifests = numbers(part, "manifest")
         for values in (
             np.ones(len(part), np.int64),
-            numbers(part, size),
+            _filled(part, size),
             numbers(part, "record_count"),
         ):
             found = np.zeros(manifest_count, np.int64)
             np.add.at(found, manifests, values)
             sums.append(found.tolist())
     return [Totals(*counts) for counts in zip(*sums, strict=True)]
+
+
+def _filled(entries: Entries, column: str) -> Numbers:
+    """A column of numbers, 0 where there is none."""
+    return np.asarray(pc.fill_null(entries.table[column], 0).to_numpy(), np.int64)
 
 
 def _greatest(entries: Entries, values: Numbers, manifest_count: int) -> Numbers:
@@ -206,8 +211,8 @@ def _overlapping(vectors: Entries) -> Candidates:
         return Candidates(*(np.zeros(0, np.int64),) * 2, pa.array([], pa.string()))
     files = location_keys(vectors.table["location"]).combine_chunks().dictionary_encode()
     file = np.asarray(files.indices.to_numpy(), np.int64)
-    start = numbers(vectors, "content_offset")
-    end = start + numbers(vectors, "content_size_in_bytes")
+    start = _filled(vectors, "content_offset")
+    end = start + _filled(vectors, "content_size_in_bytes")
     order = np.lexsort((end, start, file))
     file, start, end = file[order], start[order], end[order]
     same_file = file[1:] == file[:-1]

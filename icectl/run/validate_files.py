@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from icectl.catalog.versions import MetadataVersion, list_versions, metadata_version
 from icectl.codec.metadata_file import read_members, read_version_hint
-from icectl.entries.files import content_files, distinct, together
-from icectl.entries.rows import Entries, location_keys
+from icectl.entries.files import content_files, distinct, sized_keys, together
+from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, StorageError
 from icectl.plan.model import Finding
 from icectl.plan.validate.stored_files import (
@@ -41,7 +41,7 @@ def check_files(reader: Reader, entries: Entries, snapshots: Sequence[Snapshot])
     """
     metadata = reader.metadata
     ids = frozenset(snapshot.snapshot_id for snapshot in snapshots)
-    content = content_files(entries, location_keys(entries.table["location"]))
+    content = content_files(entries, sized_keys(entries))
     expected = distinct(together([content, statistics_files(metadata, ids)]))
     compared = compare_with_store(
         reader.store,

@@ -65,6 +65,7 @@ PARTITIONINGS: Mapping[str, tuple[PartitionField, ...]] = {
     "none": (),
     "identity": (PartitionField((2,), 1000, "category", parse_transform("identity")),),
     "day": (PartitionField((4,), 1000, "at_day", parse_transform("day")),),
+    "truncate": (PartitionField((5,), 1000, "note_prefix", parse_transform("truncate[6]")),),
     "bucket": (PartitionField((1,), 1000, "id_bucket", parse_transform("bucket[4]")),),
     "two": (
         PartitionField((2,), 1000, "category", parse_transform("identity")),

@@ -28,7 +28,7 @@ def check_metadata(metadata: TableMetadata, members: Mapping[str, Any]) -> Itera
     """What the metadata JSON shows to be wrong, but for schemas, specs and snapshots.
 
     `members` is the JSON object, for what the value no longer tells.
-    Spec: R-011 to R-014, R-016, R-017, R-024 to R-026, R-140 to R-142, R-164, R-195.
+    Spec: R-011 to R-014, R-016, R-017, R-024 to R-026, R-140 to R-142, R-164.
     """
     yield from _members(metadata, members)
     yield from _counters(metadata)
@@ -38,11 +38,6 @@ def check_metadata(metadata: TableMetadata, members: Mapping[str, Any]) -> Itera
     if not is_absolute(metadata.location):  # R-164
         message = f"the location `{metadata.location}` is neither a URI nor an absolute path"
         yield finding("R-164", _METADATA, message)
-    known = {key.get("key-id") for key in metadata.encryption_keys}
-    for snapshot in metadata.snapshots:
-        if snapshot.key_id is not None and snapshot.key_id not in known:  # R-195
-            message = f"key `{snapshot.key_id}` is not in `encryption-keys`"
-            yield finding("R-195", f"snapshot {snapshot.snapshot_id}", message)
 
 
 def _members(metadata: TableMetadata, members: Mapping[str, Any]) -> Iterator[Finding]:

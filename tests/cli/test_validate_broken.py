@@ -1,0 +1,84 @@
+"""Every rule that `icectl validate` reports is found where it is broken, and nothing else is."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from icectl.cli import app
+from tests.builders.broken import DAMAGES, TABLES, Broken, Damage
+from tests.builders.table_builder import START_MS
+from tests.stores.fixed_env import FixedEnv
+
+ROOT = Path(__file__).resolve().parents[2]
+CHECKS = ("icectl/plan/validate", "icectl/engine/kernels", "icectl/run")
+LEVELS = ("metadata", "files", "data")
+
+Finding = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Give the directory of a healthy table, as good as new."""
+    base = tmp_path_factory.mktemp("broken")
+
+    def directory(name: str) -> Path:
+        table, kept = base / name, base / f"{name}.kept"
+        if not kept.exists():
+            TABLES[name](table)
+            shutil.copytree(table, kept)
+        shutil.rmtree(table)
+        shutil.copytree(kept, table)
+        return table
+
+    return directory
+
+
+@pytest.fixture
+def findings(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Path, str], list[Finding]]:
+    """Run `icectl validate` over all snapshots at a level."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+
+    def run(table: Path, level: str) -> list[Finding]:
+        arguments = ["validate", str(table), "--level", level, "--all-snapshots", "--json"]
+        app.main(arguments, env=FixedEnv(START_MS + 10**9))
+        found: list[Finding] = json.loads(capsys.readouterr().out)["result"]["findings"]
+        return found
+
+    return run
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_healthy_table_has_no_findings(
+    healthy: Callable[[str], Path], findings: Callable[[Path, str], list[Finding]], name: str
+) -> None:
+    assert findings(healthy(name), "data") == []
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
+def test_a_damage_is_found_by_its_rule_and_no_other(
+    healthy: Callable[[str], Path],
+    findings: Callable[[Path, str], list[Finding]],
+    damage: Damage,
+) -> None:
+    table = healthy(damage.table)
+    damage.apply(Broken(table))
+    for level in LEVELS[: LEVELS.index(damage.level)]:
+        assert [one for one in findings(table, level) if one["rule"] == damage.rule] == []
+    found = findings(table, damage.level)
+    assert damage.rule in {one["rule"] for one in found}
+    errors = {one["rule"] for one in found if one["severity"] == "error"}
+    assert errors <= {damage.rule} | damage.explained
+    assert all(one["hint"] and one["subject"] for one in found)
+
+
+def test_no_rule_is_reported_without_a_damage() -> None:
+    files = [file for folder in CHECKS for file in (ROOT / folder).rglob("*.py")]
+    checks = [file for file in files if "run" not in file.parts or "validate" in file.name]
+    reported = {rule for file in checks for rule in re.findall(r'"(R-\d{3})"', file.read_text())}
+    assert reported - {damage.rule for damage in DAMAGES} == set()
