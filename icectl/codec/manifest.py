@@ -89,6 +89,9 @@ def _header(file: AvroFile, layout: ManifestLayout) -> ManifestHeader:
         schema=schema if isinstance(schema, dict) else None,
         metadata=metadata,
         codec=file.codec,
+        partition_record=tuple(
+            (field.field_id, field.type.present.kind) for field in layout.partition.fields
+        ),
         unknown_field_ids=layout.unknown_field_ids,
     )
 

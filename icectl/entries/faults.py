@@ -3,8 +3,9 @@
 Each search gives how many entries it found and where the first of them lies, or None.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.rows import RawEntries
-from icectl.entries.stats import flat
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
 
 Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[Any]
+
+_ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,202 +29,231 @@ class Fault:
     location: str
 
 
-def of_other_content(rows: RawEntries, content: ManifestContent) -> Fault | None:
+class Columns:
+    """The columns of a manifest's entries as arrays, each made once for all searches."""
+
+    def __init__(self, rows: RawEntries) -> None:
+        self.table = rows.table
+        self._numbers: dict[str, Numbers] = {}
+        self._absent: dict[str, Mask] = {}
+
+    def parts(self) -> Iterator["Columns"]:
+        """The same entries in parts whose columns are in one piece each. Order: kept."""
+        if self.table["lower_bounds"].num_chunks <= 1:
+            yield self
+            return
+        for batch in self.table.to_batches():
+            yield Columns(RawEntries(pa.Table.from_batches([batch])))
+
+    def numbers(self, name: str) -> Numbers:
+        """A number column; null is 0."""
+        if name not in self._numbers:
+            column = self.table[name]
+            filled = pc.fill_null(column, 0) if column.null_count else column
+            self._numbers[name] = filled.to_numpy()
+        return self._numbers[name]
+
+    def absent(self, name: str) -> Mask:
+        """Where a column is null."""
+        if name not in self._absent:
+            column = self.table[name]
+            if column.null_count in (0, len(column)):
+                flags = np.full(len(column), column.null_count > 0)
+            else:
+                flags = _mask(pc.is_null(column))
+            self._absent[name] = flags
+        return self._absent[name]
+
+    def present(self, name: str) -> Mask:
+        """Where a column is not null."""
+        return ~self.absent(name)
+
+    def of(self, name: str, *values: int) -> Mask:
+        """Where a number column has one of the values."""
+        found = self.numbers(name)
+        flags = found == values[0]
+        for value in values[1:]:
+            flags = flags | (found == value)
+        return np.asarray(flags, np.bool_)
+
+    def vectors(self) -> Mask:
+        """Where an entry is a deletion vector (R-118)."""
+        content = self.of("content", Content.POSITION_DELETES)
+        return content & self.of("file_format", FileFormat.PUFFIN)
+
+    def fault(self, mask: Mask) -> Fault | None:
+        """The entries that a mask chooses."""
+        return self.fault_at(np.flatnonzero(mask))
+
+    def fault_at(self, places: Numbers) -> Fault | None:
+        """The entries at these places, which ascend."""
+        if not len(places):
+            return None
+        return Fault(len(places), self.table["location"][int(places[0])].as_py())
+
+
+def merged(faults: Iterable[Fault | None]) -> Fault | None:
+    """The same fault found in several parts of a manifest."""
+    found = [fault for fault in faults if fault is not None]
+    return Fault(sum(fault.count for fault in found), found[0].location) if found else None
+
+
+def of_other_content(columns: Columns, content: ManifestContent) -> Fault | None:
     """Entries of data in a manifest of deletes, or the other way round (R-061)."""
-    is_data = _numbers(rows, "content") == Content.DATA
-    return _found(rows, ~is_data if content is ManifestContent.DATA else is_data)
+    is_data = columns.of("content", Content.DATA)
+    return columns.fault(~is_data if content is ManifestContent.DATA else is_data)
 
 
-def without_sequence_number(rows: RawEntries, column: str, *statuses: Status) -> Fault | None:
-    """Entries of some statuses that should carry a sequence number and do not (R-043)."""
-    return _found(rows, _is(rows, "status", *statuses) & _null(rows, column))
+def with_value(columns: Columns, name: str) -> Fault | None:
+    """Entries with a value in a column."""
+    return columns.fault(columns.present(name))
 
 
-def with_value(rows: RawEntries, column: str) -> Fault | None:
-    """Entries with a value in a column that their version does not have."""
-    return _found(rows, ~_null(rows, column))
+def without_value(columns: Columns, name: str, *statuses: Status) -> Fault | None:
+    """Entries of some statuses, or of all where none is named, without a value in a column."""
+    lacking = columns.absent(name)
+    return columns.fault(lacking & columns.of("status", *statuses) if statuses else lacking)
 
 
-def without_value(rows: RawEntries, column: str) -> Fault | None:
-    """Entries without a value in a column."""
-    return _found(rows, _null(rows, column))
+def of_other_snapshot(columns: Columns, status: Status, snapshot_id: int) -> Fault | None:
+    """Entries of a status that name another snapshot than the one that added their manifest."""
+    other = columns.numbers("snapshot_id") != snapshot_id
+    return columns.fault(
+        other & columns.present("snapshot_id") & columns.of("status", status)
+    )  # R-064
 
 
-def with_negative(rows: RawEntries, column: str) -> Fault | None:
-    """Entries with a number below zero."""
-    return _found(rows, _numbers(rows, column) < 0)
+def below(columns: Columns, name: str, least: int) -> Fault | None:
+    """Entries with a number that is smaller than it can be (R-063)."""
+    return columns.fault(columns.numbers(name) < least)
 
 
-def of_unknown_format(rows: RawEntries) -> Fault | None:
+def of_unknown_format(columns: Columns) -> Fault | None:
     """Entries of a file format that there is not (R-063)."""
-    return _found(rows, _is(rows, "file_format", FileFormat.UNKNOWN))
+    return columns.fault(columns.of("file_format", FileFormat.UNKNOWN))
 
 
-def incomplete_vectors(rows: RawEntries) -> Fault | None:
+def rows_in_puffin_files(columns: Columns) -> Fault | None:
+    """Data and equality delete files in a format that holds no rows (R-063)."""
+    is_puffin = columns.of("file_format", FileFormat.PUFFIN)
+    return columns.fault(is_puffin & ~columns.of("content", Content.POSITION_DELETES))
+
+
+def incomplete_vectors(columns: Columns) -> Fault | None:
     """Deletion vectors that do not say which file they are for, or where they lie (R-118)."""
     names = ("referenced_data_file", "content_offset", "content_size_in_bytes")
-    lacking = np.logical_or.reduce([_null(rows, name) for name in names])
-    return _found(rows, _vectors(rows) & lacking)
+    lacking = np.logical_or.reduce([columns.absent(name) for name in names])
+    return columns.fault(columns.vectors() & lacking)
 
 
-def misplaced_vectors(rows: RawEntries) -> Fault | None:
+def misplaced_vectors(columns: Columns) -> Fault | None:
     """Deletion vectors that lie before the start or behind the end of their file (R-118)."""
-    start = _numbers(rows, "content_offset")
-    end = start + _numbers(rows, "content_size_in_bytes")
-    outside = (start < 0) | (end < start) | (end > _numbers(rows, "file_size_in_bytes"))
-    return _found(rows, _vectors(rows) & ~_null(rows, "content_offset") & outside)
+    start, size = columns.numbers("content_offset"), columns.numbers("content_size_in_bytes")
+    room = columns.numbers("file_size_in_bytes") - start
+    outside = (start < 0) | (size < 0) | (size > room)
+    return columns.fault(columns.vectors() & columns.present("content_offset") & outside)
 
 
-def vectors(rows: RawEntries) -> Fault | None:
+def vectors(columns: Columns) -> Fault | None:
     """Deletion vectors."""
-    return _found(rows, _vectors(rows))
+    return columns.fault(columns.vectors())
 
 
-def ranges_of_whole_files(rows: RawEntries) -> Fault | None:
+def ranges_of_whole_files(columns: Columns) -> Fault | None:
     """Files other than deletion vectors that name a range of themselves (R-063)."""
-    return _found(rows, ~_vectors(rows) & ~_null(rows, "content_offset"))
+    return columns.fault(~columns.vectors() & columns.present("content_offset"))
 
 
-def new_position_deletes(rows: RawEntries) -> Fault | None:
+def new_position_deletes(columns: Columns) -> Fault | None:
     """Added position delete files (R-122)."""
-    is_delete = _is(rows, "content", Content.POSITION_DELETES) & ~_vectors(rows)
-    return _found(rows, is_delete & _is(rows, "status", Status.ADDED))
+    is_delete = columns.of("content", Content.POSITION_DELETES) & ~columns.vectors()
+    return columns.fault(is_delete & columns.of("status", Status.ADDED))
 
 
-def equality_deletes_without_ids(rows: RawEntries) -> Fault | None:
+def equality_deletes_without_ids(columns: Columns) -> Fault | None:
     """Equality delete files that name no column (R-123)."""
-    lengths = pc.fill_null(pc.list_value_length(rows.table["equality_ids"]), 0)
-    return _found(
-        rows, _is(rows, "content", Content.EQUALITY_DELETES) & _mask(pc.equal(lengths, 0))
-    )
+    return columns.fault(columns.of("content", Content.EQUALITY_DELETES) & ~_has_ids(columns))
 
 
-def others_with_equality_ids(rows: RawEntries) -> Fault | None:
+def others_with_equality_ids(columns: Columns) -> Fault | None:
     """Files other than equality deletes that name columns to compare (R-063)."""
-    lengths = pc.fill_null(pc.list_value_length(rows.table["equality_ids"]), 0)
-    named = _mask(pc.greater(lengths, 0))
-    return _found(rows, ~_is(rows, "content", Content.EQUALITY_DELETES) & named)
+    return columns.fault(_has_ids(columns) & ~columns.of("content", Content.EQUALITY_DELETES))
 
 
-def equality_ids(rows: RawEntries) -> Collection[int]:
+def equality_ids(columns: Columns) -> Collection[int]:
     """Every column that an equality delete file compares. Order: ascending."""
-    chosen = rows.table["equality_ids"].filter(
-        pa.array(_is(rows, "content", Content.EQUALITY_DELETES))
+    chosen = columns.table["equality_ids"].filter(
+        pa.array(columns.of("content", Content.EQUALITY_DELETES))
     )
     found = pc.unique(pc.list_flatten(chosen)).to_pylist()
     return sorted(id_ for id_ in found if id_ is not None)
 
 
-def unordered_split_offsets(rows: RawEntries) -> Fault | None:
+def with_equality_id(columns: Columns, field_id: int) -> Fault | None:
+    """Equality delete files that compare a column."""
+    lists = columns.table["equality_ids"].combine_chunks()
+    named = np.asarray(pc.list_flatten(lists).to_numpy(zero_copy_only=False)) == field_id
+    places = np.unique(pc.list_parent_indices(lists).to_numpy()[named])
+    chosen = np.zeros(len(columns.table), np.bool_)
+    chosen[places] = True
+    return columns.fault(chosen & columns.of("content", Content.EQUALITY_DELETES))
+
+
+def unordered_split_offsets(columns: Columns) -> Fault | None:
     """Files whose split offsets do not ascend, or lie outside of the file (R-067)."""
-    column = rows.table["split_offsets"].combine_chunks()
+    column = columns.table["split_offsets"].combine_chunks()
     if column.null_count == len(column):
         return None
     parents = pc.list_parent_indices(column).to_numpy()
     offsets = pc.list_flatten(column).to_numpy(zero_copy_only=False)
-    wrong = np.zeros(len(rows), np.bool_)
-    sizes = _numbers(rows, "file_size_in_bytes")
+    wrong = np.zeros(len(columns.table), np.bool_)
+    sizes = columns.numbers("file_size_in_bytes")
     wrong[parents[(offsets < 0) | (offsets >= sizes[parents])]] = True
-    falls = (np.diff(offsets) <= 0) & (np.diff(parents) == 0)
+    falls = (offsets[1:] <= offsets[:-1]) & (parents[1:] == parents[:-1])
     wrong[parents[1:][falls]] = True
-    return _found(rows, wrong)
+    return columns.fault(wrong)
 
 
-def avro_with_column_sizes(rows: RawEntries) -> Fault | None:
-    """Avro files with sizes of columns, which have none (R-133)."""
-    return _found(rows, _is(rows, "file_format", FileFormat.AVRO) & ~_null(rows, "column_sizes"))
+def sorted_position_deletes(columns: Columns) -> Fault | None:
+    """Position delete files and vectors that name a sort order (R-067)."""
+    is_delete = columns.of("content", Content.POSITION_DELETES)
+    return columns.fault(is_delete & columns.present("sort_order_id"))
 
 
-def relative_locations(rows: RawEntries) -> Fault | None:
+def of_other_sort_orders(columns: Columns, known: Collection[int]) -> Fault | None:
+    """Files of a sort order that is none of those known (R-067)."""
+    others = columns.present("sort_order_id") & ~columns.of("sort_order_id", 0, *known)
+    return columns.fault(others)
+
+
+def relative_locations(columns: Columns) -> Fault | None:
     """Files whose location is neither a URI nor an absolute path (R-164)."""
-    pattern = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:)"
-    return _found(rows, ~_mask(pc.match_substring_regex(rows.table["location"], pattern)))
+    return columns.fault(~_mask(pc.match_substring_regex(columns.table["location"], _ABSOLUTE)))
 
 
-def impossible_counts(rows: RawEntries) -> Fault | None:
-    """Files with more nulls or NaN in a column than values, or with counts below zero (R-130)."""
-    values = flat(rows, "value_counts")
-    wrong = np.zeros(len(rows), np.bool_)
-    keys = _places(values)
-    counts = values["value"].to_numpy()
-    wrong[values["row"].to_numpy()[counts < 0]] = True
-    for column in ("null_value_counts", "nan_value_counts"):
-        parts = flat(rows, column)
-        part, part_keys = parts["value"].to_numpy(), _places(parts)
-        of_row = parts["row"].to_numpy()
-        wrong[of_row[part < 0]] = True
-        if len(part_keys) == len(keys) and (part_keys == keys).all():
-            wrong[of_row[part > counts]] = True
-            continue
-        order = np.argsort(keys, kind="stable")
-        at = np.searchsorted(keys[order], part_keys).clip(max=max(len(keys) - 1, 0))
-        if len(keys):
-            known = keys[order][at] == part_keys
-            wrong[of_row[known & (part > counts[order][at])]] = True
-    return _found(rows, wrong)
-
-
-def live_numbers(rows: RawEntries, inherited: int) -> tuple[int, int] | None:
+def live_numbers(columns: Columns, inherited: int) -> tuple[int, int] | None:
     """The least and greatest data sequence number of live entries; None without any (R-047)."""
-    alive = ~_is(rows, "status", Status.DELETED)
+    alive = ~columns.of("status", Status.DELETED)
     if not alive.any():
         return None
-    numbers = pc.fill_null(rows.table["sequence_number"], inherited).to_numpy()[alive]
+    stored = columns.numbers("sequence_number")
+    numbers = np.where(columns.absent("sequence_number"), inherited, stored)[alive]
     return int(numbers.min()), int(numbers.max())
 
 
-def counts(rows: RawEntries) -> Mapping[Status, tuple[int, int]]:
+def counts(columns: Columns) -> Mapping[Status, tuple[int, int]]:
     """Files and their rows by status (R-051)."""
-    statuses, records = _numbers(rows, "status"), _numbers(rows, "record_count")
-    return {
-        status: (int((statuses == status).sum()), int(records[statuses == status].sum()))
-        for status in Status
-    }
+    records = columns.numbers("record_count")
+    found = {status: columns.of("status", status) for status in Status}
+    return {status: (int(mask.sum()), int(records[mask].sum())) for status, mask in found.items()}
 
 
-def partition_keys(rows: RawEntries) -> list[bytes]:
-    """The distinct partitions."""
-    keys: list[bytes] = rows.table["partition_key"].unique().to_pylist()
-    return keys
-
-
-def in_partition(rows: RawEntries, key: bytes) -> Fault | None:
-    """The entries of a partition."""
-    return _found(rows, _mask(pc.equal(rows.table["partition_key"], pa.scalar(key, pa.binary()))))
-
-
-def _found(rows: RawEntries, mask: Mask) -> Fault | None:
-    if not mask.any():
-        return None
-    places = np.flatnonzero(mask)
-    return Fault(len(places), rows.table["location"][int(places[0])].as_py())
-
-
-def _places(flattened: pa.Table) -> npt.NDArray[np.int64]:
-    """Row and field of each value, in one number."""
-    fields = flattened["field_id"].to_numpy().astype(np.int64)
-    return np.asarray((flattened["row"].to_numpy() << 32) | fields, np.int64)
-
-
-def _vectors(rows: RawEntries) -> Mask:
-    return _is(rows, "content", Content.POSITION_DELETES) & _is(
-        rows, "file_format", FileFormat.PUFFIN
-    )
-
-
-def _is(rows: RawEntries, column: str, *values: int) -> Mask:
-    found = _numbers(rows, column)
-    return np.asarray(np.logical_or.reduce([found == value for value in values]), np.bool_)
-
-
-def _numbers(rows: RawEntries, column: str) -> npt.NDArray[np.int64]:
-    filled = rows.table[column]
-    filled = pc.fill_null(filled, 0) if filled.null_count else filled
-    return np.asarray(filled.to_numpy(), np.int64)
-
-
-def _null(rows: RawEntries, column: str) -> Mask:
-    return _mask(pc.is_null(rows.table[column]))
+def _has_ids(columns: Columns) -> Mask:
+    ids = columns.table["equality_ids"]
+    if ids.null_count == len(ids):
+        return np.zeros(len(ids), np.bool_)
+    lengths = pc.list_value_length(ids)
+    return _mask(pc.greater(pc.fill_null(lengths, 0), 0))
 
 
 def _mask(flags: pa.ChunkedArray) -> Mask:

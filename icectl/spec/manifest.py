@@ -90,5 +90,7 @@ class ManifestHeader:
     schema: Mapping[str, Any] | None
     metadata: Mapping[str, str]
     codec: str
+    partition_record: tuple[tuple[int | None, str], ...]
+    """Field id and Avro type of each field that the partitions are stored with (R-068)."""
     unknown_field_ids: tuple[int, ...]
     """Ids of stored fields that no version up to 3 has: a rewrite would lose them."""

@@ -1,24 +1,33 @@
 """Checks of manifests: what they say of themselves, and what manifest lists say of them."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from icectl.entries import faults
-from icectl.entries.partition_key import PartitionValue, decode_key, sort_key
+from icectl.entries.faults import Columns
 from icectl.entries.rows import RawEntries
-from icectl.errors import CorruptTable
 from icectl.plan.model import Finding, Severity
 from icectl.plan.validate.finding import finding
-from icectl.spec import single_value
-from icectl.spec.manifest import FieldSummary, ManifestFile, ManifestHeader, Status
+from icectl.plan.validate.partitions import check_partitions
+from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader, Status
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionSpec, result_types
-from icectl.spec.types import Type
+from icectl.spec.partition import PartitionSpec
 
-_REQUIRED: Mapping[int, tuple[str, ...]] = {
+_READ: Mapping[int, Sequence[str]] = {
     1: ("schema", "partition-spec"),
-    2: ("schema", "partition-spec", "schema-id", "partition-spec-id", "format-version", "content"),
+    2: ("schema", "partition-spec", "partition-spec-id", "format-version", "content"),
+}
+"""What a header has to say, from a version on. `schema-id` is required too, but neither the
+reference implementation nor PyIceberg writes it, and no reader looks for it."""  # R-172
+
+_NAMES: Mapping[Status, str] = {
+    Status.ADDED: "added",
+    Status.EXISTING: "existing",
+    Status.DELETED: "deleted",
+}
+_CONTENTS: Mapping[ManifestContent, str] = {
+    ManifestContent.DATA: "data",
+    ManifestContent.DELETES: "deletes",
 }
 
 
@@ -31,80 +40,112 @@ def check_manifest(
 ) -> Iterator[Finding]:
     """A manifest against its header and every row of a manifest list that describes it.
 
-    Spec: R-047, R-050, R-051, R-053, R-060, R-061, R-068.
+    `described` are the distinct rows that name the manifest; there is at least one.
+    Spec: R-044, R-047, R-050, R-051, R-053, R-060, R-061, R-063, R-068, R-071, R-073, R-177.
     """
-    yield from _header(metadata, described[0], header)
-    counts = faults.counts(rows)
+    columns = Columns(rows)
+    subject = described[0].manifest_path
+    yield from _header(metadata, subject, header)
+    for row in _of_distinct_kinds(described):
+        yield from _kind(metadata, row, header)
+    counts = faults.counts(columns)
     for row in described:
         if row.manifest_length != size_bytes:  # R-050
             message = f"its length is {row.manifest_length} in the list, {size_bytes} as stored"
-            yield finding("R-050", row.manifest_path, message, severity="warning")
-        yield from _counts(row, counts)
-        yield from _least_number(row, rows)
+            yield finding("R-050", subject, message, severity="warning")
+        yield from _counts(metadata, row, counts)
+        yield from _least_number(row, columns)
+    numbers = sorted({row.sequence_number for row in described})
+    if len(numbers) > 1:  # R-044
+        message = (
+            f"manifest lists give it different sequence numbers, {numbers[0]} and {numbers[-1]}"
+        )
+        yield finding("R-044", subject, message)
     spec = metadata.spec(described[0].partition_spec_id)
     if spec is not None:
-        yield from _partitions(metadata, spec, described, rows)
+        yield from check_partitions(metadata, spec, described, header, columns)
 
 
-def _header(
-    metadata: TableMetadata, row: ManifestFile, header: ManifestHeader
-) -> Iterator[Finding]:
-    subject = row.manifest_path
-    absent = [
-        name for name in _REQUIRED[min(header.format_version, 2)] if name not in header.metadata
-    ]
+def _header(metadata: TableMetadata, subject: str, header: ManifestHeader) -> Iterator[Finding]:
+    absent = [name for name in _READ[min(header.format_version, 2)] if name not in header.metadata]
     if absent:  # R-060
+        # Whoever reads a manifest through its list and the table metadata does without.
         message = f"its header lacks `{'`, `'.join(absent)}`"
-        # The reference implementation leaves out `schema-id`, and nothing reads it.
-        severity: Severity = "info" if absent == ["schema-id"] else "warning"
-        yield finding("R-060", subject, message, severity=severity)
+        yield finding("R-060", subject, message, severity="warning")
+    if header.format_version > metadata.format_version:  # R-177
+        message = f"it is of version {header.format_version}, the table {metadata.format_version}"
+        yield finding("R-177", subject, message)
+    if header.unknown_field_ids:  # R-063
+        ids = ", ".join(map(str, header.unknown_field_ids))
+        message = f"its entries have fields of no version up to 3, with ids {ids}"
+        yield finding("R-063", subject, message, severity="info")
+
+
+def _of_distinct_kinds(described: Sequence[ManifestFile]) -> Sequence[ManifestFile]:
+    """One row for each content and spec that manifest lists name."""
+    return list({(row.content, row.partition_spec_id): row for row in described}.values())
+
+
+def _kind(metadata: TableMetadata, row: ManifestFile, header: ManifestHeader) -> Iterator[Finding]:
+    """Content and spec are the same in the header and in a manifest list (R-061)."""
     if "content" in header.metadata and header.content is not row.content:  # R-061
-        message = (
-            f"its header says {header.content.name.lower()}, the manifest list "
-            f"{row.content.name.lower()}"
-        )
-        yield finding("R-061", subject, message)
+        told, listed = _CONTENTS[header.content], _CONTENTS[row.content]
+        message = f"its header says `{told}`, the manifest list `{listed}`"
+        yield finding("R-061", row.manifest_path, message)
     if header.spec_id is not None and header.spec_id != row.partition_spec_id:  # R-061
         message = (
             f"its header says partition spec {header.spec_id}, the manifest list "
             f"{row.partition_spec_id}"
         )
-        yield finding("R-061", subject, message)
-    if header.format_version > metadata.format_version:  # R-177
-        message = f"it is of version {header.format_version}, the table {metadata.format_version}"
-        yield finding("R-177", subject, message)
+        yield finding("R-061", row.manifest_path, message)
     spec = metadata.spec(row.partition_spec_id)
-    if spec is not None and not _same_fields(spec, header.partition_fields):  # R-060
-        message = f"its header describes spec {row.partition_spec_id} in another way than the table"
-        yield finding("R-060", subject, message, severity="warning")
+    if spec is not None and not _same_fields(spec, header.partition_fields):  # R-061
+        message = (
+            f"its header has other fields for partition spec {row.partition_spec_id} than the table"
+        )
+        yield finding("R-061", row.manifest_path, message)
 
 
 def _same_fields(spec: PartitionSpec, stored: Sequence[Mapping[str, Any]] | None) -> bool:
-    """Whether a header has the transforms of the spec; names may have changed."""
+    """Whether a header has the sources and transforms of the spec; names may have changed."""
     if stored is None:
         return True
-    found = [str(item.get("transform", "")).lower() for item in stored]
-    return found == [field.transform.text.lower() for field in spec.fields]
+    found = [
+        (
+            tuple(item.get("source-ids") or [item.get("source-id")]),
+            str(item.get("transform", "")).lower(),
+        )
+        for item in stored
+    ]
+    return found == [(field.source_ids, field.transform.text.lower()) for field in spec.fields]
 
 
-def _counts(row: ManifestFile, counts: Mapping[Status, tuple[int, int]]) -> Iterator[Finding]:
+def _counts(
+    metadata: TableMetadata, row: ManifestFile, counts: Mapping[Status, tuple[int, int]]
+) -> Iterator[Finding]:
+    """The counts of a list are those of the entries (R-051).
+
+    A wrong number of live files makes readers pass a manifest over, and a wrong number of rows
+    assigns row ids twice (R-102); other counts mislead no reader.
+    """
     differing = []
-    for status, name in (
-        (Status.ADDED, "added"),
-        (Status.EXISTING, "existing"),
-        (Status.DELETED, "deleted"),
-    ):
+    severity: Severity = "warning"
+    for status, name in _NAMES.items():
         listed = getattr(row, f"{name}_files_count"), getattr(row, f"{name}_rows_count")
         for kind, told, found in zip(("files", "rows"), listed, counts[status], strict=True):
-            if told is not None and told != found:
-                differing.append(f"{told} {name} {kind}, not {found}")
+            if told is None or told == found:
+                continue
+            differing.append(f"{told} {name} {kind}, not {found}")
+            if status is not Status.DELETED and (kind == "files" or metadata.format_version > 2):
+                severity = "error"
     if differing:  # R-051
         message = f"the manifest list counts {'; '.join(differing)}"
-        yield finding("R-051", row.manifest_path, message)
+        yield finding("R-051", row.manifest_path, message, severity=severity)
 
 
-def _least_number(row: ManifestFile, rows: RawEntries) -> Iterator[Finding]:
-    found = faults.live_numbers(rows, row.sequence_number)
+def _least_number(row: ManifestFile, columns: Columns) -> Iterator[Finding]:
+    """Sequence numbers of live entries: a least one below them all only costs time (R-047)."""
+    found = faults.live_numbers(columns, row.sequence_number)
     if found is None:
         return
     least, greatest = found
@@ -114,64 +155,6 @@ def _least_number(row: ManifestFile, rows: RawEntries) -> Iterator[Finding]:
             f"but an entry has {least}"
         )
         yield finding("R-047", row.manifest_path, message)
-    if greatest > row.sequence_number and row.sequence_number:  # R-044
+    if greatest > row.sequence_number:  # R-044
         message = f"an entry has sequence number {greatest}, above its own, {row.sequence_number}"
         yield finding("R-044", row.manifest_path, message)
-
-
-def _partitions(
-    metadata: TableMetadata,
-    spec: PartitionSpec,
-    described: Sequence[ManifestFile],
-    rows: RawEntries,
-) -> Iterator[Finding]:
-    """Partition tuples decode by their spec, and lie inside the summaries (R-053, R-071)."""
-    types = result_types(spec, metadata.schemas)
-    keys = faults.partition_keys(rows)
-    tuples: list[tuple[PartitionValue, ...]] = []
-    for key in keys:
-        try:
-            tuples.append(decode_key(key, types))
-        except CorruptTable:
-            found = faults.in_partition(rows, key)
-            message = "a partition value is not of the type that its spec gives"
-            where = "" if found is None else f"; the first is that of `{found.location}`"
-            yield finding("R-071", described[0].manifest_path, message + where)  # R-071
-    for row in described:
-        if row.partitions is None or len(row.partitions) != len(spec.fields):
-            continue
-        for at, (field, type_) in enumerate(zip(spec.fields, types, strict=True)):
-            problem = _excluded(row.partitions[at], type_, [values[at] for values in tuples])
-            if problem is not None:  # R-053
-                message = f"the summary of `{field.name}` {problem}"
-                yield finding("R-053", row.manifest_path, message)
-
-
-def _excluded(
-    summary: FieldSummary, type_: Type | None, values: Sequence[PartitionValue]
-) -> str | None:
-    """What a summary says that a value belies; wider than needed is no fault."""
-    if not summary.contains_null and any(value is None for value in values):
-        return "says that there is no null, but there is"
-    nans = [value for value in values if isinstance(value, float) and math.isnan(value)]
-    if summary.contains_nan is False and nans:
-        return "says that there is no NaN, but there is"
-    ordered = sorted(
-        (value for value in values if value is not None and value not in nans), key=sort_key
-    )
-    if type_ is None or not ordered:
-        return None
-    for name, bound, extreme in (
-        ("lower", summary.lower_bound, ordered[0]),
-        ("upper", summary.upper_bound, ordered[-1]),
-    ):
-        if bound is None:
-            return f"has no {name} bound, but there are values"
-        try:
-            told = single_value.decode(type_, bound)
-        except ValueError:
-            return f"has a {name} bound that does not decode"
-        below, above = sort_key(told), sort_key(extreme)
-        if below > above if name == "lower" else below < above:
-            return f"has the {name} bound {told!r}, but there is {extreme!r}"
-    return None

@@ -1,0 +1,109 @@
+"""Searches for counts of columns that cannot be, and the metrics maps as arrays."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from icectl.entries.faults import Columns, Fault, Numbers, merged
+from icectl.spec.manifest import FileFormat
+
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """All keys of a metrics map with their values, one row after the other.
+
+    `ends[row]` is where the pairs of a row end.
+    """
+
+    ends: Places
+    field_ids: npt.NDArray[np.int32]
+    values: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.field_ids)
+
+    def rows(self, places: Places) -> Places:
+        """The rows that these pairs belong to."""
+        return np.searchsorted(self.ends, places, side="right").astype(np.int64)
+
+    def keys(self) -> Places:
+        """Row and field of each pair in one number."""
+        return self.rows(np.arange(len(self))) << 32 | self.field_ids.astype(np.uint32)
+
+
+def pairs(columns: Columns, name: str) -> Pairs:
+    """The pairs of a map column that is in one piece. Order: row, then as stored."""
+    column = columns.table[name]
+    if column.null_count == len(column):
+        kind = column.type
+        ends = np.zeros(len(column), np.int64)
+        return Pairs(ends, np.zeros(0, np.int32), pa.array([], kind.item_type))
+    maps = column.combine_chunks()
+    offsets = maps.offsets.to_numpy()
+    start, stop = int(offsets[0]), int(offsets[-1])
+    keys, values = maps.keys.slice(start, stop - start), maps.items.slice(start, stop - start)
+    lengths = np.diff(offsets)
+    if maps.null_count and lengths[columns.absent(name)].any():
+        kept = np.repeat(columns.present(name), lengths)
+        keys, values = keys.filter(pa.array(kept)), values.filter(pa.array(kept))
+        lengths = np.where(columns.present(name), lengths, 0)
+    return Pairs(np.cumsum(lengths, dtype=np.int64), keys.to_numpy(), values)
+
+
+def common(left: Pairs, right: Pairs) -> tuple[Places, Places]:
+    """The places of the pairs that two maps have for the same row and field."""
+    if np.array_equal(left.field_ids, right.field_ids) and np.array_equal(left.ends, right.ends):
+        places = np.arange(len(left))
+        return places, places
+    if not len(left) or not len(right):
+        none = np.zeros(0, np.int64)
+        return none, none
+    _, of_left, of_right = np.intersect1d(left.keys(), right.keys(), return_indices=True)
+    return of_left, of_right
+
+
+def distinct_rows(found: Pairs, places: Places) -> Places:
+    """The rows of some pairs. Order: ascending, each once."""
+    return np.unique(found.rows(places))
+
+
+def impossible_counts(columns: Columns) -> Fault | None:
+    """Files with more nulls or NaN in a column than values, or with counts below zero (R-130)."""
+    return merged(_impossible_counts(part) for part in columns.parts())
+
+
+def avro_with_column_sizes(columns: Columns) -> Fault | None:
+    """Avro files with sizes of columns, which have none (R-133)."""
+    if not columns.of("file_format", FileFormat.AVRO).any():
+        return None
+    return merged(_avro_with_column_sizes(part) for part in columns.parts())
+
+
+def _impossible_counts(columns: Columns) -> Fault | None:
+    values = pairs(columns, "value_counts")
+    counts = _longs(values)
+    wrong = [distinct_rows(values, np.flatnonzero(counts < 0))]
+    for name in ("null_value_counts", "nan_value_counts"):
+        part = pairs(columns, name)
+        if not len(part):
+            continue
+        parts = _longs(part)
+        wrong.append(distinct_rows(part, np.flatnonzero(parts < 0)))
+        of_values, of_part = common(values, part)
+        above = parts[of_part] > counts[of_values]
+        wrong.append(distinct_rows(part, of_part[above]))
+    return columns.fault_at(np.unique(np.concatenate(wrong)))
+
+
+def _avro_with_column_sizes(columns: Columns) -> Fault | None:
+    sizes = np.diff(pairs(columns, "column_sizes").ends, prepend=0)
+    return columns.fault(columns.of("file_format", FileFormat.AVRO) & (sizes > 0))
+
+
+def _longs(found: Pairs) -> Numbers:
+    """Counts; a null one is 0."""
+    return np.asarray(found.values.fill_null(0).to_numpy())
