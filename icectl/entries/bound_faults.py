@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.faults import Columns, Fault, merged
-from icectl.entries.metric_faults import Pairs, common, distinct_rows, pairs
+from icectl.entries.metric_faults import Pairs, are_aligned, common, distinct_rows, pairs
 from icectl.entries.packed import Packed, Places, not_text
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
 
@@ -81,6 +82,7 @@ class BoundTypes:
     widths: npt.NDArray[np.int32]
     kinds: npt.NDArray[np.uint8]
     longest: npt.NDArray[np.int32]
+    has_fixed: bool
 
     def slots(self, field_ids: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
         """Where what is known of each field stands; the last slot knows nothing."""
@@ -110,7 +112,8 @@ def bound_types(columns: Mapping[int, Sequence[Type]]) -> BoundTypes:
         lengths = [type_.length for type_ in types if isinstance(type_, FixedType)]
         if lengths and len(lengths) == len(types):
             longest[slot] = max(lengths)  # truncated ones are shorter
-    return BoundTypes(size, reserved, widths, kinds, longest)
+    has_fixed = any(isinstance(type_, FixedType) for types in columns.values() for type_ in types)
+    return BoundTypes(size, reserved, widths, kinds, longest, has_fixed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +146,52 @@ def bound_faults(columns: Columns, types: BoundTypes) -> BoundFaults:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Bounds:
-    """The bounds of one side."""
+    """Bounds of one side; `places` are those in `pairs`, and `groups` are as `_group` says."""
 
     pairs: Pairs
+    places: Places
     slots: npt.NDArray[Any]
-    kinds: npt.NDArray[np.uint8]
+    groups: npt.NDArray[np.uint8]
     packed: Packed
 
-    def values(self, places: Places) -> pa.Array:
-        """The bounds at some places."""
-        return self.pairs.values.take(pa.array(places))
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def at(self, chosen: Places) -> "_Bounds":
+        """Some of the bounds."""
+        packed = self.packed
+        return _Bounds(
+            self.pairs,
+            self.places[chosen],
+            self.slots[chosen],
+            self.groups[chosen],
+            Packed(packed.content, packed.starts[chosen], packed.lengths[chosen]),
+        )
+
+    def of_kind(self, kind: Kind) -> Places:
+        """Which of the bounds compare in a way."""
+        return np.flatnonzero(self.groups >> 5 == kind)
+
+    @cached_property
+    def texts(self) -> tuple[Places, pa.Array]:
+        """Which of the bounds are text, and these."""
+        return self._values(Kind.TEXT)
+
+    @cached_property
+    def strings(self) -> tuple[Places, pa.Array]:
+        """Which of the bounds compare byte by byte, and these."""
+        return self._values(Kind.BYTES)
+
+    def _values(self, kind: Kind) -> tuple[Places, pa.Array]:
+        chosen = self.of_kind(kind)
+        return chosen, self.pairs.values.take(pa.array(self.places[chosen]))
+
+
+def _group(kind: Kind, length: int) -> int:
+    """Kind and length in one byte; lengths above 30 are not told apart."""
+    return kind << 5 | min(length, 31)
 
 
 def _widths(type_: Type) -> int:
@@ -182,72 +219,75 @@ def _read(columns: Columns, side: Side, types: BoundTypes) -> _Bounds:
     if len(found):
         stored = np.frombuffer(offsets, np.int32)
         ends = stored[found.values.offset : found.values.offset + len(found) + 1]
+    lengths = np.diff(ends)
     slots = types.slots(found.field_ids)
     return _Bounds(
         found,
+        np.arange(len(found)),
         slots,
-        types.kinds[slots],
+        np.asarray(types.kinds.take(slots) << 5 | np.minimum(lengths, 31), np.uint8),
         Packed(
             np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8),
             ends[:-1],
-            np.diff(ends),
+            lengths,
         ),
     )
 
 
 def _undecodable(columns: Columns, found: _Bounds, types: BoundTypes) -> Fault | None:
     """Entries with a bound whose length, or text, is none of its column's types (R-091)."""
-    allowed = types.widths[found.slots] >> np.minimum(found.packed.lengths, _LONGEST)
-    wrong = (allowed & 1) == 0
-    wrong |= found.packed.lengths > types.longest[found.slots]
-    texts = np.flatnonzero(found.kinds == Kind.TEXT)
-    wrong[texts] |= not_text(found.values(texts))
+    lengths = found.packed.lengths
+    wrong = types.widths.take(found.slots) >> np.minimum(lengths, _LONGEST) & 1 == 0
+    if types.has_fixed:
+        wrong |= lengths > types.longest.take(found.slots)
+    texts, values = found.texts
+    wrong[texts] |= not_text(values)
     return _fault(columns, found, np.flatnonzero(wrong))
 
 
 def _not_a_number(columns: Columns, found: _Bounds) -> Fault | None:
-    reals = found.kinds == Kind.REAL
     wrong = []
     for width in (4, 8):
-        places = np.flatnonzero(reals & (found.packed.lengths == width))
-        wrong.append(places[np.isnan(found.packed.numbers(places, f"<f{width}"))])
+        chosen = np.flatnonzero(found.groups == _group(Kind.REAL, width))
+        wrong.append(chosen[np.isnan(found.packed.numbers(chosen, f"<f{width}"))])
     return _fault(columns, found, np.concatenate(wrong))
 
 
 def _crossed(columns: Columns, lower: _Bounds, upper: _Bounds) -> Fault | None:
     """Entries with a lower bound above the upper one, which hides every row."""
-    left, right = common(lower.pairs, upper.pairs)
-    kinds = lower.kinds[left]
-    same = lower.packed.lengths[left] == upper.packed.lengths[right]
-    wrong = []
+    if not are_aligned(lower.pairs, upper.pairs):
+        of_lower, of_upper = common(lower.pairs, upper.pairs)
+        lower, upper = lower.at(of_lower), upper.at(of_upper)
+    wrong = [_crossed_decimals(lower, upper)]
     for kind, letter in ((Kind.SIGNED, "i"), (Kind.REAL, "f")):
         for width in (4, 8):
-            at = np.flatnonzero((kinds == kind) & same & (lower.packed.lengths[left] == width))
-            form = f"<{letter}{width}"
-            above = lower.packed.numbers(left[at], form) > upper.packed.numbers(right[at], form)
-            wrong.append(left[at[above]])
-    at = np.flatnonzero((kinds == Kind.TEXT) | (kinds == Kind.BYTES))
-    above = pc.greater(lower.values(left[at]), upper.values(right[at]))
-    wrong.append(left[at[above.fill_null(False).to_numpy(zero_copy_only=False)]])  # noqa: FBT003
-    wrong.append(_crossed_decimals(lower, upper, left, right))
+            group, form = _group(kind, width), f"<{letter}{width}"
+            chosen = np.flatnonzero((lower.groups == group) & (upper.groups == group))
+            above = lower.packed.numbers(chosen, form) > upper.packed.numbers(chosen, form)
+            wrong.append(chosen[above])
+    # The same fields on both sides, so the same kinds at the same places.
+    for (chosen, values), (_, others) in (
+        (lower.texts, upper.texts),
+        (lower.strings, upper.strings),
+    ):
+        above = pc.greater(values, others).to_numpy(zero_copy_only=False)
+        wrong.append(chosen[above.astype(np.bool_)])
     return _fault(columns, lower, np.concatenate(wrong))
 
 
-def _crossed_decimals(lower: _Bounds, upper: _Bounds, left: Places, right: Places) -> Places:
-    longer = np.maximum(lower.packed.lengths[left], upper.packed.lengths[right])
-    shorter = np.minimum(lower.packed.lengths[left], upper.packed.lengths[right])
-    decimals = lower.kinds[left] == Kind.DECIMAL
-    at = np.flatnonzero(decimals & (shorter > 0) & (longer < _LONGEST))
-    if not len(at):
-        return at
-    high, low = lower.packed.decimals(left[at])
-    other_high, other_low = upper.packed.decimals(right[at])
+def _crossed_decimals(lower: _Bounds, upper: _Bounds) -> Places:
+    chosen = lower.of_kind(Kind.DECIMAL)
+    if not len(chosen):
+        return chosen
+    lengths = [side.packed.lengths[chosen] for side in (lower, upper)]
+    chosen = chosen[(np.minimum(*lengths) > 0) & (np.maximum(*lengths) < _LONGEST)]
+    high, low = lower.packed.decimals(chosen)
+    other_high, other_low = upper.packed.decimals(chosen)
     above = (high > other_high) | ((high == other_high) & (low > other_low))
-    crossed: Places = left[at[above]]
-    return crossed
+    return np.asarray(chosen[above])
 
 
-def _fault(columns: Columns, found: _Bounds, places: Places) -> Fault | None:
-    if not len(places):
+def _fault(columns: Columns, found: _Bounds, chosen: Places) -> Fault | None:
+    if not len(chosen):
         return None
-    return columns.fault_at(distinct_rows(found.pairs, places))
+    return columns.fault_at(distinct_rows(found.pairs, found.places[chosen]))
