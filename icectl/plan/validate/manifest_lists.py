@@ -24,7 +24,7 @@ def check_manifest_list(
     """What a snapshot's rows of manifests have wrong by themselves.
 
     `properties` is the key-value metadata of the list, None where the snapshot embeds manifests.
-    Spec: R-041, R-047, R-050 to R-054, R-102, R-120, R-171.
+    Spec: R-041, R-047, R-048, R-050 to R-054, R-056, R-102, R-120, R-171.
     """
     subject = snapshot.manifest_list or f"snapshot {snapshot.snapshot_id}"
     yield from _properties(snapshot, properties, subject)
@@ -34,6 +34,7 @@ def check_manifest_list(
     for manifest in manifests:
         yield from _numbers(metadata, snapshot, manifest)
         yield from _row(metadata, manifest, is_listed=properties is not None)
+    yield from _left_over(snapshot, manifests, subject)
     yield from _row_ids(metadata, snapshot, manifests, subject)
 
 
@@ -62,8 +63,8 @@ def _row(metadata: TableMetadata, manifest: ManifestFile, *, is_listed: bool) ->
         yield finding("R-052", subject, message)
     elif manifest.partitions is not None and len(manifest.partitions) != len(spec.fields):  # R-053
         message = (
-            f"it has {len(manifest.partitions)} partition summaries, its spec "
-            f"{len(spec.fields)} fields"
+            f"it has summaries of {len(manifest.partitions)} partition fields, its spec "
+            f"{manifest.partition_spec_id} has {len(spec.fields)}"
         )
         yield finding("R-053", subject, message)
     if metadata.format_version == 1 and manifest.content is ManifestContent.DELETES:  # R-120
@@ -83,10 +84,13 @@ def _numbers(
     metadata: TableMetadata, snapshot: Snapshot, manifest: ManifestFile
 ) -> Iterator[Finding]:
     """Sequence numbers of a row: not above the snapshot's, which its own manifests have (R-041)."""
-    if metadata.format_version == 1:
-        return
     subject = manifest.manifest_path
     number = manifest.sequence_number
+    if metadata.format_version == 1:
+        if number or manifest.min_sequence_number:  # R-048
+            message = f"it has the sequence number {number} in a table of version 1"
+            yield finding("R-048", subject, message, severity="warning")
+        return
     if number > snapshot.sequence_number:  # R-041
         message = (
             f"its sequence number {number} is above that of snapshot {snapshot.snapshot_id}, "
@@ -106,6 +110,24 @@ def _numbers(
         yield finding("R-047", subject, message)
 
 
+def _left_over(
+    snapshot: Snapshot, manifests: Sequence[ManifestFile], subject: str
+) -> Iterator[Finding]:
+    """Manifests that only tell what an older snapshot removed (R-056)."""
+    found = [
+        item.manifest_path
+        for item in manifests
+        if item.added_files_count == item.existing_files_count == 0
+        and item.added_snapshot_id != snapshot.snapshot_id
+    ]
+    if found:  # R-056
+        message = (
+            f"{len(found)} of its {len(manifests)} manifests hold nothing but deleted entries of "
+            f"older snapshots; the first is `{found[0]}`"
+        )
+        yield finding("R-056", subject, message)
+
+
 def _row_ids(
     metadata: TableMetadata,
     snapshot: Snapshot,
@@ -121,7 +143,7 @@ def _row_ids(
         if item.content is ManifestContent.DATA and item.first_row_id is None
     ]
     if lacking:  # R-102
-        message = f"{len(lacking)} data manifests have no first row id; one is `{lacking[0]}`"
+        message = f"{len(lacking)} data manifests have no first row id; the first is `{lacking[0]}`"
         yield finding("R-102", subject, message)
     for manifest in manifests:
         if manifest.first_row_id is None:
