@@ -57,7 +57,10 @@ def open_session(
         )
     concurrency = shell.settings.read(CONCURRENCY)
     options = StorageOptions(
-        options=_storage_options(common), path_map=path_map, concurrency=concurrency
+        options=_storage_options(common),
+        path_map=path_map,
+        concurrency=concurrency,
+        warn=shell.console.warn,
     )
     store = open_store(options, shell.env)
     metadata_file = None if change is None else change.metadata_file

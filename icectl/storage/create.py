@@ -17,19 +17,20 @@ from icectl.storage import location as locations
 
 _LOGGER = logging.getLogger(__name__)
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_CREATABLE = {"", "file", "memory", "s3", "s3a", "s3n"}
 _COUNTER = itertools.count()
 _MEMORY_LOCK = threading.Lock()
 
 
 def check_creatable(location: str) -> None:
-    """Do nothing where `create` is offered: on local paths and in memory.
+    """Do nothing where `create` is offered: on local paths, on S3 and in memory.
 
     Raises: Refused elsewhere.
     """
     scheme = locations.scheme(location)
-    if scheme not in {"", "file", "memory"}:
+    if scheme not in _CREATABLE:
         raise Refused(
-            f"committing to {scheme}: storage is not offered yet, and "
+            f"committing to {scheme}: storage is not offered, and "
             f"{locations.shown(location)} would be changed",
             hint="commands that only read work there",
         )

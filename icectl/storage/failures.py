@@ -33,6 +33,7 @@ _UNREACHABLE = {  # by name: importing botocore and aiohttp to name them costs s
     "ProxyConnectionError",
     "TimeoutError",
 }
+_NOT_SENT = {"ConnectTimeoutError", "ConnectionRefusedError", "EndpointConnectionError"}
 _BROKEN_OFF = {
     "ClientPayloadError",
     "ConnectionClosedError",
@@ -105,6 +106,14 @@ def remote_failure(
         reason = reason.replace(secret, "***")
     message = f"cannot {doing} {locations.shown(location)}: {reason}"
     return StorageError(message, hint=hint, id=ACCESS_DENIED if reason == _DENIED_REASON else None)
+
+
+def was_refused(error: Exception) -> bool:
+    """Whether storage has answered that it did nothing, or was never reached."""
+    if _class_names(error) & _NOT_SENT or any(_class_names(e) & _NOT_SENT for e in _causes(error)):
+        return True
+    statuses = [_status(cause) for cause in _causes(error)]
+    return any(status is not None and 400 <= status < 500 for status in statuses)
 
 
 def error_code(error: Exception) -> str | None:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -20,11 +20,15 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """How storage is reached: fsspec's options, what is read elsewhere, how much at once."""
+    """How storage is reached: fsspec's options, what is read elsewhere, how much at once.
+
+    `warn` takes what the user should know of the storage itself.
+    """
 
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     path_map: tuple[tuple[str, str], ...] = ()
     concurrency: int = 8
+    warn: Callable[[str], None] = _LOGGER.debug
 
 
 def open_store(options: StorageOptions, env: Env) -> Store:
@@ -54,7 +58,11 @@ class SchemeStore:
         with self.lock:
             if root not in self.remote:
                 self.remote[root] = open_remote(
-                    location, self.options.options, self.env, self.options.concurrency
+                    location,
+                    self.options.options,
+                    self.env,
+                    self.options.concurrency,
+                    self.options.warn,
                 )
             return self.remote[root]
 

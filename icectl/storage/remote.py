@@ -1,6 +1,6 @@
 """Files behind fsspec: S3 and every other scheme that a driver is installed for.
 
-Reading only, except for `memory:`. Errors are translated here and passing ones tried again.
+Writing only to S3 and `memory:`. Errors are translated here and passing ones tried again.
 """
 
 import io
@@ -20,6 +20,7 @@ from icectl.storage.failures import error_code, is_transient, remote_failure
 from icectl.storage.listing import Rows, Step, run_steps
 from icectl.storage.retry import retry
 from icectl.storage.s3 import list_objects, s3_options
+from icectl.storage.s3_write import Proof, S3Writer
 from icectl.storage.store import FailedRemoval, FileStatus
 
 _ALIASES = {"s3a": "s3", "s3n": "s3"}
@@ -30,9 +31,13 @@ Result = TypeVar("Result")
 
 
 def open_remote(
-    location: str, options: Mapping[str, str], env: Env, concurrency: int
+    location: str,
+    options: Mapping[str, str],
+    env: Env,
+    concurrency: int,
+    warn: Callable[[str], None],
 ) -> "RemoteStore":
-    """The store for a location, through the fsspec driver of its scheme.
+    """The store for a location, through the fsspec driver of its scheme; `warn` takes news.
 
     Raises: Unsupported, when there is no such driver.
     """
@@ -55,9 +60,12 @@ def open_remote(
     arguments = s3_options(options, concurrency) if protocol == "s3" else dict(options)
     url_arguments = driver._get_kwargs_from_urls(location)  # noqa: SLF001 - url_to_fs drops options
     filesystem = driver(**{**url_arguments, **arguments})
+    secrets = _secrets(options)
+    writer = None
     if protocol == "s3":
         filesystem.retries = 1  # attempts; retry() is the only one to repeat
-    return RemoteStore(filesystem, protocol, env, concurrency, _secrets(options))
+        writer = S3Writer(filesystem, env, concurrency, secrets, Proof(), warn)
+    return RemoteStore(filesystem, protocol, env, concurrency, secrets, writer)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -69,6 +77,7 @@ class RemoteStore:
     env: Env
     concurrency: int
     secrets: tuple[str, ...]
+    writer: S3Writer | None = None
 
     def read(self, location: str) -> bytes:
         """All bytes of one file."""
@@ -120,17 +129,27 @@ class RemoteStore:
     def create(self, location: str, content: bytes) -> None:
         """Write a whole new file, atomically; FileExistsError where one is there."""
         check_creatable(location)
-        create_in_memory(self.filesystem, self._path(location), content)
+        if self.writer is not None:
+            self.writer.create(location, content)
+        else:
+            create_in_memory(self.filesystem, self._path(location), content)
 
     def replace(self, location: str, content: bytes) -> None:
         """Write or overwrite a whole file, atomically."""
         check_creatable(location)
-        self.filesystem.pipe_file(self._path(location), content)
+        if self.writer is not None:
+            self.writer.replace(location, content)
+        else:
+            self.filesystem.pipe_file(self._path(location), content)
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""
-        for location in removed:
+        doomed = list(removed)
+        for location in doomed:
             check_creatable(location)
+        if self.writer is not None:
+            return self.writer.remove(doomed)
+        for location in doomed:
             if self.stat(location) is not None:
                 self.filesystem.rm_file(self._path(location))
         return ()

@@ -1,0 +1,88 @@
+"""Tables in a bucket: of moto's server, and of a real one where it is at hand."""
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders import rows
+from tests.conftest import S3Server
+
+NUMBERS = itertools.count()
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket of a server, and the directory that its tables are built in and read back from."""
+
+    server: S3Server
+    name: str
+    directory: Path
+
+    @property
+    def arguments(self) -> list[str]:
+        """The options that icectl reaches it with."""
+        return [
+            argument
+            for key, value in self.server.options.items()
+            for argument in ("--storage-option", f"{key}={value}")
+        ]
+
+    def location(self, table: str) -> str:
+        """Where a table lies in the bucket."""
+        return f"s3://{self.name}/wh/{table}"
+
+    def upload(self, table: str) -> None:
+        """Put what was built in the directory into the bucket."""
+        for path in (self.directory / table).rglob("*"):
+            if path.is_file():
+                key = f"wh/{table}/{path.relative_to(self.directory / table)}"
+                self.client.put_object(Bucket=self.name, Key=key, Body=path.read_bytes())
+
+    def keys(self, table: str) -> set[str]:
+        """The keys below a table, relative to it."""
+        found = set()
+        pages = self.client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.name, Prefix=f"wh/{table}/"
+        )
+        for page in pages:
+            found |= {item["Key"].removeprefix(f"wh/{table}/") for item in page.get("Contents", ())}
+        return found
+
+    def download(self, table: str) -> Path:
+        """Get everything out of the bucket into an empty directory."""
+        target = self.directory / f"{table}-{next(NUMBERS)}"
+        for key in self.keys(table):
+            path = target / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            body = self.client.get_object(Bucket=self.name, Key=f"wh/{table}/{key}")["Body"]
+            path.write_bytes(body.read())
+        return target
+
+    def rows(self, table: str, monkeypatch: pytest.MonkeyPatch) -> dict[int, Any]:
+        """The rows of every snapshot, by a reader that is not icectl's."""
+        directory = self.download(table)
+        prefix = self.location(table)
+        monkeypatch.setattr(
+            rows, "local", lambda place: directory / place.removeprefix(prefix).lstrip("/")
+        )
+        metadata = rows.read_metadata(rows.current_metadata(directory))
+        return {
+            snapshot["snapshot-id"]: rows.read_rows(metadata, snapshot["snapshot-id"])
+            for snapshot in metadata["snapshots"]
+        }
+
+    @property
+    def client(self) -> Any:
+        """boto3's client."""
+        return self.server.client
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server, tmp_path: Path) -> Bucket:
+    """A new bucket of moto's server."""
+    made = Bucket(s3_server, f"tables-{next(NUMBERS)}", tmp_path)
+    made.client.create_bucket(Bucket=made.name)
+    return made
