@@ -705,6 +705,30 @@ def r048_sequence_numbers_in_version_1(broken: Broken) -> None:
 
 
 @damage("v2")
+def r056_a_manifest_of_nothing_but_deleted_entries(broken: Broken) -> None:
+    row = dict(broken.manifests()[0])
+    number, old = row["sequence_number"], broken.members()["snapshots"][0]["snapshot-id"]
+    path = Path(row["manifest_path"]).with_name("left-over.avro")
+    path.write_bytes(Path(row["manifest_path"]).read_bytes())
+    gone = {"status": DELETED, "snapshot_id": old}
+    numbers = {"sequence_number": number, "file_sequence_number": number}
+    rewrite_avro(path, lambda entries: [entry | gone | numbers for entry in entries])
+    entries = read_records(path)
+    left_over = row | {
+        "manifest_path": str(path),
+        "manifest_length": path.stat().st_size,
+        "added_snapshot_id": old,
+        "added_files_count": 0,
+        "added_rows_count": 0,
+        "existing_files_count": 0,
+        "existing_rows_count": 0,
+        "deleted_files_count": len(entries),
+        "deleted_rows_count": sum(entry["data_file"]["record_count"] for entry in entries),
+    }
+    broken.edit_head_list(lambda rows: [*rows, left_over])
+
+
+@damage("v2")
 def r060_a_header_without_a_schema(broken: Broken) -> None:
     broken.edit_manifest(lambda _: None, header=lambda metadata: metadata.pop("schema"))
 
@@ -765,8 +789,26 @@ def r066_a_file_live_twice(broken: Broken) -> None:
 
 
 @damage("v2")
+def r064_an_added_entry_of_another_snapshot(broken: Broken) -> None:
+    broken.edit_manifest(
+        in_first(lambda entry: entry.update({"snapshot_id": 7}), status=ADDED),
+        holding=lambda entry: entry["status"] == ADDED,
+    )
+
+
+@damage("v2")
 def r067_split_offsets_that_do_not_ascend(broken: Broken) -> None:
     broken.edit_manifest(in_first_file(split_offsets=[9, 4]))
+
+
+@damage("v2")
+def r068_partitions_with_the_ids_of_another_spec(broken: Broken) -> None:
+    def renumber(stored: Any) -> None:
+        data_file = next(field for field in stored["fields"] if field["name"] == "data_file")
+        partition = next(f for f in data_file["type"]["fields"] if f["name"] == "partition")
+        partition["type"]["fields"][0]["field-id"] = 1999
+
+    broken.edit_manifest(lambda _: None, schema=renumber)
 
 
 @damage("v2-bucket")

@@ -155,6 +155,6 @@ def _least_number(row: ManifestFile, columns: Columns) -> Iterator[Finding]:
             f"but an entry has {least}"
         )
         yield finding("R-047", row.manifest_path, message)
-    if greatest > row.sequence_number:
+    if greatest > row.sequence_number > 0:  # R-044; none counts in version 1
         message = f"an entry has sequence number {greatest}, above its own, {row.sequence_number}"
         yield finding("R-044", row.manifest_path, message)
