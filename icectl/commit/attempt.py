@@ -8,7 +8,13 @@ from icectl.env import Env
 from icectl.errors import CommitConflict, CommitUnknown
 from icectl.progress import Progress
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.properties import COMMIT_MAX_WAIT_MS, COMMIT_MIN_WAIT_MS, COMMIT_RETRIES, read
+from icectl.spec.properties import (
+    COMMIT_MAX_WAIT_MS,
+    COMMIT_MIN_WAIT_MS,
+    COMMIT_RETRIES,
+    COMMIT_TOTAL_TIMEOUT_MS,
+    read,
+)
 from icectl.spec.requirements import Requirement, check
 from icectl.spec.updates import Update, apply_all, with_log
 
@@ -37,12 +43,15 @@ class Committer:
     ) -> Landed:
         """Commit what `updates` makes of the newest metadata; after a conflict, on a fresh base.
 
-        Raises: CommitConflict, when the retries of the table are used up, a requirement does not
-        hold (R-002) or nothing is left to change; CommitUnknown; Refused and StorageError, before
+        Raises: CommitConflict, when the retries or the time that the table allows are used up, a
+        requirement does not hold (R-002) or nothing is left to change; CommitUnknown; Refused and StorageError, before
         anything was written.
         Spec: R-150, R-156.
         """
         retries = read(base.metadata.properties, COMMIT_RETRIES)
+        ends_at = self.env.monotonic_seconds() + (
+            read(base.metadata.properties, COMMIT_TOTAL_TIMEOUT_MS) / 1000
+        )
         attempt = 0
         while True:
             self._require(base.metadata, requirements)
@@ -57,7 +66,7 @@ class Committer:
                 return Landed(updated, outcome.metadata_location)
             if isinstance(outcome, Unknown):
                 raise _unknown(outcome)  # R-156
-            if attempt == retries:
+            if attempt == retries or self.env.monotonic_seconds() >= ends_at:
                 raise CommitConflict(outcome.reason)
             self._wait(base.metadata, attempt, outcome)
             attempt += 1

@@ -99,8 +99,9 @@ def test_other_commands_commit_to_s3_and_validate_finds_nothing(
     assert run(command, "t", "--check")[0] == 0
 
 
-def test_of_eight_committers_one_wins_each_version(bucket: Bucket) -> None:
-    rounds, committers = 5, 8
+@pytest.mark.parametrize("rounds", [10, pytest.param(100, marks=pytest.mark.full)])
+def test_of_eight_committers_one_wins_each_version(bucket: Bucket, rounds: int) -> None:
+    committers = 8
     table = TableBuilder(bucket.directory / "t", location=bucket.location("t"))
     table.append(range(3))
     bucket.upload("t")

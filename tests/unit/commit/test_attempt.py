@@ -141,3 +141,14 @@ def test_r017_the_time_of_a_commit_is_not_before_that_of_its_base():
     commit, catalog, _ = committer(committed)
     commit.commit(ahead, [], owned)
     assert catalog.commits[0][1].last_updated_ms == FixedEnv().now_ms() + 30_000
+
+
+def test_no_try_begins_after_the_time_that_the_table_allows():
+    commit, catalog, env = committer(*[conflict] * 9)
+    limited = {"commit.retry.total-timeout-ms": "500", "commit.retry.num-retries": "8"}
+    base = replace(BASE, metadata=replace(TABLE, properties=limited))
+    catalog.newest = base
+    with pytest.raises(CommitConflict):
+        commit.commit(base, [], owned)
+    assert env.slept == [0.1, 0.2, 0.4]
+    assert len(catalog.commits) == 4
