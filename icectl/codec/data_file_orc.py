@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import IO, Any
 
 import pyarrow as pa
@@ -41,6 +40,8 @@ class OrcDataFile:
     """pyarrow's ORCFile."""
     schema: pa.Schema
     stored: pa.Schema
+    """The schema as pyarrow has it."""
+    tail: OrcTail
 
     @property
     def record_count(self) -> int:
@@ -62,12 +63,10 @@ class OrcDataFile:
         Shape: nothing of columns inside lists and maps, no sizes; bounds of integers, dates, times,
         strings and decimals.
         """
-        with translated(_KIND):
-            tail = self._tail
         values: dict[int, int] = {}
         nulls: dict[int, int] = {}
         bounds: dict[int, tuple[bytes, bytes]] = {}
-        for number, statistics in zip(_column_ids(self.schema), tail.columns, strict=False):
+        for number, statistics in zip(_column_ids(self.schema), self.tail.columns, strict=False):
             if number is None:
                 continue
             if statistics.value_count is not None:
@@ -84,7 +83,7 @@ class OrcDataFile:
             null_value_counts=nulls,
             lower_bounds={number: lower for number, (lower, _) in bounds.items()},
             upper_bounds={number: upper for number, (_, upper) in bounds.items()},
-            split_offsets=tuple(stripe.offset for stripe in tail.stripes if stripe.row_count),
+            split_offsets=tuple(stripe.offset for stripe in self.tail.stripes if stripe.row_count),
         )
 
     def batches(self, field_ids: Collection[int]) -> Iterator[Rows]:
@@ -93,7 +92,7 @@ class OrcDataFile:
         schema = pa.schema([self.schema.field(place) for place in places])
         first_row = 0
         with translated(_KIND):
-            for number, stripe in enumerate(self._tail.stripes):
+            for number, stripe in enumerate(self.tail.stripes):
                 columns = self._stripe(number, places)
                 batch = dressed(columns, schema, stripe.row_count)
                 rows = batch_rows(batch.num_rows, batch.nbytes)
@@ -112,10 +111,6 @@ class OrcDataFile:
             return [batch.column(place) for place in places]
         return list(self.file.read_stripe(number, columns=wanted).columns)
 
-    @cached_property
-    def _tail(self) -> OrcTail:
-        return read_tail(self.file.reader.serialized_file_tail())
-
 
 def open_orc(file: IO[bytes], name_mapping: NameMapping) -> OrcDataFile:
     """Open an ORC file; only its tail is read.
@@ -126,7 +121,8 @@ def open_orc(file: IO[bytes], name_mapping: NameMapping) -> OrcDataFile:
         opened = orc.ORCFile(file)
         stored = opened.schema
         fields = [_with_ids(field) for field in stored]
-        return OrcDataFile(opened, identified(pa.schema(fields), name_mapping), stored)
+        tail = read_tail(opened.reader.serialized_file_tail())
+        return OrcDataFile(opened, identified(pa.schema(fields), name_mapping), stored, tail)
 
 
 def _with_ids(field: pa.Field) -> pa.Field:

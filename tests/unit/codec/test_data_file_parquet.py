@@ -1,0 +1,245 @@
+"""Parquet data files by field id, and what they have in common with other formats."""
+
+import datetime as dt
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.codec.data_file import open_data_file
+from icectl.codec.data_rows import LARGEST_BATCH_BYTES, batch_rows, ids_of, retyped
+from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.spec.schema import Schema
+from icectl.spec.types import NestedField, PrimitiveType
+
+
+def with_id(name, kind, number):
+    return pa.field(
+        name, kind, metadata=None if number is None else {"PARQUET:field_id": str(number)}
+    )
+
+
+POINT = pa.struct([with_id("x", pa.int32(), 4), with_id("y", pa.int32(), 5)])
+TAGS = pa.map_(
+    pa.field("key", pa.string(), nullable=False, metadata={"PARQUET:field_id": "7"}),
+    with_id("value", pa.list_(with_id("element", pa.int64(), 9)), 8),
+)
+SCHEMA = pa.schema(
+    [
+        with_id("id", pa.int64(), 1),
+        with_id("point", POINT, 3),
+        with_id("name", pa.string(), 2),
+        with_id("tags", TAGS, 6),
+    ]
+)
+ROWS = [
+    {"id": 1, "point": {"x": 1, "y": None}, "name": "a", "tags": [("k", [1, None])]},
+    {"id": 2, "point": None, "name": None, "tags": None},
+    {"id": 3, "point": {"x": 3, "y": 4}, "name": "c", "tags": []},
+]
+
+
+def written(rows=ROWS, schema=SCHEMA, **options):
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema), file, **options)
+    return file.getvalue()
+
+
+def read(content, field_ids, file_format="PARQUET", mapping=()):
+    opened = open_data_file(content, file_format, mapping)
+    return [row for rows in opened.batches(field_ids) for row in rows.batch.to_pylist()]
+
+
+def ids(schema):
+    return [number for field in schema for number in ids_of(field)]
+
+
+def test_columns_are_those_that_have_an_id_at_any_depth() -> None:
+    content = written()
+    assert read(content, [1, 2]) == [
+        {"id": 1, "name": "a"},
+        {"id": 2, "name": None},
+        {"id": 3, "name": "c"},
+    ]
+    assert read(content, [5]) == [{"point": row["point"]} for row in ROWS]
+    assert read(content, [9]) == [{"tags": row["tags"]} for row in ROWS]
+    assert read(content, range(1, 10)) == ROWS
+
+
+def test_batches_carry_field_ids_and_come_in_the_order_of_the_file() -> None:
+    opened = open_data_file(written(), "parquet")
+    (rows,) = opened.batches([9, 2, 3])
+    assert rows.batch.schema.names == ["point", "name", "tags"]
+    assert ids(rows.batch.schema) == [3, 4, 5, 2, 6, 7, 8, 9]
+    assert ids(opened.schema) == [1, 3, 4, 5, 2, 6, 7, 8, 9]
+
+
+def test_row_groups_come_one_by_one_with_the_place_of_their_rows() -> None:
+    opened = open_data_file(written(row_group_size=2), "parquet")
+    assert opened.record_count == 3
+    assert [(rows.first_row, rows.batch["id"].to_pylist()) for rows in opened.batches([1])] == [
+        (0, [1, 2]),
+        (2, [3]),
+    ]
+
+
+def test_rows_are_counted_without_a_column() -> None:
+    opened = open_data_file(written(row_group_size=2), "parquet")
+    found = [(rows.first_row, rows.batch.num_rows) for rows in opened.batches([99])]
+    assert found == [(0, 2), (2, 1)]
+    assert all(rows.batch.num_columns == 0 for rows in opened.batches([]))
+
+
+def test_batches_of_wide_rows_are_shorter() -> None:
+    assert batch_rows(1000, 1000) == 131_072
+    assert batch_rows(1_000_000, 1000 * LARGEST_BATCH_BYTES) == 1000
+    assert batch_rows(1, 10**12) == 1
+    assert batch_rows(0, 0) == 1
+    rows = [{"name": str(number) * 2_000_000} for number in range(9)] * 3
+    content = written(rows, pa.schema([with_id("name", pa.string(), 1)]), use_dictionary=False)
+    sizes = [part.batch.num_rows for part in open_data_file(content, "parquet").batches([1])]
+    assert sizes == [16, 11]
+
+
+def test_names_with_dots_and_names_that_stand_twice_are_told_apart() -> None:
+    inner = pa.struct([with_id("b", pa.int32(), 3)])
+    fields = [with_id("a", inner, 2), with_id("a.b", pa.int32(), 1), with_id("c", pa.int32(), 4)]
+    content = written([{"a": {"b": 1}, "a.b": 2, "c": 3}], pa.schema(fields))
+    assert read(content, [1]) == [{"a.b": 2}]
+    assert read(content, [3]) == [{"a": {"b": 1}}]
+    twice = pa.schema([with_id("n", pa.int32(), 1), with_id("n", pa.int32(), 2)])
+    file = io.BytesIO()
+    pq.write_table(pa.table([[5], [6]], schema=twice), file)
+    assert read(file.getvalue(), [2]) == [{"n": 6}]
+
+
+MAPPING = [
+    {"names": ["id"], "field-id": 1},
+    {"names": ["other", "point"], "field-id": 3, "fields": [{"names": ["y"], "field-id": 5}]},
+    {
+        "names": ["tags"],
+        "field-id": 6,
+        "fields": [
+            {"names": ["key"], "field-id": 7},
+            {
+                "names": ["value"],
+                "field-id": 8,
+                "fields": [{"names": ["element"], "field-id": 9}],
+            },
+        ],
+    },
+]
+
+
+def test_r181_a_file_without_ids_gets_those_of_the_name_mapping() -> None:
+    bare = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("point", pa.struct([("x", pa.int32()), ("y", pa.int32())])),
+            ("name", pa.string()),
+            ("tags", pa.map_(pa.string(), pa.list_(pa.field("array", pa.int64())))),
+        ]
+    )
+    content = written(schema=bare)
+    opened = open_data_file(content, "parquet", MAPPING)
+    (rows,) = opened.batches([5, 9])
+    assert ids(rows.batch.schema) == [3, 5, 6, 7, 8, 9]
+    assert rows.batch.to_pylist() == [{"point": row["point"], "tags": row["tags"]} for row in ROWS]
+    assert read(content, range(10)) == [{}, {}, {}]
+
+
+def test_r181_a_file_with_an_id_does_without_the_name_mapping() -> None:
+    schema = pa.schema([with_id("id", pa.int64(), 7), with_id("name", pa.string(), None)])
+    opened = open_data_file(written([{"id": 1, "name": "a"}], schema), "parquet", MAPPING)
+    assert ids(opened.schema) == [7]
+
+
+def test_timestamps_of_96_bits_are_microseconds() -> None:
+    far = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001 - as stored
+    schema = pa.schema([with_id("at", pa.timestamp("us"), 1)])
+    content = written([{"at": far}], schema, use_deprecated_int96_timestamps=True)
+    (rows,) = open_data_file(content, "parquet").batches([1])
+    assert rows.batch.schema.field("at").type == pa.timestamp("us")
+    assert rows.batch.to_pylist() == [{"at": far}]
+
+
+def test_metrics_and_properties_come_out_of_the_footer() -> None:
+    schema = SCHEMA.with_metadata({"delete-type": "position"})
+    opened = open_data_file(written(schema=schema), "parquet")
+    assert opened.properties == {"delete-type": "position"}
+    fields = (NestedField(1, "id", PrimitiveType("long"), required=False),)
+    metrics = opened.metrics(Schema(0, fields))
+    assert (metrics.record_count, metrics.null_value_counts[2]) == (3, 1)
+    assert metrics.upper_bounds == {1: (3).to_bytes(8, "little")}
+    assert metrics.split_offsets == (4,)
+
+
+def test_other_formats_are_not_supported() -> None:
+    with pytest.raises(Unsupported, match="`vortex` can't be read"):
+        open_data_file(written(), "vortex")
+
+
+def test_r095_damage_in_a_page_is_found_by_its_checksum() -> None:
+    content = bytearray(written(write_page_checksum=True, compression="none", use_dictionary=False))
+    at = content.index(b"\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0")
+    content[at] = 9
+    with pytest.raises(CorruptTable, match=r"the Parquet file is damaged: .*CRC.*R-095"):
+        read(bytes(content), [1])
+    assert read(bytes(content), [2]) == [{"name": row["name"]} for row in ROWS]
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"x" * 100, written()[:-5], written()[-200:]])
+def test_r095_what_is_no_parquet_file_is_damaged(content) -> None:
+    with pytest.raises(CorruptTable, match="R-095"):
+        read(content, [1])
+
+
+def test_an_encrypted_file_is_not_supported() -> None:
+    import pyarrow.parquet.encryption as pe
+
+    class Keys(pe.KmsClient):
+        def wrap_key(self, key_bytes, master_key_identifier):
+            return key_bytes.hex()
+
+        def unwrap_key(self, wrapped_key, master_key_identifier):
+            return bytes.fromhex(wrapped_key)
+
+    factory = pe.CryptoFactory(lambda _: Keys())
+    configuration = pe.EncryptionConfiguration(footer_key="k", column_keys={"k": ["id"]})
+    properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), configuration)
+    content = written(
+        [{"id": 1}], pa.schema([with_id("id", pa.int64(), 1)]), encryption_properties=properties
+    )
+    with pytest.raises(Unsupported, match="the Parquet file can't be read"):
+        read(content, [1])
+
+
+class Failing(io.BytesIO):
+    """A file whose storage fails behind a position."""
+
+    def __init__(self, content, failure):
+        super().__init__(content)
+        self.failure = failure
+
+    def read(self, size=-1):
+        if self.tell() < 2000:
+            raise self.failure
+        return super().read(size)
+
+
+@pytest.mark.parametrize(
+    "failure", [StorageError("denied"), OSError(5, "no disk"), FileNotFoundError("gone")]
+)
+def test_errors_of_the_file_pass(failure) -> None:
+    rows = [{"id": number, "point": None, "name": "x", "tags": None} for number in range(9000)]
+    file = Failing(written(rows, compression="none"), failure)
+    opened = open_data_file(file, "parquet")
+    with pytest.raises(type(failure)) as caught:
+        list(opened.batches([1]))
+    assert str(caught.value) == str(failure)
+
+
+def test_nanoseconds_beyond_a_unit_are_cut_off_downward() -> None:
+    stored = pa.array([-1, -1000, None, 1999], pa.timestamp("ns"))
+    assert retyped(stored, pa.timestamp("us")).cast(pa.int64()).to_pylist() == [-1, -1, None, 1]
