@@ -36,10 +36,7 @@ _LOGICAL: dict[tuple[str, str], pa.DataType] = {
 
 
 def maps_as_lists(part: AvroType) -> AvroType:
-    """The type with each map as an array of records of its key and value, which are stored alike.
-
-    A union of anything but null and one more type is left alone.
-    """
+    """The type with each map as an array of records of its key and value, which are stored alike."""
     parts = tuple(maps_as_lists(each) for each in part.parts)
     fields = tuple(replace(field, type=maps_as_lists(field.type)) for field in part.fields)
     if part.kind == "map":
@@ -51,7 +48,7 @@ def maps_as_lists(part: AvroType) -> AvroType:
 def stored_type(part: AvroType) -> pa.DataType:
     """The Arrow type of decoded values, fields of records named for their positions.
 
-    Raises: Unsupported, for a union of more than null and one type.
+    Unions are of null and one type, or of one: arrow_fields tells of others.
     """
     part = part.present
     if part.kind == "union" and len(part.parts) == 1:
@@ -63,15 +60,14 @@ def stored_type(part: AvroType) -> pa.DataType:
         return pa.list_(stored_type(part.parts[0]))
     if part.kind == "fixed":
         return pa.binary(part.size)
-    if part.kind == "union":
-        raise beyond("Avro", "a column is a union of several types")
     return _PRIMITIVES[part.kind]
 
 
 def arrow_fields(schema: str) -> list[pa.Field]:
     """The columns that the JSON of a writer schema means, with the ids of all fields (R-095).
 
-    Raises: KeyError, TypeError or ValueError, where it is no schema; Unsupported, as stored_type.
+    Raises: KeyError, TypeError or ValueError, where it is no schema; Unsupported, for a union of
+    more than null and one type.
     """
     kind = _type(json.loads(schema), {})
     return [kind.field(place) for place in range(kind.num_fields)]

@@ -149,6 +149,16 @@ def test_r181_a_file_without_ids_gets_those_of_the_name_mapping() -> None:
     assert read(content, range(10)) == [{}, {}, {}]
 
 
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64(), 2), pa.large_list(pa.int64())])
+def test_r181_lists_of_other_kinds_of_arrow_get_ids_too(kind) -> None:
+    mapping = [{"names": ["c"], "field-id": 1, "fields": [{"names": ["element"], "field-id": 2}]}]
+    content = written([{"c": [1, 2]}], pa.schema([("c", kind)]))
+    (rows,) = open_data_file(content, "parquet", mapping).batches([2])
+    assert ids(rows.batch.schema) == [1, 2]
+    assert rows.batch["c"].type == kind
+    assert rows.batch.to_pylist() == [{"c": [1, 2]}]
+
+
 def test_r181_a_file_with_an_id_does_without_the_name_mapping() -> None:
     schema = pa.schema([with_id("id", pa.int64(), 7), with_id("name", pa.string(), None)])
     opened = open_data_file(written([{"id": 1, "name": "a"}], schema), "parquet", MAPPING)

@@ -51,8 +51,8 @@ def test_statistics_have_counts_and_bounds() -> None:
 
 
 def test_bounds_that_are_not_both_there_and_other_kinds_are_left_out() -> None:
-    fixed = varint(1 << 3 | 1) + b"\0" * 8 + varint(2 << 3 | 5) + b"\0" * 4
-    assert statistics(number(1, 4), message(3, fixed)) == ColumnStatistics(4, True)
+    fixed = varint(98 << 3 | 1) + b"\0" * 8 + varint(99 << 3 | 5) + b"\0" * 4
+    assert statistics(fixed, number(1, 4), message(3, b"x" * 9)) == ColumnStatistics(4, True)
     assert statistics(message(2, number(1, 5))) == ColumnStatistics(None, True)
 
 
