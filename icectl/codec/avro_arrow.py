@@ -36,7 +36,7 @@ _LOGICAL: dict[tuple[str, str], pa.DataType] = {
 
 
 def maps_as_lists(part: AvroType) -> AvroType:
-    """The type with each map as an array of records of its key and value, which are stored alike."""
+    """The type with each map as an array of records of key and value, which are stored alike."""
     parts = tuple(maps_as_lists(each) for each in part.parts)
     fields = tuple(replace(field, type=maps_as_lists(field.type)) for field in part.fields)
     if part.kind == "map":
