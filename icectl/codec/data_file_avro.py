@@ -1,11 +1,10 @@
 """Avro data files in batches of a few blocks."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from io import SEEK_END
-from itertools import accumulate
 from typing import IO
 
 import pyarrow as pa
@@ -31,15 +30,6 @@ _BATCH_BYTES = 2**20
 """Stored bytes of blocks that are decoded together; writers end a block at some 64 KiB."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where the content of a block is stored."""
-
-    record_count: int
-    start: int
-    size_bytes: int
-
-
 @dataclass(frozen=True)
 class AvroDataFile:
     """An open Avro file."""
@@ -49,10 +39,14 @@ class AvroDataFile:
     """Without the content."""
     schema: pa.Schema
 
-    @property
+    @cached_property
     def record_count(self) -> int:
-        """Rows, by the word of all blocks."""
-        return sum(place.record_count for place in self._places)
+        """Rows, by the word of all blocks.
+
+        Cost: reads the whole file, and inflates nothing.
+        """
+        with _damage():
+            return sum(block.record_count for block in self._stored_blocks())
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -72,9 +66,9 @@ class AvroDataFile:
         kinds = [stored_type(stored.fields[column].type) for column in columns]
         first_row = 0
         with _damage(), translated(_KIND):
-            for places in _together(self._places):
-                row_count = sum(place.record_count for place in places)
-                arrays = self._decoded(stored, columns, places, kinds) if columns else []
+            for blocks in _together(self._stored_blocks()):
+                row_count = sum(block.record_count for block in blocks)
+                arrays = self._decoded(stored, columns, blocks, kinds) if columns else []
                 yield Rows(first_row, dressed(arrays, schema, row_count))
                 first_row += row_count
 
@@ -82,42 +76,39 @@ class AvroDataFile:
         self,
         stored: AvroType,
         columns: Sequence[int],
-        places: Sequence[_Place],
+        blocks: Sequence[Block],
         kinds: Sequence[pa.DataType],
     ) -> list[pa.Array]:
-        values = decode_fields(stored, columns, map(self._block, places))
+        values = decode_fields(stored, columns, map(self._inflated, blocks))
         return [pa.array(*pair) for pair in zip(values, kinds, strict=True)]
 
-    def _block(self, place: _Place) -> Block:
-        self.file.seek(place.start)
-        content = inflate_block(self.header.codec, self.file.read(place.size_bytes))
-        if place.record_count > len(content):
+    def _inflated(self, stored: Block) -> Block:
+        content = inflate_block(self.header.codec, stored.content)
+        if stored.record_count > len(content):
             raise damaged(_KIND, "a block has more records than bytes")
-        return Block(place.record_count, content)
+        return Block(stored.record_count, content)
 
-    @cached_property
-    def _places(self) -> list[_Place]:
-        with _damage():
-            return [place for place in self._walked() if place.record_count]
-
-    def _walked(self) -> Iterator[_Place]:
+    def _stored_blocks(self) -> Iterator[Block]:
+        """The blocks with records as they are stored, in one pass over the file."""
         end = self.file.seek(0, SEEK_END)
         at = self.header.first_block
-        self.file.seek(at)
-        numbers = self.file.read(_LONGEST_NUMBERS)
+        numbers = self._read(at, _LONGEST_NUMBERS)
         while at < end:
-            count, length = read_long(numbers, 0)
+            record_count, length = read_long(numbers, 0)
             size_bytes, length = read_long(numbers, length)
-            place = _Place(count, at + length, size_bytes)
-            at = place.start + size_bytes + _SYNC_SIZE
-            if count < 0 or size_bytes < 0 or at > end:
+            if record_count < 0 or not 0 <= size_bytes <= end - at - length - _SYNC_SIZE:
                 raise damaged(_KIND, "a block is longer than the file")
-            self.file.seek(at - _SYNC_SIZE)
-            content = self.file.read(_SYNC_SIZE + _LONGEST_NUMBERS)
-            if content[:_SYNC_SIZE] != self.header.sync_marker:
+            content = self._read(at + length, size_bytes + _SYNC_SIZE + _LONGEST_NUMBERS)
+            at += length + size_bytes + _SYNC_SIZE
+            numbers = content[size_bytes + _SYNC_SIZE :]
+            if content[size_bytes : size_bytes + _SYNC_SIZE] != self.header.sync_marker:
                 raise damaged(_KIND, "a sync marker is wrong")
-            numbers = content[_SYNC_SIZE:]
-            yield place
+            if record_count:
+                yield Block(record_count, content[:size_bytes])
+
+    def _read(self, start: int, size_bytes: int) -> bytes:
+        self.file.seek(start)
+        return self.file.read(size_bytes)
 
 
 def open_avro(file: IO[bytes], name_mapping: NameMapping) -> AvroDataFile:
@@ -153,19 +144,20 @@ def _header(file: IO[bytes]) -> AvroFile:
             )
 
 
-def _together(places: Sequence[_Place]) -> Iterator[Sequence[_Place]]:
+def _together(blocks: Iterable[Block]) -> Iterator[Sequence[Block]]:
     """Consecutive blocks that make one batch: some, or a single larger one."""
-    first = 0
-    while first < len(places):
-        sizes = accumulate(place.size_bytes for place in places[first:])
-        counts = accumulate(place.record_count for place in places[first:])
-        fitting = 0
-        for size_bytes, count in zip(sizes, counts, strict=True):
-            if size_bytes > _BATCH_BYTES or count > LARGEST_BATCH_ROWS:
-                break
-            fitting += 1
-        yield places[first : first + max(fitting, 1)]
-        first += max(fitting, 1)
+    group: list[Block] = []
+    size_bytes = record_count = 0
+    for block in blocks:
+        size_bytes += len(block.content)
+        record_count += block.record_count
+        if group and (size_bytes > _BATCH_BYTES or record_count > LARGEST_BATCH_ROWS):
+            yield group
+            group = []
+            size_bytes, record_count = len(block.content), block.record_count
+        group.append(block)
+    if group:
+        yield group
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pyarrow import orc
 from pyarrow import types as arrow_types
 
 from icectl.codec.arrow_failures import translated
+from icectl.codec.block_file import BlockFile
 from icectl.codec.data_rows import Rows, batch_rows, chosen, dressed
 from icectl.codec.orc_tail import ColumnStatistics, OrcTail, read_tail
 from icectl.codec.parquet_metrics import FileMetrics
@@ -42,6 +43,7 @@ class OrcDataFile:
     stored: pa.Schema
     """The schema as pyarrow has it."""
     tail: OrcTail
+    blocks: BlockFile
 
     @property
     def record_count(self) -> int:
@@ -93,6 +95,7 @@ class OrcDataFile:
         first_row = 0
         with translated(_KIND):
             for number, stripe in enumerate(self.tail.stripes):
+                self.blocks.forget()
                 columns = self._stripe(number, places)
                 batch = dressed(columns, schema, stripe.row_count)
                 rows = batch_rows(batch.num_rows, batch.nbytes)
@@ -118,11 +121,14 @@ def open_orc(file: IO[bytes], name_mapping: NameMapping) -> OrcDataFile:
     Raises: CorruptTable R-095; Unsupported, for what pyarrow can't read.
     """
     with translated(_KIND):
-        opened = orc.ORCFile(file)
+        # Streams of columns are read in turns, each with a part of its own at a time.
+        blocks = BlockFile(file)
+        opened = orc.ORCFile(blocks)
         stored = opened.schema
         fields = [_with_ids(field) for field in stored]
         tail = read_tail(opened.reader.serialized_file_tail())
-        return OrcDataFile(opened, identified(pa.schema(fields), name_mapping), stored, tail)
+        schema = identified(pa.schema(fields), name_mapping)
+        return OrcDataFile(opened, schema, stored, tail, blocks)
 
 
 def _with_ids(field: pa.Field) -> pa.Field:

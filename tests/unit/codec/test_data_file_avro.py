@@ -238,6 +238,13 @@ def test_a_file_without_rows_has_no_batches() -> None:
     assert list(opened.batches([1])) == []
 
 
+def test_a_block_without_rows_is_passed_over() -> None:
+    empty = b"\0\0" + b"m" * 16
+    opened = open_data_file(GOOD + empty, "avro")
+    assert opened.record_count == 2
+    assert [rows.batch.num_rows for rows in opened.batches([1])] == [2]
+
+
 def test_unions_of_several_types_are_not_supported() -> None:
     content = written(record(field("c", ["null", "int", "string"], 1)), [{"c": 1}])
     with pytest.raises(Unsupported, match="union of several types"):
