@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
+from icectl.codec.arrow_failures import translated
 from icectl.codec.parquet_schema import child_fields, field_id
 
 LARGEST_BATCH_ROWS = 131_072
@@ -23,6 +24,14 @@ class Rows:
 
     first_row: int
     batch: pa.RecordBatch
+
+    def check(self) -> None:
+        """Look at each value, which reading does not: rows may be copied whatever they are.
+
+        Raises: CorruptTable R-095, where text is no UTF-8 or a decimal has too many digits.
+        """
+        with translated("data"):
+            self.batch.validate(full=True)
 
 
 def chosen(schema: pa.Schema, field_ids: Collection[int]) -> list[int]:

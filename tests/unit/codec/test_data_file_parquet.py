@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.codec.data_file import open_data_file
-from icectl.codec.data_rows import LARGEST_BATCH_BYTES, batch_rows, ids_of, retyped
+from icectl.codec.data_rows import LARGEST_BATCH_BYTES, Rows, batch_rows, ids_of, retyped
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.spec.schema import Schema
 from icectl.spec.types import NestedField, PrimitiveType
@@ -183,6 +183,18 @@ def test_metrics_and_properties_come_out_of_the_footer() -> None:
     assert (metrics.record_count, metrics.null_value_counts[2]) == (3, 1)
     assert metrics.upper_bounds == {1: (3).to_bytes(8, "little")}
     assert metrics.split_offsets == (4,)
+
+
+def test_r095_text_that_is_no_utf_8_is_read_and_found_when_looked_at() -> None:
+    octets = pa.array([b"fine", b"\xff\xfe"])
+    text = pa.Array.from_buffers(pa.string(), 2, octets.buffers())
+    file = io.BytesIO()
+    pq.write_table(pa.table([text], schema=pa.schema([with_id("c", pa.string(), 1)])), file)
+    (rows,) = open_data_file(file.getvalue(), "parquet").batches([1])
+    assert rows.batch["c"].cast(pa.binary()) == octets
+    with pytest.raises(CorruptTable, match=r"the data file is damaged: .*UTF8.* \(R-095\)"):
+        rows.check()
+    Rows(0, rows.batch.slice(0, 1)).check()
 
 
 def test_other_formats_are_not_supported() -> None:
