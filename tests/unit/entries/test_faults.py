@@ -1,0 +1,116 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from icectl.entries import faults
+from icectl.entries.faults import Columns, Fault
+from icectl.entries.rows import RawEntries
+from icectl.spec.manifest import ManifestContent, Status
+from tests.builders.entry_rows import data, entries, equality, positions, vector
+
+
+def columns(*files: dict) -> Columns:
+    return Columns(RawEntries(entries(*files).table))
+
+
+MIXED = columns(
+    data("a", sort_order_id=None, sequence_number=4),
+    data("b", status=Status.EXISTING, sort_order_id=0, sequence_number=None, record_count=7),
+    data("c", status=Status.DELETED, sort_order_id=3, sequence_number=1, record_count=5),
+    equality("d", equality_ids=[2, 1], sequence_number=6),
+    equality("e", status=Status.DELETED, equality_ids=[2], sequence_number=9),
+    positions("f", sequence_number=5),
+    vector("g", "a", sequence_number=5),
+)
+
+
+def test_null_numbers_are_0_and_known_to_be_absent() -> None:
+    assert MIXED.numbers("sort_order_id").tolist() == [0, 0, 3, 0, 0, 0, 0]
+    assert MIXED.absent("sort_order_id").tolist() == [True, False, False, True, True, True, True]
+    assert MIXED.present("sort_order_id").tolist() == [
+        False,
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
+    assert not MIXED.absent("record_count").any()
+    assert MIXED.absent("first_row_id").all()
+
+
+def test_entries_are_chosen_by_any_of_several_values() -> None:
+    chosen = MIXED.of("status", Status.EXISTING, Status.DELETED)
+    assert np.flatnonzero(chosen).tolist() == [1, 2, 4]
+    assert np.flatnonzero(MIXED.vectors()).tolist() == [6]
+
+
+def test_a_fault_is_how_many_entries_and_where_the_first_lies() -> None:
+    assert MIXED.fault(MIXED.of("status", Status.DELETED)) == Fault(2, "c")
+    assert MIXED.fault(np.zeros(7, np.bool_)) is None
+
+
+def test_a_manifest_in_one_piece_is_searched_whole_and_one_in_chunks_by_chunk() -> None:
+    assert list(MIXED.parts()) == [MIXED]
+    table = pa.concat_tables([MIXED.table.slice(0, 3), MIXED.table.slice(3)])
+    parts = list(Columns(RawEntries(table)).parts())
+    assert [part.table["location"].to_pylist() for part in parts] == [
+        ["a", "b", "c"],
+        ["d", "e", "f", "g"],
+    ]
+    assert next(columns().parts()).fault(np.zeros(0, np.bool_)) is None
+
+
+def test_faults_of_parts_are_added_up() -> None:
+    assert faults.merged([None, Fault(2, "c"), None, Fault(3, "d")]) == Fault(5, "c")
+    assert faults.merged([None, None]) is None
+
+
+def test_r061_entries_of_the_other_content() -> None:
+    assert faults.of_other_content(MIXED, ManifestContent.DATA) == Fault(4, "d")
+    assert faults.of_other_content(MIXED, ManifestContent.DELETES) == Fault(3, "a")
+
+
+def test_values_that_are_or_are_not_there() -> None:
+    assert faults.with_value(MIXED, "sort_order_id") == Fault(2, "b")
+    assert faults.without_value(MIXED, "sort_order_id") == Fault(5, "a")
+    assert faults.without_value(MIXED, "sequence_number", Status.EXISTING) == Fault(1, "b")
+    assert faults.without_value(MIXED, "sequence_number", Status.DELETED) is None
+
+
+def test_r123_columns_that_equality_deletes_compare() -> None:
+    assert faults.equality_ids(MIXED) == [1, 2]
+    assert faults.with_equality_id(MIXED, 2) == Fault(2, "d")
+    assert faults.with_equality_id(MIXED, 1) == Fault(1, "d")
+    assert faults.with_equality_id(MIXED, 9) is None
+    assert faults.equality_ids(columns(data("a", equality_ids=[5]))) == []
+
+
+@pytest.mark.parametrize(
+    ("statuses", "numbers", "expected"),
+    [
+        ([Status.ADDED, Status.EXISTING], [None, 3], (3, 8)),
+        ([Status.ADDED, Status.DELETED], [6, 1], (6, 6)),
+        ([Status.DELETED], [1], None),
+        ([], [], None),
+    ],
+)
+def test_r047_least_and_greatest_sequence_number_of_live_entries(
+    statuses, numbers, expected
+) -> None:
+    found = columns(
+        *(
+            data("x", status=status, sequence_number=number)
+            for status, number in zip(statuses, numbers, strict=True)
+        )
+    )
+    assert faults.live_numbers(found, inherited=8) == expected
+
+
+def test_r051_files_and_rows_are_counted_by_status() -> None:
+    assert faults.counts(MIXED) == {
+        Status.ADDED: (4, 40),
+        Status.EXISTING: (1, 7),
+        Status.DELETED: (2, 15),
+    }
