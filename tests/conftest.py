@@ -1,12 +1,13 @@
 """Fixtures that more than one kind of test needs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.stores import s3_servers
 from tests.stores.fixed_env import FixedEnv
+from tests.stores.s3_servers import S3Server
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -15,15 +16,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files anew, to be reviewed"
     )
-
-
-@dataclass(frozen=True)
-class S3Server:
-    """A local S3 server, and how icectl reaches it; `client` is boto3's, for setting up."""
-
-    endpoint: str
-    options: dict[str, str]
-    client: object
 
 
 @pytest.fixture(scope="session")
@@ -42,27 +34,35 @@ def fixed_env() -> FixedEnv:
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
-    """moto's S3 server, one for the session, on a free port."""
-    boto3 = pytest.importorskip("boto3")
-    server_module = pytest.importorskip("moto.server")
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    options = {
-        "key": "test-key",
-        "secret": "test-secret",
-        "endpoint_url": endpoint,
-        "client_kwargs.region_name": "us-east-1",
-    }
-    client = boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        aws_access_key_id=options["key"],
-        aws_secret_access_key=options["secret"],
-        region_name="us-east-1",
-    )
-    yield S3Server(endpoint, options, client)
-    client.close()
-    server.stop()
+def moto_server() -> Iterator[S3Server]:
+    """moto's S3 server, one for the session."""
+    pytest.importorskip("boto3")
+    pytest.importorskip("moto.server")
+    with s3_servers.moto() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server(moto_server: S3Server) -> S3Server:
+    """The S3 server where any will do."""
+    return moto_server
+
+
+@pytest.fixture(scope="session")
+def versitygw_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real S3 server that honours conditions, one for the session."""
+    binary = s3_servers.program("versitygw")
+    if binary is None:
+        pytest.skip(s3_servers.why_missing("versitygw"))
+    with s3_servers.versitygw(binary, tmp_path_factory.mktemp("versitygw")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rclone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real S3 server that ignores conditions, one for the session."""
+    binary = s3_servers.program("rclone")
+    if binary is None:
+        pytest.skip(s3_servers.why_missing("rclone"))
+    with s3_servers.rclone(binary, tmp_path_factory.mktemp("rclone")) as server:
+        yield server

@@ -64,6 +64,7 @@ def s3_place(scheme, server, env):
         "memory",
         pytest.param("s3", marks=pytest.mark.s3),
         pytest.param("s3a", marks=pytest.mark.s3),
+        pytest.param("versitygw", marks=pytest.mark.s3),
     ]
 )
 def place(request, tmp_path, fixed_env):
@@ -73,6 +74,8 @@ def place(request, tmp_path, fixed_env):
         return local_place("file://", tmp_path, fixed_env)
     if request.param == "memory":
         return memory_place(fixed_env)
+    if request.param == "versitygw":
+        return s3_place("s3", request.getfixturevalue("versitygw_server"), fixed_env)
     return s3_place(request.param, request.getfixturevalue("s3_server"), fixed_env)
 
 
