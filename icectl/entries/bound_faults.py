@@ -156,9 +156,6 @@ class _Bounds:
     groups: npt.NDArray[np.uint8]
     packed: Packed
 
-    def __len__(self) -> int:
-        return len(self.groups)
-
     def at(self, chosen: Places) -> "_Bounds":
         """Some of the bounds."""
         packed = self.packed

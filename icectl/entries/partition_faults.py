@@ -81,8 +81,7 @@ def _fields(keys: pa.Array, field_count: int) -> Sequence[tuple[Mask, Packed]]:
     stored_ends = np.frombuffer(offsets, np.int32)[: len(keys) + 1].astype(np.int64)
     at, ends = stored_ends[:-1], stored_ends[1:]
     content = np.zeros(int(stored_ends[-1]) + 8, np.uint8)  # a length may be read past the end
-    if stored is not None:
-        content[: stored_ends[-1]] = np.frombuffer(stored, np.uint8)[: stored_ends[-1]]
+    content[: stored_ends[-1]] = np.frombuffer(stored, np.uint8)[: stored_ends[-1]]
     everywhere = Packed(content, np.arange(len(content)), np.full(len(content), 4))
     fields = []
     for _ in range(field_count):
