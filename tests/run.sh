@@ -6,7 +6,8 @@
 #   tests/run.sh -- ARGS      only pytest, with these arguments
 #
 # Needs Python 3.11+ and a package index. With Java 17 or newer it also tests against Iceberg's own
-# Spark runtime (from Maven Central); without, those tests are skipped and say why.
+# Spark runtime (from Maven Central), and with Go against two S3 servers (from the Go module proxy);
+# without, those tests are skipped and say why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tests/environment.sh
@@ -17,7 +18,7 @@ case "${1:-}" in
     --full) tier=full ;;
     --) shift; only_pytest=("$@") ;;
     "") ;;
-    *) sed -n '2,9p' "$0"; exit 2 ;;
+    *) sed -n '2,10p' "$0"; exit 2 ;;
 esac
 
 environment=$(make_environment test "$root[test]")
@@ -57,6 +58,35 @@ set_up_spark_peer() {
 }
 set_up_spark_peer
 [ -z "${ICECTL_TEST_NO_SPARK:-}" ] || say "tests with Spark are skipped: $ICECTL_TEST_NO_SPARK"
+
+# S3 servers that are not moto's, built with Go from the Go module proxy.
+versitygw=github.com/versity/versitygw/cmd/versitygw@v1.8.0
+rclone=github.com/rclone/rclone@v1.75.1
+
+# build_server MODULE@VERSION: its program in the cache, built once; prints where it is.
+build_server() {
+    local folder=$cache/go-${1##*@}-$(basename "${1%@*}")
+    if [ ! -x "$folder/$(basename "${1%@*}")" ]; then
+        say "building $1"
+        GOBIN=$folder GOPATH=$cache/go GOFLAGS=-modcacherw go install "$1" >&2 || return 1
+    fi
+    echo "$folder/$(basename "${1%@*}")"
+}
+
+set_up_s3_servers() {
+    if ! command -v go >/dev/null; then
+        export ICECTL_TEST_NO_S3_SERVERS="Go is not on the PATH; install it, for example with \`apt-get install golang\`"
+        return
+    fi
+    if ! ICECTL_TEST_VERSITYGW=$(build_server "$versitygw") ||
+        ! ICECTL_TEST_RCLONE=$(build_server "$rclone"); then
+        export ICECTL_TEST_NO_S3_SERVERS="versitygw or rclone could not be built from the Go module proxy"
+        return
+    fi
+    export ICECTL_TEST_VERSITYGW ICECTL_TEST_RCLONE
+}
+set_up_s3_servers
+[ -z "${ICECTL_TEST_NO_S3_SERVERS:-}" ] || say "tests with other S3 servers are skipped: $ICECTL_TEST_NO_S3_SERVERS"
 
 workers=$(python -c 'import os; print(min(os.cpu_count() or 1, 8))')
 if [ ${#only_pytest[@]} -gt 0 ]; then

@@ -119,6 +119,8 @@ def plan(
         for (spec_id, content), found in sorted(members.items())
     )
     decided = tuple(_decided(metadata, group, listed, options) for group in groups)
+    if any(group.rewritten for group in decided):
+        decided = tuple(_without_dead(metadata, group, listed, options) for group in decided)
     return RewritePlan(pin, branch, options, decided)
 
 
@@ -151,6 +153,23 @@ def _decided(
             reason = f"{found.count:,} partitions are spread over {places:,} places"
             return _rewriting(metadata, group, group.kept, listed, options, reason)
     return _by_size(metadata, group, listed, options)
+
+
+def _without_dead(
+    metadata: TableMetadata, group: Group, listed: Listed, options: RewriteOptions
+) -> Group:
+    """Let a commit that is made anyway drop manifests without a live entry (R-056)."""
+    dead = {at for at in group.kept if not listed.live_counts[at]}
+    if not dead or _excluded(metadata, group, options) is not None:
+        return group
+    stored = sum(listed.manifests[at].manifest_length for at in dead)
+    return replace(
+        group,
+        rewritten=tuple(sorted({*group.rewritten, *dead})),
+        kept=tuple(at for at in group.kept if at not in dead),
+        reason=group.reason if group.rewritten else f"{len(dead):,} have no live entry",
+        bytes_before=group.bytes_before + stored,
+    )
 
 
 def _excluded(metadata: TableMetadata, group: Group, options: RewriteOptions) -> str | None:

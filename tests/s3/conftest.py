@@ -1,12 +1,6 @@
 """Tables in a bucket: of moto's server, and of a real one where it is at hand."""
 
 import itertools
-import os
-import socket
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +11,6 @@ from tests.builders import rows
 from tests.stores.s3_servers import S3Server
 
 NUMBERS = itertools.count()
-KEY, SECRET = "access-key", "secret-key-1"
 
 
 @dataclass(frozen=True)
@@ -94,80 +87,9 @@ def s3_server(request: pytest.FixtureRequest) -> S3Server:
     return server
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def serve(command: list[str], port: int) -> Iterator[S3Server]:
-    """Run a server until the session ends; KEY and SECRET open it."""
-    boto3 = pytest.importorskip("boto3")
-    endpoint = f"http://127.0.0.1:{port}"
-    options = {
-        "key": KEY,
-        "secret": SECRET,
-        "endpoint_url": endpoint,
-        "client_kwargs.region_name": "us-east-1",
-    }
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for(port)
-        client = boto3.client(
-            "s3",
-            endpoint_url=endpoint,
-            aws_access_key_id=KEY,
-            aws_secret_access_key=SECRET,
-            region_name="us-east-1",
-        )
-        yield S3Server(endpoint, options, client)
-        client.close()
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def wait_for(port: int) -> None:
-    """Wait until a server answers."""
-    for _ in range(100):
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.1)
-    raise TimeoutError(port)
-
-
-def program(variable: str) -> str:
-    """The program of a server that tests/run.sh has built."""
-    found = os.environ.get(variable)
-    if not found:
-        pytest.skip(os.environ.get("ICECTL_TEST_NO_S3_SERVERS") or "tests/run.sh builds the server")
-    return found
-
-
-@pytest.fixture(scope="session")
-def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """An S3 server over files, which has nothing to do with moto."""
-    port = free_port()
-    command = [program("ICECTL_TEST_VERSITYGW"), "--access", KEY, "--secret", SECRET]
-    folder = str(tmp_path_factory.mktemp("versitygw"))
-    yield from serve([*command, "--port", f"127.0.0.1:{port}", "posix", folder], port)
-
-
-@pytest.fixture(scope="session")
-def rclone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """An S3 server that takes no notice of conditions."""
-    port = free_port()
-    folder = str(tmp_path_factory.mktemp("rclone"))
-    command = [program("ICECTL_TEST_RCLONE"), "serve", "s3", "--auth-key", f"{KEY},{SECRET}"]
-    yield from serve([*command, "--addr", f"127.0.0.1:{port}", folder], port)
-
-
-@pytest.fixture(params=["s3_server", "versitygw"])
-def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
-    """A new bucket of moto's server, and of one that is not moto's."""
-    server: S3Server = request.getfixturevalue(request.param)
-    made = Bucket(server, f"tables-{next(NUMBERS)}", tmp_path)
+@pytest.fixture
+def bucket(s3_server: S3Server, tmp_path: Path) -> Bucket:
+    """A new bucket of each server."""
+    made = Bucket(s3_server, f"tables-{next(NUMBERS)}", tmp_path)
     made.client.create_bucket(Bucket=made.name)
     return made

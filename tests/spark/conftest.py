@@ -67,14 +67,19 @@ class SparkTables:
     directory: Path
     before: Rows
     summaries: Mapping[str, Run]
+    validations: Mapping[str, Run]
     expiries: Mapping[str, Run]
     second_expiries: Mapping[str, Run]
+    rewrites: Mapping[str, Run]
+    second_rewrites: Mapping[str, Run]
+    migrations: Mapping[str, Run]
+    validations_after: Mapping[str, Run]
     after: Rows
 
 
 @pytest.fixture(scope="session")
 def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
-    """Write, read, inspect, expire twice, read again."""
+    """Write, read, inspect, validate, expire and rewrite twice, migrate, validate, read again."""
     if SKIPPED:
         pytest.skip(SKIPPED)
     warehouse = tmp_path_factory.mktemp("spark")
@@ -86,9 +91,18 @@ def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
         command, *options = arguments
         return {table.name: icectl(command, str(table), *options) for table in tables}
 
-    summaries = each("inspect")
+    validate = ("validate", "--level", "data", "--all-snapshots")
     expire = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1", "--yes")
-    expiries, second_expiries = each(*expire), each(*expire)
     return SparkTables(
-        warehouse / "db", before, summaries, expiries, second_expiries, read_rows(tables)
+        directory=warehouse / "db",
+        before=before,
+        summaries=each("inspect"),
+        validations=each(*validate),
+        expiries=each(*expire),
+        second_expiries=each(*expire),
+        rewrites=each("rewrite-manifests"),
+        second_rewrites=each("rewrite-manifests"),
+        migrations=each("migrate-v1-v2", "--rewrite-manifests", "--yes"),
+        validations_after=each(*validate),
+        after=read_rows(tables),
     )
