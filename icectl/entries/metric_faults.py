@@ -11,6 +11,9 @@ from icectl.spec.manifest import FileFormat
 
 Places = npt.NDArray[np.int64]
 
+_ROOM_PER_PAIR = 16
+"""How much larger than both maps a table of all rows and fields may be, to look pairs up in."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
@@ -30,9 +33,11 @@ class Pairs:
         """The rows that these pairs belong to."""
         return np.searchsorted(self.ends, places, side="right").astype(np.int64)
 
-    def keys(self) -> Places:
-        """Row and field of each pair in one number."""
-        return self.rows(np.arange(len(self))) << 32 | self.field_ids.astype(np.uint32)
+    def keys(self, width: int) -> Places:
+        """Row and field of each pair in one number; ids are below `width`."""
+        lengths = np.diff(self.ends, prepend=0)
+        firsts = np.arange(len(self.ends)) * width
+        return np.repeat(firsts, lengths) + self.field_ids.view(np.uint32)
 
 
 def pairs(columns: Columns, name: str) -> Pairs:
@@ -62,7 +67,7 @@ def are_aligned(left: Pairs, right: Pairs) -> bool:
 def common(left: Pairs, right: Pairs) -> tuple[Places, Places]:
     """The places of the pairs that two maps have for the same row and field.
 
-    Cost: a sort of both, unless they are aligned.
+    Cost: some passes where ids are small numbers, as they are but in delete files; else a sort.
     """
     if are_aligned(left, right):
         places = np.arange(len(left))
@@ -70,8 +75,16 @@ def common(left: Pairs, right: Pairs) -> tuple[Places, Places]:
     if not len(left) or not len(right):
         none = np.zeros(0, np.int64)
         return none, none
-    _, of_left, of_right = np.intersect1d(left.keys(), right.keys(), return_indices=True)
-    return of_left, of_right
+    width = 1 + max(int(side.field_ids.view(np.uint32).max()) for side in (left, right))
+    of_left, of_right = left.keys(width), right.keys(width)
+    if len(left.ends) * width > _ROOM_PER_PAIR * (len(left) + len(right)):
+        _, of_left, of_right = np.intersect1d(of_left, of_right, return_indices=True)
+        return of_left, of_right
+    known = np.full(len(left.ends) * width, -1, np.int64)
+    known[of_left] = np.arange(len(left))
+    found = known[of_right]
+    both = np.flatnonzero(found >= 0)
+    return found[both], both
 
 
 def distinct_rows(found: Pairs, places: Places) -> Places:
