@@ -67,7 +67,9 @@ def check_manifest(
 
 
 def _header(metadata: TableMetadata, subject: str, header: ManifestHeader) -> Iterator[Finding]:
-    absent = [name for name in _READ[min(header.format_version, 2)] if name not in header.metadata]
+    absent = [
+        name for name in _READ[2 if header.format_version > 1 else 1] if name not in header.metadata
+    ]
     if absent:  # R-060
         # Whoever reads a manifest through its list and the table metadata does without.
         message = f"its header lacks `{'`, `'.join(absent)}`"
@@ -110,14 +112,14 @@ def _same_fields(spec: PartitionSpec, stored: Sequence[Mapping[str, Any]] | None
     """Whether a header has the sources and transforms of the spec; names may have changed."""
     if stored is None:
         return True
-    found = [
-        (
-            tuple(item.get("source-ids") or [item.get("source-id")]),
-            str(item.get("transform", "")).lower(),
-        )
-        for item in stored
+    found = [(_sources(item), str(item.get("transform", "")).lower()) for item in stored]
+    return found == [
+        (list(field.source_ids), field.transform.text.lower()) for field in spec.fields
     ]
-    return found == [(field.source_ids, field.transform.text.lower()) for field in spec.fields]
+
+
+def _sources(item: Mapping[str, Any]) -> Any:
+    return item["source-ids"] if "source-ids" in item else [item.get("source-id")]
 
 
 def _counts(

@@ -39,6 +39,12 @@ def test_r060_the_header_says_what_readers_look_for() -> None:
     ]
 
 
+@pytest.mark.parametrize("version", [-1, 0])
+def test_a_version_that_there_is_not_is_read_as_the_first(version) -> None:
+    said = {"schema": "{}", "partition-spec": "[]"}
+    assert check(of=header(1, format_version=version, metadata=said)) == []
+
+
 def test_r060_r172_no_reader_looks_for_the_schema_id() -> None:
     assert "schema-id" not in header().metadata
     assert check() == []
@@ -66,6 +72,7 @@ def test_r061_the_header_has_the_spec_of_the_list() -> None:
         ((), False),
         (({**SPEC_FIELD, "transform": "void"},), False),
         (({**SPEC_FIELD, "source-id": 1},), False),
+        (({**SPEC_FIELD, "source-ids": 2},), False),
     ],
 )
 def test_r061_the_header_has_the_fields_of_the_spec_whatever_their_names(fields, is_right) -> None:
