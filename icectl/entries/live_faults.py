@@ -16,6 +16,7 @@ from icectl.entries import rows as vocabulary
 from icectl.entries.faults import Fault
 from icectl.entries.rows import Entries, location_keys, numbers
 from icectl.entries.summary import Totals
+from icectl.spec.manifest import Content, FileFormat, Status
 
 Numbers = npt.NDArray[np.int64]
 
@@ -112,47 +113,58 @@ def live_faults(entries: Entries, manifest_count: int, roots: Sequence[str]) -> 
 
     Cost: n log n over all entries; for a snapshot only its manifests and the candidates.
     """
-    alive = vocabulary.live(vocabulary.planning(entries))
-    vectors = vocabulary.deletion_vectors(alive)
-    is_vector = pc.is_in(_row_numbers(alive), value_set=_row_numbers(vectors).combine_chunks())
-    files = vocabulary.where(alive, pc.invert(is_vector))
+    planned = vocabulary.planning(entries)
+    is_live = _numbers(planned, "status") != Status.DELETED
+    alive = planned if is_live.all() else vocabulary.where(planned, is_live)
+    is_vector = (_numbers(alive, "content") == Content.POSITION_DELETES) & (
+        _numbers(alive, "file_format") == FileFormat.PUFFIN
+    )
+    vectors = vocabulary.where(alive, is_vector) if is_vector.any() else _none_of(alive)
+    files = vocabulary.where(alive, ~is_vector) if is_vector.any() else alive
+    is_data = _numbers(files, "content") == Content.DATA
+    data = files if is_data.all() else vocabulary.where(files, is_data)
+    keys = location_keys(files.table["location"])
     return LiveFaults(
-        totals=_totals(alive, manifest_count),
+        totals=_totals(alive, is_vector, manifest_count),
         greatest_number=_greatest(alive, numbers(alive, "sequence_number"), manifest_count),
         greatest_row_id=_greatest(files, _row_id_ends(files), manifest_count),
-        outside=_outside(alive, roots),
-        repeated=_candidates(files, location_keys(files.table["location"])),
+        outside=_outside(files, keys, roots),
+        repeated=_candidates(files, keys),
         repeated_vectors=_candidates(vectors, location_keys(vectors.table["referenced_data_file"])),
         overlapping_vectors=_overlapping(vectors),
-        vectors=_vectors(vectors, vocabulary.data_files(files)),
-        row_ids=_row_ids(vocabulary.data_files(files)),
+        vectors=_vectors(vectors, data),
+        row_ids=_row_ids(data),
     )
 
 
-def _row_numbers(entries: Entries) -> pa.ChunkedArray:
-    """A number of each row that is unique over all manifests."""
-    manifest = entries.table["manifest"].cast(pa.int64())
-    position = entries.table["manifest_pos"].cast(pa.int64())
-    return pc.add(pc.shift_left(manifest, pa.scalar(32, pa.int64())), position)
+def _none_of(entries: Entries) -> Entries:
+    return Entries(entries.table.slice(0, 0))
 
 
-def _totals(alive: Entries, manifest_count: int) -> Sequence[Totals]:
+def _numbers(entries: Entries, column: str) -> npt.NDArray[np.int8]:
+    """A column of codes."""
+    return np.asarray(entries.table[column].to_numpy(), np.int8)
+
+
+def _totals(
+    alive: Entries, is_vector: npt.NDArray[np.bool_], manifest_count: int
+) -> Sequence[Totals]:
     """Files, bytes and records of each manifest."""
+    manifests, content = numbers(alive, "manifest"), _numbers(alive, "content")
+    records = numbers(alive, "record_count")
+    sizes = np.where(
+        is_vector, _filled(alive, "content_size_in_bytes"), numbers(alive, "file_size_in_bytes")
+    )
     sums = []
-    for part, size in (
-        (vocabulary.data_files(alive), "file_size_in_bytes"),
-        (vocabulary.position_delete_files(alive), "file_size_in_bytes"),
-        (vocabulary.equality_delete_files(alive), "file_size_in_bytes"),
-        (vocabulary.deletion_vectors(alive), "content_size_in_bytes"),
+    for chosen in (
+        content == Content.DATA,
+        (content == Content.POSITION_DELETES) & ~is_vector,
+        content == Content.EQUALITY_DELETES,
+        is_vector,
     ):
-        manifests = numbers(part, "manifest")
-        for values in (
-            np.ones(len(part), np.int64),
-            _filled(part, size),
-            numbers(part, "record_count"),
-        ):
+        for values in (np.ones(len(alive), np.int64), sizes, records):
             found = np.zeros(manifest_count, np.int64)
-            np.add.at(found, manifests, values)
+            np.add.at(found, manifests[chosen], values[chosen])
             sums.append(found.tolist())
     return [Totals(*counts) for counts in zip(*sums, strict=True)]
 
@@ -174,35 +186,71 @@ def _row_id_ends(files: Entries) -> Numbers:
     return np.where(starts < 0, -1, ends)
 
 
-def _outside(alive: Entries, roots: Sequence[str]) -> Mapping[int, Fault]:
-    """Files that lie below none of the roots, by manifest."""
-    keys = location_keys(alive.table["location"])
+def _outside(files: Entries, keys: pa.ChunkedArray, roots: Sequence[str]) -> Mapping[int, Fault]:
+    """Files that lie below none of the roots, by manifest; `keys` are those of their locations."""
     prefixes = location_keys(pa.chunked_array([pa.array(roots, pa.string())])).to_pylist()
-    inside = np.zeros(len(alive), np.bool_)
+    inside = np.zeros(len(files), np.bool_)
     for prefix in prefixes:
         starts = pc.starts_with(keys, pattern=prefix.rstrip("/") + "/")
         inside |= np.asarray(pc.fill_null(starts, fill_value=True).to_numpy(), np.bool_)
     places = np.flatnonzero(~inside)
     manifests, first, count = np.unique(
-        numbers(alive, "manifest")[places], return_index=True, return_counts=True
+        numbers(files, "manifest")[places], return_index=True, return_counts=True
     )
     return {
-        int(manifest): Fault(int(number), alive.table["location"][int(places[at])].as_py())
+        int(manifest): Fault(int(number), files.table["location"][int(places[at])].as_py())
         for manifest, at, number in zip(manifests, first, count, strict=True)
     }
 
 
 def _candidates(entries: Entries, keys: pa.ChunkedArray) -> Candidates:
-    """The rows whose key another row has too; null keys have nothing in common."""
-    codes = keys.combine_chunks().dictionary_encode()
+    """The rows whose key another row has too; null keys have nothing in common.
+
+    Keys are compared by their last bytes first, so that few of them are compared as a whole.
+    """
+    prints = np.concatenate([np.zeros(0, np.uint64), *map(_fingerprints, keys.chunks)])
+    order = np.argsort(prints, kind="stable")
+    same = np.flatnonzero(prints[order][1:] == prints[order][:-1])
+    alike = np.unique(np.concatenate([order[same], order[same + 1]]))
+    chosen = keys.take(pa.array(alike)).combine_chunks()
+    codes = chosen.dictionary_encode()
     indices = np.asarray(pc.fill_null(codes.indices, -1).to_numpy(), np.int64)
     times = np.bincount(indices[indices >= 0], minlength=len(codes.dictionary) + 1)
-    chosen = np.flatnonzero((indices >= 0) & (times[indices] > 1))
+    repeated = np.flatnonzero((indices >= 0) & (times[indices] > 1))
+    rows = alike[repeated]
     return Candidates(
-        indices[chosen],
-        numbers(entries, "manifest")[chosen],
-        entries.table["location"].combine_chunks().take(pa.array(chosen)),
+        indices[repeated],
+        numbers(entries, "manifest")[rows],
+        entries.table["location"].take(pa.array(rows)).combine_chunks(),
     )
+
+
+_TAIL = 64
+"""Bytes at the end of a location, which name its file."""
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _fingerprints(keys: pa.Array) -> npt.NDArray[np.uint64]:
+    """A number for each text that equal texts share: of its length and its last bytes."""
+    if not len(keys):
+        return np.zeros(0, np.uint64)
+    _, offsets, content = keys.buffers()
+    ends = np.frombuffer(offsets, np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    stored = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
+    base = int(ends[0])
+    # Bytes before the first text stand in for those that short texts lack.
+    padded = np.concatenate([np.zeros(_TAIL, np.uint8), stored[base : int(ends[-1])]])
+    words = np.lib.stride_tricks.sliding_window_view(padded, 8)
+    found = np.diff(ends).astype(np.uint64)
+    last = ends[1:].astype(np.int64) - base + _TAIL
+    lengths = np.diff(ends)
+    for back in range(8, _TAIL + 1, 8):
+        word = words[last - back].copy().view(np.uint64).reshape(len(keys))
+        word = np.where(lengths >= back, word, np.uint64(0))
+        found = (found ^ word) * _ODD
+        found ^= found >> np.uint64(29)
+    return found
 
 
 def _overlapping(vectors: Entries) -> Candidates:
