@@ -1,6 +1,6 @@
 """Running `validate`: read the chosen part of a table once, and hand it to the checks."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -207,23 +207,21 @@ def _check_manifests(
             header, rows = one.content
             rows_of_lists = described[manifest.manifest_path]
             found.add(check_manifest(metadata, rows_of_lists, header, one.size_bytes, rows))
-            found.add(check_entries(metadata, manifest, header, rows, types))
-            for entries in _inherited(rows, manifest, one.index, found):
-                parts.append(entries)
+            faults = tuple(check_entries(metadata, manifest, header, rows, types))
+            found.add(faults)
+            try:
+                parts.append(_inherited(rows, manifest, one.index))
+            except CorruptTable as error:
+                if error.rule not in {fault.rule for fault in faults}:
+                    found.add([_unreadable(manifest.manifest_path, error)])
+            else:
                 numbers[manifest.manifest_path] = one.index
     return concat(parts), numbers
 
 
-def _inherited(
-    rows: RawEntries, manifest: ManifestFile, number: int, found: _Found
-) -> Iterator[Entries]:
-    """The planning columns of a manifest's entries; nothing where they cannot inherit."""
-    try:
-        entries = inherit(numbered(planning(rows), 0), [manifest])
-    except CorruptTable as error:
-        found.add([_unreadable(manifest.manifest_path, error)])
-    else:
-        yield numbered(entries, number)
+def _inherited(rows: RawEntries, manifest: ManifestFile, number: int) -> Entries:
+    """The planning columns of a manifest's entries. Raises: CorruptTable where none inherits."""
+    return numbered(inherit(numbered(planning(rows), 0), [manifest]), number)
 
 
 def _check_snapshots(
