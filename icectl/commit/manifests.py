@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -42,7 +42,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class ManifestWriter:
-    """The means to write manifests of one form into a table's metadata folder."""
+    """The means to write manifests of one form into a table's metadata folder.
+
+    `announce` is told of each file before it is written.
+    """
 
     store: Store
     env: Env
@@ -51,6 +54,7 @@ class ManifestWriter:
     folder: str
     form: ManifestForm
     target_size_bytes: int
+    announce: Callable[[str], None]
 
     def write(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Numbers
@@ -129,5 +133,6 @@ class ManifestWriter:
             raise CorruptTable(
                 f"a new manifest does not match its entries in {differs}", rule="R-069"
             )
+        self.announce(location)
         self.store.create(location, content)
         return manifest

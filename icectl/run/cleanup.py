@@ -1,12 +1,12 @@
-"""Deleting files after a commit is known to have landed."""
+"""Deleting files: old ones after a commit is known to have landed, new ones where it has not."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
 
 from icectl.entries.files import FileKind, Files, excluding, of_kind, rows, slices, together
 from icectl.env import Deadline
-from icectl.errors import StorageError
+from icectl.errors import CommitUnknown, IcectlError, StorageError
 from icectl.progress import Progress
 from icectl.storage.store import FailedRemoval, Store
 
@@ -58,3 +58,37 @@ def _batches(doomed: Files) -> Iterator[Files]:
     """Pieces of one kind each: no manifest goes while a file that it describes is still there."""
     for kind in FileKind:
         yield from slices(of_kind(doomed, kind), BATCH)
+
+
+@dataclass(slots=True)
+class Outputs:
+    """Files that a run writes for its commit: each is named in `locations` before it is written.
+
+    `sent` is set before the commit is: from then on it may land whatever ends the run.
+    """
+
+    store: Store
+    locations: list[str] = field(default_factory=list)
+    sent: bool = False
+
+    @contextmanager
+    def removed_on_failure(self) -> Iterator[None]:
+        """Remove the files where the run ends and its commit can't have landed (R-156)."""
+        try:
+            yield
+        except CommitUnknown:  # R-156
+            raise
+        except IcectlError:  # raised by a commit only where it has not landed
+            self.keep(())
+            raise
+        except BaseException:  # Ctrl-C, which may have come when the commit had landed
+            if not self.sent:
+                self.keep(())
+            raise
+
+    def keep(self, used: Collection[str]) -> None:
+        """Remove all files but these; never raises, what stays is an orphan."""
+        surplus = [location for location in self.locations if location not in used]
+        if surplus:
+            with suppress(StorageError):
+                self.store.remove(surplus)

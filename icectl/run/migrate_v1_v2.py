@@ -1,7 +1,7 @@
 """Running a migration from version 1 to 2: load, plan, write manifest lists, commit."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from icectl.catalog.protocol import Catalog, LoadedTable
@@ -11,12 +11,13 @@ from icectl.entries.manifest_rows import describe
 from icectl.entries.rows import EMPTY, Entries, in_manifests
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.env import Deadline, Env
-from icectl.errors import CommitUnknown, IcectlError, Refused, StorageError
+from icectl.errors import IcectlError, Refused
 from icectl.plan.migrate_v1_v2 import TO_VERSION, Head, MigratePlan, listed_manifests, plan, updates
 from icectl.plan.model import Finding, pin_of
 from icectl.plan.rewrite_manifests import RewriteOptions
 from icectl.progress import Progress
 from icectl.run import rewrite_manifests as rewriting
+from icectl.run.cleanup import Outputs
 from icectl.run.rewrite_manifests import Rewrite
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
@@ -129,33 +130,27 @@ def execute(migration: Migration, prepared: Prepared) -> Migrated:
     if prepared.plan.forbidding:
         raise refusal(prepared.plan.forbidding)
     migration.deadline.check()
-    written: list[str] = []
+    outputs = Outputs(migration.store)
     uuid = migration.env.new_uuid()
     committer = Committer(migration.catalog, migration.env, migration.progress)
     known = prepared.loaded.metadata.table_uuid
 
     def changes(metadata: TableMetadata) -> Sequence[Update]:
-        lists = _write_lists(migration, prepared.loaded, metadata, written)
+        lists = _write_lists(migration, prepared.loaded, metadata, outputs)
         return updates(metadata, lists, uuid)
 
-    try:
+    requirements = [AssertTableUuid(known)] if known else []
+    with outputs.removed_on_failure():
+        outputs.sent = True
         with migration.shield():
-            landed = committer.commit(
-                prepared.loaded, [AssertTableUuid(known)] if known else [], changes
-            )
-    except CommitUnknown:  # R-156
-        raise
-    except BaseException:
-        with suppress(StorageError):
-            migration.store.remove(written)
-        raise
+            landed = committer.commit(prepared.loaded, requirements, changes)
     if not prepared.plan.rewrites_manifests:
         return Migrated(landed)
     return _with_manifests(migration, landed)
 
 
 def _write_lists(
-    migration: Migration, loaded: LoadedTable, metadata: TableMetadata, written: list[str]
+    migration: Migration, loaded: LoadedTable, metadata: TableMetadata, outputs: Outputs
 ) -> Mapping[int, str]:
     """Give each snapshot that embeds manifests a list of the same manifests (R-055, R-171)."""
     lists: dict[int, str] = {}
@@ -173,7 +168,7 @@ def _write_lists(
             sequence_number=0,
             sync_marker=bytes.fromhex(migration.env.new_uuid().replace("-", "")),
         )
-        written.append(location)
+        outputs.locations.append(location)
         migration.store.create(location, content)
         lists[snapshot.snapshot_id] = location
     return lists

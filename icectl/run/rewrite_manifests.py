@@ -1,7 +1,7 @@
 """Running a rewrite of manifests: load, plan, write and verify new ones, commit, clean up."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import Catalog, LoadedTable
@@ -11,7 +11,7 @@ from icectl.commit.manifests import ManifestWriter
 from icectl.commit.snapshot import NewSnapshot, carried_totals, compose, head
 from icectl.entries.rows import EMPTY, Entries, concat, count_by_value, in_manifests, in_order, take
 from icectl.env import Deadline, Env
-from icectl.errors import CommitUnknown, StorageError, UsageError
+from icectl.errors import UsageError
 from icectl.plan.model import pin_of
 from icectl.plan.rewrite_manifests import (
     PLANNED_COLUMNS,
@@ -24,6 +24,7 @@ from icectl.plan.rewrite_manifests import (
     plan,
 )
 from icectl.progress import Progress
+from icectl.run.cleanup import Outputs
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.requirements import AssertTableUuid
@@ -89,8 +90,8 @@ class _Output:
 class _Made:
     """What a run has written so far: `stored` is all of it, `outputs` what a commit may list."""
 
+    stored: Outputs
     outputs: list[_Output] = field(default_factory=list)
-    stored: list[str] = field(default_factory=list)
 
 
 def prepare(
@@ -145,23 +146,26 @@ def execute(rewrite: Rewrite, prepared: Prepared) -> Rewritten:
     has changed.
     """
     rewrite.deadline.check()
-    made = _Made()
-    try:
-        return _execute(rewrite, prepared, made)
-    except CommitUnknown:  # R-156
-        raise
-    except BaseException:
-        _remove(rewrite, made.stored)
-        raise
+    made = _Made(Outputs(rewrite.store))
+    snapshot_id = rewrite.env.new_snapshot_id()
+    with made.stored.removed_on_failure():
+        landed = _write_and_commit(rewrite, prepared, made, snapshot_id)
+    written = tuple(output.manifest for output in made.outputs)
+    snapshot = landed.metadata.snapshot(snapshot_id)
+    used = {item.manifest_path for item in written}
+    used |= {snapshot.manifest_list} if snapshot and snapshot.manifest_list else set()
+    made.stored.keep(used)
+    return Rewritten(landed, snapshot_id, written)
 
 
-def _execute(rewrite: Rewrite, prepared: Prepared, made: _Made) -> Rewritten:
+def _write_and_commit(
+    rewrite: Rewrite, prepared: Prepared, made: _Made, snapshot_id: int
+) -> Landed:
     base = prepared.loaded
     for group in prepared.plan.chosen:
         entries = live_in(prepared.listed, group.rewritten)
         made.outputs += _write(rewrite, prepared, base.metadata, group, entries, made)
         rewrite.deadline.check()
-    snapshot_id = rewrite.env.new_snapshot_id()
 
     def updates(metadata: TableMetadata) -> Sequence[Update]:
         return _updates(rewrite, prepared, metadata, made, snapshot_id)
@@ -169,14 +173,9 @@ def _execute(rewrite: Rewrite, prepared: Prepared, made: _Made) -> Rewritten:
     uuid = base.metadata.table_uuid
     requirements = [] if uuid is None else [AssertTableUuid(uuid)]
     committer = Committer(rewrite.catalog, rewrite.env, rewrite.progress)
+    made.stored.sent = True
     with rewrite.shield():
-        landed = committer.commit(base, requirements, updates)
-    written = tuple(output.manifest for output in made.outputs)
-    snapshot = landed.metadata.snapshot(snapshot_id)
-    used = {item.manifest_path for item in written}
-    used |= {snapshot.manifest_list} if snapshot and snapshot.manifest_list else set()
-    _remove(rewrite, [location for location in made.stored if location not in used])
-    return Rewritten(landed, snapshot_id, written)
+        return committer.commit(base, requirements, updates)
 
 
 def _write(
@@ -202,12 +201,12 @@ def _write(
         folder=parent(prepared.loaded.metadata_location),
         form=form,
         target_size_bytes=prepared.plan.options.target_size_bytes,
+        announce=made.stored.locations.append,
     )
     manifests = prepared.listed.manifests
     pieces = group_pieces(metadata, group, prepared.listed, entries, prepared.plan.options)
     outputs = []
     for written in writer.write(manifests, entries, pieces):
-        made.stored.append(written.manifest.manifest_path)
         chosen = take(entries, written.rows)
         sources = {manifests[at].manifest_path for at in count_by_value(chosen, "manifest")}
         outputs.append(_Output(group, written.manifest, frozenset(sources), chosen))
@@ -264,7 +263,7 @@ def _updates(
         },
     )
     composed = compose(metadata, new, manifest_list=location, env=rewrite.env)
-    made.stored.append(location)
+    made.stored.locations.append(location)
     rewrite.store.create(location, composed.manifest_list)
     return composed.updates
 
@@ -296,10 +295,3 @@ def _renew(
         parts = [output.entries for output in stale if output.group == group]
         entries = in_order(in_manifests(concat(parts), indices))
         made.outputs += _write(rewrite, prepared, metadata, group, entries, made)
-
-
-def _remove(rewrite: Rewrite, locations: Sequence[str]) -> None:
-    """Remove files that no metadata names; never raises, what stays is an orphan."""
-    if locations:
-        with suppress(StorageError):
-            rewrite.store.remove(locations)

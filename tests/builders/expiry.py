@@ -16,9 +16,9 @@ from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
 from tests.builders.rows import (
     current_metadata,
+    listed_manifests,
     live_entries,
     local,
-    read_avro,
     read_metadata,
     read_rows,
 )
@@ -136,8 +136,8 @@ def reachable(directory: Path) -> set[str]:
     metadata = read_metadata(current_metadata(directory))
     found: set[str] = set()
     for snapshot in metadata.get("snapshots", []):
-        found.add(snapshot["manifest-list"])
-        found |= {manifest["manifest_path"] for manifest in read_avro(snapshot["manifest-list"])}
+        found |= {snapshot["manifest-list"]} if "manifest-list" in snapshot else set()
+        found |= {manifest["manifest_path"] for manifest in listed_manifests(snapshot)}
         for entry in live_entries(snapshot):
             found.add(entry["data_file"]["file_path"])
     for member in ("statistics", "partition-statistics"):

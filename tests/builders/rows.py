@@ -48,10 +48,17 @@ def read_avro(location: str) -> list[dict[str, Any]]:
         return list(fastavro.reader(file))  # type: ignore[arg-type]
 
 
+def listed_manifests(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
+    """The manifests of a snapshot; version 1 may embed them, with nothing said of them."""
+    if "manifest-list" in snapshot:
+        return read_avro(snapshot["manifest-list"])
+    return [{"manifest_path": path, "partition_spec_id": 0} for path in snapshot["manifests"]]
+
+
 def live_entries(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
     """Live entries of a snapshot, sequence number and spec of the manifest filled in."""
     entries = []
-    for manifest in read_avro(snapshot["manifest-list"]):
+    for manifest in listed_manifests(snapshot):
         for entry in read_avro(manifest["manifest_path"]):
             if entry["status"] == 2:
                 continue
@@ -118,7 +125,9 @@ def read_rows(metadata: dict[str, Any], snapshot_id: int | None = None) -> list[
     chosen = metadata.get("current-snapshot-id") if snapshot_id is None else snapshot_id
     if chosen in (None, -1):
         return []
-    unpartitioned = {spec["spec-id"] for spec in metadata["partition-specs"] if not spec["fields"]}
+    first = {"spec-id": 0, "fields": metadata.get("partition-spec")}
+    specs = metadata.get("partition-specs") or [first]
+    unpartitioned = {spec["spec-id"] for spec in specs if not spec["fields"]}
     entries = live_entries(snapshots[chosen])
     deletes = [entry for entry in entries if entry["data_file"].get("content", 0)]
     positions = _position_deletes(deletes)

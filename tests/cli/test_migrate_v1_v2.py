@@ -12,6 +12,7 @@ from icectl.cli import app, session
 from icectl.report.document import document_schema
 from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
+from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import current_metadata, read_avro, read_metadata, read_rows
 from tests.builders.table_builder import PARTITIONINGS, TableBuilder
 from tests.cli.conftest import Ended
@@ -49,24 +50,6 @@ def build(directory: Path, partitioning: str = "two") -> TableBuilder:
     table.ref("eoy", "tag")
     table.remove_data_files(2)
     return table
-
-
-def as_first_writers_did(directory: Path, *, embedding: int = 2) -> None:
-    """Take out of the metadata what early writers left out, and embed manifests (R-010, R-030)."""
-    path = current_metadata(directory)
-    members = read_metadata(path)
-    for name in ("table-uuid", "schemas", "current-schema-id", "partition-specs"):
-        del members[name]
-    for name in ("default-spec-id", "last-partition-id", "sort-orders", "default-sort-order-id"):
-        del members[name]
-    for field in members["partition-spec"]:
-        del field["field-id"]
-    for snapshot in members["snapshots"]:
-        del snapshot["schema-id"]
-    for snapshot in members["snapshots"][:embedding]:
-        listed = read_avro(snapshot.pop("manifest-list"))
-        snapshot["manifests"] = [manifest["manifest_path"] for manifest in listed]
-    path.write_text(json.dumps(members))
 
 
 def rows_of(directory: Path) -> dict[int, Any]:

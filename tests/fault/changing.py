@@ -1,0 +1,191 @@
+"""Every command that changes a table, on a table that gives it work: what the fault tests go over.
+
+A new command joins CHANGING. Its runs are whole runs of the command line.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.cli import app, session
+from icectl.storage.local import LocalStore
+from icectl.storage.store import Store
+from tests.builders.expiry import NOW_MS, Clock, aged_table, reachable
+from tests.builders.first_writers import as_first_writers_did
+from tests.builders.rows import Row, current_metadata, read_metadata, read_rows
+from tests.builders.table_builder import TableBuilder
+
+
+@dataclass(frozen=True)
+class Changing:
+    """A command line that changes a table, but for the table's name."""
+
+    name: str
+    words: tuple[str, ...]
+    build: Callable[[Path], object]
+    deletes_old_files: bool = False
+
+
+def _of_version_2(directory: Path) -> None:
+    """Small manifests of data and of deletes, a branch of its own."""
+    table = TableBuilder(directory, partitioning="two")
+    for start in range(0, 36, 12):
+        table.append(range(start, start + 12))
+    table.delete_rows([1, 2, 13])
+    table.delete_rows([20, 21], kind="equality")
+    table.ref("audit", "branch")
+    table.append(range(100, 106), branch="audit")
+    table.remove_data_files(2)
+
+
+def _of_version_3(directory: Path) -> None:
+    """Vectors that were replaced, an old snapshot under a tag."""
+    table = TableBuilder(directory, format_version=3, partitioning="identity")
+    for start in range(0, 36, 12):
+        table.append(range(start, start + 12))
+    table.delete_rows([1, 2, 13])
+    table.ref("eoy", "tag")
+    table.delete_rows([3, 14])
+    table.remove_data_files(2)
+
+
+def _of_first_writers(directory: Path) -> None:
+    """Version 1 as it once was: manifests embedded in snapshots, no uuid."""
+    table = TableBuilder(directory, format_version=1, partitioning="two")
+    for start in range(0, 36, 12):
+        table.append(range(start, start + 12))
+    table.ref("eoy", "tag")
+    table.remove_data_files(2)
+    as_first_writers_did(directory)
+
+
+EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
+CHANGING = {
+    changing.name: changing
+    for changing in [
+        Changing("expire-v2", EXPIRE, lambda path: aged_table(path.parent), deletes_old_files=True),
+        Changing("expire-v3", EXPIRE, _of_version_3, deletes_old_files=True),
+        Changing("rewrite-manifests", ("rewrite-manifests",), _of_version_2),
+        Changing("migrate", ("migrate-v1-v2",), _of_first_writers),
+        Changing(
+            "migrate-and-rewrite", ("migrate-v1-v2", "--rewrite-manifests"), _of_first_writers
+        ),
+    ]
+}
+
+
+@dataclass
+class Subject:
+    """A table with work for a command, and a copy of its files to go back to."""
+
+    changing: Changing
+    directory: Path
+    pristine: Path
+    rows: dict[int, list[Row]]
+
+    @property
+    def words(self) -> list[str]:
+        """The command line, confirmed, one store call after the other."""
+        command, *options = self.changing.words
+        return [command, str(self.directory), *options, "--yes", "--concurrency", "1", "--json"]
+
+    def restore(self) -> None:
+        """Put every file back as it was built."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        shutil.copytree(self.pristine, self.directory)
+
+    def files(self) -> set[str]:
+        """Every file there is, by its path in the table."""
+        return _files(self.directory)
+
+    def contents(self) -> dict[str, bytes]:
+        """Every file with its bytes."""
+        return {name: (self.directory / name).read_bytes() for name in self.files()}
+
+    def current(self) -> str:
+        """The name of the current metadata file."""
+        return current_metadata(self.directory).name
+
+    def check_whole(self) -> None:
+        """The table opens; every snapshot shows its rows, new ones those of their parents."""
+        metadata = read_metadata(current_metadata(self.directory))
+        for snapshot in metadata["snapshots"]:
+            id_ = snapshot["snapshot-id"]
+            shown = self.rows.get(id_, self.rows.get(snapshot.get("parent-snapshot-id")))
+            assert read_rows(metadata, id_) == shown
+        head = read_metadata(current_metadata(self.pristine))["current-snapshot-id"]
+        assert read_rows(metadata) == self.rows[head]
+        assert {name for name in reachable(self.directory) if name not in self.files()} == set()
+
+    def run(self, store: Store | None = None) -> tuple[int, dict[str, Any]]:
+        """Run the command in this process: exit code and document, which is empty after an
+        interrupt."""
+        return run(self.words, store)
+
+    def finish(self) -> None:
+        """Run undisturbed until there is nothing left to do: at most three times."""
+        for _ in range(3):
+            code, document = self.run()
+            assert code == 0, document
+            self.check_whole()
+            if document["status"] == "nothing-to-do":
+                return
+        raise AssertionError(document)
+
+
+def run(words: list[str], store: Store | None = None) -> tuple[int, dict[str, Any]]:
+    """Run a command line with a store of the test's own."""
+    out = StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
+        patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+        if store is not None:
+            patch.setattr(session, "open_store", lambda *_: store)
+        code = app.main(words, env=Clock(NOW_MS))
+    document: dict[str, Any] = {}
+    with suppress(json.JSONDecodeError):
+        document = json.loads(out.getvalue())
+    return code, document
+
+
+def subject_of(name: str, directory: Path) -> Subject:
+    """The table of a command, and what it shows."""
+    table = directory / "t"
+    CHANGING[name].build(table)
+    pristine = directory / "as-built"
+    shutil.rmtree(pristine, ignore_errors=True)
+    shutil.copytree(table, pristine)
+    metadata = read_metadata(current_metadata(table))
+    rows = {
+        snapshot["snapshot-id"]: read_rows(metadata, snapshot["snapshot-id"])
+        for snapshot in metadata["snapshots"]
+    }
+    return Subject(CHANGING[name], table, pristine, rows)
+
+
+def unneeded(subject: Subject) -> set[str]:
+    """Files but metadata JSON that no snapshot needs."""
+    return {
+        name
+        for name in subject.files() - reachable(subject.directory)
+        if not name.endswith((".metadata.json", "version-hint.text"))
+    }
+
+
+def lasting(subject: Subject) -> tuple[set[str], set[str]]:
+    """What an undisturbed run leaves: all files but metadata JSON, and those that nobody needs."""
+    subject.restore()
+    code, document = subject.run(LocalStore())
+    assert (code, document["status"]) == (0, "done")
+    subject.check_whole()
+    return subject.files(), unneeded(subject)
+
+
+def _files(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}

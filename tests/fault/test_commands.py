@@ -1,0 +1,103 @@
+"""The crash law over every command: whatever fails or interrupts, the table stays whole.
+
+Afterwards the table opens, all rows are there, nothing that is reachable is gone, the exit code
+says what happened, and a rerun finishes.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from icectl.storage.local import LocalStore
+from tests.fault.changing import CHANGING, Subject, lasting, subject_of, unneeded
+from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
+
+PROBE = ".icectl-probe-"
+
+
+@pytest.fixture(scope="module", params=CHANGING)
+def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+    return subject_of(request.param, tmp_path_factory.mktemp("fault"))
+
+
+@pytest.fixture(scope="module")
+def left(subject: Subject) -> set[str]:
+    """What nobody needs after a run that nothing disturbs."""
+    return lasting(subject)[1]
+
+
+def calls_of_a_run(subject: Subject) -> list[str]:
+    subject.restore()
+    store = CountingStore(LocalStore())
+    assert subject.run(store)[0] == 0
+    return [method for method, _ in store.calls]
+
+
+def check_code(subject: Subject, code: int, document: dict[str, Any], before: str) -> None:
+    """0 is done, 3 has committed, 13 and 15 have changed nothing."""
+    assert code in (0, 3, 13, 15), document
+    assert (subject.current() != before) == (code in (0, 3)), document
+    assert document["exit"] == code
+    if code == 0:
+        assert document["status"] == "done"
+
+
+def check_finished(subject: Subject, left: set[str]) -> None:
+    """A rerun finishes, and leaves no more than an undisturbed run: an empty probe apart."""
+    subject.finish()
+    assert {name for name in unneeded(subject) if PROBE not in name} == left
+
+
+@pytest.mark.parametrize("failure", ["before", "after", "lost"])
+def test_any_store_call_may_fail(subject: Subject, left: set[str], failure: Any) -> None:
+    calls = calls_of_a_run(subject)
+    for nth in range(1, len(calls) + 1):
+        subject.restore()
+        before = subject.current()
+        store = FaultyStore(LocalStore(), nth, failure)
+        code, document = subject.run(store)
+        assert store.failed, f"call {nth} never came"
+        subject.check_whole()
+        check_code(subject, code, document, before)
+        check_finished(subject, left)
+
+
+class InterruptedStore(WrappedStore):
+    """Ctrl-C during the nth call, `times` of it: before it does anything, or once it has done."""
+
+    def __init__(self, nth: int, moment: str, times: int) -> None:
+        super().__init__(LocalStore())
+        self.left, self.moment, self.times = nth, moment, times
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        self.left -= 1
+        if self.left == 0 and self.moment == "before":
+            self.interrupt()
+        done = action()
+        if self.left == 0 and self.moment == "after":
+            self.interrupt()
+        return done
+
+    def interrupt(self) -> None:
+        for _ in range(self.times):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_any_store_call_may_be_interrupted(
+    subject: Subject, left: set[str], moment: str, times: int
+) -> None:
+    """The first Ctrl-C lets the step finish, the second ends it at once; neither harms."""
+    calls = calls_of_a_run(subject)
+    for nth in range(1, len(calls) + 1):
+        subject.restore()
+        code, _ = subject.run(InterruptedStore(nth, moment, times))
+        assert code == 130
+        subject.check_whole()
+        subject.finish()
+        if times == 1:
+            assert {name for name in unneeded(subject) if PROBE not in name} == left
