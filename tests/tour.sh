@@ -35,6 +35,9 @@ run icectl inspect "$table" health
 run icectl inspect "$table" snapshots --limit 5
 run icectl inspect "$table" files --limit 5
 
+say "is it sound"
+run icectl validate "$table" --level data --all-snapshots
+
 say "what would an expiry do"
 run 4 icectl expire-snapshots "$table" --check | tail -n 1
 run icectl expire-snapshots "$table" --older-than 7d --retain-last 10 --dry-run |
@@ -43,6 +46,13 @@ run icectl expire-snapshots "$table" --older-than 7d --retain-last 10 --dry-run 
 say "expire"
 run icectl expire-snapshots "$table" --older-than 7d --retain-last 10 --yes
 run icectl expire-snapshots "$table" --older-than 7d --retain-last 10 --yes
+
+say "regroup the manifests"
+run icectl rewrite-manifests "$table" --yes
+run icectl rewrite-manifests "$table" --yes
+
+say "is it still sound"
+run icectl validate "$table" --level data --all-snapshots
 
 say "the rows are what they were"
 after=$(python -m tests.builders.tour rows "$table")

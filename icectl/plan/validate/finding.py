@@ -8,10 +8,17 @@ from icectl.spec.rules import RULES
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-def finding(rule: str, subject: str, message: str, *, severity: Severity | None = None) -> Finding:
-    """A finding with the severity and the hint of its rule, unless the case is milder or worse."""
+def finding(
+    rule: str,
+    subject: str,
+    message: str,
+    *,
+    severity: Severity | None = None,
+    hint: str | None = None,
+) -> Finding:
+    """A finding with the severity and the hint of its rule, unless the case has its own."""
     known = RULES[rule]
-    return Finding(rule, severity or known.severity, subject, message, known.fix)
+    return Finding(rule, severity or known.severity, subject, message, hint or known.fix)
 
 
 def is_absolute(location: str) -> bool:

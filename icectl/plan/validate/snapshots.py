@@ -71,8 +71,9 @@ def _parent(metadata: TableMetadata, snapshot: Snapshot) -> Iterator[Finding]:
     subject = f"snapshot {snapshot.snapshot_id}"
     parent = metadata.snapshot(snapshot.parent_snapshot_id)
     if parent is None:
-        message = f"its parent {snapshot.parent_snapshot_id} is not in `snapshots`: expired or lost"
-        yield finding("R-030", subject, message, severity="info")
+        message = f"its parent {snapshot.parent_snapshot_id} is not in `snapshots`"
+        hint = "nothing to do: expiring a parent leaves its id behind"
+        yield finding("R-030", subject, message, severity="info", hint=hint)
     elif _returns(metadata, snapshot):
         yield finding("R-030", subject, "is its own ancestor")
     elif _numbered(metadata, snapshot) and snapshot.sequence_number <= parent.sequence_number:
