@@ -126,7 +126,7 @@ FILE_RULES = (
     Rule("R-110", "live entries are the added and the existing ones", "Scan Planning", "error",
          OURS),
     Rule("R-111", "position deletes apply to files of their partition that are not newer",
-         "Scan Planning", "error", OURS),
+         "Scan Planning", "error", "no harm is done; compacting drops deletes that match no file"),
     Rule("R-112", "equality deletes apply to older files of their partition, or to all",
          "Scan Planning", "error", OURS),
     Rule("R-113", "a deletion vector applies to one file, instead of position deletes",

@@ -93,7 +93,18 @@ class S3Writer:
                     id="conditional-put-ignored",
                 )
             finally:
-                self.remove([probe])
+                self._clear(probe)
+
+    def _clear(self, probe: str) -> None:
+        """Remove what the test has written; that it stays is no reason to end the run."""
+        try:
+            failed = [one.error for one in self.remove([probe])]
+        except StorageError as error:
+            failed = [error.message]
+        for reason in failed:
+            self.warn(
+                f"{locations.shown(probe)}, which holds nothing, could not be removed: {reason}"
+            )
 
     def _put_new(self, location: str, content: bytes) -> None:
         try:

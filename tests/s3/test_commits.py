@@ -29,10 +29,11 @@ Run = Callable[..., tuple[int, dict[str, Any]]]
 def run(bucket: Bucket, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command with --json on a table of the bucket."""
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    env = FixedEnv(NOW_MS)
 
     def run_command(command: str, table: str, *arguments: str) -> tuple[int, dict[str, Any]]:
         words = [command, bucket.location(table), *arguments, "--json", *bucket.arguments]
-        code = app.main(words, env=FixedEnv(NOW_MS))
+        code = app.main(words, env=env)
         document: dict[str, Any] = json.loads(capsys.readouterr().out)
         return code, document
 
