@@ -8,6 +8,7 @@ import gzip
 import json
 import struct
 from collections import defaultdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -44,8 +45,26 @@ def current_metadata(table: Path) -> Path:
 
 def read_avro(location: str) -> list[dict[str, Any]]:
     """All records of an Avro file."""
-    with local(location).open("rb") as file:
-        return list(fastavro.reader(file))  # type: ignore[arg-type]
+    return [dict(record) for record in _records(local(location), "avro")]
+
+
+def read_records(location: str) -> list[dict[str, Any]]:
+    """All records of a Parquet file."""
+    return [dict(record) for record in _records(local(location), "parquet")]
+
+
+def _records(path: Path, file_format: str) -> tuple[dict[str, Any], ...]:
+    """Files never change under their name, so each is decoded once; it has to be there each time."""
+    status = path.stat()
+    return _decoded(path, file_format, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=2_000)
+def _decoded(path: Path, file_format: str, _size: int, _mtime_ns: int) -> tuple[Any, ...]:
+    if file_format == "parquet":
+        return tuple(pq.ParquetFile(path).read().to_pylist())
+    with path.open("rb") as file:
+        return tuple(fastavro.reader(file))
 
 
 def listed_manifests(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
@@ -137,7 +156,6 @@ def read_rows(metadata: dict[str, Any], snapshot_id: int | None = None) -> list[
         data = entry["data_file"]
         if data.get("content", 0):
             continue
-        table = pq.ParquetFile(local(data["file_path"])).read()
         gone = {
             at for at, sequence in positions[data["file_path"]] if entry["sequence"] <= sequence
         }
@@ -151,7 +169,7 @@ def read_rows(metadata: dict[str, Any], snapshot_id: int | None = None) -> list[
                 == (entry["spec"], data["partition"])
             )
         ]
-        for at, record in enumerate(table.to_pylist()):
+        for at, record in enumerate(read_records(data["file_path"])):
             matched = any(
                 tuple(record.get(name) for name in names) in keys for names, keys in filters
             )
@@ -171,12 +189,12 @@ def _position_deletes(deletes: list[dict[str, Any]]) -> dict[str, list[tuple[int
                 (at, entry["sequence"]) for at in dv_positions(data)
             ]
             continue
-        for record in pq.ParquetFile(local(data["file_path"])).read().to_pylist():
+        for record in read_records(data["file_path"]):
             positions[record["file_path"]].append((record["pos"], entry["sequence"]))
     return positions
 
 
 def _equality_keys(delete: dict[str, Any]) -> tuple[tuple[str, ...], set[tuple[Any, ...]]]:
-    table = pq.ParquetFile(local(delete["data_file"]["file_path"])).read()
-    names = tuple(table.column_names)
-    return names, {tuple(record[name] for name in names) for record in table.to_pylist()}
+    records = read_records(delete["data_file"]["file_path"])
+    names = tuple(records[0]) if records else ()
+    return names, {tuple(record[name] for name in names) for record in records}

@@ -7,14 +7,17 @@ says what happened, and a rerun finishes.
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from icectl.storage.local import LocalStore
+from tests.builders.rows import current_metadata, listed_manifests, read_metadata
 from tests.fault.changing import CHANGING, Subject, lasting, subject_of, unneeded
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
 
+FULL = pytest.mark.full
 PROBE = ".icectl-probe-"
 
 
@@ -51,7 +54,7 @@ def check_finished(subject: Subject, left: set[str]) -> None:
     assert {name for name in unneeded(subject) if PROBE not in name} == left
 
 
-@pytest.mark.parametrize("failure", ["before", "after", "lost"])
+@pytest.mark.parametrize("failure", ["before", "lost", pytest.param("after", marks=FULL)])
 def test_any_store_call_may_fail(subject: Subject, left: set[str], failure: Any) -> None:
     calls = calls_of_a_run(subject)
     for nth in range(1, len(calls) + 1):
@@ -87,7 +90,7 @@ class InterruptedStore(WrappedStore):
 
 
 @pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", ["after", pytest.param("before", marks=FULL)])
 def test_any_store_call_may_be_interrupted(
     subject: Subject, left: set[str], moment: str, times: int
 ) -> None:
@@ -101,3 +104,43 @@ def test_any_store_call_may_be_interrupted(
         subject.finish()
         if times == 1:
             assert {name for name in unneeded(subject) if PROBE not in name} == left
+
+
+def needed_metadata(subject: Subject) -> list[Path]:
+    """Manifest list, where there is one, and manifests of the current snapshot."""
+    metadata = read_metadata(current_metadata(subject.directory))
+    (head,) = (
+        snapshot
+        for snapshot in metadata["snapshots"]
+        if snapshot["snapshot-id"] == metadata["current-snapshot-id"]
+    )
+    found = [head["manifest-list"]] if "manifest-list" in head else []
+    return [Path(place) for place in found + [m["manifest_path"] for m in listed_manifests(head)]]
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "missing": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-40]),
+    "garbled": lambda path: path.write_bytes(bytes(byte ^ 0x55 for byte in path.read_bytes())),
+    "a directory": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_manifest_that_cannot_be_read_ends_the_run_before_anything_changes(
+    subject: Subject, left: set[str], damage: str
+) -> None:
+    subject.restore()
+    for path in needed_metadata(subject):
+        content = path.read_bytes()
+        DAMAGES[damage](path)
+        before = subject.contents()
+        code, document = subject.run()
+        assert code in ((13,) if damage in ("missing", "a directory") else (15,)), document
+        assert path.name in document["error"]["message"]
+        assert subject.contents() == before
+        if path.is_dir():
+            path.rmdir()
+        path.write_bytes(content)
+    check_finished(subject, left)

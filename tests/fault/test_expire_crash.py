@@ -1,9 +1,6 @@
-"""The crash law: whatever store call fails, the table stays whole and a rerun finishes."""
+"""The crash law of expiries beyond what holds for every command (test_commands.py)."""
 
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +15,6 @@ from tests.builders.expiry import Aged, aged_table, expire, expiry_of, has_work,
 from tests.builders.rows import current_metadata, read_metadata
 from tests.stores.wrapped import WRITES, CountingStore, FaultyStore
 
-ROOT = Path(__file__).parents[2]
 METADATA_FILE = re.compile(r"metadata/(v\d+\.metadata\.json|version-hint\.text)")
 PROBE = re.compile(r"metadata/\.icectl-probe-[0-9a-f-]+")
 
@@ -74,22 +70,6 @@ def check_finished(aged: Aged, finished: frozenset[str]) -> None:
     assert not has_work(aged.table.location)
 
 
-@pytest.mark.parametrize("failure", ["before", "after", "lost"])
-def test_any_store_call_may_fail(aged: Aged, finished: frozenset[str], failure: str) -> None:
-    calls = calls_of_a_run(aged)
-    assert set(calls) >= {"read", "list_directory", "create", "remove", "replace"}
-    for nth in range(1, len(calls) + 1):
-        aged.restore()
-        store = FaultyStore(LocalStore(), nth, failure)
-        assert exit_code_of(aged, store) in (0, 3, 12, 13), f"call {nth}, {calls[nth - 1]}"
-        assert store.failed
-        aged.check_readable()
-        expire(aged.table.location)
-        if has_work(aged.table.location):  # the journal of a run that never committed
-            expire(aged.table.location)
-        check_finished(aged, finished)
-
-
 def test_r190_a_failure_before_the_first_write_changes_no_file(
     aged: Aged, finished: frozenset[str]
 ) -> None:
@@ -107,29 +87,6 @@ def test_r190_a_failure_before_the_first_write_changes_no_file(
         assert aged.content() == before
         failed += 1
     assert failed > first_write / 2
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_run_may_be_killed_at_any_write(
-    aged: Aged, finished: frozenset[str], moment: str
-) -> None:
-    writes = [method for method in calls_of_a_run(aged) if method in WRITES]
-    for nth in range(1, len(writes) + 1):
-        aged.restore()
-        killed = subprocess.run(
-            [sys.executable, "-m", "tests.fault.killed_run", aged.table.location, str(nth), moment],
-            cwd=ROOT, check=False,
-        )  # fmt: skip
-        assert killed.returncode == -signal.SIGKILL
-        aged.check_readable()
-        expire(aged.table.location)
-        if has_work(aged.table.location):
-            expire(aged.table.location)
-        aged.check_readable()
-        assert {
-            name for name in without_probe(lasting(aged)) if "icectl-expire" not in name
-        } == finished
-        assert not has_work(aged.table.location)
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])

@@ -1,0 +1,147 @@
+"""The crash law with real processes: kill -9 between any two steps, a full disk, two at once."""
+
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.builders.rows import current_metadata, read_metadata
+from tests.fault.changing import CHANGING, Subject, lasting, subject_of, unneeded
+from tests.fault.steps import Processes
+
+FULL = pytest.mark.full
+PAGE = 4096
+LEFT_BY_A_KILL = (".icectl-", "icectl-")
+THIRDS = [pytest.param(1, id="first-third"), *(pytest.param(n, marks=FULL) for n in (2, 3))]
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    with Processes() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=CHANGING)
+def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+    return subject_of(request.param, tmp_path_factory.mktemp("fault"))
+
+
+@pytest.fixture(scope="module")
+def left(subject: Subject) -> set[str]:
+    """What nobody needs after a run that nothing disturbs."""
+    return lasting(subject)[1]
+
+
+def steps_of_a_run(subject: Subject, processes: Processes) -> int:
+    subject.restore()
+    (ended,) = processes.run([subject.words], directory=subject.directory)
+    assert (ended.code, ended.document["status"]) == (0, "done")
+    return ended.steps
+
+
+@pytest.mark.parametrize("third", THIRDS)
+def test_a_run_may_be_killed_between_any_two_steps(
+    subject: Subject, processes: Processes, left: set[str], third: int
+) -> None:
+    steps = steps_of_a_run(subject, processes)
+    for nth in range(third, steps + 1, 3):
+        subject.restore()
+        (ended,) = processes.run([subject.words], directory=subject.directory, end="kill", nth=nth)
+        assert ended.code == -signal.SIGKILL
+        subject.check_whole()
+        subject.finish()
+        if subject.changing.deletes_old_files:
+            names = {name.rpartition("/")[2]: name for name in unneeded(subject) - left}
+            assert [name for name in names if not name.startswith(LEFT_BY_A_KILL)] == []
+
+
+@pytest.mark.parametrize("third", THIRDS)
+def test_the_disk_may_be_full_from_any_step_on(
+    subject: Subject, processes: Processes, left: set[str], third: int
+) -> None:
+    """Nothing new can be written: 13 with the table untouched, or all was written before."""
+    steps = steps_of_a_run(subject, processes)
+    codes = Counter[int]()
+    for nth in range(third, steps + 1, 3):
+        subject.restore()
+        before = subject.current()
+        (ended,) = processes.run([subject.words], directory=subject.directory, end="full", nth=nth)
+        codes[ended.code] += 1
+        assert (subject.current() != before) == (ended.code in (0, 3)), ended.document
+        assert ended.code in (0, 3, 13)
+        subject.check_whole()
+        subject.finish()
+        assert unneeded(subject) == left
+    assert codes[13]
+    assert codes[0]
+
+
+@pytest.mark.parametrize("rounds", [8, pytest.param(100, marks=FULL)])
+def test_of_two_runs_at_once_one_wins(
+    subject: Subject, processes: Processes, left: set[str], rounds: int
+) -> None:
+    """Two processes with one command: one version a winner, the loser ends with 11 or has nothing
+    to do."""
+    ends = Counter[tuple[int, ...]]()
+    for _ in range(rounds):
+        subject.restore()
+        before = read_metadata(current_metadata(subject.directory))
+        lines = [subject.words, subject.words]
+        ended = processes.run(lines, directory=subject.directory)
+        codes = tuple(sorted(run.code for run in ended))
+        ends[codes] += 1
+        assert codes in {(0, 0), (0, 11)}, [run.document for run in ended]
+        done = [run for run in ended if run.document["status"] == "done"]
+        assert len(done) == 1, [run.document for run in ended]
+        subject.check_whole()
+        after = read_metadata(current_metadata(subject.directory))
+        assert len(after["metadata-log"]) - len(before["metadata-log"]) in (1, 2)
+        subject.finish()
+        assert unneeded(subject) == left
+    print(dict(ends))
+
+
+@pytest.fixture
+def small_disk(subject: Subject) -> Iterator[Path]:
+    """The table on a file system of its own that has no room left: `filler` takes it up."""
+    subject.restore()
+    size = sum(2**16 + len(content) for content in subject.contents().values())
+    options = ["-t", "tmpfs", "-o", f"size={size},huge=never", "icectl-test"]
+    done = subprocess.run(
+        ["mount", *options, str(subject.directory)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+    try:
+        shutil.copytree(subject.pristine, subject.directory, dirs_exist_ok=True)
+        filler = subject.directory / "filler"
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(PAGE)):
+                pass
+        yield filler
+    finally:
+        subprocess.run(["umount", str(subject.directory)], check=True)
+
+
+def test_a_disk_without_room_leaves_the_table_as_it_was(
+    subject: Subject, small_disk: Path, left: set[str]
+) -> None:
+    """A page more room each time, until the run succeeds."""
+    before = subject.contents()
+    failures = 0
+    while (ended := subject.run())[0] == 13:
+        assert subject.contents() == before
+        failures += 1
+        with small_disk.open("r+b") as file:
+            file.truncate(small_disk.stat().st_size - PAGE)
+        before["filler"] = small_disk.read_bytes()
+    assert failures > 1
+    assert (ended[0], ended[1]["status"]) in {(0, "done"), (3, "incomplete")}
+    small_disk.unlink()
+    subject.finish()
+    assert unneeded(subject) == left
