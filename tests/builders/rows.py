@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlparse
 
 import fastavro
 import pyarrow.parquet as pq
+from pyarrow import orc
 
 Row = tuple[tuple[str, Any], ...]
 
@@ -48,13 +49,14 @@ def read_avro(location: str) -> list[dict[str, Any]]:
     return [dict(record) for record in _records(local(location), "avro")]
 
 
-def read_records(location: str) -> list[dict[str, Any]]:
-    """All records of a Parquet file."""
-    return [dict(record) for record in _records(local(location), "parquet")]
+def read_records(data_file: dict[str, Any]) -> list[dict[str, Any]]:
+    """All records of a data or delete file, by the names that it has for its columns."""
+    path = local(data_file["file_path"])
+    return [dict(record) for record in _records(path, data_file["file_format"].lower())]
 
 
 def _records(path: Path, file_format: str) -> tuple[dict[str, Any], ...]:
-    """Files never change under their name, so each is decoded once; it has to be there each time."""
+    """Each file is decoded once, as names are never used again; it must be there each time."""
     status = path.stat()
     return _decoded(path, file_format, status.st_size, status.st_mtime_ns)
 
@@ -63,6 +65,8 @@ def _records(path: Path, file_format: str) -> tuple[dict[str, Any], ...]:
 def _decoded(path: Path, file_format: str, _size: int, _mtime_ns: int) -> tuple[Any, ...]:
     if file_format == "parquet":
         return tuple(pq.ParquetFile(path).read().to_pylist())
+    if file_format == "orc":
+        return tuple(orc.read_table(path).to_pylist())
     with path.open("rb") as file:
         return tuple(fastavro.reader(file))
 
@@ -169,7 +173,7 @@ def read_rows(metadata: dict[str, Any], snapshot_id: int | None = None) -> list[
                 == (entry["spec"], data["partition"])
             )
         ]
-        for at, record in enumerate(read_records(data["file_path"])):
+        for at, record in enumerate(read_records(data)):
             matched = any(
                 tuple(record.get(name) for name in names) in keys for names, keys in filters
             )
@@ -189,12 +193,12 @@ def _position_deletes(deletes: list[dict[str, Any]]) -> dict[str, list[tuple[int
                 (at, entry["sequence"]) for at in dv_positions(data)
             ]
             continue
-        for record in read_records(data["file_path"]):
+        for record in read_records(data):
             positions[record["file_path"]].append((record["pos"], entry["sequence"]))
     return positions
 
 
 def _equality_keys(delete: dict[str, Any]) -> tuple[tuple[str, ...], set[tuple[Any, ...]]]:
-    records = read_records(delete["data_file"]["file_path"])
+    records = read_records(delete["data_file"])
     names = tuple(records[0]) if records else ()
     return names, {tuple(record[name] for name in names) for record in records}
