@@ -5,14 +5,22 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from icectl.catalog.files import FileSystemCatalog
+from icectl.catalog.protocol import Committed, LoadedTable
+from icectl.spec.updates import SetProperties, apply_all, with_log
+from icectl.storage.local import LocalStore
+from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, read_metadata
+from tests.builders.table_builder import TableBuilder
 from tests.fault.changing import CHANGING, Subject, lasting, subject_of, unneeded
 from tests.fault.steps import Processes
+from tests.stores.fixed_env import FixedEnv
 
 FULL = pytest.mark.full
 PAGE = 4096
@@ -87,14 +95,12 @@ def test_of_two_runs_at_once_one_wins(
 ) -> None:
     """Two processes with one command: one version a winner, the loser ends with 11 or has nothing
     to do."""
-    ends = Counter[tuple[int, ...]]()
     for _ in range(rounds):
         subject.restore()
         before = read_metadata(current_metadata(subject.directory))
         lines = [subject.words, subject.words]
         ended = processes.run(lines, directory=subject.directory)
         codes = tuple(sorted(run.code for run in ended))
-        ends[codes] += 1
         assert codes in {(0, 0), (0, 11)}, [run.document for run in ended]
         done = [run for run in ended if run.document["status"] == "done"]
         assert len(done) == 1, [run.document for run in ended]
@@ -103,7 +109,34 @@ def test_of_two_runs_at_once_one_wins(
         assert len(after["metadata-log"]) - len(before["metadata-log"]) in (1, 2)
         subject.finish()
         assert unneeded(subject) == left
-    print(dict(ends))
+
+
+@pytest.mark.parametrize("rounds", [20, pytest.param(100, marks=FULL)])
+def test_of_eight_committers_on_a_local_disk_one_wins_each_version(
+    tmp_path: Path, rounds: int
+) -> None:
+    """Threads with catalogs of their own, all from one base at a time."""
+    committers = 8
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(3))
+    envs = [FixedEnv(NOW_MS + number) for number in range(committers)]
+    catalogs = [FileSystemCatalog(LocalStore(), table.location, env) for env in envs]
+    with ThreadPoolExecutor(committers) as pool:
+        for number in range(rounds):
+            base = catalogs[0].load()
+
+            def commit(writer: int, base: LoadedTable = base, number: int = number) -> bool:
+                properties = {"round": str(number), "writer": str(writer)}
+                changed = apply_all(base.metadata, [SetProperties(properties)])
+                updated, _ = with_log(changed, base.metadata_location, NOW_MS + number)
+                return isinstance(catalogs[writer].commit(base, updated), Committed)
+
+            won = list(pool.map(commit, range(committers)))
+            assert sum(won) == 1
+            winner = catalogs[0].load()
+            assert winner.version == (base.version or 0) + 1
+            assert winner.metadata.properties["writer"] == str(won.index(True))
+    assert [path for path in (tmp_path / "t").rglob("*") if ".icectl" in path.name] == []
 
 
 @pytest.fixture

@@ -1,0 +1,21 @@
+"""The list of rules and incidents in tests/README.md names tests that are there."""
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+RULES = {*range(1, 9), *range(27, 36)}
+INCIDENTS = {3, 4, 5, 8, 9, 12, 13, 15, 17, 19}
+
+
+def test_every_rule_and_incident_has_tests_that_exist() -> None:
+    text = (TESTS / "README.md").read_text()
+    found = re.findall(r"^\| (rule|incident) (\d+) \|.*\| (.*) \|$", text, re.MULTILINE)
+    numbers = [(kind, int(number)) for kind, number, _ in found]
+    assert numbers == [("rule", n) for n in sorted(RULES)] + [
+        ("incident", n) for n in sorted(INCIDENTS)
+    ]
+    for _, _, cell in found:
+        for name in re.findall(r"`([^`]+)`", cell):
+            file, _, test = name.partition("::")
+            assert f"def {test}(" in (TESTS / file).read_text(), name
