@@ -44,8 +44,8 @@ class Committer:
         """Commit what `updates` makes of the newest metadata; after a conflict, on a fresh base.
 
         Raises: CommitConflict, when the retries or the time that the table allows are used up, a
-        requirement does not hold (R-002) or nothing is left to change; CommitUnknown; Refused and StorageError, before
-        anything was written.
+        requirement does not hold (R-002) or nothing is left to change; CommitUnknown; Refused and
+        StorageError, before anything was written.
         Spec: R-150, R-156.
         """
         retries = read(base.metadata.properties, COMMIT_RETRIES)
