@@ -221,6 +221,7 @@ class _Check:
             measured[id_] = Measured()
         rows = _RowIds(self.recorded, self.table)
         for rows_ in self.opened.batches(paths.keys()):
+            rows_.check()
             places = {field_id(one): at for at, one in enumerate(rows_.batch.schema)}
             for id_, path in paths.items():
                 column = inside(rows_.batch.column(places[numbers[id_]]), path[1:])

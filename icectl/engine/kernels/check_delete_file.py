@@ -65,6 +65,7 @@ def _position_findings(
         return
     tally = _Positions(record_count)
     for rows in opened.batches({FILE_PATH, POSITION}):
+        rows.check()
         columns = {field_id(one): at for at, one in enumerate(rows.batch.schema)}
         tally.add(rows.batch.column(columns[FILE_PATH]), rows.batch.column(columns[POSITION]))
     yield from tally.findings(location)

@@ -1,17 +1,15 @@
 """Columns of data files as the values that the format speaks of."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec.parquet_schema import field_id
+from icectl.entries.transform_columns import transform_column
 from icectl.spec.single_value import Value
-from icectl.spec.transforms import Transform, apply
+from icectl.spec.transforms import Transform, result_type
 from icectl.spec.types import PrimitiveType, Type
 
 _TEMPORAL = {
@@ -22,7 +20,6 @@ _TEMPORAL = {
     "time": pa.time64("us"),
 }
 _REAL = frozenset({"float", "double"})
-_HASHED_AS_LONG = frozenset({"int", "long", "date", "time", "timestamp", "timestamptz"})
 
 
 def path_to(schema: pa.Schema, wanted: int) -> tuple[int, ...] | None:
@@ -108,55 +105,17 @@ class Measured:
 def differing(values: pa.Array, type_: Type, transform: Transform, expected: Value) -> Value | None:
     """A result of a transform that is not the expected one, as (value,); None where all are.
 
-    Raises: ValueError where the transform does not take the type.
+    Raises: ValueError where the transform does not take the type, or a value has no result.
     """
-    if transform.name == "bucket" and transform.width is not None and _is_hashed(type_):
-        return _differing_bucket(values, transform.width, expected)
-    for stored in _distinct(values):
-        found = apply(transform, type_, value_of(stored, type_))
+    kind = result_type(transform, type_) or type_
+    made = pc.unique(transform_column(transform, type_, values))
+    for stored in as_values(made, kind).to_pylist():
+        found = value_of(stored, kind)
         if not _same(found, expected):
             return (found,)
     return None
 
 
-def _distinct(values: pa.Array) -> Iterable[object]:
-    found: list[object] = pc.unique(values).to_pylist()
-    return found
-
-
 def _same(one: Value, other: Value) -> bool:
     both_nan = one != one and other != other  # noqa: PLR0124 - NaN alone differs from itself
     return bool(both_nan or one == other)
-
-
-def _is_hashed(type_: Type) -> bool:
-    return isinstance(type_, PrimitiveType) and type_.name in _HASHED_AS_LONG
-
-
-def _differing_bucket(values: pa.Array, buckets: int, expected: Value) -> Value | None:
-    if values.null_count and expected is not None:
-        return (None,)
-    present = values.drop_null().cast(pa.int64()).to_numpy()
-    found = (_murmur3(present) & 0x7FFFFFFF) % buckets  # R-073
-    wrong = np.flatnonzero(found != (-1 if expected is None else expected))
-    return (int(found[wrong[0]]),) if len(wrong) else None
-
-
-def _murmur3(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The 32-bit hash of each number's eight bytes (R-075)."""
-    stored = numbers.astype(np.int64).view(np.uint64)
-    hashed = np.zeros(len(stored), np.uint32)
-    for shift in (0, 32):
-        part = ((stored >> np.uint64(shift)) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-        part *= np.uint32(0xCC9E2D51)
-        part = (part << np.uint32(15)) | (part >> np.uint32(17))
-        hashed ^= part * np.uint32(0x1B873593)
-        hashed = (hashed << np.uint32(13)) | (hashed >> np.uint32(19))
-        hashed = hashed * np.uint32(5) + np.uint32(0xE6546B64)
-    hashed ^= np.uint32(8)
-    hashed ^= hashed >> np.uint32(16)
-    hashed *= np.uint32(0x85EBCA6B)
-    hashed ^= hashed >> np.uint32(13)
-    hashed *= np.uint32(0xC2B2AE35)
-    hashed ^= hashed >> np.uint32(16)
-    return hashed.astype(np.int64)

@@ -1,0 +1,127 @@
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.engine.kernels.check_data_file import Recorded, TableFacts, check_data_file
+from icectl.spec.manifest import FileFormat
+from icectl.spec.schema import Schema
+from icectl.spec.types import NestedField, PrimitiveType
+
+SCHEMA = Schema(
+    0,
+    (
+        NestedField(1, "id", PrimitiveType("long"), required=True),
+        NestedField(2, "name", PrimitiveType("string"), required=False),
+        NestedField(3, "ratio", PrimitiveType("double"), required=False),
+    ),
+)
+FACTS = TableFacts(SCHEMA, (), 2, None)
+ARROW = pa.schema(
+    [
+        pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"}),
+        pa.field("name", pa.string(), metadata={"PARQUET:field_id": "2"}),
+        pa.field("ratio", pa.float64(), metadata={"PARQUET:field_id": "3"}),
+    ]
+)
+ROWS = {"id": [1, 2, 3], "name": ["a", None, "c"], "ratio": [0.5, float("nan"), None]}
+
+
+def parquet(rows=ROWS, schema=ARROW, **options):
+    sink = io.BytesIO()
+    pq.write_table(pa.table(rows, schema=schema), sink, **options)
+    sink.seek(0)
+    return sink
+
+
+def recorded(**changed):
+    return Recorded(
+        "s3://b/t/data/1.parquet",
+        FileFormat.PARQUET,
+        **{"record_count": 3, "sequence_number": 1, **changed},
+    )
+
+
+def found(file, told, facts=FACTS):
+    return [(one.rule, one.message) for one in check_data_file(file, told, facts)]
+
+
+def long(value):
+    return value.to_bytes(8, "little", signed=True)
+
+
+def test_a_file_that_is_what_its_entry_says_has_no_findings():
+    told = recorded(
+        null_value_counts={1: 0, 2: 1, 3: 1},
+        nan_value_counts={3: 1},
+        lower_bounds={1: long(1), 2: b"a"},
+        upper_bounds={1: long(3), 2: b"c"},
+    )
+    assert found(parquet(), told) == []
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize(
+    ("changed", "rule", "message"),
+    [
+        ({"record_count": 4}, "R-063", "it has 3 rows, the manifest says 4"),
+        ({"null_value_counts": {2: 0}}, "R-130", "`name` has 1 nulls, not 0"),
+        ({"nan_value_counts": {3: 0}}, "R-130", "`ratio` has 1 NaN, not 0"),
+        ({"lower_bounds": {1: long(2)}, "upper_bounds": {1: long(3)}}, "R-092",
+         "its bounds exclude rows: `id` ranges from 1 to 3"),
+        ({"lower_bounds": {2: b"a"}, "upper_bounds": {2: b"b"}}, "R-092",
+         "its bounds exclude rows: `name` ranges from 'a' to 'c'"),
+    ],
+)  # fmt: skip
+def test_what_the_entry_says_wrongly_is_found_with_and_without_statistics(
+    statistics, changed, rule, message
+):
+    assert found(parquet(write_statistics=statistics), recorded(**changed)) == [(rule, message)]
+
+
+def test_text_that_is_no_utf_8_is_a_finding():
+    damaged = pa.StringArray.from_buffers(
+        3, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0"), pa.py_buffer(b"a\xffc")
+    )
+    rows = {"id": pa.array([1, 2, 3]), "name": damaged, "ratio": pa.array([1.0, 2.0, 3.0])}
+    told = recorded(lower_bounds={2: b"a"}, upper_bounds={2: b"d"}, null_value_counts={2: 0})
+    ((rule, _message),) = found(parquet(rows, write_statistics=False), told)
+    assert rule == "R-095"
+
+
+def test_nulls_of_a_required_column_and_other_types_are_found():
+    schema = ARROW.set(0, pa.field("id", pa.string(), metadata={"PARQUET:field_id": "1"}))
+    rows = {**ROWS, "id": ["1", None, "3"]}
+    rules = [rule for rule, _ in found(parquet(rows, schema), recorded())]
+    assert rules == ["R-095", "R-095"]
+
+
+def test_what_is_no_parquet_file_is_a_finding():
+    assert [rule for rule, _ in found(io.BytesIO(b"no parquet"), recorded())] == ["R-095"]
+
+
+def test_row_ids_are_unique_and_inside_of_the_table():
+    schema = pa.schema(
+        [
+            *ARROW,
+            pa.field("_row_id", pa.int64(), metadata={"PARQUET:field_id": "2147483540"}),
+            pa.field(
+                "_last_updated_sequence_number",
+                pa.int64(),
+                metadata={"PARQUET:field_id": "2147483539"},
+            ),
+        ]
+    )
+    facts = TableFacts(SCHEMA, (), 3, 7)
+
+    def with_ids(ids, updated):
+        rows = {**ROWS, "_row_id": ids, "_last_updated_sequence_number": updated}
+        return found(parquet(rows, schema), recorded(), facts)
+
+    assert with_ids([0, 6, None], [1, None, 1]) == []
+    assert with_ids([0, 0, 1], [1, 1, 1]) == [("R-100", "it stores a row id more than once")]
+    assert with_ids([0, 1, 7], [1, 1, 1]) == [
+        ("R-100", "it stores row ids from 0 to 7, outside of the table's")
+    ]
+    assert [rule for rule, _ in with_ids([0, 1, 2], [1, 2, 1])] == ["R-105"]
