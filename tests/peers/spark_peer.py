@@ -4,9 +4,13 @@ Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
 
     spark_peer.py JAR write WAREHOUSE            writes the tables below WAREHOUSE/db
     spark_peer.py JAR read TABLE_DIRECTORY...    prints one JSON line a table and snapshot
+    spark_peer.py JAR age WAREHOUSE              writes tables with old snapshots below WAREHOUSE/db
+    spark_peer.py JAR expire WAREHOUSE           runs `expire_snapshots` on each of those
 
-`read` prints {"table", "versionAsOf", "rows", "sha256"} for every ref and snapshot: a checksum over
-the rows as Spark shows them, in an order of their own.
+`age` prints {"table", "older_than", "retain_last"}, what `expire` will be told (null: the table
+decides); `expire` prints {"table", "snapshots", "refs"}, what is left. `read` prints {"table",
+"versionAsOf", "rows", "sha256"} for every ref and snapshot: a checksum over the rows as Spark shows
+them, in an order of their own.
 """
 
 import hashlib
@@ -181,6 +185,98 @@ def write_tables(spark: SparkSession) -> None:
     create(spark, "v2_empty", 2)
 
 
+def commits(spark: SparkSession, table: str, count: int, start: int = 0) -> None:
+    """One small append after the other."""
+    for number in range(start, start + count):
+        insert(spark, table, number * 10, 3, files=1)
+
+
+def with_refs(spark: SparkSession, table: str) -> None:
+    """A branch that keeps two of its snapshots, a branch that keeps by age, a tag in the past."""
+    commits(spark, table, 4)
+    first = spark.sql(f"SELECT snapshot_id FROM {table}.snapshots ORDER BY committed_at").first()[0]
+    spark.sql(f"ALTER TABLE {table} CREATE TAG first AS OF VERSION {first}")
+    spark.sql(f"ALTER TABLE {table} CREATE BRANCH two WITH SNAPSHOT RETENTION 2 SNAPSHOTS")
+    spark.sql(f"ALTER TABLE {table} CREATE BRANCH days WITH SNAPSHOT RETENTION 1 SNAPSHOTS 3 DAYS")
+    for branch in ("two", "days"):
+        commits(spark, f"{table}.branch_{branch}", 3, 50)
+    commits(spark, table, 3, 10)
+
+
+def rolled_back(spark: SparkSession, table: str) -> None:
+    """Snapshots that no ref has any more, old ones and one that is not."""
+    commits(spark, table, 3)
+    name = table.removeprefix("peer.")
+    snapshots = spark.sql(f"SELECT snapshot_id FROM {table}.snapshots ORDER BY committed_at")
+    ids = [row[0] for row in snapshots.collect()]
+    commits(spark, table, 3, 10)
+    spark.sql(f"CALL peer.system.rollback_to_snapshot('{name}', {ids[1]})")
+    commits(spark, table, 2, 20)
+
+
+AGED = {
+    "by_age": (2, "", lambda spark, table: commits(spark, table, 8), 4, 1),
+    "by_age_v1": (1, "", lambda spark, table: commits(spark, table, 8), 4, 1),
+    "by_age_and_count": (2, "", lambda spark, table: commits(spark, table, 8), 7, 5),
+    "with_deletes": (2, "", lambda spark, table: history(spark, table, deletes=True), 4, 1),
+    "with_vectors": (3, "", lambda spark, table: history(spark, table, deletes=True), 4, 1),
+    "with_refs": (2, "", with_refs, 5, 1),
+    "with_refs_v3": (3, "", with_refs, 5, 3),
+    "rolled_back": (2, "", rolled_back, 4, 1),
+    "by_properties": (
+        2,
+        "'history.expire.max-snapshot-age-ms'='1', 'history.expire.min-snapshots-to-keep'='3'",
+        lambda spark, table: commits(spark, table, 6),
+        None,
+        None,
+    ),
+    "short_lived_refs": (
+        2,
+        "'history.expire.max-ref-age-ms'='1', 'history.expire.max-snapshot-age-ms'='1'",
+        with_refs,
+        None,
+        None,
+    ),
+}
+"""table: version, properties, what happens, the place of the snapshot whose instant is the limit
+among all in their order, how many to retain."""
+
+
+def age_tables(spark: SparkSession) -> None:
+    """Write the tables of AGED, and print what their expiry will be told."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS peer.db")
+    for name, (version, properties, happens, place, retain_last) in AGED.items():
+        table = create(spark, name, version, properties=properties)
+        happens(spark, table)
+        frame = spark.sql(f"SELECT committed_at FROM {table}.snapshots ORDER BY committed_at")
+        instants = [row[0] for row in frame.collect()]
+        older_than = (
+            None if place is None else f"{instants[place].isoformat(timespec='milliseconds')}Z"
+        )
+        told = {"table": name, "older_than": older_than, "retain_last": retain_last}
+        print(json.dumps(told), flush=True)
+
+
+def expire_tables(spark: SparkSession) -> None:
+    """Expire the tables of AGED by the runtime's procedure, and print what is left."""
+    for name, (_, _, _, place, retain_last) in AGED.items():
+        table = f"peer.db.{name}"
+        options = ""
+        if place is not None:
+            frame = spark.sql(f"SELECT committed_at FROM {table}.snapshots ORDER BY committed_at")
+            instant = frame.collect()[place][0].isoformat(sep=" ", timespec="milliseconds")
+            options = f", older_than => TIMESTAMP '{instant}', retain_last => {retain_last}"
+        spark.sql(f"CALL peer.system.expire_snapshots(table => 'db.{name}'{options})")
+        snapshots = spark.sql(f"SELECT snapshot_id FROM {table}.snapshots").collect()
+        refs_left = spark.sql(f"SELECT name FROM {table}.refs").collect()
+        left = {
+            "table": name,
+            "snapshots": [row[0] for row in snapshots],
+            "refs": [row[0] for row in refs_left],
+        }
+        print(json.dumps(left), flush=True)
+
+
 def checksum(spark: SparkSession, table: Path, selector: dict[str, str]) -> dict[str, object]:
     """Row count and checksum of one snapshot or ref of the table in a directory."""
     reader = spark.read.format("iceberg")
@@ -209,12 +305,13 @@ def read_tables(spark: SparkSession, tables: list[Path]) -> None:
 def main(arguments: list[str]) -> None:
     """Dispatch on the second argument."""
     jar, verb, *rest = arguments
-    spark = session(jar, rest[0] if verb == "write" else "/nonexistent")
+    spark = session(jar, "/nonexistent" if verb == "read" else rest[0])
+    verbs = {"write": write_tables, "age": age_tables, "expire": expire_tables}
     try:
-        if verb == "write":
-            write_tables(spark)
-        else:
+        if verb == "read":
             read_tables(spark, [Path(table) for table in rest])
+        else:
+            verbs[verb](spark)
     finally:
         spark.stop()
 
