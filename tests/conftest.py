@@ -1,5 +1,6 @@
 """Fixtures that more than one kind of test needs."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,3 +67,14 @@ def rclone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server
         pytest.skip(s3_servers.why_missing("rclone"))
     with s3_servers.rclone(binary, tmp_path_factory.mktemp("rclone")) as server:
         yield server
+
+
+@pytest.fixture
+def signals_as_on_a_terminal() -> Iterator[None]:
+    """A test run in the background starts with SIGINT ignored, and icectl leaves that so."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -89,6 +89,7 @@ class InterruptedStore(WrappedStore):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.usefixtures("signals_as_on_a_terminal")
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("moment", ["after", pytest.param("before", marks=FULL)])
 def test_any_store_call_may_be_interrupted(

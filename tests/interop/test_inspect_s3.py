@@ -60,14 +60,6 @@ def test_views_of_a_table_on_s3(
     assert run(capsys, "inspect", location, view, *options)["exit"] == 0
 
 
-def test_expire_refuses_to_commit_to_s3(
-    s3_table: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    location, options = s3_table
-    document = run(capsys, "expire-snapshots", location, *options, "--older-than", "0s", "--yes")
-    assert (document["exit"], document["status"]) == (5, "refused")
-
-
 def test_a_bucket_that_is_not_there_ends_in_one_message(
     s3_table: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

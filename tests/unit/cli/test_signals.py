@@ -2,22 +2,12 @@
 
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 
 from icectl.cli.signals import Interrupts, Terminated
 
-
-@pytest.fixture(autouse=True)
-def signals_as_on_a_terminal() -> Iterator[None]:
-    """A test run in the background starts with SIGINT ignored, and icectl leaves that so."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("signals_as_on_a_terminal")
 
 
 def send(*numbers: signal.Signals) -> None:

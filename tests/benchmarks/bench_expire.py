@@ -1,0 +1,186 @@
+"""`icectl expire-snapshots`: 500 of 1,000 snapshots, 200,000 live files in 400 manifests.
+
+    python tests/benchmarks/bench_expire.py
+
+Planning against one thread that reads and inflates the distinct manifests and lists; how often each
+of them is read; the whole run with its deletions, and memory.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from contextlib import redirect_stdout
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import numpy as np
+
+from icectl.cli import app, session
+from icectl.codec.manifest import write_manifest
+from icectl.codec.manifest_list import read_manifest_list, write_manifest_list
+from icectl.codec.metadata_file import read_metadata, write_metadata
+from icectl.entries.rows import RawEntries
+from icectl.env import SystemEnv
+from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
+from icectl.storage.local import LocalStore
+from tests.benchmarks.bench_inspect import inflate
+from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, build, entries
+from tests.benchmarks.measure import Run, call, in_turn, median, process, ratio, verdict
+from tests.stores.wrapped import CountingStore
+
+MANIFESTS, ENTRIES = 400, 500
+SNAPSHOTS, EXPIRED = 1000, 500
+SHORT_LIVED = 20
+"""Files that only one of the snapshots that go shows."""
+
+SYNC_MARKER = b"icectl-test-sync"
+HOUR_MS = 3_600_000
+
+
+def short_lived(table: Path, number: int) -> ManifestFile:
+    """A manifest of files that one snapshot alone shows; the files are there, and empty."""
+    rows = entries(MANIFESTS + number, SHORT_LIVED, str(table))
+    content = write_manifest(
+        RawEntries(rows),
+        schema=SCHEMA,
+        spec=SPEC,
+        format_version=2,
+        content=ManifestContent.DATA,
+        snapshot_id=SNAPSHOT_ID,
+        sync_marker=SYNC_MARKER,
+    )
+    path = table / "metadata" / f"short{number:05}.avro"
+    path.write_bytes(content)
+    for location in rows["location"].to_pylist():
+        Path(location).parent.mkdir(parents=True, exist_ok=True)
+        Path(location).touch()
+    counts = SHORT_LIVED, 0, 0, int(np.sum(rows["record_count"].to_numpy())), 0, 0
+    return ManifestFile(
+        str(path), len(content), 0, ManifestContent.DATA, 1, 1, SNAPSHOT_ID, *counts
+    )
+
+
+def build_history(table: Path) -> list[Path]:
+    """Write the table; returns the paths of its manifests and lists."""
+    paths = build(table, MANIFESTS, ENTRIES)
+    now_ms = SystemEnv().now_ms()
+    head = table / "metadata" / "v1.metadata.json"
+    metadata = read_metadata(head.read_bytes())
+    described = read_manifest_list(Path(metadata.snapshots[0].manifest_list or "").read_bytes())
+    snapshots = []
+    for number in range(SNAPSHOTS):
+        listed = list(described[: max(1, (number + 1) * MANIFESTS // SNAPSHOTS)])
+        if number < EXPIRED:
+            listed.append(short_lived(table, number))
+            paths.append(Path(listed[-1].manifest_path))
+        path = table / "metadata" / f"snap-{number:05}.avro"
+        id_ = SNAPSHOT_ID + number
+        parent = id_ - 1 if number else None
+        path.write_bytes(
+            write_manifest_list(
+                listed,
+                format_version=2,
+                snapshot_id=id_,
+                parent_snapshot_id=parent,
+                sequence_number=number + 1,
+                sync_marker=SYNC_MARKER,
+            )
+        )
+        paths.append(path)
+        at_ms = now_ms - (SNAPSHOTS - number) * HOUR_MS
+        snapshots.append(
+            Snapshot(
+                id_,
+                at_ms,
+                parent_snapshot_id=parent,
+                sequence_number=number + 1,
+                manifest_list=str(path),
+                summary={"operation": "append"},
+                schema_id=0,
+            )
+        )
+    updated = replace(
+        metadata,
+        last_updated_ms=snapshots[-1].timestamp_ms,
+        last_sequence_number=SNAPSHOTS,
+        snapshots=tuple(snapshots),
+        current_snapshot_id=snapshots[-1].snapshot_id,
+        snapshot_log=tuple(
+            SnapshotLogEntry(one.timestamp_ms, one.snapshot_id) for one in snapshots
+        ),
+        refs={"main": SnapshotRef(snapshots[-1].snapshot_id, "branch")},
+    )
+    head.write_bytes(write_metadata(updated, compressed=False))
+    return paths
+
+
+def most_reads(table: Path, words: list[str]) -> int:
+    """How often a run reads the manifest or list that it reads most often."""
+    store = CountingStore(LocalStore())
+    opened, session.open_store = session.open_store, lambda *_: store
+    try:
+        with redirect_stdout(StringIO()):
+            code = app.main(words)
+    finally:
+        session.open_store = opened
+    if code:
+        raise RuntimeError(f"{words} ended with {code}")
+    reads = Counter(
+        location
+        for method, location in store.calls
+        if method in ("read", "read_range", "open") and location.endswith(".avro")
+    )
+    return max(reads.values())
+
+
+def main() -> int:
+    """Print ratios and memory; 1 when a target is missed."""
+    icectl = str(Path(sys.executable).parent / "icectl")
+    with tempfile.TemporaryDirectory() as folder:
+        table, pristine = Path(folder) / "aged", Path(folder) / "pristine"
+        paths = build_history(table)
+        shutil.copytree(table, pristine)
+        older_than = f"{(SNAPSHOTS - EXPIRED) * 60 + 30}m"
+        words = ["expire-snapshots", str(table), "--older-than", older_than, "--json"]
+
+        def planned() -> Run:
+            return process([icectl, *words, "--retain-last", "1", "--dry-run"])
+
+        def expired() -> Run:
+            shutil.rmtree(table)
+            shutil.copytree(pristine, table)
+            return process([icectl, *words, "--retain-last", "1", "--yes"])
+
+        def inflated() -> Run:
+            return call(lambda: sum(inflate(path) for path in paths))
+
+        plans, baseline = in_turn(3, planned, inflated)
+        whole = in_turn(1, expired)[0]
+        gone = len(list((pristine / "metadata").iterdir())) - len(
+            list((table / "metadata").iterdir())
+        )
+        shutil.rmtree(table)
+        shutil.copytree(pristine, table)
+        reads = most_reads(table, [*words, "--retain-last", "1", "--yes"])
+    print(
+        f"{len(paths):,} manifests and lists: "
+        f"plan {median([r.wall_seconds for r in plans]):.2f} s, "
+        f"read and inflate {median([r.wall_seconds for r in baseline]):.2f} s, "
+        f"whole run {median([r.wall_seconds for r in whole]):.2f} s, {gone:,} metadata files fewer"
+    )
+    peak = max(run.peak_bytes for run in (*plans, *whole))
+    reached = [
+        verdict("plan / read and inflate", ratio(plans, baseline), 5.0),
+        verdict("reads of one file in a run", reads, 1),
+        verdict("peak memory in GiB", peak / (1 << 30), 1.0),
+    ]
+    return 0 if all(reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
