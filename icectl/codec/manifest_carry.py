@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from icectl.codec.avro import AvroFile, AvroType, read_blocks
 from icectl.codec.manifest_layout import ManifestLayout
-from icectl.codec.manifest_scan import Compiler, Places, Scanner, batches, kernels
+from icectl.codec.manifest_scan import EntryCompiler, Places, Scanner, batches, kernels
 
 Numbers = npt.NDArray[np.int64]
 
@@ -117,7 +117,7 @@ def carry(
             first += row_count
 
 
-class _PieceCompiler(Compiler):
+class _PieceCompiler(EntryCompiler):
     """Notes where the record of the file, and its first row id, begin and end."""
 
     def compile(self) -> None:

@@ -1,9 +1,10 @@
 """Manifest lists of format versions 1 to 3: bytes to ManifestFile rows and back."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from icectl.codec.avro import (
+    AvroFile,
     AvroType,
     Block,
     decode_records,
@@ -13,6 +14,7 @@ from icectl.codec.avro import (
     read_header,
     write_file,
 )
+from icectl.codec.manifest_scan import UnusualSchemaError, record_ends
 from icectl.errors import CorruptTable
 from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile
 
@@ -74,6 +76,42 @@ def read_manifest_list(content: bytes) -> tuple[ManifestFile, ...]:
         _manifest_file({name: row[at] for name, at in fields.items()}, summaries)
         for row in decode_records(file.schema, read_blocks(file))
     )
+
+
+class ManifestListReader:
+    """Reads many manifest lists: a row that several of them hold, byte for byte, is decoded once.
+
+    Lists of a table's snapshots repeat most of their rows. Safe to share among threads.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[bytes, ManifestFile]] = {}
+
+    def read(self, content: bytes) -> tuple[ManifestFile, ...]:
+        """As read_manifest_list."""
+        file = read_header(content)
+        known = self._known.setdefault(file.metadata["avro.schema"], {})
+        try:
+            stored = [record for block in read_blocks(file) for record in _records(file, block)]
+        except UnusualSchemaError:
+            return read_manifest_list(content)
+        fields = _positions(file.schema)
+        new = list(dict.fromkeys(record for record in stored if record not in known))
+        if new:
+            summaries = _summary_positions(file.schema, fields)
+            decoded = decode_records(file.schema, [Block(len(new), b"".join(new))])
+            for record, row in zip(new, decoded, strict=True):
+                members = {name: row[at] for name, at in fields.items()}
+                known[record] = _manifest_file(members, summaries)
+        return tuple([known[record] for record in stored])
+
+
+def _records(file: AvroFile, block: Block) -> Iterator[bytes]:
+    """The records of a block as stored."""
+    start = 0
+    for end in record_ends(file.schema, block).tolist():
+        yield block.content[start:end]
+        start = end
 
 
 def read_list_properties(content: bytes) -> Mapping[str, str]:

@@ -110,42 +110,13 @@ def _places(columns: Sequence[str]) -> Places:
 
 
 class Compiler:
-    """Turns a writer schema into instructions of the scan: `compile` adds them to `steps`."""
+    """Turns a writer schema into instructions of the scan, `steps`."""
 
-    def __init__(self, layout: ManifestLayout, places: Places) -> None:
+    def __init__(self, places: Places) -> None:
         self._ops = kernels()
-        self._layout = layout
         self._places = places
         self._valid = {name: at for at, name in enumerate(places.columns)}
         self.steps: list[list[int]] = []
-
-    def compile(self) -> None:
-        """Compile the entry."""
-        layout = self._layout
-        wanted = {name: layout.columns[name] for name in self._valid if name in layout.columns}
-        in_entry = {
-            column.position: column for column in wanted.values() if not column.in_data_file
-        }
-        in_file = {column.position: column for column in wanted.values() if column.in_data_file}
-        for at, entry_field in enumerate(layout.schema.fields):
-            if at == layout.data_file_position:
-                self._data_file(in_file)
-            elif at in in_entry:
-                self._optional(entry_field.type, in_entry[at])
-            else:
-                self._skip(entry_field.type)
-
-    def _data_file(self, columns: Mapping[int, StoredColumn]) -> None:
-        for at, file_field in enumerate(self._layout.data_file.fields):
-            if at == self._layout.partition_position and "partition_key" in self._valid:
-                self._add(self._ops.SPAN_START)
-                self._skip(file_field.type)
-                sink = self._places.texts.index("partition_key")
-                self._add(self._ops.SPAN_END, sink, 0, 0, self._valid["partition_key"])
-            elif at in columns:
-                self._optional(file_field.type, columns[at])
-            else:
-                self._skip(file_field.type)
 
     def _add(self, op: int, *operands: int) -> int:
         self.steps.append([op, *operands, *[0] * (4 - len(operands))])
@@ -234,11 +205,47 @@ class Compiler:
         self.steps[start][1] = self._add(ops.ARRAY_END, start) + 1
 
 
+class EntryCompiler(Compiler):
+    """Compiles the entry of a manifest: `compile` adds its instructions to `steps`."""
+
+    def __init__(self, layout: ManifestLayout, places: Places) -> None:
+        super().__init__(places)
+        self._layout = layout
+
+    def compile(self) -> None:
+        """Compile the entry."""
+        layout = self._layout
+        wanted = {name: layout.columns[name] for name in self._valid if name in layout.columns}
+        in_entry = {
+            column.position: column for column in wanted.values() if not column.in_data_file
+        }
+        in_file = {column.position: column for column in wanted.values() if column.in_data_file}
+        for at, entry_field in enumerate(layout.schema.fields):
+            if at == layout.data_file_position:
+                self._data_file(in_file)
+            elif at in in_entry:
+                self._optional(entry_field.type, in_entry[at])
+            else:
+                self._skip(entry_field.type)
+
+    def _data_file(self, columns: Mapping[int, StoredColumn]) -> None:
+        for at, file_field in enumerate(self._layout.data_file.fields):
+            if at == self._layout.partition_position and "partition_key" in self._valid:
+                self._add(self._ops.SPAN_START)
+                self._skip(file_field.type)
+                sink = self._places.texts.index("partition_key")
+                self._add(self._ops.SPAN_END, sink, 0, 0, self._valid["partition_key"])
+            elif at in columns:
+                self._optional(file_field.type, columns[at])
+            else:
+                self._skip(file_field.type)
+
+
 _SHAPES = {"int": "n", "long": "n", "bytes": "t", "string": "t"}
 
 
 def _compile(layout: ManifestLayout, places: Places) -> list[list[int]]:
-    compiler = Compiler(layout, places)
+    compiler = EntryCompiler(layout, places)
     compiler.compile()
     return compiler.steps
 
@@ -432,3 +439,22 @@ class _PartitionKeys:
             rows = decode_records(self._partition, [Block(len(spans), b"".join(spans))])
             records = [{str(at): value for at, value in enumerate(row)} for row in rows]
         return partition_keys(self._partition, self._order, records)
+
+
+class _EndCompiler(Compiler):
+    def compile(self, schema: AvroType) -> None:
+        for field in schema.fields:
+            self._skip(field.type)
+        self._add(self._ops.POSITION)
+
+
+def record_ends(schema: AvroType, block: Block) -> npt.NDArray[np.int64]:
+    """The position in a block behind each of its records, whatever they are records of.
+
+    Raises: CorruptTable R-008; UnusualSchemaError, where the scan cannot step over a type.
+    """
+    places = Places(["end"], [], [], [], [], [])
+    compiler = _EndCompiler(places)
+    compiler.compile(schema)
+    scanner = Scanner(np.array(compiler.steps, np.int64), places)
+    return np.concatenate([room.numbers[0, :rows].copy() for room, rows in scanner.scan([block])])

@@ -12,7 +12,11 @@ from typing import TypeVar
 import pyarrow as pa
 
 from icectl.codec.manifest import read_manifest
-from icectl.codec.manifest_list import read_list_properties, read_manifest_list
+from icectl.codec.manifest_list import (
+    ManifestListReader,
+    read_list_properties,
+    read_manifest_list,
+)
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import EMPTY, Entries, RawEntries, numbered
 from icectl.entries.stats import with_referenced_data_files
@@ -36,6 +40,12 @@ _OF_ONE_FILE = frozenset({FILE_MISSING, ACCESS_DENIED})
 
 Problem = StorageError | CorruptTable | Unsupported
 """What can be wrong with one file."""
+
+ReadList = Callable[[bytes], tuple[ManifestFile, ...]]
+"""Decodes a manifest list."""
+
+_MANY_LISTS = 16
+"""From so many on it pays to load the compiled scan for manifest lists."""
 
 _Item = TypeVar("_Item")
 _Done = TypeVar("_Done")
@@ -64,9 +74,13 @@ class ManifestRead:
 
 
 def read_snapshot_manifests(
-    store: Store, metadata: TableMetadata, snapshot: Snapshot
+    store: Store,
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    *,
+    read_list: ReadList = read_manifest_list,
 ) -> tuple[ManifestFile, ...]:
-    """Read the manifests that a snapshot lists.
+    """Read the manifests that a snapshot lists; `read_list` decodes its manifest list.
 
     Order: that of the manifest list.
     Raises: StorageError where a file is missing; CorruptTable; Unsupported for a root manifest.
@@ -77,7 +91,7 @@ def read_snapshot_manifests(
         raise Unsupported(message, hint="this version of icectl reads format versions 1 to 3")
     if snapshot.manifest_list is not None:
         location = snapshot.manifest_list
-        return _decoded(location, lambda: read_manifest_list(read_file(store, location)))
+        return _decoded(location, lambda: read_list(read_file(store, location)))
     return tuple(
         _embedded_manifest(store, metadata, location) for location in snapshot.manifests or ()
     )
@@ -111,17 +125,23 @@ def try_manifest_lists(
     Raises: StorageError, where the store itself fails; Unsupported for a root manifest.
     """
     progress.phase("reading manifest lists", total=len(snapshots))
+    read_list = _list_reader(snapshots)
 
     def read(snapshot: Snapshot) -> ManifestListRead:
-        found = _try_manifest_list(store, metadata, snapshot)
+        found = _try_manifest_list(store, metadata, snapshot, read_list)
         progress.advance(1)
         return found
 
     yield from in_threads(read, snapshots, [1] * len(snapshots), threads=concurrency)
 
 
+def _list_reader(snapshots: Sequence[Snapshot]) -> ReadList:
+    """The compiled scan takes its time to load: it is for many lists."""
+    return read_manifest_list if len(snapshots) < _MANY_LISTS else ManifestListReader().read
+
+
 def _try_manifest_list(
-    store: Store, metadata: TableMetadata, snapshot: Snapshot
+    store: Store, metadata: TableMetadata, snapshot: Snapshot, read_list: ReadList
 ) -> ManifestListRead:
     location = snapshot.manifest_list
     if location is None:
@@ -130,7 +150,7 @@ def _try_manifest_list(
     if not isinstance(content, bytes):
         return ManifestListRead(snapshot, problems=((location, content),))
     try:
-        manifests = _decoded(location, partial(read_manifest_list, content))
+        manifests = _decoded(location, partial(read_list, content))
     except (CorruptTable, Unsupported) as error:
         return ManifestListRead(snapshot, size_bytes=len(content), problems=((location, error),))
     return ManifestListRead(snapshot, manifests, read_list_properties(content), len(content))
@@ -179,9 +199,10 @@ def load_manifest_lists(
     Raises: as read_snapshot_manifests.
     """
     progress.phase("reading manifest lists", total=len(snapshots))
+    read_list = _list_reader(snapshots)
 
     def read(snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-        manifests = read_snapshot_manifests(store, metadata, snapshot)
+        manifests = read_snapshot_manifests(store, metadata, snapshot, read_list=read_list)
         progress.advance(1)
         return manifests
 

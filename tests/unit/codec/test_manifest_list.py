@@ -2,12 +2,17 @@
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import fastavro
 import pytest
 
-from icectl.codec.manifest_list import read_manifest_list, write_manifest_list
+from icectl.codec.manifest_list import (
+    ManifestListReader,
+    read_manifest_list,
+    write_manifest_list,
+)
 from icectl.errors import CorruptTable
 from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile
 from tests.builders.avro import SYNC, field, file
@@ -191,3 +196,32 @@ def test_r048_version_1_lists_hold_no_deletes() -> None:
 def test_equal_arguments_give_equal_bytes() -> None:
     assert write(COMPLETE, DATA) == write(COMPLETE, DATA)
     assert write().count(SYNC) == 1
+
+
+def test_a_reader_of_many_lists_reads_each_as_it_is() -> None:
+    other = replace(DATA, manifest_path="s3://b/e.avro")
+    lists = [
+        write(COMPLETE, DATA),
+        write(DATA, COMPLETE, DATA),
+        write(),
+        write(DATA, other, codec="null"),
+        write(DATA, other, format_version=1),
+        write(replace(DATA, first_row_id=3), other, format_version=3),
+    ]
+    reader = ManifestListReader()
+    for content in (*lists, *reversed(lists)):
+        assert reader.read(content) == read_manifest_list(content)
+
+
+def test_a_row_that_lists_share_is_one_object() -> None:
+    reader = ManifestListReader()
+    assert reader.read(write(COMPLETE, DATA))[1] is reader.read(write(DATA))[0]
+
+
+def test_a_reader_of_many_lists_tells_of_damage_as_others_do() -> None:
+    content = write(COMPLETE, DATA, codec="null")
+    at = content.index(b"s3://b/m.avro") - 1
+    broken = content[:at] + b"\x7f" + content[at + 1 :]
+    for read in (read_manifest_list, ManifestListReader().read):
+        with pytest.raises(CorruptTable, match="R-008"):
+            read(broken)
