@@ -1,6 +1,7 @@
 """Level `data` of `validate`: the contents of files against their manifest entries."""
 
 import json
+import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from functools import partial
 from typing import IO, Any, cast
 
 from icectl.codec.parquet_schema import NameMapping
+from icectl.engine.isolated import Kernel, KernelCrashed, Workers
 from icectl.engine.kernels.check_data_file import Recorded, TableFacts, check_data_file
 from icectl.engine.kernels.check_delete_file import (
     RecordedDeletes,
@@ -35,6 +37,7 @@ from icectl.storage.location import loosest_key
 from icectl.table.manifests import in_threads, try_manifests
 
 _FORMATS = list(FileFormat)
+_MAX_WAITING = 4
 _COLUMNS = ALL_COLUMNS - {"key_metadata", "split_offsets", "column_sizes"}
 _MAPS = (
     "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds",
@@ -79,18 +82,24 @@ def check_data(
     Raises: StorageError where the store itself fails; Incomplete at the deadline.
     Cost: memory for a row group in each thread.
     """
-    checks = _Checks(reader, entries)
-    for tasks in _tasks(reader, checks, manifests, part):
-        sizes = [task.size_bytes for task in tasks]
-        with closing(in_threads(_run, tasks, sizes, threads=reader.concurrency)) as done:
-            for checked in done:
-                reader.deadline.check()
-                reader.progress.advance(1)
-                yield checked
+    with Workers() as workers:
+        checks = _Checks(reader, entries, workers)
+        for tasks in _tasks(reader, checks, manifests, part):
+            sizes = [task.size_bytes for task in tasks]
+            with closing(in_threads(_run, tasks, sizes, threads=_threads(reader))) as done:
+                for checked in done:
+                    reader.deadline.check()
+                    reader.progress.advance(1)
+                    yield checked
     ids = {snapshot.snapshot_id for snapshot in snapshots}
     for statistics in reader.metadata.statistics:
         if statistics.snapshot_id in ids:
             yield checks.statistics(statistics)
+
+
+def _threads(reader: Reader) -> int:
+    """Each has a worker process, which is not free; few are enough to wait for a store."""
+    return min(reader.concurrency, max(_MAX_WAITING, os.cpu_count() or 1))
 
 
 def _run(task: _Task) -> FileChecked:
@@ -195,8 +204,9 @@ def _recorded(
 class _Checks:
     """The checks of single files of one table."""
 
-    def __init__(self, reader: Reader, entries: Entries) -> None:
+    def __init__(self, reader: Reader, entries: Entries, workers: Workers) -> None:
         self._store = reader.store
+        self._workers = workers
         metadata = reader.metadata
         self._table = TableFacts(
             every_column(metadata),
@@ -215,22 +225,17 @@ class _Checks:
 
     def data_file(self, recorded: Recorded) -> FileChecked:
         """Check a data file."""
-        return self._opened(
-            recorded.location, lambda file: check_data_file(file, recorded, self._table)
-        )
+        return self._opened(recorded.location, check_data_file, recorded, self._table)
 
     def position_deletes(self, deletes: RecordedDeletes) -> FileChecked:
         """Check a position delete file."""
         return self._opened(
-            deletes.file.location,
-            lambda file: check_position_deletes(file, deletes, self.record_count),
+            deletes.file.location, check_position_deletes, deletes, ask=self.record_count
         )
 
     def equality_deletes(self, deletes: RecordedDeletes) -> FileChecked:
         """Check an equality delete file."""
-        return self._opened(
-            deletes.file.location, lambda file: check_equality_deletes(file, deletes)
-        )
+        return self._opened(deletes.file.location, check_equality_deletes, deletes)
 
     def vectors(self, found: Sequence[RecordedDeletes]) -> FileChecked:
         """Check the deletion vectors of one Puffin file."""
@@ -262,11 +267,19 @@ class _Checks:
         return FileChecked(tuple(found), ranges.bytes_read)  # R-140
 
     def _opened(
-        self, location: str, check: Callable[[IO[bytes]], Iterator[Finding]]
+        self,
+        location: str,
+        check: Kernel,
+        *arguments: Any,
+        ask: Callable[[str], int | None] | None = None,
     ) -> FileChecked:
         try:
             with CountingReader(self._store.open(location)) as file:
-                findings = tuple(check(cast("IO[bytes]", file)))  # it has what readers use
+                opened = cast("IO[bytes]", file)  # it has what readers use
+                try:
+                    findings = self._workers.call(check, opened, *arguments, ask=ask)
+                except KernelCrashed as crash:  # R-095
+                    findings = (finding("R-095", location, str(crash)),)
                 return FileChecked(findings, file.bytes_read)
         except FileNotFoundError:
             return FileChecked((), 0)  # level files reports it

@@ -1031,6 +1031,22 @@ def _rewrite_deletes(broken: Broken, change: Callable[[pa.Table], pa.Table]) -> 
 
 
 @damage("v2", level="data")
+def r095_a_footer_that_crashes_its_reader(broken: Broken) -> None:
+    """A column called required whose histogram knows nulls: pyarrow 26 aborts its process."""
+    entry = next(
+        e
+        for row in broken.manifests()
+        for e in read_records(Path(row["manifest_path"]))
+        if is_live(e)
+    )
+    path = Path(entry["data_file"]["file_path"])
+    optional, required = b"\x25\x02\x18", b"\x25\x00\x18"
+    content = path.read_bytes()
+    assert optional in content
+    path.write_bytes(content.replace(optional, required, 1))
+
+
+@damage("v2", level="data")
 def r121_positions_behind_the_end_of_the_file(broken: Broken) -> None:
     def change(table: pa.Table) -> pa.Table:
         at = table.schema.get_field_index("pos")

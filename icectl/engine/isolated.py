@@ -1,0 +1,239 @@
+"""Kernels in processes of their own: a reader that crashes on a damaged file ends its process only.
+
+Decoders of Parquet and ORC are native code, which a few wrong bytes can end with a signal. So a
+kernel runs in a worker process; the file stays here and the worker asks for its bytes, so that
+stores, retries and counts are those of this process. Workers are kept for the next file.
+"""
+
+import io
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from queue import Empty, SimpleQueue
+from typing import IO, Any
+
+from icectl.errors import EngineError
+
+Ask = Callable[[Any], Any]
+"""Answers a question that a kernel has while it runs."""
+
+Kernel = Callable[..., Iterable[Any]]
+"""`kernel(file, *arguments[, ask])`: a function at the top of a module, its values picklable."""
+
+_READ, _SIZE, _ASK, _DONE, _FAILED = range(5)
+_CRASHES = frozenset(
+    {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP}
+)
+_GONE = (EOFError, BrokenPipeError, ConnectionResetError)
+_ENDS_WITHIN_SECONDS = 10
+_BUFFER_BYTES = 1 << 16
+
+
+class KernelCrashed(Exception):
+    """Native code ended the worker with a signal; `signal_name` is SIGSEGV or the like."""
+
+    def __init__(self, signal_name: str) -> None:
+        super().__init__(f"the reader crashed on it ({signal_name})")
+        self.signal_name = signal_name
+
+
+@dataclass(slots=True)
+class Workers:
+    """Worker processes, started as they are needed; a context that ends them."""
+
+    _idle: SimpleQueue["_Worker"] = field(default_factory=SimpleQueue)
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(Empty):
+            while True:
+                self._idle.get_nowait().end()
+
+    def call(
+        self, kernel: Kernel, file: IO[bytes], *arguments: Any, ask: Ask | None = None
+    ) -> tuple[Any, ...]:
+        """What a kernel makes of an open file; it gets `ask` last, where there is one.
+
+        Raises: KernelCrashed; what the kernel raises; what the file and `ask` raise here.
+        """
+        with self._worker() as worker:
+            return worker.call(_Call(kernel, arguments, ask is not None), file, ask)
+
+    @contextmanager
+    def _worker(self) -> Iterator["_Worker"]:
+        """One that nobody else uses; after an error its part of the talk is over for good."""
+        try:
+            worker = self._idle.get_nowait()
+        except Empty:
+            worker = _Worker.started()
+        try:
+            yield worker
+        except BaseException:
+            worker.end()
+            raise
+        self._idle.put(worker)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What goes to a worker."""
+
+    kernel: Kernel
+    arguments: tuple[Any, ...]
+    asks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """This end of a worker process."""
+
+    process: subprocess.Popen[bytes]
+    line: Connection
+
+    @staticmethod
+    def started() -> "_Worker":
+        """Start one. It has its own session: Ctrl-C is for this process alone."""
+        here, there = socket.socketpair()
+        with there:
+            command = f"from {__name__} import _serve; _serve({there.fileno()})"
+            try:
+                process = subprocess.Popen(  # noqa: S603 - this very program
+                    [sys.executable, "-c", command],
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,  # native readers print what they find
+                    pass_fds=[there.fileno()],
+                    start_new_session=True,
+                )
+            except OSError as error:
+                here.close()
+                raise EngineError(f"no process can be started: {error}") from error
+        return _Worker(process, Connection(here.detach()))
+
+    def call(self, call: _Call, file: IO[bytes], ask: Ask | None) -> tuple[Any, ...]:
+        """Send a call and answer what the kernel asks until it ends."""
+        self._send(call)
+        while True:
+            kind, told = self._heard()
+            if kind == _READ:
+                file.seek(told[0])
+                self._send_bytes(file.read(told[1]))
+            elif kind == _SIZE:
+                self._send(file.seek(0, io.SEEK_END))
+            elif kind == _ASK and ask is not None:
+                self._send(ask(told))
+            elif kind == _DONE:
+                return tuple(told)
+            else:
+                raise told
+
+    def _send(self, value: Any) -> None:
+        with self._alive():
+            self.line.send(value)
+
+    def _send_bytes(self, content: bytes) -> None:
+        with self._alive():
+            self.line.send_bytes(content)
+
+    def _heard(self) -> Any:
+        with self._alive():
+            return self.line.recv()
+
+    @contextmanager
+    def _alive(self) -> Iterator[None]:
+        """Only the line's own end means that the worker is gone, not one of a store's."""
+        try:
+            yield
+        except _GONE as error:
+            raise self._death() from error
+
+    def _death(self) -> Exception:
+        """Why the worker is gone."""
+        code = self.process.wait(_ENDS_WITHIN_SECONDS)
+        if code < 0 and -code in _CRASHES:
+            return KernelCrashed(signal.Signals(-code).name)
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        hint = "memory may have run out; a lower `--concurrency` needs less of it"
+        return EngineError(f"a worker process ended ({how})", hint=hint)
+
+    def end(self) -> None:
+        """Have it end, whatever it is doing."""
+        self.line.close()
+        self.process.kill()
+        self.process.wait()
+
+
+class _AskedFile(io.RawIOBase):
+    """A file whose bytes are with the process at the other end of a line."""
+
+    def __init__(self, line: Connection) -> None:
+        super().__init__()
+        self._line = line
+        self._at = 0
+        line.send((_SIZE, None))
+        self._size = line.recv()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        wanted = min(memoryview(buffer).nbytes, max(self._size - self._at, 0))
+        if wanted == 0:
+            return 0
+        self._line.send((_READ, (self._at, wanted)))
+        count = self._line.recv_bytes_into(buffer)
+        self._at += count
+        return count
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+
+def _serve(descriptor: int) -> None:
+    """Run the kernels that come over a line, until it is closed."""
+    line = Connection(descriptor)
+    with suppress(*_GONE):
+        while True:
+            line.send(_answer(line, line.recv()))
+
+
+def _answer(line: Connection, call: _Call) -> tuple[int, Any]:
+    def ask(question: Any) -> Any:
+        line.send((_ASK, question))
+        return line.recv()
+
+    file = io.BufferedReader(_AskedFile(line), _BUFFER_BYTES)
+    try:
+        made = call.kernel(file, *call.arguments, *([ask] if call.asks else []))
+        return _DONE, list(made)
+    except Exception as error:  # noqa: BLE001 - it is raised at the other end
+        return _FAILED, _portable(error)
+
+
+def _portable(error: Exception) -> Exception:
+    """The error with its traceback as a note, or one that says the same where it can't be sent."""
+    error.add_note(traceback.format_exc())
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - made here
+    except Exception:  # noqa: BLE001 - whatever its constructor wants
+        return RuntimeError(traceback.format_exc())
+    return error

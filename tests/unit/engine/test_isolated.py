@@ -1,0 +1,107 @@
+"""Kernels in worker processes: what they read, ask, raise, and how a crash of one ends."""
+
+import io
+import os
+import signal
+
+import pytest
+
+from icectl.engine.isolated import KernelCrashed, Workers
+from icectl.errors import EngineError, StorageError
+
+
+def pieces(file, places):
+    """Bytes at (offset, length)."""
+    for offset, length in places:
+        file.seek(offset)
+        yield file.read(length)
+
+
+def from_the_end(file):
+    file.seek(-3, io.SEEK_END)
+    yield file.read()
+    yield file.tell()
+
+
+def answers(_file, questions, ask):
+    return [ask(question) for question in questions]
+
+
+def process_id(_file):
+    return [os.getpid()]
+
+
+def ends_by(_file, number):
+    os.kill(os.getpid(), number)
+    yield None
+
+
+def leaves(_file):
+    os._exit(7)
+
+
+def raises(_file):
+    raise LookupError("not here")
+
+
+@pytest.fixture
+def workers():
+    with Workers() as made:
+        yield made
+
+
+def test_a_kernel_reads_any_part_of_the_file(workers) -> None:
+    file = io.BytesIO(bytes(range(256)) * 1024)
+    found = workers.call(pieces, file, [(0, 2), (255, 3), (262_143, 9), (300_000, 5)])
+    assert found == (b"\x00\x01", b"\xff\x00\x01", b"\xff", b"")
+    assert workers.call(pieces, file, [(0, 262_144)])[0] == file.getvalue()
+    assert workers.call(from_the_end, file) == (b"\xfd\xfe\xff", 262_144)
+
+
+def test_a_kernel_asks_the_process_that_called_it(workers) -> None:
+    asked = {"a": 1}
+    assert workers.call(answers, io.BytesIO(), ["a", "b"], ask=asked.get) == (1, None)
+
+
+def test_a_worker_is_another_process_and_is_kept_for_the_next_file(workers) -> None:
+    first, second = (workers.call(process_id, io.BytesIO()) for _ in range(2))
+    assert first == second != (os.getpid(),)
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
+def test_a_crash_names_its_signal_and_the_next_file_has_a_worker(workers, number) -> None:
+    with pytest.raises(KernelCrashed, match=f"crashed on it \\({number.name}\\)"):
+        workers.call(ends_by, io.BytesIO(), int(number))
+    assert workers.call(from_the_end, io.BytesIO(b"abcd")) == (b"bcd", 4)
+
+
+def test_a_worker_that_was_killed_is_no_word_on_the_file(workers) -> None:
+    with pytest.raises(EngineError, match=r"ended \(signal 9\)"):
+        workers.call(ends_by, io.BytesIO(), int(signal.SIGKILL))
+    with pytest.raises(EngineError, match=r"ended \(exit code 7\)"):
+        workers.call(leaves, io.BytesIO())
+
+
+def test_errors_come_back_as_they_are(workers) -> None:
+    with pytest.raises(LookupError, match="not here"):
+        workers.call(raises, io.BytesIO())
+
+
+class Failing(io.BytesIO):
+    """A file of a store that fails."""
+
+    def read(self, size=-1, /):
+        raise StorageError("the store is gone")
+
+
+def test_errors_of_the_file_are_those_of_its_store(workers) -> None:
+    with pytest.raises(StorageError, match="the store is gone"):
+        workers.call(from_the_end, Failing(b"abc"))
+    assert workers.call(from_the_end, io.BytesIO(b"abcd")) == (b"bcd", 4)
+
+
+def test_no_worker_outlives_its_context() -> None:
+    with Workers() as made:
+        (number,) = made.call(process_id, io.BytesIO())
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
