@@ -75,6 +75,12 @@ def comparison_key(location: str) -> str:
         return location
 
 
+def before_path(location: str) -> str:
+    """Scheme, authority and the slashes behind them: what `loosest_key` makes one slash of."""
+    match = re.match(_UP_TO_PATH, location)
+    return match.group() if match else ""
+
+
 def loosest_key(location: str) -> str:
     """The form under which everything that could be one file is equal.
 

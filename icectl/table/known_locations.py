@@ -1,0 +1,125 @@
+"""Sets of millions of locations in memory, each as a 64-bit hash of its loosest key.
+
+Two spellings of one file have one key and so one hash. Two different keys have one hash in 1 of
+2^64 pairs: such a file counts as known, and what is known is kept. Nothing is deleted for it.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.byte_hashes import Hashes, byte_hashes
+from icectl.entries.column_values import Integers, Spans, byte_strings
+from icectl.storage.location import before_path, loosest_keys
+
+_ROWS_AT_ONCE = 65_536
+_FEW = 1 << 20
+"""Hashes that are gathered, 8 MiB of them, before they are merged."""
+
+Flags = npt.NDArray[np.bool_]
+
+
+def location_hashes(locations: pa.Array | pa.ChunkedArray) -> Hashes:
+    """A hash of the loosest key of each location, of which none is null.
+
+    Shape: one hash per location. Order: kept.
+    """
+    chunks = locations.chunks if isinstance(locations, pa.ChunkedArray) else [locations]
+    some = [
+        _hashes(chunk.slice(start, _ROWS_AT_ONCE))
+        for chunk in chunks
+        for start in range(0, len(chunk), _ROWS_AT_ONCE)
+    ]
+    return np.concatenate([np.empty(0, np.uint64), *some])
+
+
+class KnownLocations:
+    """A set of locations.
+
+    Cost: memory of 8 bytes for each distinct location; up to four times that while it grows.
+    """
+
+    def __init__(self) -> None:
+        self._known: Hashes = np.empty(0, np.uint64)
+        self._added: list[Hashes] = []
+        self._added_count = 0
+
+    def __len__(self) -> int:
+        self._merge()
+        return len(self._known)
+
+    def add(self, locations: pa.Array | pa.ChunkedArray) -> None:
+        """Make locations known."""
+        hashes = location_hashes(locations)
+        self._added.append(hashes)
+        self._added_count += len(hashes)
+        if self._added_count > max(_FEW, len(self._known) // 2):
+            self._merge()
+
+    def contains(self, locations: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
+        """Whether each location is known, in whatever spelling.
+
+        Shape: one flag per location. Order: kept.
+        """
+        self._merge()
+        hashes = location_hashes(locations)
+        order = np.argsort(hashes)  # neighbours are looked up in the same region of memory
+        rising = hashes[order]
+        places = np.searchsorted(self._known, rising)
+        inside = places < len(self._known)
+        found = np.zeros(len(hashes), np.bool_)
+        found[order[inside]] = self._known[places[inside]] == rising[inside]
+        return pa.array(found)
+
+    def _merge(self) -> None:
+        if not self._added:
+            return
+        added = np.concatenate(self._added)
+        self._added, self._added_count = [], 0
+        added.sort()
+        every = np.concatenate([self._known, added])
+        every.sort(kind="stable")  # which finds the two that are in order, and merges them
+        first = np.ones(len(every), np.bool_)
+        np.not_equal(every[1:], every[:-1], out=first[1:])
+        self._known = every if first.all() else every[first]
+
+
+def _hashes(locations: pa.Array) -> Hashes:
+    """Most rows by their own bytes, the others by a key that is spelled out."""
+    spans = byte_strings(locations)
+    skipped, plain = _plain(locations, spans)
+    hashes = np.empty(len(locations), np.uint64)
+    starts, lengths = spans.starts[plain] + skipped, spans.lengths[plain] - skipped
+    hashes[plain] = byte_hashes(Spans(spans.content, starts, lengths))
+    if not plain.all():
+        keys = loosest_keys(pa.chunked_array([locations.filter(pa.array(~plain))]))
+        hashes[~plain] = byte_hashes(byte_strings(keys.combine_chunks()))
+    return hashes
+
+
+def _plain(locations: pa.Array, spans: Spans) -> tuple[int, Flags]:
+    """How many bytes come before the keys of most rows, and the rows that end with their key.
+
+    They begin as the first row does, up to the first slash of its path, where their key begins.
+    """
+    before = before_path(locations[0].as_py()).encode()
+    if not before.endswith(b"/"):
+        return 0, np.zeros(len(locations), np.bool_)
+    plain = pc.starts_with(locations, before.decode()).to_numpy(zero_copy_only=False)
+    first = int(spans.starts[0])
+    octets = spans.content[first : int(spans.starts[-1] + spans.lengths[-1])]
+    slashes = octets == ord("/")
+    doubled = slashes[:-1] & slashes[1:]
+    usual = sum(before[place : place + 2] == b"//" for place in range(len(before)))
+    if not plain.all() or np.count_nonzero(doubled) != usual * len(plain):
+        places = np.flatnonzero(doubled) + first + 1
+        rows = _rows(spans, places)
+        plain[rows[places >= spans.starts[rows] + len(before)]] = False
+    plain[_rows(spans, np.flatnonzero(octets == ord("%")) + first)] = False
+    return len(before) - 1, plain
+
+
+def _rows(spans: Spans, places: Integers) -> Integers:
+    """The rows in whose bytes the places lie."""
+    return np.searchsorted(spans.starts, places, side="right") - 1

@@ -1,0 +1,82 @@
+"""Sets of locations: members in every spelling, and no others."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from icectl.table import known_locations
+from icectl.table.known_locations import KnownLocations, location_hashes
+
+TABLE = "s3://bucket/wh/t"
+
+
+def known(*parts: list[str]) -> KnownLocations:
+    found = KnownLocations()
+    for part in parts:
+        found.add(pa.array(part, pa.string()))
+    return found
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "s3://bucket/wh/t/data/a b.parquet",
+        "s3a://other/wh/t/data/a b.parquet",
+        "/wh/t/data/a b.parquet",
+        "wh/t/data/a b.parquet",
+        "file:/wh/t/data/a b.parquet",
+        "s3://bucket//wh/t/data//a b.parquet",
+        "s3://bucket/wh/t/data/a%20b.parquet",
+        "s3://bucket/wh/t/data%2Fa%20b.parquet",
+    ],
+)
+def test_a_location_is_known_in_every_spelling(spelling):
+    files = known([f"{TABLE}/data/x.parquet", f"{TABLE}/data/a b.parquet"])
+    assert files.contains(pa.array([spelling])).to_pylist() == [True]
+    assert known([spelling]).contains(pa.array([f"{TABLE}/data/a b.parquet"])).to_pylist() == [True]
+
+
+@pytest.mark.parametrize(
+    "other", ["data/a", "data/b.parquet", "metadata/a.parquet", "data/A.parquet", "data/a.parquet/"]
+)
+def test_a_name_that_differs_is_not_known(other):
+    files = known([f"{TABLE}/data/a.parquet"])
+    assert files.contains(pa.array([f"{TABLE}/{other}"])).to_pylist() == [False]
+
+
+def test_rows_are_told_apart_in_one_batch_and_keep_their_order():
+    files = known([f"{TABLE}/a", f"{TABLE}/b%20c"], [f"{TABLE}//d", "/wh/t/e"])
+    sought = ["f", "e", "/d", "b c", "x", "a", "d"]
+    found = files.contains(pa.chunked_array([[f"{TABLE}/{name}" for name in sought], []]))
+    assert found.to_pylist() == [False, True, True, True, False, True, True]
+
+
+def test_part_of_a_longer_column_is_looked_up():
+    column = pa.array([f"{TABLE}/%61", f"{TABLE}/b", f"{TABLE}/c", f"{TABLE}//d"])
+    assert known([f"{TABLE}/c"]).contains(column[1:3]).to_pylist() == [False, True]
+
+
+def test_an_empty_set_knows_nothing():
+    files = KnownLocations()
+    assert files.contains(pa.array([f"{TABLE}/a"])).to_pylist() == [False]
+    assert files.contains(pa.array([], pa.string())).to_pylist() == []
+    assert len(files) == 0
+
+
+def test_every_location_counts_once(monkeypatch):
+    monkeypatch.setattr(known_locations, "_FEW", 100)  # so that it merges on the way
+    files = KnownLocations()
+    names = [f"{TABLE}/{number:05d}" for number in range(1000)]
+    for start in range(0, 1000, 30):
+        files.add(pa.array(names[start : start + 60]))
+    assert len(files) == 1000
+    assert files.contains(pa.array(names)).to_pylist() == [True] * 1000
+    assert files.contains(pa.array([f"{TABLE}/01000"])).to_pylist() == [False]
+
+
+def test_locations_in_many_roots_have_the_hashes_that_they_have_alone():
+    column = [f"s3://b{number % 3}/t/{number % 5}" for number in range(30)]
+    alone = [location_hashes(pa.array([each]))[0] for each in column]
+    together = location_hashes(pa.array(column))
+    assert together.tolist() == alone
+    assert len(np.unique(together)) == 5
