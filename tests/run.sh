@@ -101,13 +101,15 @@ mypy
 say "generated files are fresh"
 python -m icectl.cli.docs --check
 
+# A worker that crashes ends the run: with a new one in its place xdist waits for ever.
+in_parallel=(-n "$workers" --dist loadgroup --max-worker-restart 0)
 say "tests, $tier tier"
 if [ "$tier" = full ]; then
-    python -m pytest -n "$workers" --dist loadgroup
+    python -m pytest "${in_parallel[@]}"
     say "benchmarks"
     for benchmark in tests/benchmarks/bench_*.py; do
         python "$benchmark"
     done
 else
-    python -m pytest -n "$workers" --dist loadgroup -m "not full"
+    timeout --kill-after 30 2400 python -m pytest "${in_parallel[@]}" -m "not full"
 fi
