@@ -26,6 +26,7 @@ from icectl.table.manifests import in_threads, read_file
 COMPARED = (
     "location", "content", "status", "partition_key", "record_count", "snapshot_id",
     "sequence_number", "file_sequence_number", "first_row_id", "content_offset",
+    "content_size_in_bytes",
 )  # fmt: skip
 """What of an entry must come out of a new manifest as it went in (R-069)."""
 

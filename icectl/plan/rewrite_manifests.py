@@ -25,6 +25,7 @@ PLANNED_COLUMNS = frozenset(
     {
         "content", "status", "location", "spec_id", "partition_key", "record_count", "snapshot_id",
         "sequence_number", "file_sequence_number", "first_row_id", "content_offset",
+        "content_size_in_bytes",
     }
 )  # fmt: skip
 """What a rewrite decides by, and what it compares before it commits."""

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -13,6 +14,7 @@ from icectl.cli import app, session
 from icectl.report.document import document_schema
 from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
+from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import current_metadata, read_avro, read_metadata, read_rows
 from tests.builders.table_builder import PARTITIONINGS, TableBuilder
 from tests.cli.conftest import Ended
@@ -101,7 +103,9 @@ def identities(snapshot: dict[str, Any]) -> list[tuple[Any, ...]]:
                 if name not in ("first_row_id", "partition")
             }
             partition = sorted(file["partition"].items())
-            found.append((file["file_path"], place, snapshot_id, *numbers, row_id, partition, rest))
+            spec_id = manifest["partition_spec_id"]
+            stated = (snapshot_id, *numbers, row_id, spec_id)
+            found.append((file["file_path"], place, *stated, partition, rest))
     return sorted(found, key=lambda one: (one[0], one[1] or 0))
 
 
@@ -139,6 +143,73 @@ def test_r069_a_rewrite_keeps_the_law(
 
     again = rewrite(table.location, "--check", "--json")
     assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+
+
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_rules_21_and_23_new_manifests_state_what_their_entries_had(
+    tmp_path: Path, rewrite: Rewrite, format_version: int
+) -> None:
+    """Nothing is left to inherit: what the builder gave each file stands in its entry (R-043)."""
+    table = build(tmp_path / "t", format_version)
+    names = ("snapshot_id", "sequence_number", "file_sequence_number")
+    given = [
+        (row["location"], row["content_offset"] or 0, 0, *(row[name] for name in names))
+        for row in table.live()
+    ]
+    before = {one["manifest_path"] for one in read_avro(head(tmp_path / "t")["manifest-list"])}
+    found = result(rewrite(table.location, "--json"))
+    listed = {one["manifest_path"] for one in read_avro(head(tmp_path / "t")["manifest-list"])}
+    added = set(found["manifests_added"])
+    assert listed == added
+    assert listed & before == set()
+    stored = [
+        (
+            entry["data_file"]["file_path"],
+            entry["data_file"].get("content_offset") or 0,
+            entry["status"],
+            *(entry[name] for name in names),
+        )
+        for path in added
+        for entry in read_avro(path)
+    ]
+    assert sorted(stored) == sorted(given)
+
+
+def without_counts(directory: Path) -> None:
+    """Leave out of the newest manifest list what version 1 need not say (R-050)."""
+    path = Path(head(directory)["manifest-list"])
+    required = ("manifest_path", "manifest_length", "partition_spec_id", "added_snapshot_id")
+    with path.open("rb") as file:
+        reader = fastavro.reader(file)
+        schema, rows = reader.writer_schema, list(reader)
+    assert isinstance(schema, dict)
+    schema["fields"] = [field for field in schema["fields"] if field["name"] in required]
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, [{name: row[name] for name in required} for row in rows])
+
+
+SAYING_LITTLE: dict[str, Callable[[Path], object]] = {
+    "a list without counts": without_counts,
+    "no list at all": lambda directory: as_first_writers_did(directory, embedding=99),
+}
+
+
+@pytest.mark.parametrize("form", SAYING_LITTLE)
+def test_rule_26_entries_are_counted_where_nobody_has(
+    tmp_path: Path, rewrite: Rewrite, form: str
+) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=1, partitioning="identity")
+    for start in range(0, 36, 12):
+        table.append(range(start, start + 12))
+    table.remove_data_files(1)
+    before = rows_of(tmp_path / "t")[table.metadata.current_snapshot_id]
+    SAYING_LITTLE[form](tmp_path / "t")
+    found = result(rewrite(table.location, "--json"))
+    # 3 appends to 3 partitions of 4 rows each, of which one file is gone.
+    assert (found["rewritten"], found["entries"]) == (3, 8)
+    (manifest,) = read_avro(head(tmp_path / "t")["manifest-list"])
+    assert (manifest["existing_files_count"], manifest["existing_rows_count"]) == (8, 32)
+    assert rows_of(tmp_path / "t")[int(found["snapshot_id"])] == before
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
@@ -187,6 +258,29 @@ def test_r031_the_snapshot_is_a_replace_and_keeps_its_totals(
     assert new["entries-processed"] == str(found["entries"])
     assert {key: value for key, value in new.items() if key.startswith("total-")} == {
         key: value for key, value in old.items() if key.startswith("total-")
+    }
+
+
+def test_rule_24_the_summary_counts_manifests_and_entries(tmp_path: Path, rewrite: Rewrite) -> None:
+    """4 appends, and 3 commits of deletes to 3 partitions each, of which only those are asked
+    for."""
+    table = TableBuilder(tmp_path / "t", partitioning="identity")
+    for start in range(0, 48, 12):
+        table.append(range(start, start + 12))
+    for ids in ([0, 1, 2], [3, 4, 5], [6, 7, 8]):
+        table.delete_rows(ids)
+    assert rewrite(table.location, "--content", "deletes").code == 0
+    summary = head(tmp_path / "t")["summary"]
+    assert {
+        key: value
+        for key, value in summary.items()
+        if key.startswith(("manifests-", "entries-", "operation"))
+    } == {
+        "operation": "replace",
+        "manifests-created": "1",
+        "manifests-kept": "4",
+        "manifests-replaced": "3",
+        "entries-processed": "9",
     }
 
 

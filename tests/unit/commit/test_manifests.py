@@ -1,0 +1,125 @@
+"""Manifests that are written for a commit: compared with their entries before they are stored."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from icectl.codec.manifest_write import ManifestForm
+from icectl.commit.manifests import ManifestWriter, Written
+from icectl.entries.rows import Entries, numbers
+from icectl.entries.schema import PLANNING
+from icectl.errors import CorruptTable
+from icectl.plan.rewrite_manifests import PLANNED_COLUMNS
+from icectl.progress import SilentProgress
+from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.storage.local import LocalStore
+from icectl.table.manifests import load_entries, read_snapshot_manifests
+from tests.builders.rows import read_avro
+from tests.builders.table_builder import TableBuilder
+from tests.stores.fixed_env import FixedEnv
+
+VALUES: dict[str, Any] = {
+    "location": "s3://elsewhere/1.parquet",
+    "content": 2,
+    "partition_key": b"\x01\x02\0\0\0c9",
+    "record_count": 9,
+    "content_offset": 5,
+    "content_size_in_bytes": 6,
+}
+"""A value that no entry of the table has, for each compared column that is copied as bytes."""
+
+
+def of_version_3(directory: Path) -> TableBuilder:
+    table = TableBuilder(directory, format_version=3, partitioning="identity")
+    for start in (0, 6):
+        table.append(range(start, start + 6))
+    table.delete_rows([1, 2])
+    table.delete_rows([8])
+    return table
+
+
+def sources(
+    table: TableBuilder, content: ManifestContent
+) -> tuple[tuple[ManifestFile, ...], Entries]:
+    """The manifests of one content, and their entries."""
+    snapshot = table.metadata.current_snapshot
+    assert snapshot is not None
+    listed = read_snapshot_manifests(LocalStore(), table.metadata, snapshot)
+    found = tuple(item for item in listed if item.content is content)
+    read = load_entries(
+        LocalStore(),
+        table.metadata,
+        found,
+        columns=PLANNED_COLUMNS,
+        concurrency=1,
+        progress=SilentProgress(),
+    )
+    return found, read
+
+
+def changed(entries: Entries, column: str, value: Any) -> Entries:
+    """The entries with another value in the column of the last one."""
+    at, values = entries.table.schema.get_field_index(column), entries.table[column].to_pylist()
+    field = PLANNING.field(column)
+    new = pa.array([*values[:-1], value], field.type)
+    return Entries(entries.table.set_column(at, field, new))
+
+
+def write(
+    table: TableBuilder, content: ManifestContent, entries: Entries, announced: list[str]
+) -> list[Written]:
+    """Write entries into one manifest for each of the manifests they come from."""
+    writer = ManifestWriter(
+        store=LocalStore(),
+        env=FixedEnv(),
+        progress=SilentProgress(),
+        concurrency=1,
+        folder=f"{table.location}/metadata",
+        form=ManifestForm(table.metadata.current_schema, table.spec, 3, content),
+        target_size_bytes=1,
+        announce=announced.append,
+    )
+    pieces = np.asarray(numbers(entries, "manifest"), np.int64)
+    return list(writer.write(sources(table, content)[0], entries, pieces))
+
+
+@pytest.mark.parametrize("content", ManifestContent)
+@pytest.mark.parametrize("column", VALUES)
+def test_r069_rule_22_a_manifest_that_differs_from_its_entries_is_not_stored(
+    tmp_path: Path, content: ManifestContent, column: str
+) -> None:
+    table = of_version_3(tmp_path / "t")
+    files = {path for path in tmp_path.rglob("*") if path.is_file()}
+    _, entries = sources(table, content)
+    announced: list[str] = []
+    wrong = changed(entries, column, VALUES[column])
+    with pytest.raises(CorruptTable, match=f"does not match its entries in {column}") as caught:
+        write(table, content, wrong, announced)
+    assert caught.value.rule == "R-069"
+    # The manifest before it holds what it should; of the wrong one there is no trace.
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} - files == {
+        Path(place) for place in announced
+    }
+    assert len(announced) == 1
+
+
+@pytest.mark.parametrize("content", ManifestContent)
+def test_each_manifest_is_announced_and_holds_its_rows(
+    tmp_path: Path, content: ManifestContent
+) -> None:
+    table = of_version_3(tmp_path / "t")
+    _, entries = sources(table, content)
+    announced: list[str] = []
+    written = write(table, content, entries, announced)
+    assert [item.manifest.manifest_path for item in written] == announced
+    locations = entries.table["location"].to_pylist()
+    for item in written:
+        stored = read_avro(item.manifest.manifest_path)
+        assert [entry["data_file"]["file_path"] for entry in stored] == [
+            locations[at] for at in item.rows
+        ]
+        assert item.manifest.existing_files_count == len(stored)
+        assert item.manifest.manifest_length == Path(item.manifest.manifest_path).stat().st_size
