@@ -7,6 +7,7 @@ and both decoders, fastavro and the compiled scan, start from the same checked d
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from io import BytesIO
 from typing import Any
 
@@ -23,13 +24,16 @@ _MAX_WEIGHT = 20_000
 """Nodes of a schema with names written out: two thousand partition fields are fine, forty records
 that each hold the one before twice are not."""
 
+SCHEMAS = 64
+"""Parsed schemas that are remembered: the manifests of a table have few different ones."""
+
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _SMALLEST = {"null": 0, "float": 4, "double": 8}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AvroType:
-    """One node of a writer schema; only the members of its kind are filled."""
+    """One node of a writer schema; only the members of its kind are filled. Equals itself only."""
 
     kind: str
     logical: str | None = None
@@ -101,12 +105,17 @@ def read_header(content: bytes) -> AvroFile:
     codec = stored.get("avro.codec", "null")
     if codec not in CODECS:
         raise Unsupported(f"the file is compressed with the unknown codec `{codec}`")
-    try:
-        schema = parse_schema(json.loads(stored["avro.schema"]))
-    except (ValueError, RecursionError) as error:
-        raise damaged("its schema is no JSON") from error
+    schema = _parse_text(stored["avro.schema"])
     marker = content[at : at + _SYNC_SIZE]
     return AvroFile(stored, schema, codec, marker, content, at + _SYNC_SIZE)
+
+
+@lru_cache(SCHEMAS)
+def _parse_text(stored: str) -> AvroType:
+    try:
+        return parse_schema(json.loads(stored))
+    except (ValueError, RecursionError) as error:
+        raise damaged("its schema is no JSON") from error
 
 
 def count_records(file: AvroFile) -> int:

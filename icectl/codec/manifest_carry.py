@@ -7,12 +7,13 @@ id, are written anew; the rest of the record is copied from the block that it wa
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from icectl.codec.avro import AvroFile, AvroType, read_blocks
+from icectl.codec.avro import SCHEMAS, AvroFile, AvroType, read_blocks
 from icectl.codec.manifest_layout import ManifestLayout
 from icectl.codec.manifest_scan import EntryCompiler, Places, Scanner, batches, kernels
 
@@ -20,6 +21,8 @@ Numbers = npt.NDArray[np.int64]
 
 _PIECES = ("file_start", "row_id_start", "row_id_end", "file_end")
 """Positions in a block: the record of the file, and the first row id inside it."""
+
+_PLACES = Places([*_PIECES], [], [], [], [], [])
 
 _LONGEST_NUMBER = 11
 """Bytes of a number and its union branch."""
@@ -40,6 +43,7 @@ STATED = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "f
 """Columns of an entry that may change when it moves to another manifest (R-042, R-043, R-103)."""
 
 
+@lru_cache(SCHEMAS)
 def can_carry(source: ManifestLayout, target: ManifestLayout) -> bool:
     """Whether the records of files in one manifest are, byte for byte, records of the other.
 
@@ -106,15 +110,19 @@ def carry(
     Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
     """
     program = _splice_program(target)
-    places = Places([*_PIECES], [], [], [], [], [])
-    compiler = _PieceCompiler(source, places)
-    compiler.compile()
-    scanner = Scanner(np.array(compiler.steps, np.int64), places)
+    scanner = Scanner(_piece_program(source), _PLACES)
     first = 0
     for batch in batches(read_blocks(file)):
         for room, row_count in scanner.scan(batch):
             yield CarriedEntries(program, scanner.buffer, room.numbers[:, :row_count], first)
             first += row_count
+
+
+@lru_cache(SCHEMAS)
+def _piece_program(layout: ManifestLayout) -> Numbers:
+    compiler = _PieceCompiler(layout, _PLACES)
+    compiler.compile()
+    return np.array(compiler.steps, np.int64)
 
 
 class _PieceCompiler(EntryCompiler):
@@ -141,6 +149,7 @@ class _PieceCompiler(EntryCompiler):
         self._add(self._ops.POSITION, at, 0, 0, at)
 
 
+@lru_cache(SCHEMAS)
 def _splice_program(layout: ManifestLayout) -> Numbers:
     kernel = kernels()
     steps: list[tuple[int, int, int]] = []

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from icectl.codec.avro import AvroType, fields_by_id
+from icectl.codec.avro import SCHEMAS, AvroType, fields_by_id
 from icectl.codec.manifest_schema import (
     COLUMN_IDS,
     DATA_FILE,
@@ -42,9 +43,9 @@ class StoredColumn:
     type: AvroType
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ManifestLayout:
-    """The writer schema of a manifest, as far as icectl reads it."""
+    """The writer schema of a manifest, as far as icectl reads it. Equal to itself only."""
 
     schema: AvroType
     data_file_position: int
@@ -66,6 +67,7 @@ class ManifestLayout:
         return self.data_file.fields[self.partition_position].type
 
 
+@lru_cache(SCHEMAS)
 def find_layout(schema: AvroType) -> ManifestLayout:
     """Find the columns in a writer schema.
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.avro import parse_schema, read_header
+from icectl.codec.avro import read_header
 from icectl.codec.manifest import read_manifest
 from icectl.codec.manifest_carry import STATED, CarriedEntries, Restated, can_carry, carry
 from icectl.codec.manifest_layout import find_layout
@@ -34,7 +34,7 @@ def move_entries(
     Raises: Unsupported for stored fields that would be lost; CorruptTable.
     """
     file = read_header(content)
-    source, target = find_layout(file.schema), find_layout(parse_schema(form.avro_schema))
+    source, target = find_layout(file.schema), form.layout
     if source.unknown_field_ids:
         ids = ", ".join(map(str, source.unknown_field_ids))
         raise Unsupported(f"the manifest has fields that a rewrite would lose (ids {ids})")

@@ -3,14 +3,14 @@
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.codec.avro import AvroType, Block, damaged, decode_records
+from icectl.codec.avro import SCHEMAS, AvroType, Block, damaged, decode_records
 from icectl.codec.manifest_layout import ManifestLayout, StoredColumn, metrics_positions
 from icectl.codec.manifest_records import Order, partition_keys
 from icectl.entries.schema import CARRIED, PLANNING
@@ -78,8 +78,8 @@ def scan_columns(
     Shape: as decode_columns; a chunk every few thousand rows.
     Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
     """
-    places = _places(columns)
-    scanner = Scanner(np.array(_compile(layout, places), dtype=np.int64), places)
+    program, places = _program(layout, tuple(columns))
+    scanner = Scanner(program, places)
     keys = _PartitionKeys(layout.partition, order)
     chunks: dict[str, list[pa.Array]] = {name: [] for name in columns}
     for batch in batches(blocks):
@@ -244,10 +244,14 @@ class EntryCompiler(Compiler):
 _SHAPES = {"int": "n", "long": "n", "bytes": "t", "string": "t"}
 
 
-def _compile(layout: ManifestLayout, places: Places) -> list[list[int]]:
+@lru_cache(SCHEMAS)
+def _program(
+    layout: ManifestLayout, columns: tuple[str, ...]
+) -> tuple[npt.NDArray[np.int64], Places]:
+    places = _places(columns)
     compiler = EntryCompiler(layout, places)
     compiler.compile()
-    return compiler.steps
+    return np.array(compiler.steps, np.int64), places
 
 
 def batches(blocks: Iterable[Block]) -> Iterator[list[Block]]:

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.avro import Block, encode_records, write_file
+from icectl.codec.avro import Block, encode_records, parse_schema, write_file
 from icectl.codec.manifest_encode import encode_table
+from icectl.codec.manifest_layout import ManifestLayout, find_layout
 from icectl.codec.manifest_records import Encoded, encode_rows
 from icectl.codec.manifest_scan import TALLY
 from icectl.codec.manifest_schema import (
@@ -81,6 +82,11 @@ class ManifestForm:
     def avro_schema(self) -> Mapping[str, Any]:
         """The Avro schema of entries."""
         return entry_schema(self.spec, self.types, self.format_version)
+
+    @cached_property
+    def layout(self) -> ManifestLayout:
+        """Where the columns stand in the Avro schema."""
+        return find_layout(parse_schema(self.avro_schema))
 
     @property
     def properties(self) -> Mapping[str, str]:

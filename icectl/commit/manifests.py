@@ -13,7 +13,7 @@ from icectl.codec.manifest_write import ManifestForm
 from icectl.entries.clusters import Numbers, by_piece
 from icectl.entries.inherit import inherit
 from icectl.entries.manifest_rows import describe
-from icectl.entries.rows import Entries, as_existing, count_by_manifest, differing_column, take
+from icectl.entries.rows import Entries, as_existing, count_by_manifest, differing_column, part
 from icectl.env import Env
 from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.rewrite_manifests import fill
@@ -35,10 +35,10 @@ CODEC = "deflate"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A new manifest, and which rows of the entries that were given it holds, in its order."""
+    """A new manifest, and those of the entries that were given which it holds, in its order."""
 
     manifest: ManifestFile
-    rows: Numbers
+    entries: Entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +75,13 @@ class ManifestWriter:
                 for piece, encoded, row_ends in moved:
                     writer.add(piece, encoded, row_ends)
             sizes = list(writer.sizes().values())
-            rows, starts = by_piece(pieces)
+            ordered, starts = by_piece(entries, pieces)
             name = self.env.new_uuid()
             for number, chosen in enumerate(fill(sizes, self.target_size_bytes)):
                 content = writer.manifest(chosen)
-                found = rows[starts[chosen.start] : starts[chosen.stop]]
+                found = part(ordered, starts[chosen.start], starts[chosen.stop])
                 location = join(self.folder, f"{name}-m{number}.avro")
-                yield Written(
-                    self._store(location, content, as_existing(take(entries, found))), found
-                )
+                yield Written(self._store(location, content, as_existing(found)), found)
 
     def _moved(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Numbers
@@ -101,10 +99,10 @@ class ManifestWriter:
 
         def move(stored: tuple[int, bytes]) -> list[Moved]:
             at, content = stored
-            part = slice(ends[at], ends[at + 1])
-            own = Entries(entries.table.slice(ends[at], ends[at + 1] - ends[at]))
+            start, stop = ends[at], ends[at + 1]
+            own = part(entries, start, stop)
             try:
-                return list(move_entries(content, own, pieces[part], self.form))
+                return list(move_entries(content, own, pieces[start:stop], self.form))
             except Unsupported as error:
                 message = f"`{sources[at].manifest_path}`: {error.message}"
                 raise Unsupported(message, hint=error.hint) from error

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from icectl.entries.partition_key import decode_key, sort_key
-from icectl.entries.rows import Entries, RawEntries
+from icectl.entries.rows import Entries, RawEntries, take
 from icectl.spec.types import Type
 
 Numbers = npt.NDArray[np.int64]
@@ -73,11 +73,13 @@ def per_manifest(
     return np.asarray(table[entries.table["manifest"].to_numpy()], np.float64)
 
 
-def by_piece(numbers: Numbers) -> tuple[Numbers, Numbers]:
-    """Rows in the order of their pieces, and where in it each piece begins, the end included.
+def by_piece(entries: Entries, numbers: Numbers) -> tuple[Entries, Sequence[int]]:
+    """Entries in the order of their pieces, and where each piece begins, the end included.
 
-    Order: rows of a piece as they come.
+    Order: entries of a piece as they come.
     """
-    order = np.argsort(numbers, kind="stable")
-    count = int(numbers.max()) + 1 if len(numbers) else 0
-    return order, np.searchsorted(numbers[order], np.arange(count + 1))
+    counts = np.bincount(numbers)
+    starts = [0, *np.cumsum(counts).tolist()]
+    if (np.diff(numbers) >= 0).all():
+        return entries, starts
+    return take(entries, np.argsort(numbers, kind="stable")), starts

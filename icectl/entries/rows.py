@@ -156,6 +156,8 @@ def where(entries: E, mask: pa.Array | pa.ChunkedArray | npt.NDArray[np.bool_]) 
     Order: kept.
     """
     kept = pa.array(mask) if isinstance(mask, np.ndarray) else mask
+    if pc.all(kept, skip_nulls=False, min_count=0).as_py():
+        return entries
     return type(entries)(entries.table.filter(kept))
 
 
@@ -262,6 +264,14 @@ def take(entries: E, rows: Sequence[int] | npt.NDArray[np.int64] | pa.Array) -> 
     Order: that of `rows`.
     """
     return type(entries)(entries.table.take(pa.array(rows, pa.int64())))
+
+
+def part(entries: E, start: int, stop: int) -> E:
+    """The rows from one position of the table up to another, without a copy.
+
+    Order: kept.
+    """
+    return type(entries)(entries.table.slice(start, stop - start))
 
 
 def by_row(entries: E, *columns: str) -> Iterator[tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from icectl.codec.manifest_write import ManifestForm
 from icectl.commit.attempt import Committer, Landed
 from icectl.commit.manifests import ManifestWriter
 from icectl.commit.snapshot import NewSnapshot, carried_totals, compose, head
-from icectl.entries.rows import EMPTY, Entries, concat, count_by_value, in_manifests, in_order, take
+from icectl.entries.rows import EMPTY, Entries, concat, count_by_value, in_manifests, in_order
 from icectl.env import Deadline, Env
 from icectl.errors import UsageError
 from icectl.plan.model import pin_of
@@ -207,9 +207,10 @@ def _write(
     pieces = group_pieces(metadata, group, prepared.listed, entries, prepared.plan.options)
     outputs = []
     for written in writer.write(manifests, entries, pieces):
-        chosen = take(entries, written.rows)
-        sources = {manifests[at].manifest_path for at in count_by_value(chosen, "manifest")}
-        outputs.append(_Output(group, written.manifest, frozenset(sources), chosen))
+        sources = {
+            manifests[at].manifest_path for at in count_by_value(written.entries, "manifest")
+        }
+        outputs.append(_Output(group, written.manifest, frozenset(sources), written.entries))
     return outputs
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from icectl.codec.manifest_write import ManifestForm
 from icectl.commit.manifests import ManifestWriter, Written
-from icectl.entries.rows import Entries, numbers
+from icectl.entries.rows import Entries, concat, numbers
 from icectl.entries.schema import PLANNING
 from icectl.errors import CorruptTable
 from icectl.plan.rewrite_manifests import PLANNED_COLUMNS
@@ -115,11 +115,11 @@ def test_each_manifest_is_announced_and_holds_its_rows(
     announced: list[str] = []
     written = write(table, content, entries, announced)
     assert [item.manifest.manifest_path for item in written] == announced
-    locations = entries.table["location"].to_pylist()
+    assert concat(item.entries for item in written).table.equals(entries.table)
     for item in written:
         stored = read_avro(item.manifest.manifest_path)
-        assert [entry["data_file"]["file_path"] for entry in stored] == [
-            locations[at] for at in item.rows
-        ]
+        assert [entry["data_file"]["file_path"] for entry in stored] == item.entries.table[
+            "location"
+        ].to_pylist()
         assert item.manifest.existing_files_count == len(stored)
         assert item.manifest.manifest_length == Path(item.manifest.manifest_path).stat().st_size
