@@ -40,13 +40,14 @@ def translated(kind: str) -> Iterator[None]:
 
 def damaged(kind: str, why: object) -> CorruptTable:
     """The error for a data file whose bytes are not what its format says."""
-    return CorruptTable(f"the {kind} file is damaged: {_line(why)}", rule="R-095")  # R-095
+    return CorruptTable(f"the {kind} file is damaged: {first_line(why)}", rule="R-095")  # R-095
 
 
 def beyond(kind: str, why: object) -> Unsupported:
     """The error for a data file that uses what this program can't read."""
-    return Unsupported(f"the {kind} file can't be read: {_line(why)}")
+    return Unsupported(f"the {kind} file can't be read: {first_line(why)}")
 
 
-def _line(why: object) -> str:
+def first_line(why: object) -> str:
+    """What an error of pyarrow says, without the places in its source."""
     return str(why).partition("\n")[0].strip().removesuffix(".")

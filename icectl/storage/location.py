@@ -8,6 +8,9 @@ import re
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.percent import unescaped
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _UP_TO_PATH = r"^([A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?)?/*"
@@ -97,16 +100,9 @@ def loosest_keys(locations: pa.ChunkedArray) -> pa.ChunkedArray:
 
     Order: kept; null stays null.
     """
-    import pyarrow.compute as pc
 
     def key(chunk: pa.Array) -> pa.Array:
-        paths = pc.replace_substring_regex(chunk, _UP_TO_PATH, "/")
-        encoded = pc.fill_null(pc.match_substring(paths, "%"), fill_value=False)
-        if pc.any(encoded).as_py():
-            decoded = [
-                unquote(path, errors="replace") for path in paths.filter(encoded).to_pylist()
-            ]
-            paths = pc.replace_with_mask(paths, encoded, pa.array(decoded, paths.type))
+        paths = unescaped(pc.replace_substring_regex(chunk, _UP_TO_PATH, "/"))
         doubled = pc.match_substring(paths, "//")
         return pc.replace_substring_regex(paths, "//+", "/") if pc.any(doubled).as_py() else paths
 

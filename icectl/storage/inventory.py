@@ -1,0 +1,76 @@
+"""Listings that the storage made itself, as batches of (location, size_bytes, modified_ms)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from icectl.codec.inventory import (
+    Form,
+    InventoryFile,
+    InventoryManifest,
+    form_of,
+    parse_manifest,
+    read_rows,
+)
+from icectl.errors import StorageError, Unsupported, UsageError
+from icectl.storage import location as locations
+from icectl.storage.listing import LISTING_SCHEMA
+from icectl.storage.store import Store
+
+
+def read_inventory(store: Store, location: str) -> Iterator[pa.RecordBatch]:
+    """All objects of an inventory: a Parquet or CSV file, or the manifest.json of S3 Inventory.
+
+    Order: as stored.
+    Raises: UsageError, when a file is damaged or lacks columns; Unsupported, StorageError.
+    """
+    with _named(location):
+        is_manifest = form_of(store.read_range(location, 0, 4)) is Form.MANIFEST
+        manifest = parse_manifest(store.read(location)) if is_manifest else None
+    if manifest is None:
+        yield from _rows(store, location, ())
+        return
+    for file in manifest.files:
+        place = _place(location, manifest, file)
+        with _named(place):
+            _check_size(store, place, file)
+        yield from _rows(store, place, manifest.columns)
+
+
+def _rows(store: Store, location: str, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    with _named(location), store.open(location) as file:
+        for rows in read_rows(file, columns):
+            yield pa.RecordBatch.from_arrays(list(rows), schema=LISTING_SCHEMA)
+
+
+def _place(location: str, manifest: InventoryManifest, file: InventoryFile) -> str:
+    """Where a file of a manifest lies: in its bucket, or on disk as it was in the bucket."""
+    if not locations.is_local(location):
+        return f"{locations.scheme(location)}://{manifest.bucket}/{file.key}"
+    folder = locations.parent(locations.parent(location))
+    return locations.join(folder, *file.key.split("/")[-2:])
+
+
+def _check_size(store: Store, location: str, file: InventoryFile) -> None:
+    status = store.stat(location)
+    if status is None:
+        raise FileNotFoundError(location)
+    if status.size_bytes != file.size_bytes:
+        raise UsageError(
+            f"it has {status.size_bytes} bytes, and {file.size_bytes} by its manifest",
+            hint="wait until the inventory is complete, or fetch it again",
+        )
+
+
+@contextmanager
+def _named(location: str) -> Iterator[None]:
+    """Read a file of an inventory inside; the errors name it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        message = f"the inventory file `{locations.shown(location)}` is missing"
+        raise StorageError(message) from error
+    except (UsageError, Unsupported) as error:
+        message = f"inventory `{locations.shown(location)}`: {error.message}"
+        raise type(error)(message, hint=error.hint) from error
