@@ -17,6 +17,7 @@ from icectl.progress import SilentProgress
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from icectl.storage.local import LocalStore
 from icectl.table.manifests import load_entries, read_snapshot_manifests
+from tests.builders.entry_rows import named
 from tests.builders.rows import read_avro
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
@@ -116,6 +117,9 @@ def test_each_manifest_is_announced_and_holds_its_rows(
     written = write(table, content, entries, announced)
     assert [item.manifest.manifest_path for item in written] == announced
     assert concat(item.entries for item in written).table.equals(entries.table)
+    assert sorted(place for item in written for place in named(item.entries)) == sorted(
+        named(entries)
+    )
     for item in written:
         stored = read_avro(item.manifest.manifest_path)
         assert [entry["data_file"]["file_path"] for entry in stored] == item.entries.table[
