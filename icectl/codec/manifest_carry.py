@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from icectl.codec.avro import SCHEMAS, AvroFile, AvroType, read_blocks
 from icectl.codec.manifest_layout import ManifestLayout
-from icectl.codec.manifest_scan import EntryCompiler, Places, Scanner, batches, kernels
+from icectl.codec.manifest_scan import EntryCompiler, Places, Scanner, kernels
 
 Numbers = npt.NDArray[np.int64]
 
@@ -112,10 +112,9 @@ def carry(
     program = _splice_program(target)
     scanner = Scanner(_piece_program(source), _PLACES)
     first = 0
-    for batch in batches(read_blocks(file)):
-        for room, row_count in scanner.scan(batch):
-            yield CarriedEntries(program, scanner.buffer, room.numbers[:, :row_count], first)
-            first += row_count
+    for room, row_count in scanner.scan(read_blocks(file)):
+        yield CarriedEntries(program, scanner.buffer, room.numbers[:, :row_count], first)
+        first += row_count
 
 
 @lru_cache(SCHEMAS)

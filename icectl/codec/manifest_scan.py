@@ -21,6 +21,7 @@ SCAN_FROM_ENTRIES = 2000
 """Loading the scan takes as long as fastavro takes for so many entries."""
 
 _BATCH_BYTES = 4 * 2**20
+_BUFFER_BYTES = 2**20
 _ROWS = 8192
 _ITEMS = 2**18
 
@@ -82,11 +83,10 @@ def scan_columns(
     scanner = Scanner(program, places)
     keys = _PartitionKeys(layout.partition, order)
     chunks: dict[str, list[pa.Array]] = {name: [] for name in columns}
-    for batch in batches(blocks):
-        for room, row_count in scanner.scan(batch):
-            for name in columns:
-                chunk = room.column(name, row_count)
-                chunks[name].append(keys.of(chunk) if name == "partition_key" else chunk)
+    for room, row_count in scanner.scan(blocks):
+        for name in columns:
+            chunk = room.column(name, row_count)
+            chunks[name].append(keys.of(chunk) if name == "partition_key" else chunk)
     return {name: pa.chunked_array(found, _type(name)) for name, found in chunks.items()}
 
 
@@ -254,38 +254,48 @@ def _program(
     return np.array(compiler.steps, np.int64), places
 
 
-def batches(blocks: Iterable[Block]) -> Iterator[list[Block]]:
-    """Blocks together, some MiB at a time, so that the scan is called seldom."""
-    batch: list[Block] = []
-    size = 0
-    for block in blocks:
-        batch.append(block)
-        size += len(block.content)
-        if size >= _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
 class Scanner:
-    """One program over batch after batch, in arrays that are used again: new ones cost more time
-    in page faults than the scan itself. `buffer` holds the batch that is being scanned."""
+    """One program over blocks, some MiB at a time, in arrays that are used again: new ones cost
+    more time in page faults than the scan itself. `buffer` holds the blocks being scanned."""
 
     def __init__(self, program: npt.NDArray[np.int64], places: Places) -> None:
         self._program = program
         self._places = places
         self._room: _Room | None = None
-        self.buffer = np.zeros(0, np.uint8)
+        self.buffer = np.empty(0, np.uint8)
 
-    def scan(self, batch: Sequence[Block]) -> Iterator[tuple["_Room", int]]:
-        """Scan a batch in steps of as many rows as there is room for; each step overwrites it."""
+    def scan(self, blocks: Iterable[Block]) -> Iterator[tuple["_Room", int]]:
+        """Scan blocks in steps of as many rows as there is room for; each step overwrites it."""
+        for bounds in self._filled(blocks):
+            yield from self._scan(bounds)
+
+    def _filled(self, blocks: Iterable[Block]) -> Iterator[npt.NDArray[np.int64]]:
+        """Fill the buffer: where in it each block ends, and how many records the block has.
+
+        Each block is copied while it is still in the processor's cache.
+        """
+        bounds: list[tuple[int, int]] = []
+        end = 0
+        for block in blocks:
+            start, end = end, end + len(block.content)
+            self._reserve(start, end + kernels().PADDING)
+            self.buffer[start:end] = np.frombuffer(block.content, np.uint8)
+            bounds.append((end, block.record_count))
+            if end >= _BATCH_BYTES:
+                yield np.array(bounds, np.int64)
+                bounds, end = [], 0
+        if bounds:
+            yield np.array(bounds, np.int64)
+
+    def _reserve(self, used: int, size: int) -> None:
+        if len(self.buffer) < size:
+            grown = np.empty(max(size, 2 * len(self.buffer), _BUFFER_BYTES), np.uint8)
+            grown[:used] = self.buffer[:used]
+            self.buffer = grown
+
+    def _scan(self, bounds: npt.NDArray[np.int64]) -> Iterator[tuple["_Room", int]]:
         kernel = kernels()
-        ends = np.cumsum([len(block.content) for block in batch])
-        counts = [block.record_count for block in batch]
-        left, size = sum(counts), int(ends[-1])
-        self._fill(batch, size + kernel.PADDING)
-        bounds = np.ascontiguousarray(np.stack([ends, counts], axis=1).astype(np.int64))
+        left, size = int(bounds[:, 1].sum()), int(bounds[-1, 0])
         state = np.zeros(3, np.int64)
         room = self._room
         if room is None:
@@ -300,15 +310,6 @@ class Scanner:
             yield room, done
             left -= done
         self._room = room
-
-    def _fill(self, batch: Sequence[Block], size: int) -> None:
-        if len(self.buffer) < size:
-            self.buffer = np.zeros(size, np.uint8)
-        at = 0
-        for block in batch:
-            stop = at + len(block.content)
-            self.buffer[at:stop] = np.frombuffer(block.content, np.uint8)
-            at = stop
 
 
 class _Room:
