@@ -49,7 +49,9 @@ _Array = npt.NDArray[Any]
 _Number = Any
 """A 64-bit integer: numba and numpy types for it do not agree."""
 
-_ONE, _SEVEN, _LOW, _LAST_SHIFT = (np.uint64(number) for number in (1, 7, 127, 63))
+_ONE, _TWO, _SEVEN, _LOW, _LAST_SHIFT = (np.uint64(number) for number in (1, 2, 7, 127, 63))
+_TOGETHER = 16
+_ODD_OR_LONG = 129
 _NOWHERE = np.uint64(2**64 - 1)
 """Behind every end: where a damaged value ends. numba indexes unsigned positions faster."""
 
@@ -131,12 +133,19 @@ def _skip_items(buffer: _Array, at: _Number, end: _Number, op: _Number) -> _Numb
             return at
         if op == SKIP_BYTES_PAIRS:
             for _ in range(count):
-                at = _skip_text(buffer, _skip_number(buffer, at, end), end)
+                if at + _ONE < end and buffer[at] < 128 and not buffer[at + _ONE] & _ODD_OR_LONG:
+                    at += _TWO + (np.uint64(buffer[at + _ONE]) >> _ONE)
+                else:
+                    at = _skip_text(buffer, _skip_number(buffer, at, end), end)
                 if at > end:
                     return _NOWHERE
         else:
-            # A number ends at its first byte below 128.
+            # A number ends at its first byte below 128; many bytes are looked at together.
             numbers = count if op == SKIP_NUMBERS else 2 * count
+            while numbers >= _TOGETHER and at + np.uint64(_TOGETHER) <= end:
+                for byte in range(np.uint64(_TOGETHER)):
+                    numbers -= np.int64(buffer[at + byte] < 128)
+                at += np.uint64(_TOGETHER)
             while numbers > 0:
                 if at >= end:
                     return _NOWHERE
