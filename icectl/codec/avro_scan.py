@@ -9,12 +9,13 @@ count against what is left, every union branch, every number against 64 bits. A 
 damage returns DAMAGED; no input makes it read or write outside its arrays.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numba
 import numpy as np
 import numpy.typing as npt
+
+from icectl.codec.compiled import compiled
 
 DAMAGED = -1
 FULL = -2
@@ -44,7 +45,6 @@ PADDING = 16
 """Bytes behind the content of a buffer: a number of ten bytes that starts inside ends inside."""
 
 _MAX_NESTING = 32
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _Array = npt.NDArray[Any]
 _Number = Any
 """A 64-bit integer: numba and numpy types for it do not agree."""
@@ -56,17 +56,6 @@ _NOWHERE = np.uint64(2**64 - 1)
 """Behind every end: where a damaged value ends. numba indexes unsigned positions faster."""
 
 _BOTTOM, _TOP = np.iinfo(np.int32).min, np.iinfo(np.int32).max
-
-
-def _compiled(signature: str) -> Callable[[_Function], _Function]:
-    def compile_(function: _Function) -> _Function:
-        try:
-            compiled = numba.njit(signature, nogil=True, cache=True)(function)
-        except RuntimeError:  # neither the package nor the user has a writable place for a cache
-            compiled = numba.njit(signature, nogil=True)(function)
-        return cast("_Function", compiled)  # numba's own types say a dispatcher
-
-    return compile_
 
 
 @numba.njit(nogil=True, forceinline=True)
@@ -125,7 +114,7 @@ def _item_count(buffer: _Array, at: _Number, end: _Number) -> tuple[_Number, _Nu
     return -count, at, at + np.uint64(size)
 
 
-@_compiled("uint64(uint8[::1], uint64, uint64, int64)")
+@compiled("uint64(uint8[::1], uint64, uint64, int64)")
 def _skip_items(buffer: _Array, at: _Number, end: _Number, op: _Number) -> _Number:
     while True:
         count, at, stop = _item_count(buffer, at, end)
@@ -155,7 +144,7 @@ def _skip_items(buffer: _Array, at: _Number, end: _Number, op: _Number) -> _Numb
             return _NOWHERE
 
 
-@_compiled(
+@compiled(
     "int64(uint8[::1], int64[:, ::1], int64[:, ::1], int64[::1], uint8[:, ::1], int64[:, ::1],"
     " int32[:, ::1], int32[:, ::1], int32[:, ::1], int64[:, ::1], int32[:, ::1], uint8[:, ::1])"
 )
@@ -342,7 +331,7 @@ def _put_number(output: _Array, at: _Number, number: _Number) -> _Number:
     return at + 1
 
 
-@_compiled(
+@compiled(
     "int64(int64[:, ::1], uint8[:, ::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int32[::1],"
     " int64[::1], int64[::1], uint8[::1], uint8[::1], int64[::1])"
 )
@@ -405,7 +394,7 @@ def encode(  # noqa: PLR0917 - numba takes positions
     return at
 
 
-@_compiled(
+@compiled(
     "int64(uint8[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], uint8[:, ::1], uint8[::1],"
     " int64[::1])"
 )

@@ -15,6 +15,8 @@ LISTING_SCHEMA = pa.schema(
     ]
 )
 BATCH_ROWS = 65_536
+_MOST_AT_ONCE = 64
+"""Requests of one thread in a row: switching between threads costs more than a small directory."""
 
 
 @dataclass(slots=True)
@@ -24,24 +26,34 @@ class Rows:
     locations: list[str] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     times: list[int | None] = field(default_factory=list)
+    small: list[pa.RecordBatch] = field(default_factory=list)
     full: list[pa.RecordBatch] = field(default_factory=list)
+    waiting: int = 0
+    """Files that are in no full batch."""
 
     def add(self, location: str, size_bytes: int, modified_ms: int | None) -> None:
         """Append one file."""
         self.locations.append(location)
         self.sizes.append(size_bytes)
         self.times.append(modified_ms)
-        if len(self.locations) >= BATCH_ROWS:
-            self._set_aside()
+        self._count(1)
+
+    def add_batch(self, batch: pa.RecordBatch) -> None:
+        """Append a batch of files."""
+        if 2 * batch.num_rows >= BATCH_ROWS:
+            self.full.append(batch)
+        else:
+            self.small.append(batch)
+            self._count(batch.num_rows)
 
     def extend(self, other: "Rows") -> None:
         """Append all files of another listing."""
         self.full += other.full
+        self.small += other.small
         self.locations += other.locations
         self.sizes += other.sizes
         self.times += other.times
-        if len(self.locations) >= BATCH_ROWS:
-            self._set_aside()
+        self._count(other.waiting)
 
     def take_full(self) -> list[pa.RecordBatch]:
         """The full batches, which are then forgotten here."""
@@ -50,9 +62,14 @@ class Rows:
 
     def take_all(self) -> list[pa.RecordBatch]:
         """All rows, the last batch being as short as it is."""
-        if self.locations:
+        if self.waiting:
             self._set_aside()
         return self.take_full()
+
+    def _count(self, added: int) -> None:
+        self.waiting += added
+        if self.waiting >= BATCH_ROWS:
+            self._set_aside()
 
     def _set_aside(self) -> None:
         columns = [
@@ -60,8 +77,10 @@ class Rows:
             pa.array(self.sizes, pa.int64()),
             pa.array(self.times, pa.int64()),
         ]
-        self.full.append(pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA))
+        rest = pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA)
+        self.full.append(pa.concat_batches([*self.small, rest]))
         self.locations, self.sizes, self.times = [], [], []
+        self.small, self.waiting = [], 0
 
 
 Request = TypeVar("Request")
@@ -88,7 +107,7 @@ def run_steps(
         running: set[Future[Step[Request]]] = set()
         while waiting or running:
             while waiting and len(running) < 2 * concurrency:
-                running.add(pool.submit(step, waiting.pop()))
+                running.add(pool.submit(_several, step, _taken(waiting, concurrency)))
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 result = future.result()
@@ -96,3 +115,25 @@ def run_steps(
                 waiting += result.next
             yield from rows.take_full()
     yield from rows.take_all()
+
+
+def _taken(waiting: list[Request], concurrency: int) -> list[Request]:
+    """The last of the waiting requests: one while they are few, more when all have enough."""
+    count = min(1 + len(waiting) // (8 * concurrency), _MOST_AT_ONCE)
+    taken = waiting[-count:]
+    del waiting[-count:]
+    return taken
+
+
+def _several(step: Callable[[Request], Step[Request]], requests: list[Request]) -> Step[Request]:
+    """Carry out requests until a batch is full; the rest waits again."""
+    rows = Rows()
+    following: list[Request] = []
+    for number, request in enumerate(requests):
+        result = step(request)
+        rows.extend(result.rows)
+        following += result.next
+        if rows.full:
+            following += requests[number + 1 :]
+            break
+    return Step(rows, tuple(following))
