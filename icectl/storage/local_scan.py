@@ -40,10 +40,11 @@ _Array = npt.NDArray[Any]
 
 @cache
 def kernel() -> Any:
-    """The module of the compiled loop; None on systems without its calls."""
+    """The module of the compiled loop; None on systems that have other calls or layouts."""
+    if sys.platform != "linux" or sys.byteorder != "little":
+        return None
     libc = ctypes.CDLL(None)
-    calls = ("getdents64", "statx", "__errno_location")
-    if sys.platform != "linux" or not all(hasattr(libc, call) for call in calls):
+    if not all(hasattr(libc, call) for call in ("getdents64", "statx", "__errno_location")):
         return None
     return importlib.import_module("icectl.storage.local_kernel")
 
