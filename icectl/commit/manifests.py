@@ -42,6 +42,15 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class _Made:
+    """A new manifest that is not stored yet, and the entries that it should hold."""
+
+    location: str
+    content: bytes
+    entries: Entries
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestWriter:
     """The means to write manifests of one form into a table's metadata folder.
 
@@ -59,7 +68,7 @@ class ManifestWriter:
 
     def write(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Numbers
-    ) -> Iterator[Written]:
+    ) -> Generator[Written, None, None]:
         """Write live entries of some manifests into new ones, piece after piece.
 
         `entries` index `sources`; `pieces` numbers the piece of each. Each manifest is read again
@@ -74,14 +83,7 @@ class ManifestWriter:
             with closing(self._moved(sources, entries, pieces)) as moved:
                 for piece, encoded, row_ends in moved:
                     writer.add(piece, encoded, row_ends)
-            sizes = list(writer.sizes().values())
-            ordered, starts = by_piece(entries, pieces)
-            name = self.env.new_uuid()
-            for number, chosen in enumerate(fill(sizes, self.target_size_bytes)):
-                content = writer.manifest(chosen)
-                found = part(ordered, starts[chosen.start], starts[chosen.stop])
-                location = join(self.folder, f"{name}-m{number}.avro")
-                yield Written(self._store(location, content, as_existing(found)), found)
+            yield from self._stored(writer, entries, pieces)
 
     def _moved(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Numbers
@@ -109,29 +111,64 @@ class ManifestWriter:
             finally:
                 self.progress.advance(1)
 
-        processors = min(os.cpu_count() or 1, self.concurrency)
         stored = in_threads(read, used, sizes, threads=self.concurrency)
         with closing(stored):
-            for moved in in_threads(move, stored, sizes, threads=processors):
+            for moved in in_threads(move, stored, sizes, threads=self._processors):
                 yield from moved
 
-    def _store(self, location: str, content: bytes, entries: Entries) -> ManifestFile:
-        """Compare a manifest with its entries, and store it."""
+    @property
+    def _processors(self) -> int:
+        return min(os.cpu_count() or 1, self.concurrency)
+
+    def _stored(
+        self, writer: PieceWriter, entries: Entries, pieces: Numbers
+    ) -> Generator[Written, None, None]:
+        """The manifests that the pieces make; comparing and storing have their threads."""
+        ordered, starts = by_piece(entries, pieces)
+        name = self.env.new_uuid()
+        piece_sizes = list(writer.sizes().values())
+        chosen = fill(piece_sizes, self.target_size_bytes)
+        sizes = [sum(piece_sizes[numbers.start : numbers.stop]) for numbers in chosen]
+
+        def made() -> Iterator[_Made]:
+            for number, numbers in enumerate(chosen):
+                held = part(ordered, starts[numbers.start], starts[numbers.stop])
+                location = join(self.folder, f"{name}-m{number}.avro")
+                yield _Made(location, writer.manifest(numbers), held)
+
+        def compare(made: _Made) -> tuple[_Made, Written]:
+            return made, Written(self._compared(made), made.entries)
+
+        def announced() -> Iterator[tuple[_Made, Written]]:
+            for made, written in compared:
+                self.announce(made.location)
+                yield made, written
+
+        def store(announced: tuple[_Made, Written]) -> Written:
+            made, written = announced
+            self.store.create(made.location, made.content)
+            return written
+
+        compared = in_threads(compare, made(), sizes, threads=self._processors)
+        with closing(compared):
+            yield from in_threads(store, announced(), sizes, threads=self.concurrency)
+
+    def _compared(self, made: _Made) -> ManifestFile:
+        """The row of a manifest, which has been compared with its entries."""
+        entries = as_existing(made.entries)
         manifest = describe(
             entries,
             self.form.types,
-            location=location,
-            length=len(content),
+            location=made.location,
+            length=len(made.content),
             spec_id=self.form.spec.spec_id,
         )
         _, stored = read_manifest(
-            content, columns=frozenset(COMPARED), manifest=0, spec=self.form.spec
+            made.content, columns=frozenset(COMPARED), manifest=0, spec=self.form.spec
         )
         differs = differing_column(inherit(stored, [manifest]), entries, COMPARED)
         if differs is not None or len(stored) != len(entries):  # R-069
             raise CorruptTable(
                 f"a new manifest does not match its entries in {differs}", rule="R-069"
             )
-        self.announce(location)
-        self.store.create(location, content)
         return manifest
