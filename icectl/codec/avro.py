@@ -162,11 +162,16 @@ def decode_records(schema: AvroType, blocks: Iterable[Block]) -> Iterator[tuple[
     """
     names = [str(at) for at in range(len(schema.fields))]
     # One array of records is one call; a record would be one call each.
-    parsed = fastavro.parse_schema({"type": "array", "items": _fastavro_schema(schema, [0])})
+    parsed = _fastavro_array(schema)
     for block in blocks:
         stream = BytesIO(write_long(block.record_count) + block.content + b"\0")
         for record in _decode(stream, parsed, block.record_count):
             yield tuple([record[name] for name in names])
+
+
+@lru_cache(SCHEMAS)
+def _fastavro_array(schema: AvroType) -> Any:
+    return fastavro.parse_schema({"type": "array", "items": _fastavro_schema(schema, [0])})
 
 
 def decode_fields(

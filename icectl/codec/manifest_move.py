@@ -62,12 +62,16 @@ def _carried(batch: CarriedEntries, entries: Entries, pieces: Numbers) -> Iterat
 def _values(entries: Entries, name: str, order: Numbers) -> Numbers:
     if name == "status":
         return np.full(len(order), Status.EXISTING, np.int64)
-    filled = pc.fill_null(entries.table[name], 0)
+    column = entries.table[name]
+    filled = pc.fill_null(column, 0) if column.null_count else column
     return np.asarray(filled.to_numpy(), np.int64)[order]
 
 
 def _valid(entries: Entries, name: str, order: Numbers) -> npt.NDArray[np.uint8]:
-    return np.asarray(entries.table[name].is_valid().to_numpy(), np.uint8)[order]
+    column = entries.table[name]
+    if not column.null_count:
+        return np.ones(len(order), np.uint8)
+    return np.asarray(column.is_valid().to_numpy(), np.uint8)[order]
 
 
 def _encoded(

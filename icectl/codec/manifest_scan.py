@@ -429,7 +429,9 @@ class _PartitionKeys:
 
     def of(self, spans: pa.Array) -> pa.Array:
         """The key of every stored record."""
-        encoded = spans.fill_null(b"").dictionary_encode()  # null: the manifest has no partition
+        if spans.null_count:  # the manifest has no partition
+            spans = spans.fill_null(b"")
+        encoded = spans.dictionary_encode()
         distinct = encoded.dictionary.to_pylist()
         new = [span for span in distinct if span not in self._known]
         self._known.update(zip(new, self._convert(new), strict=True))

@@ -28,6 +28,7 @@ from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.spec.manifest import ManifestContent
 from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, entries
 from tests.benchmarks.measure import Run, call, in_turn, median, ratio, verdict
+from tests.benchmarks.peers import pyiceberg_entries
 
 PLANNED_FIELDS = {
     "content",
@@ -60,20 +61,7 @@ def read_with_fastavro(path: Path) -> int:
 
 
 def read_with_pyiceberg(path: Path) -> int:
-    from pyiceberg.io.pyarrow import PyArrowFileIO
-    from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
-
-    assert DataFileContent.DATA == ManifestContent.DATA == 0
-    manifest = ManifestFile.from_args(
-        manifest_path=str(path),
-        manifest_length=path.stat().st_size,
-        partition_spec_id=0,
-        content=0,
-        sequence_number=1,
-        min_sequence_number=1,
-        added_snapshot_id=SNAPSHOT_ID,
-    )
-    return len(manifest.fetch_manifest_entry(PyArrowFileIO(), discard_deleted=False))
+    return len(pyiceberg_entries(path))
 
 
 def read_with_icectl(path: Path, columns: frozenset[str] = PLANNING_COLUMNS) -> int:
