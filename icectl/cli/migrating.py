@@ -9,9 +9,16 @@ from icectl.errors import CommitConflict, Refused, UsageError
 from icectl.report import migrate_v1_v2 as report
 from icectl.report.document import Outcome, TableIdentity
 from icectl.report.migrate_v1_v2 import migration_result, print_migration, print_plan, question
-from icectl.run.migrate_v1_v2 import Migrated, Migration, Prepared, execute, prepare, refusal
-
-COMMAND = "migrate-v1-v2"
+from icectl.run.migrate_v1_v2 import (
+    COMMAND,
+    Migrated,
+    Migration,
+    Prepared,
+    execute,
+    prepare,
+    refusal,
+    remove_leftovers,
+)
 
 
 def migrate(common: Common, table: str, change: Change, *, rewrite_manifests: bool) -> Outcome:
@@ -35,6 +42,8 @@ def migrate(common: Common, table: str, change: Change, *, rewrite_manifests: bo
     told = report.Migration(prepared.loaded.metadata.location, prepared.plan)
     planning = change.dry_run or change.check
     if not prepared.plan.has_work:
+        if not planning:
+            remove_leftovers(means, prepared)
         return _outcome(prepared, told, status="nothing-to-do", dry_run=planning)
     if planning:
         return _planned(prepared, told, change)

@@ -11,12 +11,18 @@ from icectl.errors import CommitConflict, UsageError
 from icectl.plan.rewrite_manifests import RewriteOptions
 from icectl.report.document import Outcome, TableIdentity
 from icectl.report.rewrite_manifests import Rewriting, print_rewriting, rewriting_result
-from icectl.run.rewrite_manifests import Prepared, Rewrite, Rewritten, execute, prepare
+from icectl.run.rewrite_manifests import (
+    COMMAND,
+    Prepared,
+    Rewrite,
+    Rewritten,
+    execute,
+    prepare,
+    remove_leftovers,
+)
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.units import parse_size
-
-COMMAND = "rewrite-manifests"
 
 Content = Literal["all", "data", "deletes"]
 
@@ -51,6 +57,8 @@ def rewrite(common: Common, request: Request, change: Change) -> Outcome:
     told = Rewriting(prepared.plan, prepared.listed.manifests)
     whole = change.dry_run or change.check
     if not prepared.has_work:
+        if not whole:
+            remove_leftovers(means, prepared)
         return _outcome(session, prepared, told, status="nothing-to-do", whole=whole)
     if whole:
         outcome = _outcome(session, prepared, told, status="planned", whole=True)

@@ -19,7 +19,6 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.rewrite_manifests import fill
 from icectl.progress import Progress
 from icectl.spec.manifest import ManifestFile
-from icectl.storage.location import join
 from icectl.storage.store import Store
 from icectl.table.manifests import in_threads, read_file
 
@@ -52,19 +51,15 @@ class _Made:
 
 @dataclass(frozen=True, slots=True)
 class ManifestWriter:
-    """The means to write manifests of one form into a table's metadata folder.
-
-    `announce` is told of each file before it is written.
-    """
+    """The means to write manifests of one form; `new_location` says where the next one goes."""
 
     store: Store
     env: Env
     progress: Progress
     concurrency: int
-    folder: str
     form: ManifestForm
     target_size_bytes: int
-    announce: Callable[[str], None]
+    new_location: Callable[[], str]
 
     def write(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Numbers
@@ -125,33 +120,26 @@ class ManifestWriter:
     ) -> Generator[Written, None, None]:
         """The manifests that the pieces make; comparing and storing have their threads."""
         ordered, starts = by_piece(entries, pieces)
-        name = self.env.new_uuid()
         piece_sizes = list(writer.sizes().values())
         chosen = fill(piece_sizes, self.target_size_bytes)
         sizes = [sum(piece_sizes[numbers.start : numbers.stop]) for numbers in chosen]
 
         def made() -> Iterator[_Made]:
-            for number, numbers in enumerate(chosen):
+            for numbers in chosen:
                 held = part(ordered, starts[numbers.start], starts[numbers.stop])
-                location = join(self.folder, f"{name}-m{number}.avro")
-                yield _Made(location, writer.manifest(numbers), held)
+                yield _Made(self.new_location(), writer.manifest(numbers), held)
 
         def compare(made: _Made) -> tuple[_Made, Written]:
             return made, Written(self._compared(made), made.entries)
 
-        def announced() -> Iterator[tuple[_Made, Written]]:
-            for made, written in compared:
-                self.announce(made.location)
-                yield made, written
-
-        def store(announced: tuple[_Made, Written]) -> Written:
-            made, written = announced
+        def store(done: tuple[_Made, Written]) -> Written:
+            made, written = done
             self.store.create(made.location, made.content)
             return written
 
         compared = in_threads(compare, made(), sizes, threads=self._processors)
         with closing(compared):
-            yield from in_threads(store, announced(), sizes, threads=self.concurrency)
+            yield from in_threads(store, compared, sizes, threads=self.concurrency)
 
     def _compared(self, made: _Made) -> ManifestFile:
         """The row of a manifest, which has been compared with its entries."""

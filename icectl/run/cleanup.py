@@ -4,10 +4,14 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 
+from icectl.catalog.protocol import LoadedTable
 from icectl.entries.files import FileKind, Files, excluding, of_kind, rows, slices, together
-from icectl.env import Deadline
+from icectl.env import Deadline, Env
 from icectl.errors import CommitUnknown, IcectlError, StorageError
 from icectl.progress import Progress
+from icectl.run import output_journal
+from icectl.run.output_journal import OutputJournal, new_journal
+from icectl.storage.location import join, parent
 from icectl.storage.store import FailedRemoval, Store
 
 BATCH = 1_000
@@ -62,14 +66,42 @@ def _batches(doomed: Files) -> Iterator[Files]:
 
 @dataclass(slots=True)
 class Outputs:
-    """Files that a run writes for its commit: each is named in `locations` before it is written.
+    """Files that a run writes for one commit: each is named in `locations` before it is written.
 
-    `sent` is set before the commit is: from then on it may land whatever ends the run.
+    Before the first one the run is recorded, where a later run can make use of that. `sent` is set
+    when the commit is about to be asked for: whatever ends the run from then on, the commit may
+    have landed.
     """
 
     store: Store
+    folder: str
+    journal: OutputJournal
+    is_journalled: bool
     locations: list[str] = field(default_factory=list)
     sent: bool = False
+
+    def manifest(self) -> str:
+        """Where the next manifest goes. Raises: what writing the journal raises."""
+        return self._named(f"{self.journal.uuid}-m{len(self.locations)}.avro")
+
+    def manifest_list(self, snapshot_id: int) -> str:
+        """Where the next manifest list goes. Raises: what writing the journal raises."""
+        return self._named(f"snap-{snapshot_id}-{len(self.locations)}-{self.journal.uuid}.avro")
+
+    def _named(self, file_name: str) -> str:
+        if self.is_journalled and not self.locations:
+            output_journal.write(self.store, self.journal)
+        location = join(self.folder, file_name)
+        self.locations.append(location)
+        return location
+
+    def check(self) -> None:
+        """Go on with a commit, its base loaded, where no other run took this one for dead.
+
+        Raises: CommitConflict; StorageError.
+        """
+        if self.is_journalled and self.locations:
+            output_journal.check_own(self.store, self.journal)
 
     @contextmanager
     def removed_on_failure(self) -> Iterator[None]:
@@ -87,8 +119,21 @@ class Outputs:
             raise
 
     def keep(self, used: Collection[str]) -> None:
-        """Remove all files but these; never raises, what stays is an orphan."""
+        """Remove all files but these, and the journal; never raises, what stays is left to a later
+        run, or an orphan."""
         surplus = [location for location in self.locations if location not in used]
-        if surplus:
-            with suppress(StorageError):
-                self.store.remove(surplus)
+        with suppress(StorageError):
+            if surplus and self.store.remove(surplus):
+                return
+            if self.is_journalled:
+                self.store.remove([self.journal.location])
+
+
+def outputs_of(store: Store, env: Env, loaded: LoadedTable, command: str) -> Outputs:
+    """The outputs of a run. A journal is of use where the newest version of the table is sure."""
+    return Outputs(
+        store,
+        parent(loaded.metadata_location),
+        new_journal(env, loaded.metadata_location, command),
+        is_journalled=loaded.current == "file-system",
+    )

@@ -5,9 +5,10 @@ anew what the table reaches, and deletes nothing that it does.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from icectl.entries.files import FileKind, Files, files, rows, together
 from icectl.errors import StorageError
@@ -17,6 +18,7 @@ from icectl.storage.location import join, loosest_key, name, parent
 from icectl.storage.store import FileStatus, Store
 
 VERSION = 1
+J = TypeVar("J")
 ABANDONED_AFTER_MS = 24 * 3_600_000
 """A journal whose commit has not landed after a day belongs to a run that is over."""
 
@@ -70,13 +72,27 @@ def unfinished(
 
     One that cannot be read is named in a warning and left alone.
     """
+    return read_each(store, listed, command, _read, progress)
+
+
+def read_each(
+    store: Store,
+    listed: Sequence[FileStatus],
+    command: str,
+    read: Callable[[Store, str], J],
+    progress: Progress,
+) -> list[J]:
+    """What `read` makes of each journal of a command among the files of the metadata folder.
+
+    One that cannot be read is named in a warning and left alone.
+    """
     found = []
     for status in listed:
         file_name = name(status.location)
         if not file_name.startswith(f"icectl-{command}-") or not file_name.endswith(".json"):
             continue
         try:
-            found.append(_read(store, status.location))
+            found.append(read(store, status.location))
         except (FileNotFoundError, StorageError, ValueError, KeyError, TypeError) as error:
             progress.warn(f"the journal {file_name} cannot be read and is left alone: {error}")
     return found
@@ -84,8 +100,7 @@ def unfinished(
 
 def _read(store: Store, location: str) -> Journal:
     content = json.loads(store.read(location))
-    if content["icectl-journal"] != VERSION:
-        raise ValueError(f"version {content['icectl-journal']} is not known")
+    check_version(content)
     parts = []
     for kind in FileKind:
         named = [(place, size) for place, code, size in content["files"] if code == kind]
@@ -99,6 +114,12 @@ def _read(store: Store, location: str) -> Journal:
         tuple(content["snapshot-ids"]),
         together(parts),
     )
+
+
+def check_version(content: Mapping[str, Any]) -> None:
+    """Raises: ValueError where a journal is not of the version that this icectl writes."""
+    if content["icectl-journal"] != VERSION:
+        raise ValueError(f"version {content['icectl-journal']} is not known")
 
 
 def discard(store: Store, journals: Sequence[Journal]) -> None:

@@ -17,7 +17,8 @@ from icectl.plan.model import Finding, pin_of
 from icectl.plan.rewrite_manifests import RewriteOptions
 from icectl.progress import Progress
 from icectl.run import rewrite_manifests as rewriting
-from icectl.run.cleanup import Outputs
+from icectl.run.cleanup import Outputs, outputs_of
+from icectl.run.output_journal import Leftovers
 from icectl.run.rewrite_manifests import Rewrite
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
@@ -26,10 +27,11 @@ from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.spec.requirements import AssertTableUuid
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
-from icectl.storage.location import join, parent
 from icectl.storage.store import Store
 from icectl.table.manifests import load_entries, read_snapshot_manifests
 from icectl.table.open import open_table
+
+COMMAND = "migrate-v1-v2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,36 +132,54 @@ def execute(migration: Migration, prepared: Prepared) -> Migrated:
     if prepared.plan.forbidding:
         raise refusal(prepared.plan.forbidding)
     migration.deadline.check()
-    outputs = Outputs(migration.store)
+    outputs = outputs_of(migration.store, migration.env, prepared.loaded, COMMAND)
     uuid = migration.env.new_uuid()
     committer = Committer(migration.catalog, migration.env, migration.progress)
     known = prepared.loaded.metadata.table_uuid
 
     def changes(metadata: TableMetadata) -> Sequence[Update]:
-        lists = _write_lists(migration, prepared.loaded, metadata, outputs)
+        lists = _write_lists(migration, metadata, outputs)
+        outputs.check()
         return updates(metadata, lists, uuid)
 
     requirements = [AssertTableUuid(known)] if known else []
-    with outputs.removed_on_failure():
-        outputs.sent = True
-        with migration.shield():
-            landed = committer.commit(prepared.loaded, requirements, changes)
+    with _leftovers(migration, COMMAND).removed_after(prepared.loaded):
+        with outputs.removed_on_failure():
+            outputs.sent = True
+            with migration.shield():
+                landed = committer.commit(prepared.loaded, requirements, changes)
+        outputs.keep({item.manifest_list or "" for item in landed.metadata.snapshots})
     if not prepared.plan.rewrites_manifests:
         return Migrated(landed)
     return _with_manifests(migration, landed)
 
 
+def remove_leftovers(migration: Migration, prepared: Prepared) -> None:
+    """Remove what killed runs have left, where there is nothing else to do; never raises."""
+    with _leftovers(migration, COMMAND, rewriting.COMMAND).removed_after(prepared.loaded):
+        pass
+
+
+def _leftovers(migration: Migration, *commands: str) -> Leftovers:
+    return Leftovers(
+        store=migration.store,
+        catalog=migration.catalog,
+        env=migration.env,
+        progress=migration.progress,
+        concurrency=migration.concurrency,
+        shield=migration.shield,
+        commands=commands,
+    )
+
+
 def _write_lists(
-    migration: Migration, loaded: LoadedTable, metadata: TableMetadata, outputs: Outputs
+    migration: Migration, metadata: TableMetadata, outputs: Outputs
 ) -> Mapping[int, str]:
     """Give each snapshot that embeds manifests a list of the same manifests (R-055, R-171)."""
     lists: dict[int, str] = {}
     for snapshot in metadata.snapshots:
         if snapshot.manifests is None or snapshot.manifest_list is not None:
             continue
-        folder = parent(loaded.metadata_location)
-        name = f"snap-{snapshot.snapshot_id}-{migration.env.new_uuid()}.avro"
-        location = join(folder, name)
         content = write_manifest_list(
             listed_manifests(snapshot, _described(migration, metadata, snapshot)),
             format_version=TO_VERSION,
@@ -168,7 +188,7 @@ def _write_lists(
             sequence_number=0,
             sync_marker=bytes.fromhex(migration.env.new_uuid().replace("-", "")),
         )
-        outputs.locations.append(location)
+        location = outputs.manifest_list(snapshot.snapshot_id)
         migration.store.create(location, content)
         lists[snapshot.snapshot_id] = location
     return lists

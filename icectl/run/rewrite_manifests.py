@@ -1,7 +1,7 @@
 """Running a rewrite of manifests: load, plan, write and verify new ones, commit, clean up."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import Catalog, LoadedTable
@@ -24,14 +24,14 @@ from icectl.plan.rewrite_manifests import (
     plan,
 )
 from icectl.progress import Progress
-from icectl.run.cleanup import Outputs
+from icectl.run.cleanup import Outputs, outputs_of
+from icectl.run.output_journal import Leftovers
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.requirements import AssertTableUuid
 from icectl.spec.schema import Schema
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
-from icectl.storage.location import join, parent
 from icectl.storage.store import Store
 from icectl.table.manifests import load_entries, read_snapshot_manifests
 from icectl.table.open import open_table
@@ -141,21 +141,41 @@ def _listed(rewrite: Rewrite, metadata: TableMetadata, snapshot: Snapshot | None
 def execute(rewrite: Rewrite, prepared: Prepared) -> Rewritten:
     """Write the new manifests, compare them with the old ones, and commit them (R-069).
 
-    What was written is removed again where the commit is known not to have landed.
+    What was written is removed again where the commit is known not to have landed; what an earlier
+    run has left that was killed, once this one has committed.
     Raises: CommitConflict, CommitUnknown; Unsupported, StorageError, Incomplete, before anything
     has changed.
     """
     rewrite.deadline.check()
-    made = _Made(Outputs(rewrite.store))
+    made = _Made(outputs_of(rewrite.store, rewrite.env, prepared.loaded, COMMAND))
     snapshot_id = rewrite.env.new_snapshot_id()
-    with made.stored.removed_on_failure():
-        landed = _write_and_commit(rewrite, prepared, made, snapshot_id)
-    written = tuple(output.manifest for output in made.outputs)
-    snapshot = landed.metadata.snapshot(snapshot_id)
-    used = {item.manifest_path for item in written}
-    used |= {snapshot.manifest_list} if snapshot and snapshot.manifest_list else set()
-    made.stored.keep(used)
+    with _leftovers(rewrite).removed_after(prepared.loaded):
+        with made.stored.removed_on_failure():
+            landed = _write_and_commit(rewrite, prepared, made, snapshot_id)
+        written = tuple(output.manifest for output in made.outputs)
+        snapshot = landed.metadata.snapshot(snapshot_id)
+        used = {item.manifest_path for item in written}
+        used |= {snapshot.manifest_list} if snapshot and snapshot.manifest_list else set()
+        made.stored.keep(used)
     return Rewritten(landed, snapshot_id, written)
+
+
+def remove_leftovers(rewrite: Rewrite, prepared: Prepared) -> None:
+    """Remove what killed runs have left, where there is nothing else to do; never raises."""
+    with _leftovers(rewrite).removed_after(prepared.loaded):
+        pass
+
+
+def _leftovers(rewrite: Rewrite) -> Leftovers:
+    return Leftovers(
+        store=rewrite.store,
+        catalog=rewrite.catalog,
+        env=rewrite.env,
+        progress=rewrite.progress,
+        concurrency=rewrite.concurrency,
+        shield=rewrite.shield,
+        commands=(COMMAND,),
+    )
 
 
 def _write_and_commit(
@@ -198,19 +218,19 @@ def _write(
         env=rewrite.env,
         progress=rewrite.progress,
         concurrency=rewrite.concurrency,
-        folder=parent(prepared.loaded.metadata_location),
         form=form,
         target_size_bytes=prepared.plan.options.target_size_bytes,
-        announce=made.stored.locations.append,
+        new_location=made.stored.manifest,
     )
     manifests = prepared.listed.manifests
     pieces = group_pieces(metadata, group, prepared.listed, entries, prepared.plan.options)
     outputs = []
-    for written in writer.write(manifests, entries, pieces):
-        sources = {
-            manifests[at].manifest_path for at in count_by_value(written.entries, "manifest")
-        }
-        outputs.append(_Output(group, written.manifest, frozenset(sources), written.entries))
+    with closing(writer.write(manifests, entries, pieces)) as stored:
+        for written in stored:
+            sources = {
+                manifests[at].manifest_path for at in count_by_value(written.entries, "manifest")
+            }
+            outputs.append(_Output(group, written.manifest, frozenset(sources), written.entries))
     return outputs
 
 
@@ -245,10 +265,7 @@ def _updates(
     if len(kept) == len(listed):
         return ()
     written = tuple(output.manifest for output in made.outputs)
-    location = join(
-        parent(prepared.loaded.metadata_location),
-        f"snap-{snapshot_id}-{rewrite.env.new_uuid()}.avro",
-    )
+    location = made.stored.manifest_list(snapshot_id)
     new = NewSnapshot(
         snapshot_id,
         branch,
@@ -264,8 +281,8 @@ def _updates(
         },
     )
     composed = compose(metadata, new, manifest_list=location, env=rewrite.env)
-    made.stored.locations.append(location)
     rewrite.store.create(location, composed.manifest_list)
+    made.stored.check()
     return composed.updates
 
 

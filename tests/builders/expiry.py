@@ -35,6 +35,9 @@ class Clock(FixedEnv):
     def new_uuid(self) -> str:
         return SystemEnv().new_uuid()
 
+    def new_snapshot_id(self) -> int:
+        return SystemEnv().new_snapshot_id()
+
 
 @dataclass
 class Aged:

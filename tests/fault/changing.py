@@ -14,7 +14,10 @@ from typing import Any
 
 import pytest
 
+from icectl.catalog.files import FileSystemCatalog
+from icectl.catalog.protocol import Committed
 from icectl.cli import app, expiring, migrating, rewriting, session
+from icectl.spec.updates import SetProperties, apply_all, with_log
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
 from tests.builders.expiry import NOW_MS, Clock, aged_table, reachable
@@ -131,6 +134,14 @@ class Subject:
         """Run the command in this process: exit code and document, which is empty after an
         interrupt."""
         return run(self.words, store)
+
+    def commit_meanwhile(self) -> None:
+        """Another writer's commit, which touches no file."""
+        catalog = FileSystemCatalog(LocalStore(), str(self.directory), Clock(NOW_MS))
+        base = catalog.load()
+        changed = apply_all(base.metadata, [SetProperties({"meanwhile": "yes"})])
+        updated, _ = with_log(changed, base.metadata_location, base.metadata.last_updated_ms)
+        assert isinstance(catalog.commit(base, updated), Committed)
 
     def finish(self) -> None:
         """Run undisturbed until there is nothing left to do: at most three times."""

@@ -1,5 +1,7 @@
 """rewrite-manifests beside other writers: their commits stand, only what they changed is redone."""
 
+import json
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 
 from icectl.storage.local import LocalStore
+from tests.builders.expiry import reachable
 from tests.builders.rows import current_metadata, read_avro, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
 from tests.fault.changing import run
@@ -34,6 +37,20 @@ class MeanwhileStore(WrappedStore):
             self.left -= 1
             self.commit()
         return done
+
+
+class BeforeStore(WrappedStore):
+    """Another run comes just before the first file of a kind is created."""
+
+    def __init__(self, kind: str, comes: Callable[[], object]) -> None:
+        super().__init__(LocalStore())
+        self.kind, self.comes, self.has_come = kind, comes, False
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        if method == "create" and self.kind in location and not self.has_come:
+            self.has_come = True
+            self.comes()
+        return action()
 
 
 def build(directory: Path, version: int) -> TableBuilder:
@@ -97,10 +114,7 @@ def test_rule_25_what_another_writer_commits_meanwhile_stands(
     assert (code, document["status"]) == (0, "done"), document
     assert [shown(table), paths(table)] == expected
     assert set(paths(table).values()) == {1}
-    code, checked = run(
-        ["validate", table.location, "--level", "data", "--all-snapshots", "--json"]
-    )
-    assert (code, checked["result"]["counts"]["warning"]) == (0, 0)
+    check_clean(table)
 
 
 def test_rule_25_an_append_makes_no_manifest_anew(tmp_path: Path) -> None:
@@ -124,6 +138,80 @@ def test_what_another_run_has_rewritten_is_not_rewritten_again(tmp_path: Path) -
     assert (codes, code) == ([0], 11)
     assert shown(table) == before
     assert set(paths(table).values()) == {1}
+
+
+def presume_dead(table: TableBuilder) -> None:
+    """Make every run that has a journal now look like a process that is no more."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    for path in (table.directory / "metadata").glob("icectl-*.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"pid": process.pid}))
+
+
+def left_over(table: TableBuilder) -> list[str]:
+    """Files that the table does not need: journals, manifests, manifest lists, temporary ones."""
+    needed = reachable(table.directory)
+    return [
+        str(path.relative_to(table.directory))
+        for path in table.directory.rglob("*")
+        if path.is_file()
+        and str(path.relative_to(table.directory)) not in needed
+        and not path.name.endswith((".metadata.json", "version-hint.text"))
+    ]
+
+
+@pytest.mark.parametrize("presumed_dead", [False, True])
+@pytest.mark.parametrize("moment", ["snap-", ".metadata.json"])
+def test_a_run_on_a_branch_does_not_disturb_one_on_main(
+    tmp_path: Path, moment: str, presumed_dead: bool
+) -> None:
+    """The other commits between any two steps of this one's commit; even where it takes this one
+    for dead, only what no commit can name any more goes."""
+    table = build(tmp_path / "t", 2)
+    table.ref("audit", "branch")
+    table.append(range(100, 106), branch="audit")
+    before, codes = shown(table), []
+
+    def other_run() -> None:
+        if presumed_dead:
+            presume_dead(table)
+        line = ["rewrite-manifests", table.location, "--branch", "audit", "--yes", "--json"]
+        codes.append(run(line)[0])
+
+    code, document = rewrite(table, BeforeStore(moment, other_run))
+    assert (codes, code) == ([0], 11 if presumed_dead else 0), document
+    assert shown(table) == before
+    check_clean(table)
+    assert rewrite(table, MeanwhileStore(table.live, 0))[0] == 0
+    assert shown(table) == before
+    assert left_over(table) == []
+
+
+def test_a_run_that_is_taken_for_dead_may_still_land_where_nobody_else_commits(
+    tmp_path: Path,
+) -> None:
+    """The mark comes after this run has looked for it, and the other has nothing to commit: so it
+    removes nothing."""
+    table = build(tmp_path / "t", 2)
+    before, others = shown(table), []
+
+    def other_run() -> None:
+        presume_dead(table)
+        line = ["rewrite-manifests", table.location, "--content", "deletes", "--yes", "--json"]
+        others.append(run(line)[1]["status"])
+
+    code, _ = rewrite(table, BeforeStore(".metadata.json", other_run))
+    assert (others, code) == (["nothing-to-do"], 0)
+    assert shown(table) == before
+    check_clean(table)
+    assert left_over(table) == []
+
+
+def check_clean(table: TableBuilder) -> None:
+    code, checked = run(
+        ["validate", table.location, "--level", "data", "--all-snapshots", "--json"]
+    )
+    assert (code, checked["result"]["counts"]["warning"]) == (0, 0)
 
 
 def test_a_branch_is_redone_on_its_own_head(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ def migrate_v1_v2(
     lose access. The old metadata file stays. A table with an unknown transform in its default
     partition spec, or with a file that is live twice, is refused; so is one whose newest snapshots
     cannot be read. A table of version 2 or higher has nothing to do.
+
+    What a killed run leaves is removed by a later run, as `icectl rewrite-manifests --help` says.
     """
     from icectl.cli.migrating import migrate
 

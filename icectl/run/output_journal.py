@@ -1,0 +1,242 @@
+"""The record of a run that writes files for a commit, so that a later run can remove what is left
+of it where it was killed.
+
+One JSON file in the metadata folder; its uuid is in the name of each file that the run writes.
+
+Whether another run is dead can only be presumed, so what is removed does not depend on it. Whoever
+presumes it marks the journal as abandoned, and then looks which version of the table is the newest.
+A run that is about to commit looks at its journal after it has loaded the version it builds on, and
+gives up where the mark is. So whatever it may still have under way builds on that version at most;
+once there is a newer one, the file name that it needs is taken, and what the newest metadata does
+not reach no commit will ever name.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.env import Env
+from icectl.errors import CommitConflict, IcectlError
+from icectl.progress import Progress
+from icectl.run import journal as journals
+from icectl.spec.metadata import TableMetadata
+from icectl.storage.location import loosest_key, name, parent
+from icectl.storage.store import Store
+from icectl.table.reachable import ReachReader, all_manifests, manifest_lists, metadata_files
+
+_PROCESSES = Path("/proc/self/ns/pid")
+"""Links to a name for the processes that this one sees; only Linux has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputJournal:
+    """One run, which writes files with `uuid` in their names for one commit.
+
+    `newest_version` is that of the table after the journal was marked as abandoned.
+    """
+
+    location: str
+    uuid: str
+    created_ms: int
+    host: str
+    pid: int
+    abandoned: bool = False
+    newest_version: int | None = None
+
+
+def new_journal(env: Env, metadata_location: str, command: str) -> OutputJournal:
+    """The journal of this process, not written yet."""
+    uuid = env.new_uuid()
+    location = journals.journal_location(metadata_location, command, uuid)
+    return OutputJournal(location, uuid, env.now_ms(), _host(env), os.getpid())
+
+
+def _host(env: Env) -> str:
+    """Where a process id means what it means here: containers may share the name of their host."""
+    try:
+        return f"{env.host_name()} {_PROCESSES.readlink()}"
+    except OSError:
+        return env.host_name()
+
+
+def write(store: Store, journal: OutputJournal) -> None:
+    """Record a run before its first output. Raises: what creating a file raises."""
+    store.create(journal.location, _content(journal))
+
+
+def check_own(store: Store, journal: OutputJournal) -> None:
+    """Go on with a commit, its base loaded, where nobody took this run for dead.
+
+    Raises: CommitConflict; StorageError.
+    """
+    try:
+        abandoned = _read(store, journal.location).abandoned
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        abandoned = True
+    if abandoned:
+        raise CommitConflict("another run took this one for dead, and removes what it wrote")
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """The means to remove what killed runs of some commands have left.
+
+    Nothing of it raises: what can't be removed now, or can't be proved to be left, stays with its
+    journal.
+    """
+
+    store: Store
+    catalog: Catalog
+    env: Env
+    progress: Progress
+    concurrency: int
+    shield: Callable[[], AbstractContextManager[object]]
+    commands: tuple[str, ...]
+
+    @contextmanager
+    def removed_after(self, loaded: LoadedTable) -> Iterator[None]:
+        """Abandon dead runs before, and remove what is left of them after, what a run does.
+
+        Only where the newest version is sure, and the name of the next one is any writer's.
+        """
+        if loaded.current != "file-system":
+            yield
+            return
+        found = self._taken_over(loaded)
+        yield
+        if found:
+            self._remove(loaded, found)
+
+    def _taken_over(self, loaded: LoadedTable) -> Sequence[OutputJournal]:
+        """All journals there are; those of dead runs are marked as abandoned."""
+        try:
+            listed = self.store.list_directory(parent(loaded.metadata_location))
+            found = [
+                journal
+                for command in self.commands
+                for journal in journals.read_each(self.store, listed, command, _read, self.progress)
+            ]
+            marked = [self._marked(journal) for journal in found]
+            if any(journal.abandoned and journal.newest_version is None for journal in marked):
+                newest = self.catalog.load().version
+                marked = [self._dated(journal, newest) for journal in marked]
+        except IcectlError as error:
+            self._warn(error)
+            return ()
+        return marked
+
+    def _marked(self, journal: OutputJournal) -> OutputJournal:
+        return journal if self._may_run(journal) else self._changed(journal, abandoned=True)
+
+    def _dated(self, journal: OutputJournal, newest: int | None) -> OutputJournal:
+        undated = journal.abandoned and journal.newest_version is None
+        return self._changed(journal, newest_version=newest) if undated else journal
+
+    def _changed(self, journal: OutputJournal, **members: Any) -> OutputJournal:
+        changed = replace(journal, **members)
+        if changed != journal:
+            self.store.replace(journal.location, _content(changed))
+        return changed
+
+    def _may_run(self, journal: OutputJournal) -> bool:
+        """Whether to leave a run alone: it is young, and its process, where that can be seen, is
+        there."""
+        if journal.abandoned:
+            return False
+        if self.env.now_ms() - journal.created_ms > journals.ABANDONED_AFTER_MS:
+            return False
+        return journal.host != _host(self.env) or _is_there(journal.pid)
+
+    def _remove(self, loaded: LoadedTable, found: Sequence[OutputJournal]) -> None:
+        """Remove what landed runs do not need, and what abandoned runs can commit no more."""
+        try:
+            newest = self.catalog.load()
+            reached = self._reached(newest.metadata)
+            listed = self.store.list_directory(parent(loaded.metadata_location))
+            for journal in found:
+                outputs = {
+                    loosest_key(place): place
+                    for place in _outputs(journal, [status.location for status in listed])
+                }
+                landed = not reached.isdisjoint(outputs)
+                if landed or _cannot_land(journal, newest):
+                    self._finish(journal, [outputs[key] for key in outputs.keys() - reached])
+        except IcectlError as error:
+            self._warn(error)
+
+    def _reached(self, metadata: TableMetadata) -> frozenset[str]:
+        """Keys of the manifest lists and manifests of every snapshot."""
+        reader = ReachReader(self.store, self.concurrency, self.progress)
+        lists = manifest_lists(reader, metadata, metadata.snapshots)
+        manifests = all_manifests(lists, metadata.snapshots)
+        named = metadata_files(metadata, metadata.snapshots, manifests, {})
+        return frozenset(named.table["key"].to_pylist())
+
+    def _finish(self, journal: OutputJournal, surplus: Sequence[str]) -> None:
+        with self.shield():
+            if not surplus or not self.store.remove(surplus):
+                self.store.remove([journal.location])
+
+    def _warn(self, error: IcectlError) -> None:
+        self.progress.warn(f"what killed runs have left stays: {error.message}")
+
+
+def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
+    """Whether the version that an abandoned run might still create is there already (R-162)."""
+    if not journal.abandoned or journal.newest_version is None or newest.version is None:
+        return False
+    return newest.current == "file-system" and newest.version > journal.newest_version
+
+
+def _outputs(journal: OutputJournal, listed: Sequence[str]) -> Sequence[str]:
+    return [place for place in listed if is_output(name(place), journal.uuid)]
+
+
+def is_output(file_name: str, uuid: str) -> bool:
+    """Whether a file is a manifest or manifest list of the run with this uuid."""
+    return uuid in file_name and file_name.endswith(".avro")
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # of another user
+        return True
+    return True
+
+
+def _content(journal: OutputJournal) -> bytes:
+    content = {
+        "icectl-journal": journals.VERSION,
+        "created-ms": journal.created_ms,
+        "host": journal.host,
+        "pid": journal.pid,
+        "abandoned": journal.abandoned,
+        "newest-version": journal.newest_version,
+    }
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def _read(store: Store, location: str) -> OutputJournal:
+    """Raises: what reading raises; ValueError, KeyError, TypeError for another content."""
+    content = json.loads(store.read(location))
+    journals.check_version(content)
+    version = content["newest-version"]
+    return OutputJournal(
+        location,
+        # Files are told by it, so that it has to be one.
+        str(UUID(name(location).removesuffix(".json")[-36:])),
+        int(content["created-ms"]),
+        str(content["host"]),
+        int(content["pid"]),
+        abandoned=content["abandoned"] is True,
+        newest_version=None if version is None else int(version),
+    )

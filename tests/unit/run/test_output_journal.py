@@ -1,0 +1,313 @@
+"""Journals of outputs: what a killed run wrote goes when it can't be committed any more, not
+before."""
+
+import contextlib
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.catalog.files import FileSystemCatalog
+from icectl.catalog.protocol import LoadedTable
+from icectl.errors import CommitConflict, StorageError
+from icectl.run.cleanup import Outputs, outputs_of
+from icectl.run.output_journal import Leftovers
+from icectl.storage.local import LocalStore
+from icectl.storage.store import Store
+from tests.builders.expiry import NOW_MS, Clock
+from tests.builders.rows import current_metadata, read_metadata
+from tests.builders.table_builder import TableBuilder
+from tests.stores.wrapped import CountingStore, FaultyStore
+from tests.unit.run.test_journal import Warnings
+
+COMMAND = "rewrite-manifests"
+DAY_MS = 24 * 3_600_000
+
+
+class Elsewhere(Clock):
+    """The same clock on another machine."""
+
+    def host_name(self) -> str:
+        return "another-host"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    built = TableBuilder(tmp_path / "t")
+    for start in (0, 4):
+        built.append(range(start, start + 4))
+    return built
+
+
+def loaded_by(table: TableBuilder, store: Store | None = None) -> LoadedTable:
+    return FileSystemCatalog(store or LocalStore(), table.location, Clock(NOW_MS)).load()
+
+
+def started(table: TableBuilder) -> Outputs:
+    """A run of this process that has written a manifest and a manifest list."""
+    outputs = outputs_of(LocalStore(), Clock(NOW_MS), loaded_by(table), COMMAND)
+    for place in (outputs.manifest(), outputs.manifest_list(5)):
+        LocalStore().create(place, b"Obj")
+    return outputs
+
+
+def leftovers(
+    table: TableBuilder,
+    *,
+    store: Store | None = None,
+    env: Clock | None = None,
+    progress: Warnings | None = None,
+) -> Leftovers:
+    given, clock = store or LocalStore(), env or Clock(NOW_MS)
+    return Leftovers(
+        store=given,
+        catalog=FileSystemCatalog(given, table.location, clock),
+        env=clock,
+        progress=progress or Warnings(),
+        concurrency=1,
+        shield=contextlib.nullcontext,
+        commands=(COMMAND,),
+    )
+
+
+def rerun(table: TableBuilder, *, commits: bool, **means: Any) -> None:
+    """A later run of the command, which commits or not."""
+    with leftovers(table, **means).removed_after(loaded_by(table)):
+        if commits:
+            table.set_properties({"rerun": "yes"})
+
+
+def dead(outputs: Outputs) -> Outputs:
+    """The run, as if its process had been another that is no more."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    changed(outputs, pid=process.pid)
+    return outputs
+
+
+def changed(outputs: Outputs, **members: object) -> None:
+    path = Path(outputs.journal.location)
+    path.write_text(json.dumps(json.loads(path.read_text()) | members))
+
+
+def present(outputs: Outputs) -> list[bool]:
+    """Whether the journal and each of the outputs are there."""
+    return [Path(place).exists() for place in (outputs.journal.location, *outputs.locations)]
+
+
+ALL, NONE, OUTPUTS_ONLY = [True, True, True], [False, False, False], [False, True, True]
+
+
+def test_the_journal_is_there_before_the_first_output_and_names_every_one(
+    table: TableBuilder,
+) -> None:
+    outputs = outputs_of(LocalStore(), Clock(NOW_MS), loaded_by(table), COMMAND)
+    assert not Path(outputs.journal.location).exists()
+    first = outputs.manifest()
+    assert Path(outputs.journal.location).name == (
+        f"icectl-rewrite-manifests-{outputs.journal.uuid}.json"
+    )
+    assert Path(outputs.journal.location).exists()
+    assert not Path(first).exists()
+    names = [Path(place).name for place in (first, outputs.manifest_list(5), outputs.manifest())]
+    uuid = outputs.journal.uuid
+    assert names == [f"{uuid}-m0.avro", f"snap-5-1-{uuid}.avro", f"{uuid}-m2.avro"]
+
+
+def test_what_a_dead_run_wrote_goes_with_a_commit(table: TableBuilder) -> None:
+    outputs = dead(started(table))
+    rerun(table, commits=True)
+    assert present(outputs) == NONE
+
+
+def test_without_a_commit_it_goes_once_another_writer_has_committed(table: TableBuilder) -> None:
+    """Until then the dead run might be a request that is still under way."""
+    outputs = dead(started(table))
+    for _ in range(2):
+        rerun(table, commits=False)
+        assert present(outputs) == ALL
+    table.set_properties({"meanwhile": "yes"})
+    rerun(table, commits=False)
+    assert present(outputs) == NONE
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_run_of_a_process_that_is_there_is_left_alone(table: TableBuilder, commits: bool) -> None:
+    outputs = started(table)
+    rerun(table, commits=commits)
+    outputs.check()
+    assert present(outputs) == ALL
+
+
+@pytest.mark.parametrize(("age_ms", "expected"), [(DAY_MS, ALL), (DAY_MS + 1, NONE)])
+def test_a_run_on_another_machine_is_left_alone_for_a_day(
+    table: TableBuilder, age_ms: int, expected: list[bool]
+) -> None:
+    outputs = dead(started(table))
+    rerun(table, commits=True, env=Elsewhere(NOW_MS + age_ms))
+    assert present(outputs) == expected
+
+
+def test_a_process_id_of_another_container_says_nothing(table: TableBuilder) -> None:
+    outputs = dead(started(table))
+    changed(outputs, host="fixed-host pid:[1]")
+    rerun(table, commits=True)
+    assert present(outputs) == ALL
+
+
+def test_a_run_that_was_taken_for_dead_gives_up_and_removes_its_files(
+    table: TableBuilder,
+) -> None:
+    outputs = started(table)
+    rerun(table, commits=False, env=Elsewhere(NOW_MS + DAY_MS + 1))
+    with (
+        pytest.raises(CommitConflict, match="took this one for dead"),
+        outputs.removed_on_failure(),
+    ):
+        outputs.check()
+    assert present(outputs) == NONE
+
+
+@pytest.mark.parametrize("damage", ["gone", "no JSON", "of another version"])
+def test_a_run_whose_journal_cannot_be_read_gives_up(table: TableBuilder, damage: str) -> None:
+    outputs = started(table)
+    path = Path(outputs.journal.location)
+    if damage == "gone":
+        path.unlink()
+    elif damage == "no JSON":
+        path.write_text("{")
+    else:
+        changed(outputs, **{"icectl-journal": 9})
+    with pytest.raises(CommitConflict):
+        outputs.check()
+
+
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_of_a_run_that_has_landed_only_what_the_table_reaches_stays(
+    table: TableBuilder, is_dead: bool
+) -> None:
+    """Its commit is in the table, so that it will send no other, whether it is alive or not."""
+    outputs = started(table)
+    if is_dead:
+        dead(outputs)
+    path = current_metadata(table.directory)
+    members = read_metadata(path)
+    head = members["snapshots"][-1]
+    manifest_list = outputs.locations[1]
+    Path(manifest_list).write_bytes(Path(head["manifest-list"]).read_bytes())
+    head["manifest-list"] = f"file://{manifest_list}"
+    path.write_text(json.dumps(members))
+    rerun(table, commits=False)
+    assert present(outputs) == [False, False, True]
+
+
+def test_a_journal_of_another_command_is_left_alone(table: TableBuilder) -> None:
+    outputs = outputs_of(LocalStore(), Clock(NOW_MS), loaded_by(table), "compact")
+    LocalStore().create(outputs.manifest(), b"Obj")
+    dead(outputs)
+    rerun(table, commits=True)
+    assert present(outputs) == [True, True]
+
+
+NAMES = ["icectl-rewrite-manifests-a.json", "icectl-rewrite-manifests-.json"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_journal_whose_name_has_no_uuid_tells_no_files(table: TableBuilder, name: str) -> None:
+    """`a` is in the name of every Avro file."""
+    outputs = dead(started(table))
+    path = Path(outputs.journal.location).rename(table.directory / "metadata" / name)
+    before = sorted(table.directory.rglob("*.avro"))
+    progress = Warnings()
+    rerun(table, commits=True, progress=progress)
+    assert sorted(table.directory.rglob("*.avro")) == before
+    assert path.exists()
+    assert len(progress.told) == 1
+    assert f"the journal {name} cannot be read and is left alone" in progress.told[0]
+
+
+def test_nothing_goes_where_a_manifest_list_cannot_be_read(table: TableBuilder) -> None:
+    outputs = dead(started(table))
+    snapshot = table.metadata.snapshots[0]
+    assert snapshot.manifest_list is not None
+    Path(snapshot.manifest_list).write_bytes(b"")
+    progress = Warnings()
+    rerun(table, commits=True, progress=progress)
+    assert present(outputs) == ALL
+    assert [told.partition(":")[0] for told in progress.told] == [
+        "what killed runs have left stays"
+    ]
+
+
+def test_where_only_the_caller_knows_the_newest_version_there_is_no_journal(
+    table: TableBuilder,
+) -> None:
+    outputs = dead(started(table))
+    named = current_metadata(table.directory)
+    catalog = FileSystemCatalog(LocalStore(), table.location, Clock(NOW_MS), str(named))
+    given = catalog.load()
+    with leftovers(table).removed_after(given):
+        table.set_properties({"rerun": "yes"})
+    assert present(outputs) == ALL
+    others = outputs_of(LocalStore(), Clock(NOW_MS), given, COMMAND)
+    LocalStore().create(others.manifest(), b"Obj")
+    others.check()
+    assert present(others) == [False, True]
+    others.keep(())
+    assert present(others) == [False, False]
+
+
+def test_a_run_that_fails_removes_nothing_of_others(table: TableBuilder) -> None:
+    outputs = dead(started(table))
+    with (
+        pytest.raises(CommitConflict),
+        leftovers(table).removed_after(loaded_by(table)),
+    ):
+        raise CommitConflict("lost")
+    assert present(outputs) == ALL
+
+
+CALLS = 13
+
+
+@pytest.mark.parametrize("failure", ["before", "after", "lost"])
+@pytest.mark.parametrize("nth", range(1, CALLS + 1))
+def test_clearing_never_fails_and_the_next_run_goes_on_with_it(
+    table: TableBuilder, nth: int, failure: Any
+) -> None:
+    outputs = dead(started(table))
+    store = FaultyStore(LocalStore(), nth, failure)
+    before = set(table.directory.rglob("*.avro")) - set(map(Path, outputs.locations))
+    rerun(table, commits=True, store=store)
+    assert store.failed
+    assert set(table.directory.rglob("*.avro")) >= before
+    rerun(table, commits=True)
+    assert present(outputs) == NONE
+
+
+def test_the_calls_of_a_clearing_are_those_that_fail_above(table: TableBuilder) -> None:
+    dead(started(table))
+    store = CountingStore(LocalStore())
+    rerun(table, commits=True, store=store)
+    assert len(store.calls) == CALLS
+
+
+def test_outputs_that_cannot_be_removed_keep_their_journal(table: TableBuilder) -> None:
+    outputs = started(table)
+    outputs.store = FaultyStore(LocalStore(), 1, "before", frozenset({"remove"}))
+    with pytest.raises(StorageError), outputs.removed_on_failure():
+        raise StorageError("the store is ill")
+    assert present(outputs) == ALL
+    rerun(table, commits=True)
+    assert present(outputs) == ALL
+    dead(outputs)
+    rerun(table, commits=True)
+    assert present(outputs) == NONE
+
+
+def test_a_run_that_kept_what_it_committed_leaves_no_journal(table: TableBuilder) -> None:
+    outputs = started(table)
+    outputs.keep(set(outputs.locations))
+    assert present(outputs) == OUTPUTS_ONLY
