@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate expire-snapshots rewrite-manifests migrate-v1-v2 --help --version" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate expire-snapshots rewrite-manifests remove-orphans migrate-v1-v2 --help --version" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -41,6 +41,15 @@ _icectl() {
                 --content) words="all data deletes" ;;
                 --color) words="auto always never" ;;
                 --branch|--spec-id|--target-size|--sort-by|--min-manifests|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
+            esac
+            ;;
+        remove-orphans)
+            options="--older-than --location --inventory --quarantine --max-fraction --allow-recent --delete-outside --equal-scheme --equal-authority --prefix-mismatch --engine --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --prefix-mismatch) words="error ignore" ;;
+                --engine) words="local" ;;
+                --color) words="auto always never" ;;
+                --older-than|--location|--quarantine|--max-fraction|--equal-scheme|--equal-authority|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
             esac
             ;;
         migrate-v1-v2)

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
+from icectl.cli.deleted_list import write_deleted_list
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, open_session
 from icectl.cli.settings import (
@@ -17,8 +17,8 @@ from icectl.cli.settings import (
     Layer,
     Setting,
 )
-from icectl.entries.files import NO_FILES, Files, rows
-from icectl.errors import CommitConflict, Refused, StorageError, UsageError
+from icectl.entries.files import rows
+from icectl.errors import CommitConflict, Refused, UsageError
 from icectl.plan.expire_snapshots import as_landed
 from icectl.plan.retention import Policy
 from icectl.report import expire_snapshots as report
@@ -85,14 +85,15 @@ def expire(common: Common, table: str, request: Request, change: Change) -> Outc
         return replace(outcome, exit_code=4) if change.check else outcome
     if not change.yes and not _confirmed(session, _told(prepared)):
         raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
-    _write_deleted_list(change, NO_FILES)  # a place that cannot be written to shows now
+    write_deleted_list(change, ())  # a place that cannot be written to shows now
     try:
         expired = execute(expiry, prepared)
     except CommitConflict:
         if not change.skip_if_busy:
             raise
         return _untouched(prepared, "another writer was faster; nothing was changed")
-    _write_deleted_list(change, expired.removal.removed)
+    removed = (location for location, _, _ in rows(expired.removal.removed))
+    write_deleted_list(change, removed)
     return _done(prepared, expired)
 
 
@@ -230,15 +231,3 @@ def _untouched(prepared: Prepared, reason: str) -> Outcome:
         table=_identity(prepared),
         status="nothing-to-do",
     )
-
-
-def _write_deleted_list(change: Change, deleted: Files) -> None:
-    if change.deleted_list is None:
-        return
-    lines = "".join(f"{location}\n" for location, _, _ in rows(deleted))
-    try:
-        Path(change.deleted_list).write_text(lines, "utf-8")
-    except OSError as error:
-        raise StorageError(
-            f"cannot write the list of deleted files to {change.deleted_list}: {error.strerror}"
-        ) from error

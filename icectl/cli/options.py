@@ -173,8 +173,8 @@ class Change:
             "--metadata-file",
             group=CHANGING,
             metavar="FILE",
-            help="the current metadata file of a catalog's table; the next one is written "
-            "beside it, and no file is deleted",
+            help="the current metadata file of a catalog's table; a commit writes the next one "
+            "beside it, and then deletes no file",
         ),
     ] = None
     deleted_list: Annotated[

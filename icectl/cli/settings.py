@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from icectl.errors import UsageError
 from icectl.report.console import Color
-from icectl.units import parse_duration
+from icectl.units import parse_duration, parse_ratio
 
 _Value = TypeVar("_Value")
 
@@ -175,6 +175,19 @@ EXPIRE_CLEAN_METADATA: Setting[bool] = Setting(
     built_in=False,
     help="drop schemas and specs that no snapshot uses any more",
 )
+ORPHANS_OLDER_THAN: Setting[str] = Setting(
+    "remove-orphans.older-than", "INSTANT", str, "3d", "remove only what is older than this"
+)
+ORPHANS_MAX_FRACTION: Setting[float] = Setting(
+    "remove-orphans.max-fraction",
+    "RATIO",
+    parse_ratio,
+    0.5,
+    "refuse to remove more of the bytes that are listed",
+)
+ORPHANS_QUARANTINE: Setting[str | None] = Setting(
+    "remove-orphans.quarantine", "URI", str, None, "move orphans there instead of deleting them"
+)
 VALIDATE_LEVEL: Setting[str | None] = Setting(
     "validate.level",
     "LEVEL",
@@ -203,6 +216,9 @@ SETTINGS: Sequence[Setting[Any]] = (
     EXPIRE_KEEP_WEEKLY,
     EXPIRE_KEEP_MONTHLY,
     EXPIRE_CLEAN_METADATA,
+    ORPHANS_OLDER_THAN,
+    ORPHANS_MAX_FRACTION,
+    ORPHANS_QUARANTINE,
     VALIDATE_LEVEL,
     VALIDATE_FAIL_ON,
 )

@@ -12,6 +12,10 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.metadata_json import metadata_json, parse_metadata
 
 GZIP_MAGIC = b"\x1f\x8b"
+_SCALAR = rb'(?:"(?:[^"\\]|\\.)*"|[-+.0-9A-Za-z]+)'
+_LEADING_UUID = re.compile(
+    rb'\s*\{(?:\s*"[^"\\]*"\s*:\s*' + _SCALAR + rb'\s*,)*?\s*"table-uuid"\s*:\s*"([^"\\]*)"'
+)
 _LEADING_NUMBER = re.compile(r"v?[0-9]+")
 
 
@@ -35,6 +39,17 @@ def read_members(content: bytes) -> Mapping[str, Any]:
     if not isinstance(members, dict):
         raise CorruptTable("the metadata file holds no JSON object", rule="R-005")
     return members
+
+
+def find_table_uuid(beginning: bytes) -> str | None:
+    """The table-uuid, where it stands in the beginning of a metadata file, behind scalars only."""
+    if is_gzip(beginning):
+        try:
+            beginning = zlib.decompressobj(wbits=31).decompress(beginning)
+        except zlib.error:
+            return None
+    match = _LEADING_UUID.match(beginning)
+    return match[1].decode("utf-8", "replace") if match else None
 
 
 def read_metadata(content: bytes) -> TableMetadata:

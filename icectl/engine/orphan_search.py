@@ -16,7 +16,7 @@ from icectl.plan.remove_orphans import OrphanRule
 from icectl.progress import Progress
 from icectl.storage.spool import Spool
 from icectl.table.known_locations import KnownLocations
-from icectl.table.unreached import metadata_files, unreached
+from icectl.table.unreached import metadata_files, symbolic_links, unreached
 
 
 class Listing(Protocol):
@@ -33,6 +33,10 @@ class Listing(Protocol):
     @property
     def metadata_files(self) -> Sequence[str]:
         """The locations of all metadata JSON files among them, of whatever table."""
+
+    @property
+    def links(self) -> Sequence[str]:
+        """Symbolic links to files among them: the table may reach what they lead to."""
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
         """The files that are not known, each with its verdict, as table.unreached finds them.
@@ -59,6 +63,7 @@ class _LocalListing:
 
     spool: Spool
     metadata_files: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
 
     @property
     def file_count(self) -> int:
@@ -92,5 +97,6 @@ class LocalOrphanSearch:
                     self.deadline.check()
                     spool.append(batch)
                     listing.metadata_files += metadata_files(batch)
+                    listing.links += symbolic_links(batch)
                     self.progress.advance(batch.num_rows)
             yield listing

@@ -1,7 +1,11 @@
 """Which files below a table may go: pure, from a listing and what the table reaches."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+
+from icectl.entries.listed import Listed, listed_bytes
+from icectl.plan.model import Pin
 
 
 class Verdict(IntEnum):
@@ -25,3 +29,40 @@ class OrphanRule:
     older_than_ms: int
     bases: tuple[str, ...]
     partition_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanPlan:
+    """What a run would delete, of how much, and why the other files stay.
+
+    `outside` lies elsewhere than the table, in a folder that the caller named, and is deleted only
+    if `deletes_outside`. `left_alone` counts files that nothing reaches by the reason why they
+    stay; `referenced_count` is that of the files that the table refers to, there or not.
+    """
+
+    pin: Pin
+    rule: OrphanRule
+    listed_count: int
+    listed_bytes: int
+    referenced_count: int
+    orphans: Listed
+    outside: Listed
+    left_alone: Mapping[Verdict, int]
+    deletes_outside: bool
+    max_fraction: float
+
+    @property
+    def deletable_bytes(self) -> int:
+        """The bytes that a run would delete."""
+        outside = listed_bytes(self.outside) if self.deletes_outside else 0
+        return listed_bytes(self.orphans) + outside
+
+    @property
+    def deletable_count(self) -> int:
+        """How many files a run would delete."""
+        return len(self.orphans) + (len(self.outside) if self.deletes_outside else 0)
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether more would go than the caller allows; that so much is orphaned hints at error."""
+        return self.deletable_bytes > self.max_fraction * self.listed_bytes

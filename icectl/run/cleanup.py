@@ -1,6 +1,6 @@
 """Deleting files: old ones after a commit is known to have landed, new ones where it has not."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -43,17 +43,17 @@ class Cleaner:
         for batch in _batches(doomed):
             if self.deadline.passed:
                 return Removal(together(removed), tuple(failed), stopped=True)
-            with self.shield():
-                missed = self._remove(batch)
+            missed = self.remove_batch([location for location, _, _ in rows(batch)])
             failed += missed
             removed.append(excluding(batch, [item.location for item in missed]))
             self.progress.advance(len(batch))
         return Removal(together(removed), tuple(failed), stopped=False)
 
-    def _remove(self, batch: Files) -> list[FailedRemoval]:
-        locations = [location for location, _, _ in rows(batch)]
+    def remove_batch(self, locations: Sequence[str]) -> list[FailedRemoval]:
+        """Delete some files in one step; those that are still there, with reasons."""
         try:
-            return list(self.store.remove(locations))
+            with self.shield():
+                return list(self.store.remove(locations))
         except StorageError as error:
             return [FailedRemoval(location, error.message) for location in locations]
 

@@ -15,6 +15,7 @@ from icectl.table.manifests import FILE_MISSING
 from icectl.table.reachable import (
     ReachReader,
     all_manifests,
+    every_statistics_file,
     live_files,
     log_files,
     manifest_lists,
@@ -55,12 +56,10 @@ def reached_beside(
     metadata = newest.metadata
     unseen = [item for item in metadata.snapshots if item.snapshot_id not in read_ids]
     manifests = all_manifests(manifest_lists(reader, metadata, unseen), unseen)
-    described = {item.snapshot_id for item in metadata.statistics}
-    described |= {item.snapshot_id for item in metadata.partition_statistics}
     return (
         live_files(reader, metadata, manifests),
         metadata_files(metadata, metadata.snapshots, manifests, {}),
-        statistics_files(metadata, described),
+        every_statistics_file(metadata),
         log_files(metadata, newest.metadata_location),
     )
 

@@ -19,7 +19,7 @@ from icectl.entries.files import (
     without,
 )
 from icectl.env import Deadline, Env
-from icectl.errors import CommitUnknown, CorruptTable, IcectlError, Refused, StorageError
+from icectl.errors import CommitUnknown, IcectlError, Refused, StorageError
 from icectl.plan.expire_snapshots import (
     ExpirePlan,
     Reached,
@@ -34,6 +34,7 @@ from icectl.progress import Progress
 from icectl.run import journal as journals
 from icectl.run.cleanup import Cleaner, Removal
 from icectl.run.expire_reach import reached_beside, read_reached
+from icectl.run.guards import check_deletable, check_gc_enabled
 from icectl.run.journal import Journal
 from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
@@ -45,7 +46,6 @@ from icectl.table.open import open_table
 from icectl.table.reachable import ReachReader, dropped_files, log_files
 
 COMMAND = "expire-snapshots"
-CLOCK_TOLERANCE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def prepare(expiry: Expiry, options: ExpireOptions) -> Prepared:
     """
     loaded = open_table(expiry.catalog)
     now_ms = expiry.env.now_ms()
-    _check(expiry, loaded, now_ms)
+    check_deletable(expiry.catalog, loaded, now_ms)
     metadata = loaded.metadata
     retention = decide(metadata, options.policy(metadata), now_ms)
     listed = expiry.store.list_directory(parent(loaded.metadata_location))
@@ -189,34 +189,6 @@ def _earlier_runs(
         if item not in landed and now_ms - item.created_ms > journals.ABANDONED_AFTER_MS
     )
     return landed, abandoned
-
-
-def _check(expiry: Expiry, loaded: LoadedTable, now_ms: int) -> None:
-    metadata = loaded.metadata
-    _check_gc_enabled(metadata)
-    if now_ms < metadata.last_updated_ms - CLOCK_TOLERANCE_MS:
-        raise Refused(
-            "this machine's clock is more than a minute behind the table's last commit",
-            hint="set the clock; ages of snapshots cannot be told before",
-            id="clock-behind",
-        )
-    main = metadata.refs.get("main")
-    if main is not None and main.snapshot_id != metadata.current_snapshot_id:  # R-015
-        raise CorruptTable(
-            f"branch main is at {main.snapshot_id}, "
-            f"the current snapshot is {metadata.current_snapshot_id}",
-            rule="R-015",
-        )
-    expiry.catalog.check_writable(loaded)
-
-
-def _check_gc_enabled(metadata: TableMetadata) -> None:
-    if not properties.read(metadata.properties, properties.GC_ENABLED):  # R-193
-        raise Refused(
-            "the table property `gc.enabled` is false: its files may belong to other tables too",
-            hint="set `gc.enabled` to true if no other table uses them",
-            id="gc-disabled",
-        )
 
 
 def _by_place(found: Files, table_location: str) -> tuple[Files, Files]:
@@ -306,7 +278,7 @@ def _commit(expiry: Expiry, prepared: Prepared, record: Journal | None) -> Lande
     def build(metadata: TableMetadata) -> Sequence[Update]:
         if metadata is loaded.metadata:
             return updates(metadata, prepared.plan)
-        _check_gc_enabled(metadata)
+        check_gc_enabled(metadata)
         policy = prepared.options.policy(metadata)
         again = decide_again(metadata, policy, prepared.now_ms, prepared.plan.retention)
         return updates_again(metadata, again)
@@ -343,6 +315,6 @@ def _reached_by_newest(expiry: Expiry, prepared: Prepared) -> Sequence[Files]:
     newest = expiry.catalog.load()
     if newest.metadata.table_uuid != prepared.loaded.metadata.table_uuid:  # R-002
         raise Refused("another table is in its place now")
-    _check_gc_enabled(newest.metadata)
+    check_gc_enabled(newest.metadata)
     kept = {decision.snapshot_id for decision in prepared.plan.retention.kept}
     return reached_beside(expiry.reader, newest, kept)

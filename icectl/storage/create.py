@@ -8,6 +8,7 @@ import errno
 import itertools
 import logging
 import os
+import shutil
 import threading
 from contextlib import suppress
 from typing import Any
@@ -72,6 +73,36 @@ def replace_local(path: str, content: bytes) -> None:
             os.unlink(temporary)
         raise
     _sync_directory(path)
+
+
+def copy_local(path: str, target: str) -> None:
+    """Give a file a second name; elsewhere than on its own file system, copy it.
+
+    Raises: OSError. The copy exists whole, or not at all.
+    """
+    directory = os.path.dirname(target)
+    os.makedirs(directory, exist_ok=True)
+    try:
+        os.link(path, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS | {errno.EXDEV}:
+            raise
+        _copy_bytes(path, target, directory)
+    _sync_directory(target)
+
+
+def _copy_bytes(path: str, target: str, directory: str) -> None:
+    temporary, descriptor = _open_temporary(directory)
+    try:
+        with os.fdopen(descriptor, "wb") as file, open(path, "rb") as source:
+            shutil.copyfileobj(source, file)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(temporary, target)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def create_in_memory(filesystem: Any, path: str, content: bytes) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage.create import create_local, replace_local
+from icectl.storage.create import copy_local, create_local, replace_local
 from icectl.storage.listing import run_steps
 from icectl.storage.local_scan import LocalScan, Opened, is_text, path_used_to, status_of
 from icectl.storage.store import FailedRemoval, FileStatus
@@ -54,7 +54,10 @@ class LocalStore:
         return None if stat.S_ISDIR(status.st_mode) else _file_status(location, status)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """All files below a location; symbolic links to directories are not followed."""
+        """All files below a location; symbolic links to directories are not followed.
+
+        Those to files have the size of what they lead to, and no time of their own.
+        """
         with closing(LocalScan()) as scan:
             directory: str | Opened = location.rstrip("/") or "/"
             yield from run_steps(directory, scan.step, self.concurrency)
@@ -83,6 +86,15 @@ class LocalStore:
         """Write or overwrite a whole file, atomically."""
         with path_used_to("write", location) as path:
             replace_local(path, content)
+
+    def copy(self, source: str, target: str) -> None:
+        """Link or copy a file to a name that nobody else uses."""
+        with path_used_to("copy", source) as path, path_used_to("write", target) as new:
+            copy_local(path, new)
+
+    def clock_ms(self, location: str) -> int | None:  # noqa: ARG002
+        """None: files are dated by this machine's clock."""
+        return None
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""

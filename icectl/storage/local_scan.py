@@ -114,7 +114,8 @@ class LocalScan:
                 below.append(locations.join(location, entry.name))
             elif (status := status_of(entry)) and not stat.S_ISDIR(status.st_mode):
                 found = locations.join(location, entry.name)
-                rows.add(found, status.st_size, status.st_mtime_ns // 1_000_000)
+                modified_ms = status.st_mtime_ns // 1_000_000
+                rows.add(found, status.st_size, None if entry.is_symlink() else modified_ms)
         self._seen += rows.waiting  # threads may lose some of it, which does not matter
         return Step(rows, tuple(below))
 
@@ -170,14 +171,16 @@ def _look_up(location: str, rows: Rows, below: list[str]) -> None:
     """Find out by its path what an entry is."""
     path = locations.local_path(location)
     try:
-        if stat.S_ISDIR(os.lstat(path).st_mode):
+        own = os.lstat(path)
+        if stat.S_ISDIR(own.st_mode):
             below.append(location)
             return
         status = os.stat(path)
     except FileNotFoundError:  # gone meanwhile, or a link to nowhere
         return
     if not stat.S_ISDIR(status.st_mode):
-        rows.add(location, status.st_size, status.st_mtime_ns // 1_000_000)
+        is_link = stat.S_ISLNK(own.st_mode)
+        rows.add(location, status.st_size, None if is_link else status.st_mtime_ns // 1_000_000)
 
 
 def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:

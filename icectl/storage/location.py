@@ -16,6 +16,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _UP_TO_PATH = r"^([A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?)?/*"
 _SCHEME_AND_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?")
 _ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)?(//[^/]*)?/?")
+_BEHIND_ROOT = r"(?s)^((?:[A-Za-z][A-Za-z0-9+.-]+:(?://[^/]*)?)?).*$"
 _LOCAL_AUTHORITY = re.compile(r"//(localhost)?(?=/)")
 _PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+://[^/@:]*):[^/@]*@")
 
@@ -38,6 +39,21 @@ def root(location: str) -> str:
     """Scheme and authority, as in `s3://bucket` or `hdfs://host:8020`; empty for a bare path."""
     match = _SCHEME_AND_AUTHORITY.match(location)
     return match.group() if match else ""
+
+
+def distinct_roots(locations: pa.Array) -> list[str]:
+    """`root` of all locations, each once. Order: first appearance."""
+    import pyarrow.compute as pc
+
+    found: list[str] = pc.unique(roots(locations)).to_pylist()
+    return found
+
+
+def roots(locations: pa.Array) -> pa.Array:
+    """`root` of every location. Order: kept."""
+    import pyarrow.compute as pc
+
+    return pc.replace_substring_regex(locations, _BEHIND_ROOT, r"\1")
 
 
 def local_path(location: str) -> str:

@@ -98,6 +98,14 @@ class SchemeStore:
         """Write or overwrite a whole file, atomically."""
         self._of("replace", location).replace(location, content)
 
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file within one kind of storage."""
+        self._of("copy", source).copy(source, target)
+
+    def clock_ms(self, location: str) -> int | None:
+        """The time by which the storage dates new files."""
+        return self._of("clock_ms", location).clock_ms(location)
+
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""
         by_store: dict[str, list[str]] = {}

@@ -77,6 +77,14 @@ class PathMapStore:
         """Refuse."""
         raise _refused(location)
 
+    def copy(self, source: str, target: str) -> None:  # noqa: ARG002
+        """Refuse."""
+        raise _refused(target)
+
+    def clock_ms(self, location: str) -> int | None:
+        """The time by which the storage dates new files."""
+        return self.store.clock_ms(self.mapped(location))
+
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Refuse, unless there is nothing to remove."""
         for location in removed:

@@ -19,7 +19,7 @@ from icectl.storage.create import check_creatable, create_in_memory
 from icectl.storage.failures import error_code, is_transient, remote_failure
 from icectl.storage.listing import Rows, Step, run_steps
 from icectl.storage.retry import retry
-from icectl.storage.s3 import list_objects, s3_options
+from icectl.storage.s3 import list_objects, s3_options, server_time_ms
 from icectl.storage.s3_write import Proof, S3Writer
 from icectl.storage.store import FailedRemoval, FileStatus
 
@@ -141,6 +141,18 @@ class RemoteStore:
             self.writer.replace(location, content)
         else:
             self.filesystem.pipe_file(self._path(location), content)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file, without its bytes passing through here where the storage can."""
+        check_creatable(target)
+        action = partial(self.filesystem.cp_file, self._path(source), self._path(target))
+        self._call("copy", source, action)
+
+    def clock_ms(self, location: str) -> int | None:
+        """The time of the server; None where its driver does not tell."""
+        if self.protocol != "s3":
+            return None
+        return server_time_ms(self.filesystem, location, partial(self._call, "list", location))
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""

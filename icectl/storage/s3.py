@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
@@ -134,14 +135,32 @@ def list_objects(
     Order: none.
     """
     base = location.rstrip("/")
-    root = locations.root(base)
-    key = base[len(root) :].strip("/")
+    bucket, prefix = _split(base)
     listing = _Listing(
         filesystem,
-        bucket=root.partition("//")[2],
-        prefix=f"{key}/" if key else "",
+        bucket=bucket,
+        prefix=prefix,
         location=base,
         call=call,
         ranges=4 * concurrency,
     )
     return run_steps(_Page(), listing.step, concurrency)
+
+
+def server_time_ms(filesystem: Any, location: str, call: Call) -> int | None:
+    """The time that a server stamps its answers with; None where it leaves that out.
+
+    Units: milliseconds, in whole seconds.
+    """
+    bucket, prefix = _split(location.rstrip("/"))
+    arguments = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": 1, **filesystem.req_kw}
+    answer = call(partial(filesystem.call_s3, "list_objects_v2", **arguments))
+    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    return None if date is None else round(parsedate_to_datetime(date).timestamp()) * 1000
+
+
+def _split(base: str) -> tuple[str, str]:
+    """Bucket, and prefix of all keys below a location."""
+    root = locations.root(base)
+    key = base[len(root) :].strip("/")
+    return root.partition("//")[2], f"{key}/" if key else ""

@@ -58,5 +58,11 @@ class Store(Protocol):
     def replace(self, location: str, content: bytes) -> None:
         """Write or overwrite a whole file, atomically; for hints and journals, no commits."""
 
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file within one kind of storage, to a name that nobody else uses."""
+
     def remove(self, locations: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""
+
+    def clock_ms(self, location: str) -> int | None:
+        """The time by which the storage dates new files; None where it is this machine's."""

@@ -129,6 +129,13 @@ def statistics_files(metadata: TableMetadata, snapshot_ids: Collection[int]) -> 
     )
 
 
+def every_statistics_file(metadata: TableMetadata) -> Files:
+    """The statistics files that the metadata names, also those of no snapshot in it (R-141)."""
+    described = {item.snapshot_id for item in metadata.statistics}
+    described |= {item.snapshot_id for item in metadata.partition_statistics}
+    return statistics_files(metadata, described)
+
+
 def log_files(metadata: TableMetadata, metadata_location: str) -> Files:
     """The metadata file of the table and those in its log, which stay whatever expires (R-024)."""
     logged = [entry.metadata_file for entry in metadata.metadata_log]

@@ -1,13 +1,16 @@
 """Files of a listing that a table does not reach, each with the reason why it goes or stays."""
 
 import re
+from collections.abc import Iterable, Sequence
 from urllib.parse import quote_plus
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.entries.listed import Listed
 from icectl.plan.remove_orphans import OrphanRule, Verdict
 from icectl.storage.listing import LISTING_SCHEMA
+from icectl.storage.location import is_local
 from icectl.table.known_locations import KnownLocations
 
 UNREACHED_SCHEMA = LISTING_SCHEMA.append(pa.field("verdict", pa.int8(), nullable=False))
@@ -55,6 +58,55 @@ def metadata_files(listed: pa.RecordBatch) -> list[str]:
     named = locations.filter(some)
     found: list[str] = named.filter(pc.match_substring_regex(named, _METADATA_FILE)).to_pylist()
     return found
+
+
+def symbolic_links(listed: pa.RecordBatch) -> list[str]:
+    """The locations of links to files, which only a local listing shows: they have no time.
+
+    Order: kept.
+    """
+    if not listed.num_rows or not listed["modified_ms"].null_count:
+        return []
+    if not is_local(listed["location"][0].as_py()):
+        return []
+    found: list[str] = listed["location"].filter(pc.is_null(listed["modified_ms"])).to_pylist()
+    return found
+
+
+def orphans_among(batches: Iterable[pa.RecordBatch]) -> tuple[Listed, dict[Verdict, int]]:
+    """The orphans among files that are not reached, and how many others stay for which reason.
+
+    Shape: batches of UNREACHED_SCHEMA. Order: by location.
+    """
+    parts, counts = [LISTING_SCHEMA.empty_table()], dict.fromkeys(Verdict, 0)
+    for batch in batches:
+        for item in pc.value_counts(batch["verdict"]).to_pylist():
+            counts[Verdict(item["values"])] += item["counts"]
+        going = batch.filter(pc.equal(batch["verdict"], int(Verdict.ORPHAN)))
+        parts.append(pa.Table.from_batches([going.select(LISTING_SCHEMA.names)]))
+    counts.pop(Verdict.ORPHAN)
+    return Listed(pa.concat_tables(parts).sort_by("location")), counts
+
+
+def lone_check_sums(found: Listed) -> Sequence[tuple[str, str]]:
+    """Check sums whose file is not among the files too, each with that file. Order: kept."""
+    locations = found.table["location"].combine_chunks()
+    owners = described_files(locations)
+    alone = pc.and_(
+        pc.not_equal(owners, locations), pc.invert(pc.is_in(owners, value_set=locations))
+    )
+    return list(
+        zip(locations.filter(alone).to_pylist(), owners.filter(alone).to_pylist(), strict=True)
+    )
+
+
+def check_sums_last(found: Listed) -> tuple[Listed, Listed]:
+    """Files that are no check sums, and check sums. Order: kept."""
+    locations = found.table["location"].combine_chunks()
+    is_check_sum = pc.not_equal(described_files(locations), locations)
+    return Listed(found.table.filter(pc.invert(is_check_sum))), Listed(
+        found.table.filter(is_check_sum)
+    )
 
 
 def _verdicts(locations: pa.Array, modified_ms: pa.Array, rule: OrphanRule) -> pa.Array:

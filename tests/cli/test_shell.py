@@ -100,7 +100,7 @@ def test_help_of_a_command_imports_no_library_but_typer(command: str) -> None:
     assert loaded & heavy == set()
 
 
-@pytest.mark.parametrize("name", ["compact", "remove-orphans", "upgrade-to-v4"])
+@pytest.mark.parametrize("name", ["compact", "upgrade-to-v4"])
 def test_a_command_of_a_later_version_says_so(run: Run, name: str) -> None:
     ended = run(name, "/wh/t", "--json")
     assert ended.code == 2

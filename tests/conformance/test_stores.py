@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 
 import pytest
 
@@ -176,6 +177,30 @@ def test_names_are_taken_literally(place, name):
     assert place.store.read(place.at(f"{name}/x")) == b"1"
     assert place.store.stat(place.at(f"{name}/x")).size_bytes == 1
     assert rows(place.store, place.base) == [place.at(f"{name}/x")]
+
+
+def test_a_copy_has_the_bytes_and_the_source_stays(place):
+    for name in ["a", *NAMES]:
+        place.put(f"d/{name}", name.encode() * 1000)
+        place.store.copy(place.at(f"d/{name}"), place.at(f"new/{name}/x"))
+        assert place.store.read(place.at(f"new/{name}/x")) == name.encode() * 1000
+        assert place.store.read(place.at(f"d/{name}")) == name.encode() * 1000
+
+
+def test_what_is_missing_cannot_be_copied(place):
+    with pytest.raises(FileNotFoundError):
+        place.store.copy(place.at("missing"), place.at("new"))
+    assert place.store.stat(place.at("new")) is None
+
+
+def test_files_are_dated_by_the_clock_that_is_told(place):
+    """A server's clock goes in whole seconds; None is this machine's clock."""
+    told = place.store.clock_ms(place.base)
+    before_ms = time.time_ns() // 1_000_000 if told is None else told
+    place.put("a", b"1")
+    written_ms = place.store.stat(place.at("a")).modified_ms
+    assert -1000 <= written_ms - before_ms < 5000
+    assert (told is None) == (not place.base.startswith("s3"))
 
 
 def test_list_gives_all_files_below_and_no_directories(place):

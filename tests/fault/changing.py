@@ -4,6 +4,7 @@ A new command joins CHANGING. Its runs are whole runs of the command line.
 """
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
@@ -16,7 +17,7 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
-from icectl.cli import app, expiring, migrating, rewriting, session
+from icectl.cli import app, expiring, migrating, orphaning, rewriting, session
 from icectl.spec.updates import SetProperties, apply_all, with_log
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
@@ -28,12 +29,13 @@ from tests.builders.table_builder import TableBuilder
 
 @dataclass(frozen=True)
 class Changing:
-    """A command line that changes a table, but for the table's name."""
+    """A command line that changes a table, but for the table's name, which is `{table}` in it."""
 
     name: str
     words: tuple[str, ...]
     build: Callable[[Path], object]
     deletes_old_files: bool = False
+    commits: bool = True
 
 
 def _of_version_2(directory: Path) -> None:
@@ -69,7 +71,28 @@ def _of_first_writers(directory: Path) -> None:
     as_first_writers_did(directory)
 
 
-LOADED = (expiring, migrating, rewriting)
+STRAYS = (
+    "data/lost-1.parquet", "data/.lost-1.parquet.crc", "data/k=1/lost-2.parquet",
+    "metadata/lost-m0.avro", "metadata/snap-1-lost.avro",
+)  # fmt: skip
+
+
+def _littered(directory: Path) -> None:
+    """Files of crashed writers and of expired snapshots beside those of the table, all old."""
+    table = TableBuilder(directory, partitioning="identity")
+    table.append(range(3))
+    table.delete_rows([1])
+    for name in STRAYS:
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode() * 50)
+    week_ago = NOW_MS / 1000 - 7 * 86_400
+    for path in directory.rglob("*"):
+        if path.is_file():
+            os.utime(path, (week_ago, week_ago))
+
+
+LOADED = (expiring, migrating, orphaning, rewriting)
 """What a command imports when it is called: here once, for the processes that are forked."""
 
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
@@ -78,6 +101,16 @@ CHANGING = {
     for changing in [
         Changing("expire-v2", EXPIRE, lambda path: aged_table(path.parent), deletes_old_files=True),
         Changing("expire-v3", EXPIRE, _of_version_3, deletes_old_files=True),
+        Changing(
+            "remove-orphans", ("remove-orphans",), _littered, deletes_old_files=True, commits=False
+        ),
+        Changing(
+            "quarantine-orphans",
+            ("remove-orphans", "--quarantine", "{table}-away"),
+            _littered,
+            deletes_old_files=True,
+            commits=False,
+        ),
         Changing("rewrite-manifests", ("rewrite-manifests",), _of_version_2),
         Changing("migrate", ("migrate-v1-v2",), _of_first_writers),
         Changing(
@@ -100,7 +133,8 @@ class Subject:
     def words(self) -> list[str]:
         """The command line, confirmed, one store call after the other."""
         command, *options = self.changing.words
-        return [command, str(self.directory), *options, "--yes", "--concurrency", "1", "--json"]
+        given = [option.format(table=self.directory) for option in options]
+        return [command, str(self.directory), *given, "--yes", "--concurrency", "1", "--json"]
 
     def restore(self) -> None:
         """Put every file back as it was built."""

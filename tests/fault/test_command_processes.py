@@ -18,7 +18,7 @@ from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
-from tests.fault.changing import CHANGING, Subject, lasting, subject_of, unneeded
+from tests.fault.changing import CHANGING, STRAYS, Subject, lasting, subject_of, unneeded
 from tests.fault.steps import Processes
 from tests.stores.fixed_env import FixedEnv
 
@@ -88,13 +88,14 @@ def test_the_disk_may_be_full_from_any_step_on(
         before = subject.current()
         (ended,) = processes.run([subject.words], directory=subject.directory, end="full", nth=nth)
         codes[ended.code] += 1
-        assert (subject.current() != before) == (ended.code in (0, 3)), ended.document
+        committed = subject.changing.commits and ended.code in (0, 3)
+        assert (subject.current() != before) == committed, ended.document
         assert ended.code in (0, 3, 13)
         subject.check_whole()
         subject.finish()
         assert unneeded(subject) == left
-    assert codes[13]
     assert codes[0]
+    assert codes[13] or subject.changing.name == "remove-orphans"  # which writes nothing
 
 
 @pytest.mark.parametrize("rounds", [8, pytest.param(100, marks=FULL)])
@@ -111,8 +112,13 @@ def test_of_two_runs_at_once_one_wins(
         codes = tuple(sorted(run.code for run in ended))
         assert codes in {(0, 0), (0, 11)}, [run.document for run in ended]
         done = [run for run in ended if run.document["status"] == "done"]
-        assert len(done) == 1, [run.document for run in ended]
         subject.check_whole()
+        if not subject.changing.commits:  # each may find a part of the files
+            results = [run.document["result"] for run in done]
+            assert sum(found["removed"] + found["quarantined"] for found in results) >= len(STRAYS)
+            assert unneeded(subject) == left
+            continue
+        assert len(done) == 1, [run.document for run in ended]
         after = read_metadata(current_metadata(subject.directory))
         assert len(after["metadata-log"]) - len(before["metadata-log"]) in (1, 2)
         subject.finish()
@@ -181,7 +187,7 @@ def test_a_disk_without_room_leaves_the_table_as_it_was(
         with small_disk.open("r+b") as file:
             file.truncate(small_disk.stat().st_size - PAGE)
         before["filler"] = small_disk.read_bytes()
-    assert failures > 1
+    assert (failures > 1) == subject.changing.commits  # deleting needs no room
     assert (ended[0], ended[1]["status"]) in {(0, "done"), (3, "incomplete")}
     small_disk.unlink()
     subject.finish()

@@ -14,7 +14,7 @@ from icectl.errors import StorageError
 from icectl.storage.failures import AnswerLost
 from icectl.storage.store import FailedRemoval, FileStatus, Store
 
-WRITES = frozenset({"create", "replace", "remove"})
+WRITES = frozenset({"create", "replace", "copy", "remove"})
 
 
 class WrappedStore:
@@ -51,6 +51,12 @@ class WrappedStore:
 
     def replace(self, location: str, content: bytes) -> None:
         self.call("replace", location, lambda: self.store.replace(location, content))
+
+    def copy(self, source: str, target: str) -> None:
+        self.call("copy", f"{source} {target}", lambda: self.store.copy(source, target))
+
+    def clock_ms(self, location: str) -> int | None:
+        return self.call("clock_ms", location, lambda: self.store.clock_ms(location))
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         every = list(removed)

@@ -1,0 +1,131 @@
+"""`icectl remove-orphans`: delete or move files that the table does not refer to."""
+
+from typing import Annotated
+
+from icectl.cli.options import Change, Common, TableArgument, command, option
+from icectl.report.document import Outcome
+
+
+@command(
+    "remove-orphans",
+    examples=[
+        ("icectl remove-orphans /wh/db/t --dry-run", "every orphan with its bytes and time"),
+        (
+            "icectl remove-orphans s3://b/wh/t --quarantine s3://b/away --yes",
+            "for cron: move them where they can be put back from",
+        ),
+        (
+            "icectl remove-orphans s3://b/t --inventory s3://inv/b/daily/manifest.json",
+            "in a large bucket, by its S3 Inventory",
+        ),
+    ],
+    exit_codes=(3, 4, 5, 10, 13, 14, 15),
+    choices={"prefix_mismatch": ("error", "ignore"), "engine": ("local",)},
+)
+def remove_orphans(
+    common: Common,
+    table: TableArgument,
+    *,
+    older_than: Annotated[  # noqa: ARG001 - read through the settings
+        str | None,
+        option(
+            "--older-than",
+            metavar="INSTANT",
+            help="remove what was modified before: ISO 8601, or a duration (default 3d)",
+        ),
+    ] = None,
+    location: Annotated[
+        list[str] | None,
+        option(
+            "--location",
+            metavar="URI",
+            help="look only below this folder of the table, or in its `write.data.path`; "
+            "repeatable",
+        ),
+    ] = None,
+    inventory: Annotated[
+        str | None,
+        option(
+            "--inventory",
+            metavar="FILE",
+            help="take the listing from a Parquet or CSV file, or the manifest.json of an S3 "
+            "Inventory",
+        ),
+    ] = None,
+    quarantine: Annotated[  # noqa: ARG001 - read through the settings
+        str | None,
+        option("--quarantine", metavar="URI", help="move orphans to this folder, delete none"),
+    ] = None,
+    max_fraction: Annotated[  # noqa: ARG001 - read through the settings
+        str | None,
+        option(
+            "--max-fraction",
+            metavar="RATIO",
+            help="refuse to remove more of the listed bytes (default 0.5)",
+        ),
+    ] = None,
+    allow_recent: Annotated[
+        bool,
+        option("--allow-recent", help="allow an age under 24h: no other writer may be at work"),
+    ] = False,
+    delete_outside: Annotated[
+        bool,
+        option("--delete-outside", help="remove orphans in the `write.data.path` named too"),
+    ] = False,
+    equal_scheme: Annotated[
+        list[str] | None,
+        option(
+            "--equal-scheme",
+            metavar="A=B",
+            help="locations with scheme A are those with scheme B; repeatable",
+        ),
+    ] = None,
+    equal_authority: Annotated[
+        list[str] | None,
+        option(
+            "--equal-authority",
+            metavar="A=B",
+            help="bucket or host A is the same as B; repeatable",
+        ),
+    ] = None,
+    prefix_mismatch: Annotated[
+        str,
+        option(
+            "--prefix-mismatch",
+            metavar="MODE",
+            help="where only the store of a path differs: error (default), or ignore, which keeps "
+            "the file",
+        ),
+    ] = "error",
+    engine: Annotated[
+        str,
+        option("--engine", metavar="ENGINE", help="what compares: local (default)"),
+    ] = "local",
+    change: Change,
+) -> Outcome:
+    """Delete or move files that the table does not refer to.
+
+    Files are listed first and the metadata is read after, so that what is committed meanwhile is
+    referred to. Whatever any snapshot, log entry or statistics entry names stays, in every
+    spelling; so do hidden files, young files and journals. Each file is looked at once more, and
+    the newest metadata too, before its batch goes.
+
+    With `--quarantine` each run makes a folder there, with the files below `files/` and lists
+    `moved-*.jsonl`, whose lines say where each file was (`from`) and where it is (`to`). This puts
+    everything of a run back (in S3, with `aws s3 mv` in the place of `mv -n`):
+
+    `cat RUN/moved-*.jsonl | jq -r '"mv -n \\(.to|@sh) \\(.from|@sh)"' | sh`
+    """
+    from icectl.cli.orphaning import Request, remove
+
+    request = Request(
+        locations=tuple(location or ()),
+        equal_schemes=tuple(equal_scheme or ()),
+        equal_authorities=tuple(equal_authority or ()),
+        prefix_mismatch=prefix_mismatch,
+        inventory=inventory,
+        allow_recent=allow_recent,
+        delete_outside=delete_outside,
+        engine=engine,
+    )
+    return remove(common, table, request, change)

@@ -1,0 +1,223 @@
+"""The course of `icectl remove-orphans`: options, plan, question, run, outcome."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from icectl.cli.deleted_list import write_deleted_list
+from icectl.cli.options import Change, Common
+from icectl.cli.session import Session, open_session
+from icectl.cli.settings import ORPHANS_MAX_FRACTION, ORPHANS_OLDER_THAN, ORPHANS_QUARANTINE
+from icectl.engine.orphan_search import LocalOrphanSearch, OrphanSearch
+from icectl.entries.listed import listed_files
+from icectl.errors import Refused, UsageError
+from icectl.report import remove_orphans as report
+from icectl.report.document import Outcome, TableIdentity
+from icectl.report.remove_orphans import (
+    QuarantineUsed,
+    orphans_result,
+    print_plan,
+    print_removed,
+    question,
+)
+from icectl.run.orphan_deletion import OrphansGone, execute, failures
+from icectl.run.remove_orphans import OrphanOptions, OrphanRemoval, Prepared, prepare
+from icectl.storage.inventory_files import InventoryFiles
+from icectl.storage.location import name, scheme
+from icectl.storage.same_store import SameStore
+from icectl.units import parse_instant
+
+COMMAND = "remove-orphans"
+MISMATCH_MODES = ("error", "ignore")
+ENGINES = ("local",)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options of the command as given."""
+
+    locations: Sequence[str]
+    equal_schemes: Sequence[str]
+    equal_authorities: Sequence[str]
+    prefix_mismatch: str
+    inventory: str | None
+    allow_recent: bool
+    delete_outside: bool
+    engine: str
+
+
+def remove(common: Common, table: str, request: Request, change: Change) -> Outcome:
+    """Plan the removal; unless the plan is all that was asked for, ask, and run it."""
+    _check_one_of("--prefix-mismatch", request.prefix_mismatch, MISMATCH_MODES)
+    _check_one_of("--engine", request.engine, ENGINES)
+    same_store = SameStore(
+        _equal("--equal-scheme", request.equal_schemes),
+        _equal("--equal-authority", request.equal_authorities),
+    )
+    session = open_session(common, table, read_only=False, change=change)
+    options = _options(session, request, same_store)
+    removal = OrphanRemoval(
+        store=session.store,
+        catalog=session.catalog,
+        env=session.env,
+        progress=session.progress,
+        deadline=session.deadline,
+        concurrency=session.concurrency,
+        shield=session.shield,
+        search=_search(session, request, same_store),
+    )
+    prepared = prepare(removal, options)
+    planning = change.dry_run or change.check
+    if not prepared.plan.deletable_count:
+        return _planned(prepared, status="nothing-to-do", dry_run=planning)
+    if planning:
+        return _told_only(prepared, change)
+    if prepared.plan.is_too_much:
+        raise _too_much(prepared)
+    if not change.yes and not _confirmed(session, _told(prepared)):
+        raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
+    write_deleted_list(change, ())  # a place that cannot be written to shows now
+    done = execute(removal, prepared)
+    told = _told(prepared, done)
+    assert told.removed is not None
+    write_deleted_list(change, (file.location for file in listed_files(told.removed)))
+    return _done(prepared, told)
+
+
+def _search(session: Session, request: Request, same_store: SameStore) -> OrphanSearch:
+    """The engine that was asked for, over the store or an inventory."""
+    files_below = session.store.list
+    if request.inventory is not None:
+        inventory = _absolute(request.inventory)
+        files_below = InventoryFiles(session.store, inventory, same_store).below
+    return LocalOrphanSearch(files_below, session.progress, session.deadline)
+
+
+def _options(session: Session, request: Request, same_store: SameStore) -> OrphanOptions:
+    settings = session.settings
+    older_than = settings.read(ORPHANS_OLDER_THAN)
+    parse_instant(older_than, session.env.now_ms())  # wrong usage shows before anything is read
+    quarantine = settings.read(ORPHANS_QUARANTINE)
+    return OrphanOptions(
+        older_than=lambda now_ms: parse_instant(older_than, now_ms),
+        locations=[_absolute(location) for location in request.locations],
+        same_store=same_store,
+        ignore_mismatch=request.prefix_mismatch == "ignore",
+        max_fraction=settings.read(ORPHANS_MAX_FRACTION),
+        allow_recent=request.allow_recent,
+        delete_outside=request.delete_outside,
+        quarantine=None if quarantine is None else _absolute(quarantine),
+    )
+
+
+def _absolute(location: str) -> str:
+    trimmed = location.rstrip("/") or location
+    return trimmed if scheme(location) else str(Path(location).absolute())
+
+
+def _equal(option: str, given: Sequence[str]) -> Mapping[str, str]:
+    """`A=B`, split at the last `=`."""
+    found = {}
+    for text in given:
+        one, separator, other = text.rpartition("=")
+        if not separator or not one or not other:
+            raise UsageError(f"`{option}`: `{text}` is not two names with a `=` between them")
+        found[one] = other
+    return found
+
+
+def _check_one_of(option: str, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        listed = ", ".join(f"`{choice}`" for choice in known)
+        raise UsageError(f"`{option}`: `{given}` is none of {listed}")
+
+
+def _too_much(prepared: Prepared) -> Refused:
+    plan = prepared.plan
+    share = plan.deletable_bytes / plan.listed_bytes
+    return Refused(
+        f"{share:.0%} of the listed bytes would go, more than {plan.max_fraction:.0%}: so many "
+        "orphans mean that something is wrong, or a long neglect",
+        hint="look at them with `--dry-run`; a larger `--max-fraction` lets them go",
+        id="too-much",
+    )
+
+
+def _confirmed(session: Session, told: report.Orphans) -> bool:
+    """Show what would happen, and ask; UsageError where there is nobody to ask."""
+    if session.console.asks:
+        print_plan(session.console, told, whole=False)
+    return session.console.ask(question(told))
+
+
+def _told(prepared: Prepared, done: OrphansGone | None = None) -> report.Orphans:
+    """The removal as reports speak of it."""
+    loaded = prepared.loaded
+    told = report.Orphans(
+        loaded.metadata.location,
+        prepared.plan,
+        moves=prepared.options.quarantine is not None,
+        given_metadata_file=name(loaded.metadata_location) if loaded.current == "given" else None,
+    )
+    if done is None:
+        return told
+    used = done.quarantine
+    return replace(
+        told,
+        removed=done.removed,
+        failed=tuple(failures(done)),
+        spared={str(reason): count for reason, count in done.spared.items()},
+        stopped=done.stopped,
+        quarantine=None if used is None else QuarantineUsed(used.folder, tuple(used.lists)),
+    )
+
+
+def _identity(prepared: Prepared) -> TableIdentity:
+    metadata, location = prepared.loaded.metadata, prepared.loaded.metadata_location
+    return TableIdentity(
+        metadata.location, metadata.table_uuid, metadata.format_version, location, location
+    )
+
+
+def _planned(
+    prepared: Prepared,
+    *,
+    status: Literal["planned", "nothing-to-do", "refused"],
+    dry_run: bool,
+    warnings: Sequence[str] = (),
+) -> Outcome:
+    told = _told(prepared)
+    return Outcome(
+        command=COMMAND,
+        result=orphans_result(told),
+        render=lambda console: print_plan(console, told, whole=dry_run),
+        table=replace(_identity(prepared), metadata_location_after=None),
+        status=status,
+        dry_run=dry_run,
+        warnings=warnings,
+    )
+
+
+def _told_only(prepared: Prepared, change: Change) -> Outcome:
+    """The plan; it ends with 5 where a real run would be refused."""
+    if prepared.plan.is_too_much:
+        refused = _too_much(prepared)
+        outcome = _planned(
+            prepared, status="refused", dry_run=True, warnings=[f"{refused.message}: refused"]
+        )
+        return replace(outcome, exit_code=refused.exit_code)
+    outcome = _planned(prepared, status="planned", dry_run=True)
+    return replace(outcome, exit_code=4) if change.check else outcome
+
+
+def _done(prepared: Prepared, told: report.Orphans) -> Outcome:
+    incomplete = bool(told.failed) or told.stopped
+    return Outcome(
+        command=COMMAND,
+        result=orphans_result(told),
+        render=lambda console: print_removed(console, told),
+        table=_identity(prepared),
+        exit_code=3 if incomplete else 0,
+        status="incomplete" if incomplete else "done",
+    )

@@ -1,0 +1,77 @@
+"""Files as a listing shows them: location, size in bytes, and when they were modified."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Files as a table of (location, size_bytes, modified_ms); a null time is not known."""
+
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """One file of a listing."""
+
+    location: str
+    size_bytes: int
+    modified_ms: int | None
+
+
+def listed_files(found: Listed) -> Iterator[ListedFile]:
+    """Every file, a part of the table at a time. Order: kept."""
+    for batch in found.table.to_batches(max_chunksize=10_000):
+        columns = [batch[name].to_pylist() for name in ("location", "size_bytes", "modified_ms")]
+        yield from map(ListedFile, *columns)
+
+
+def listed_bytes(found: Listed) -> int:
+    """The bytes of all files."""
+    return int(pc.sum(found.table["size_bytes"]).as_py() or 0)
+
+
+def listed_together(parts: Iterable[Listed]) -> Listed:
+    """The files of several tables, at least one, in one. Order: kept."""
+    return Listed(pa.concat_tables([part.table for part in parts]))
+
+
+def listed_none(found: Listed) -> Listed:
+    """No files, in a table of the same columns."""
+    return Listed(found.table.slice(0, 0))
+
+
+def listed_slices(found: Listed, size: int) -> Iterator[Listed]:
+    """The files in pieces of at most `size`. Order: kept."""
+    for start in range(0, len(found), size):
+        yield Listed(found.table.slice(start, size))
+
+
+def where(found: Listed, flags: Sequence[bool] | pa.BooleanArray) -> Listed:
+    """The files whose flag is set. Order: kept."""
+    mask = flags if isinstance(flags, pa.BooleanArray) else pa.array(flags, pa.bool_())
+    return Listed(found.table.filter(mask))
+
+
+def but(found: Listed, locations: Collection[str]) -> Listed:
+    """The files at other locations than these. Order: kept."""
+    named = pa.array(locations, pa.string())
+    return Listed(found.table.filter(pc.invert(pc.is_in(found.table["location"], value_set=named))))
+
+
+def below(found: Listed, bases: Collection[str]) -> tuple[Listed, Listed]:
+    """The files below any of the locations, and the others. Order: kept."""
+    inside = pa.array([False] * len(found), pa.bool_())
+    for base in bases:
+        inside = pc.or_(
+            inside,
+            pc.starts_with(found.table["location"].combine_chunks(), base.rstrip("/") + "/"),
+        )
+    return Listed(found.table.filter(inside)), Listed(found.table.filter(pc.invert(inside)))

@@ -1,0 +1,191 @@
+"""The plan and the outcome of a removal of orphans, as result members and as text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from icectl.entries.listed import Listed, listed_bytes, listed_files, listed_together
+from icectl.plan.remove_orphans import OrphanPlan
+from icectl.report.console import Console
+from icectl.report.tables import Column, print_table
+from icectl.units import print_instant, print_size
+
+LISTED_WITHOUT_VERBOSE = 40
+"""Files that are listed when the whole plan was not asked for."""
+
+_REASONS = {
+    "recent": "modified too recently",
+    "without_time": "without a modification time",
+    "hidden": "on a hidden path (a name that begins with `_` or `.`)",
+    "journal": "journals of icectl",
+    "gone": "gone before it was their turn",
+    "changed": "written anew meanwhile",
+    "referenced": "referred to by a commit that came meanwhile",
+    "with_its_file": "check sums of files that stay",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineUsed:
+    """The folder of a run in a quarantine, and the lists that it has written there."""
+
+    folder: str
+    lists: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Orphans:
+    """A removal as it is told: what was planned, and what of it has happened.
+
+    `removed` is None before it is run. `given_metadata_file` is the one that is current by the
+    caller's word.
+    """
+
+    table_location: str
+    plan: OrphanPlan
+    moves: bool
+    given_metadata_file: str | None
+    removed: Listed | None = None
+    failed: tuple[tuple[str, str], ...] = ()
+    spared: Mapping[str, int] = field(default_factory=dict)
+    stopped: bool = False
+    quarantine: QuarantineUsed | None = None
+
+
+def orphans_result(told: Orphans) -> dict[str, Any]:
+    """The result: what was found, and of it what was deleted or moved."""
+    plan, removed = told.plan, told.removed
+    count = 0 if removed is None else len(removed)
+    total = 0 if removed is None else listed_bytes(removed)
+    quarantine = None
+    if told.quarantine is not None:
+        quarantine = {"location": told.quarantine.folder, "lists": list(told.quarantine.lists)}
+    return {
+        "older_than": print_instant(plan.rule.older_than_ms),
+        "listed": plan.listed_count,
+        "listed_bytes": plan.listed_bytes,
+        "referenced": plan.referenced_count,
+        "orphans": _files(plan.orphans),
+        "orphan_bytes": listed_bytes(plan.orphans),
+        "outside": _files(plan.outside),
+        "left_alone": _left_alone(told),
+        "removed": 0 if told.moves else count,
+        "removed_bytes": 0 if told.moves else total,
+        "quarantined": count if told.moves else 0,
+        "quarantined_bytes": total if told.moves else 0,
+        "quarantine": quarantine,
+        "failed": [{"path": path, "error": error} for path, error in told.failed],
+    }
+
+
+def _files(found: Listed) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": file.location,
+            "size_bytes": file.size_bytes,
+            "modified": None if file.modified_ms is None else print_instant(file.modified_ms),
+        }
+        for file in listed_files(found)
+    ]
+
+
+def _left_alone(told: Orphans) -> dict[str, int]:
+    """Files that nothing refers to and that stay all the same, by reason."""
+    found = {verdict.name.lower(): count for verdict, count in told.plan.left_alone.items()}
+    spared = ("gone", "changed", "referenced", "with_its_file")
+    return found | {name: told.spared.get(name, 0) for name in spared}
+
+
+def question(told: Orphans) -> str:
+    """What the user is asked before anything happens."""
+    verb = "move" if told.moves else "delete"
+    counted = f"{_plural(told.plan.deletable_count)}, {print_size(told.plan.deletable_bytes)},"
+    text = f"{verb} {counted} that {told.table_location} does not refer to"
+    if told.given_metadata_file is not None:
+        text += f", by your word that {told.given_metadata_file} is its current metadata file"
+    return f"{text}?"
+
+
+def print_plan(console: Console, told: Orphans, *, whole: bool) -> None:
+    """Print the orphans with bytes and time; `whole`: every one, and why other files stay."""
+    plan = told.plan
+    every = listed_together(
+        [plan.orphans, plan.outside] if plan.deletes_outside else [plan.orphans]
+    )
+    if len(every):
+        _print_files(console, told, every, whole=whole)
+    if whole:
+        _print_left_alone(console, told)
+    _print_outside(console, told)
+    verb = "moved" if told.moves else "deleted"
+    if not len(every):
+        console.say(f"nothing to do: no orphans among {_plural(plan.listed_count)}")
+        return
+    console.say(
+        f"{_plural(len(every))} of {plan.listed_count:,}, {print_size(listed_bytes(every))} of "
+        f"{print_size(plan.listed_bytes)}, would be {verb}: not referred to, and older than "
+        f"{print_instant(plan.rule.older_than_ms)}"
+    )
+
+
+def print_removed(console: Console, told: Orphans) -> None:
+    """Print what is gone."""
+    removed = told.removed
+    assert removed is not None
+    for file in listed_files(Listed(removed.table.slice(0, LISTED_WITHOUT_VERBOSE))):
+        console.detail(f"{'moved' if told.moves else 'deleted'} {file.location}")
+    _print_left_alone(console, told)
+    _print_outside(console, told)
+    where = ""
+    if told.quarantine is not None:
+        where = f" to {told.quarantine.folder}"
+    console.say(
+        f"{_plural(len(removed))} {'moved' if told.moves else 'deleted'}{where}, "
+        f"{print_size(listed_bytes(removed))}"
+    )
+    for path, error in told.failed:
+        console.warn(f"cannot {'move' if told.moves else 'delete'} {path}: {error}")
+    if told.stopped:
+        console.warn("it ended early; run the command again to finish")
+
+
+def _print_files(console: Console, told: Orphans, every: Listed, *, whole: bool) -> None:
+    shown = every if whole else Listed(every.table.slice(0, LISTED_WITHOUT_VERBOSE))
+    base = told.table_location.rstrip("/") + "/"
+    columns = (
+        Column("bytes", align="right"),
+        Column("modified"),
+        Column("file", cut="middle"),
+    )
+    table = [
+        (
+            f"{file.size_bytes:,}",
+            "?" if file.modified_ms is None else print_instant(file.modified_ms // 1000 * 1000),
+            file.location.removeprefix(base),
+        )
+        for file in listed_files(shown)
+    ]
+    print_table(console, columns, table)
+    if len(shown) < len(every):
+        console.print(f"and {len(every) - len(shown):,} more: `--dry-run` lists all")
+    console.print()
+
+
+def _print_left_alone(console: Console, told: Orphans) -> None:
+    for name, count in _left_alone(told).items():
+        if count:
+            console.say(f"left alone: {_plural(count)} {_REASONS[name]}")
+
+
+def _print_outside(console: Console, told: Orphans) -> None:
+    plan = told.plan
+    if plan.deletes_outside or not len(plan.outside):
+        return
+    count = _plural(len(plan.outside))
+    console.note(f"{count} outside the table's location: left alone without `--delete-outside`")
+    for file in listed_files(Listed(plan.outside.table.slice(0, LISTED_WITHOUT_VERBOSE))):
+        console.note(f"  {file.location}")
+
+
+def _plural(count: int) -> str:
+    return f"{count:,} file{'' if count == 1 else 's'}"

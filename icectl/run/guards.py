@@ -1,0 +1,41 @@
+"""What must hold of a table before a command deletes its files."""
+
+from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.errors import CorruptTable, Refused
+from icectl.spec import properties
+from icectl.spec.metadata import TableMetadata
+
+CLOCK_TOLERANCE_MS = 60_000
+
+
+def check_deletable(catalog: Catalog, loaded: LoadedTable, now_ms: int) -> None:
+    """Do nothing where files of the table may be deleted.
+
+    Raises: Refused, CorruptTable.
+    """
+    metadata = loaded.metadata
+    check_gc_enabled(metadata)
+    if now_ms < metadata.last_updated_ms - CLOCK_TOLERANCE_MS:
+        raise Refused(
+            "this machine's clock is more than a minute behind the table's last commit",
+            hint="set the clock; ages of snapshots and files cannot be told before",
+            id="clock-behind",
+        )
+    main = metadata.refs.get("main")
+    if main is not None and main.snapshot_id != metadata.current_snapshot_id:  # R-015
+        raise CorruptTable(
+            f"branch main is at {main.snapshot_id}, "
+            f"the current snapshot is {metadata.current_snapshot_id}",
+            rule="R-015",
+        )
+    catalog.check_writable(loaded)
+
+
+def check_gc_enabled(metadata: TableMetadata) -> None:
+    """Refused where the table may share its files with others (R-193)."""
+    if not properties.read(metadata.properties, properties.GC_ENABLED):  # R-193
+        raise Refused(
+            "the table property `gc.enabled` is false: its files may belong to other tables too",
+            hint="set `gc.enabled` to true if no other table uses them",
+            id="gc-disabled",
+        )

@@ -1,0 +1,87 @@
+"""Where orphans are looked for, and where they may be moved to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from icectl.errors import Refused
+from icectl.spec import properties
+from icectl.spec.metadata import TableMetadata
+from icectl.storage.location import is_within, loosest_key, shown
+from icectl.storage.real_paths import real_location
+from icectl.storage.same_store import SameStore
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The locations that are listed, none below another, and the bases that they belong to.
+
+    `outside` are bases elsewhere than the table, folders of its data that the caller named.
+    """
+
+    table: str
+    listed: tuple[str, ...]
+    outside: tuple[str, ...] = ()
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """The table's location, and the folders of its data elsewhere."""
+        return (self.table, *self.outside)
+
+
+def places_of(metadata: TableMetadata, asked: Sequence[str], same_store: SameStore) -> Places:
+    """What is listed where the caller names locations, and where not: the table's own.
+
+    Raises: Refused, for a location that is neither at nor below the table, nor a folder of its
+    data.
+    """
+    table = metadata.location.rstrip("/")
+    if not asked:
+        return Places(table, (table,))
+    listed, outside = [], []
+    for location in asked:
+        inside = same_store.respelled(location, table)
+        if inside is None:
+            outside.append(_data_folder(metadata, location, same_store))
+        listed.append(outside[-1] if inside is None else inside)
+    alone: list[str] = []
+    for place in sorted(listed):  # a location comes before those below it
+        if not any(is_within(place, other) for other in alone):
+            alone.append(place)
+    return Places(table, tuple(alone), tuple(dict.fromkeys(outside)))
+
+
+def _data_folder(metadata: TableMetadata, location: str, same_store: SameStore) -> str:
+    folder = properties.read(metadata.properties, properties.DATA_PATH)
+    found = None if folder is None else same_store.respelled(location, folder)
+    if found is not None:
+        return found
+    raise Refused(
+        f"{shown(location)} is neither at nor below the table's location, "
+        f"{shown(metadata.location)}, nor its `{properties.DATA_PATH.name}`",
+        hint="files that lie elsewhere may belong to other tables",
+        id="location-outside",
+    )
+
+
+def check_quarantine(quarantine: str, places: Places) -> None:
+    """Raises: Refused, where a quarantine would lie in the table, or the table in it."""
+    for place in (places.table, *places.listed):
+        if not SameStore().same_scheme(quarantine, place):
+            raise Refused(
+                f"the quarantine {shown(quarantine)} is on other storage than {shown(place)}, and "
+                "files are moved within one",
+                hint="name a quarantine on the storage of the table",
+                id="quarantine-place",
+            )
+        first, second = _key(quarantine), _key(place)
+        if first.startswith(second) or second.startswith(first):
+            raise Refused(
+                f"the quarantine {shown(quarantine)} lies at, above or below {shown(place)}",
+                hint="name a quarantine beside the tables",
+                id="quarantine-place",
+            )
+
+
+def _key(location: str) -> str:
+    """The loosest key, behind symbolic links, with a slash at its end."""
+    return loosest_key(real_location(location)).rstrip("/") + "/"

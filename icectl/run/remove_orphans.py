@@ -1,0 +1,202 @@
+"""Removing orphans: list, load, compare, look again, delete or move."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.engine.orphan_search import Listing, OrphanSearch
+from icectl.entries.listed import Listed, below, but, listed_together
+from icectl.env import Deadline, Env
+from icectl.errors import Refused
+from icectl.plan.model import pin_of
+from icectl.plan.remove_orphans import OrphanPlan, OrphanRule, Verdict
+from icectl.progress import Progress
+from icectl.run.guards import check_deletable
+from icectl.run.orphan_places import Places, check_quarantine, places_of
+from icectl.run.other_tables import OtherTables
+from icectl.storage.location import shown
+from icectl.storage.real_paths import real_location
+from icectl.storage.same_store import SameStore
+from icectl.storage.store import Store
+from icectl.table.open import open_table
+from icectl.table.reachable import ReachReader
+from icectl.table.references import References
+from icectl.table.unreached import lone_check_sums, orphans_among
+from icectl.units import DURATION_UNITS_MS, print_instant
+
+COMMAND = "remove-orphans"
+LEAST_AGE_MS = DURATION_UNITS_MS["d"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanOptions:
+    """What the caller asks for; `older_than` is the limit of age, given what time it is."""
+
+    older_than: Callable[[int], int]
+    locations: Sequence[str] = ()
+    same_store: SameStore = field(default_factory=SameStore)
+    ignore_mismatch: bool = False
+    max_fraction: float = 0.5
+    allow_recent: bool = False
+    delete_outside: bool = False
+    quarantine: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanRemoval:
+    """The means to remove orphans of one table."""
+
+    store: Store
+    catalog: Catalog
+    env: Env
+    progress: Progress
+    deadline: Deadline
+    concurrency: int
+    shield: Callable[[], AbstractContextManager[object]]
+    search: OrphanSearch
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan, and what it was made from; `references` grows when the table does."""
+
+    loaded: LoadedTable
+    options: OrphanOptions
+    places: Places
+    plan: OrphanPlan
+    references: References
+
+    @property
+    def doomed(self) -> Listed:
+        """The files that a run deletes or moves."""
+        parts = [self.plan.orphans]
+        if self.plan.deletes_outside:
+            parts.append(self.plan.outside)
+        return listed_together(parts)
+
+
+def prepare(removal: OrphanRemoval, options: OrphanOptions) -> Prepared:
+    """List files, then load the table and find those that it does not refer to.
+
+    The listing comes first, so that what is committed meanwhile is referred to (rule 37); the table
+    is looked at before it too, so that a refusal does not take as long as a listing.
+    Raises: Refused, where files must not be deleted; StorageError, CorruptTable, where what the
+    table refers to cannot be read completely.
+    """
+    before = open_deletable(removal)
+    places = places_of(before.metadata, options.locations, options.same_store)
+    older_than_ms = _limit(removal, options, places)
+    if options.quarantine is not None:
+        check_quarantine(options.quarantine, places)
+    others = OtherTables(removal.store, removal.concurrency)
+    removal.progress.phase("looking for other tables")
+    others.check_above(before, [*places.listed, *filter(None, [options.quarantine])])
+    removal.deadline.check()
+    with removal.search.list(places.listed) as listing:
+        loaded = open_deletable(removal)
+        check_same_table(before, loaded)
+        others.check(loaded, listing.metadata_files)
+        references = _read_references(removal, loaded, options, places, listing)
+        rule = OrphanRule(older_than_ms, places.bases, _partition_names(loaded))
+        plan = _plan(removal, loaded, options, listing, references, rule)
+    return Prepared(loaded, options, places, plan, references)
+
+
+def open_deletable(removal: OrphanRemoval) -> LoadedTable:
+    """The table as it is now. Raises: Refused, where its files must not be deleted."""
+    loaded = open_table(removal.catalog)
+    check_deletable(removal.catalog, loaded, removal.env.now_ms())
+    return loaded
+
+
+def check_same_table(before: LoadedTable, loaded: LoadedTable) -> None:
+    """Refused, where another table has taken the place of the first (R-002)."""
+    same_uuid = before.metadata.table_uuid in {None, loaded.metadata.table_uuid}  # R-002
+    if not same_uuid or before.metadata.location != loaded.metadata.location:
+        raise Refused(
+            "another table is in its place now",
+            hint="run the command again if that table is meant",
+        )
+
+
+def _limit(removal: OrphanRemoval, options: OrphanOptions, places: Places) -> int:
+    """The instant before which files are old, by the clock that dates them (rule 38)."""
+    clocks = [removal.store.clock_ms(place) for place in places.listed]
+    now_ms = min(removal.env.now_ms() if told is None else told for told in clocks)
+    limit_ms = options.older_than(now_ms)
+    if now_ms - limit_ms < LEAST_AGE_MS and not options.allow_recent:
+        raise Refused(
+            f"files younger than a day, modified until {print_instant(limit_ms)}, may belong to a "
+            "commit that is still being written",
+            hint="give an `--older-than` of at least 24h; with `--allow-recent` no other writer "
+            "may be at work",
+            id="too-recent",
+        )
+    return limit_ms
+
+
+def _read_references(
+    removal: OrphanRemoval,
+    loaded: LoadedTable,
+    options: OrphanOptions,
+    places: Places,
+    listing: Listing,
+) -> References:
+    reader = ReachReader(removal.store, removal.concurrency, removal.progress)
+    references = References(reader, places.listed, options.same_store)
+    references.add(loaded)
+    if listing.links:
+        targets = [real_location(link) for link in listing.links]
+        references.known.add(pa.array(targets, pa.string()))
+    if references.doubtful and not options.ignore_mismatch:
+        raise _doubtful(next(iter(references.doubtful.values())), places)
+    return references
+
+
+def _doubtful(location: str, places: Places) -> Refused:
+    return Refused(
+        f"the metadata names {shown(location)}, which may or may not be a file in "
+        f"{shown(places.listed[0])}: scheme or authority differ",
+        hint="`--equal-scheme A=B` or `--equal-authority A=B` says that both are one store; "
+        "`--prefix-mismatch ignore` goes on, and keeps every file whose path is named",
+        id="prefix-mismatch",
+    )
+
+
+def _partition_names(loaded: LoadedTable) -> tuple[str, ...]:
+    specs = loaded.metadata.partition_specs
+    return tuple(dict.fromkeys(field.name for spec in specs for field in spec.fields))
+
+
+def _plan(
+    removal: OrphanRemoval,
+    loaded: LoadedTable,
+    options: OrphanOptions,
+    listing: Listing,
+    references: References,
+    rule: OrphanRule,
+) -> OrphanPlan:
+    removal.progress.phase("comparing", total=listing.file_count)
+    found, left_alone = orphans_among(listing.unreached(references.known, rule))
+    kept = [
+        check_sum
+        for check_sum, file in lone_check_sums(found)
+        if removal.store.stat(file) is not None
+    ]
+    left_alone[Verdict.RECENT] += len(kept)  # with the file that each belongs to
+    orphans, outside = below(but(found, kept), [rule.bases[0]])
+    return OrphanPlan(
+        pin=pin_of(loaded.metadata, loaded.metadata_location),
+        rule=rule,
+        listed_count=listing.file_count,
+        listed_bytes=listing.total_bytes,
+        referenced_count=len(references.known),
+        orphans=orphans,
+        outside=outside,
+        left_alone=left_alone,
+        deletes_outside=options.delete_outside,
+        max_fraction=options.max_fraction,
+    )

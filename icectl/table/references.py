@@ -1,0 +1,97 @@
+"""Everything that a table's metadata refers to, in whatever state: what is never an orphan."""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.entries.files import together
+from icectl.spec.manifest import ManifestFile
+from icectl.storage.location import join, parent
+from icectl.storage.real_paths import OtherWays
+from icectl.storage.same_store import SameStore
+from icectl.table.known_locations import KnownLocations
+from icectl.table.manifests import scan_manifests
+from icectl.table.reachable import (
+    ReachReader,
+    all_manifests,
+    every_statistics_file,
+    log_files,
+    manifest_lists,
+    metadata_files,
+)
+
+_LOCATION = frozenset({"location"})
+_HINT = "version-hint.text"
+
+
+class References:
+    """The files that a table refers to; `add` takes in each later state of the table too.
+
+    `places` are the listed locations. `doubtful` holds references that name a file below one of
+    them, but perhaps in another store: one for each scheme and authority.
+    """
+
+    def __init__(self, reader: ReachReader, places: Sequence[str], same_store: SameStore) -> None:
+        self.known = KnownLocations()
+        self.doubtful: dict[str, str] = {}
+        self._reader = reader
+        self._places = tuple(places)
+        self._same_store = same_store
+        self._other_ways = [OtherWays(place) for place in places]
+        self._snapshots_read: set[int] = set()
+        self._manifests_read: set[str] = set()
+
+    def add(self, loaded: LoadedTable) -> None:
+        """Take in all that the table refers to; what was read before is not read again.
+
+        Metadata files of the log count, what they describe does not. Entries count in every state
+        (deleted ones too), and so does every snapshot, referenced or not.
+        Raises: StorageError, CorruptTable, when anything of it cannot be read (R-192).
+        """
+        metadata = loaded.metadata
+        unread = [
+            snapshot
+            for snapshot in metadata.snapshots
+            if snapshot.snapshot_id not in self._snapshots_read
+        ]
+        listed = all_manifests(manifest_lists(self._reader, metadata, unread), unread)
+        described = together(
+            [
+                log_files(metadata, loaded.metadata_location),
+                metadata_files(metadata, unread, listed, {}),
+                every_statistics_file(metadata),
+            ]
+        )
+        self._add(described.table["location"].combine_chunks())
+        folders = [parent(loaded.metadata_location), join(metadata.location, "metadata")]
+        self._add(pa.array([join(folder, _HINT) for folder in folders], pa.string()))
+        manifests = [item for item in listed if item.manifest_path not in self._manifests_read]
+        for stored in self._entries(loaded, manifests):
+            self._add(stored)
+        self._snapshots_read |= {snapshot.snapshot_id for snapshot in unread}
+        self._manifests_read |= {item.manifest_path for item in manifests}
+
+    def _entries(
+        self, loaded: LoadedTable, manifests: Sequence[ManifestFile]
+    ) -> Iterator[pa.Array]:
+        scanned = scan_manifests(
+            self._reader.store,
+            loaded.metadata,
+            manifests,
+            columns=_LOCATION,
+            concurrency=self._reader.concurrency,
+            progress=self._reader.progress,
+        )
+        for _, _, rows in scanned:
+            yield from rows.table["location"].chunks
+
+    def _add(self, stored: pa.Array) -> None:
+        if not len(stored):
+            return
+        self.known.add(stored)
+        for ways in self._other_ways:
+            other = ways.of(stored)
+            if other:
+                self.known.add(pa.array(other, pa.string()))
+        self.doubtful |= self._same_store.doubtful(stored, self._places)
