@@ -266,19 +266,42 @@ def test_metrics_are_read_whatever_the_blocks_of_their_arrays() -> None:
         b"\x02" + number(-(2**63)) + number(4),
         b"\x02" + number(1) + b"\x02" + b"\xff" * 10 + b"\x01",
         b"\x02" + number(3) + b"\x02\x02",
+        b"\x02" + number(40) + b"\x02" * 79,
+        b"\x02" + number(40) + b"\x02" * 79 + b"\x00",
+        b"\x02" + number(40) + b"\x02" * 81 + b"\x00",
         b"\x06" + number(1),
         b"\x01",
     ],
-    ids=["huge count", "smallest count", "long number", "cut off", "branch 3", "branch -1"],
-)
+    ids=[
+        "huge count", "smallest count", "long number", "cut off", "many, cut off", "one too few",
+        "one too many", "branch 3", "branch -1",
+    ],
+)  # fmt: skip
 def test_r008_damaged_arrays_end_in_an_error(sizes, columns) -> None:
     assert rule(with_metrics(sizes), columns) == "R-008"
 
 
-def test_r008_lengths_are_checked() -> None:
-    for length in (-1, 2**62, 1000):
+@pytest.mark.parametrize("columns", [ALL_COLUMNS, PLANNING_COLUMNS], ids=["all", "planning"])
+def test_r008_lengths_are_checked(columns) -> None:
+    for length in (-1, -4, -64, -65, 2**62, 1000, 4, 5):
         bounds = b"\x02" + number(1) + number(7) + number(length) + b"abc\x00"
-        assert rule(with_metrics(b"\x00", bounds)) == "R-008"
+        assert rule(with_metrics(b"\x00", bounds), columns) == "R-008"
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 127, 128, 9000])
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 15, 16, 17, 40])
+def test_metrics_of_any_size_are_stepped_over(count, length) -> None:
+    keys = [number(key) for key in (1, 63, 64, 8191, 8192, 2**31 - 1)]
+    values = [number(value) for value in (0, -64, 64, -8193, 2**40, 2**63 - 1, -(2**63))]
+    sizes, bounds = b"\x02" + number(count), b"\x02" + number(count)
+    for at in range(count):
+        sizes += keys[at % len(keys)] + values[at % len(values)]
+        bounds += keys[at % len(keys)] + text(bytes(255 - at for _ in range(length)))
+    end = b"\x00" if count else b""
+    content = with_metrics(sizes + end, bounds + end)
+    assert read(content, PLANNING_COLUMNS)["file_size_in_bytes"].to_pylist() == [2]
+    table = read(content)
+    assert [len(table[name][0]) for name in ("column_sizes", "lower_bounds")] == [count, count]
 
 
 def test_r063_keys_of_metrics_are_32_bit(end) -> None:

@@ -70,7 +70,11 @@ def changed(entries: Entries, column: str, value: Any) -> Entries:
 
 
 def write(
-    table: TableBuilder, content: ManifestContent, entries: Entries, announced: list[str]
+    table: TableBuilder,
+    content: ManifestContent,
+    entries: Entries,
+    announced: list[str],
+    concurrency: int = 1,
 ) -> list[Written]:
     """Write entries into one manifest for each of the manifests they come from."""
 
@@ -82,7 +86,7 @@ def write(
         store=LocalStore(),
         env=FixedEnv(),
         progress=SilentProgress(),
-        concurrency=1,
+        concurrency=concurrency,
         form=ManifestForm(table.metadata.current_schema, table.spec, 3, content),
         target_size_bytes=1,
         new_location=new_location,
@@ -111,13 +115,28 @@ def test_r069_rule_22_a_manifest_that_differs_from_its_entries_is_not_stored(
 
 
 @pytest.mark.parametrize("content", ManifestContent)
-def test_each_manifest_is_announced_and_holds_its_rows(
+def test_of_manifests_compared_side_by_side_only_equal_ones_are_stored(
     tmp_path: Path, content: ManifestContent
 ) -> None:
     table = of_version_3(tmp_path / "t")
     _, entries = sources(table, content)
     announced: list[str] = []
-    written = write(table, content, entries, announced)
+    wrong = changed(entries, "record_count", VALUES["record_count"])
+    with pytest.raises(CorruptTable, match="does not match its entries in record_count"):
+        write(table, content, wrong, announced, concurrency=4)
+    assert len(announced) == 2
+    assert not Path(announced[1]).exists()
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize("content", ManifestContent)
+def test_each_manifest_is_announced_and_holds_its_rows(
+    tmp_path: Path, content: ManifestContent, concurrency: int
+) -> None:
+    table = of_version_3(tmp_path / "t")
+    _, entries = sources(table, content)
+    announced: list[str] = []
+    written = write(table, content, entries, announced, concurrency)
     assert [item.manifest.manifest_path for item in written] == announced
     assert concat(item.entries for item in written).table.equals(entries.table)
     assert sorted(place for item in written for place in named(item.entries)) == sorted(

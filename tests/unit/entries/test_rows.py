@@ -64,6 +64,15 @@ def test_where_takes_null_for_false() -> None:
     assert named(rows.where(FILES, mask)) == ["a", "e"]
 
 
+def test_where_copies_nothing_when_every_row_stays() -> None:
+    assert rows.where(FILES, pa.array([True] * len(FILES))) is FILES
+
+
+def test_part_is_a_stretch_of_rows() -> None:
+    assert named(rows.part(FILES, 1, 3)) == ["b", "c"]
+    assert named(rows.part(FILES, 6, 6)) == []
+
+
 def test_minus_and_only_are_complements() -> None:
     wanted = pa.array(["e", "a", "missing"])
     assert named(rows.only(FILES, wanted)) == ["a", "e"]
