@@ -45,7 +45,7 @@ def listed(folder: str, many: int) -> list[dict[str, object]] | str:
         try:
             found = pa.Table.from_batches(LocalStore(2).list(folder), LISTING_SCHEMA)
         except StorageError as error:
-            return error.message
+            return error.message.partition(": ")[2]  # of several circles any is met first
     return found.sort_by("location").to_pylist()
 
 
