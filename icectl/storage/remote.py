@@ -20,6 +20,7 @@ from icectl.storage.failures import error_code, is_transient, remote_failure
 from icectl.storage.listing import Rows, Step, run_steps
 from icectl.storage.retry import retry
 from icectl.storage.s3 import list_objects, s3_options, server_time_ms
+from icectl.storage.s3_pages import parse_pages
 from icectl.storage.s3_write import Proof, S3Writer
 from icectl.storage.store import FailedRemoval, FileStatus
 
@@ -114,8 +115,10 @@ class RemoteStore:
         """All files below a location."""
         if self.protocol == "s3":
             call = partial(self._call, "list", location)
-            return list_objects(self.filesystem, location, call, self.concurrency)
-        return run_steps(location.rstrip("/"), self._scan, self.concurrency)
+            call(partial(parse_pages, self.filesystem))
+            yield from list_objects(self.filesystem, location, call, self.concurrency)
+        else:
+            yield from run_steps(location.rstrip("/"), self._scan, self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
         """The files directly in one directory; empty where there is none."""
