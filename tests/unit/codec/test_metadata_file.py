@@ -6,6 +6,7 @@ import json
 import pytest
 
 from icectl.codec.metadata_file import (
+    find_table_uuid,
     is_gzip,
     read_members,
     read_metadata,
@@ -100,3 +101,33 @@ def test_r001_a_newer_version_is_unsupported_even_if_the_rest_makes_no_sense():
 )
 def test_r163_a_version_hint_is_a_number_a_file_name_or_nothing(content, hint):
     assert read_version_hint(content) == hint
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b'{"format-version" : 2, "table-uuid" : "9c12"',
+        b'{\n  "location": "s3://b/a\\"t\\\\",\n  "table-uuid": "9c12", "rest": {',
+        b'{"a":true,"b":null,"c":-1.5e3,"table-uuid":"9c12"',
+        gzip.compress(b'{"table-uuid":"9c12","x":"' + bytes(range(32, 127)) * 20)[:600],
+    ],
+)
+def test_a_uuid_is_found_in_the_beginning_of_a_file(beginning):
+    assert find_table_uuid(beginning) == "9c12"
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"",
+        b"{",
+        b'{"properties":{"table-uuid":"9c12"},"table-uuid":"aaaa"}',
+        b'["table-uuid","9c12"]',
+        b'{"a":"\\"table-uuid\\":\\"9c12\\"","b":1}',
+        b'{"table-uuid":null}',
+        b'{"table-uuid":"9c1',
+        b"\x1f\x8bnothing",
+    ],
+)
+def test_what_is_not_surely_the_tables_uuid_is_not_taken_for_it(beginning):
+    assert find_table_uuid(beginning) is None

@@ -1,0 +1,74 @@
+"""Everything that a table refers to, and what comes to it later."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from icectl.catalog.files import FileSystemCatalog
+from icectl.errors import StorageError
+from icectl.progress import SilentProgress
+from icectl.storage.local import LocalStore
+from icectl.storage.same_store import SameStore
+from icectl.table.reachable import ReachReader
+from icectl.table.references import References
+from tests.builders.orphans import files_of
+from tests.builders.table_builder import TableBuilder
+from tests.stores.fixed_env import FixedEnv
+from tests.stores.wrapped import CountingStore
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    built = TableBuilder(tmp_path / "t", partitioning="identity")
+    built.append(range(6))
+    built.delete_rows([1])
+    built.remove_data_files(1)
+    return built
+
+
+def references_of(table: TableBuilder, store: CountingStore) -> References:
+    reader = ReachReader(store, 1, SilentProgress())
+    return References(reader, [table.location], SameStore())
+
+
+def add(references: References, table: TableBuilder) -> None:
+    references.add(FileSystemCatalog(LocalStore(), table.location, FixedEnv()).load())
+
+
+def unknown(references: References, table: TableBuilder) -> set[str]:
+    names = sorted(files_of(table.directory))
+    places = pa.array([f"{table.location}/{name}" for name in names], pa.string())
+    flags = references.known.contains(places).to_pylist()
+    return {name for name, flag in zip(names, flags, strict=True) if not flag}
+
+
+def test_every_file_of_the_table_is_known_and_no_other(table: TableBuilder):
+    (table.directory / "data/stray.parquet").write_bytes(b"")
+    references = references_of(table, CountingStore(LocalStore()))
+    add(references, table)
+    assert unknown(references, table) == {"data/stray.parquet"}
+    assert len(references.known) == len(files_of(table.directory)) - 1
+    assert references.doubtful == {}
+
+
+def test_what_comes_later_is_added_without_reading_the_rest_again(table: TableBuilder):
+    store = CountingStore(LocalStore())
+    references = references_of(table, store)
+    add(references, table)
+    before = [location for _, location in store.calls]
+    assert len(before) == len(set(before))
+    table.append(range(6, 9))
+    assert unknown(references, table) != set()
+    add(references, table)
+    assert unknown(references, table) == set()
+    again = [location for _, location in store.calls[len(before) :]]
+    assert len(again) == 2
+    assert set(again) & set(before) == set()
+
+
+def test_what_cannot_be_read_ends_it(table: TableBuilder):
+    manifest = next((table.directory / "metadata").glob("*-m*.avro"))
+    manifest.unlink()
+    with pytest.raises(StorageError, match=manifest.name):
+        add(references_of(table, CountingStore(LocalStore())), table)
