@@ -124,7 +124,7 @@ def print_plan(console: Console, told: Orphans, *, whole: bool) -> None:
     console.say(
         f"{_plural(len(every))} of {plan.listed_count:,}, {print_size(listed_bytes(every))} of "
         f"{print_size(plan.listed_bytes)}, would be {verb}: not referred to, and older than "
-        f"{print_instant(plan.rule.older_than_ms)}"
+        f"{print_instant(plan.rule.older_than_ms // 1000 * 1000)}"
     )
 
 

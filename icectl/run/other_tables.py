@@ -7,11 +7,13 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.catalog.versions import is_metadata_file_name, metadata_version
 from icectl.codec.metadata_file import find_table_uuid, read_members
 from icectl.errors import CorruptTable, Refused
-from icectl.storage.location import join, loosest_key, name, parent, shown
+from icectl.storage.location import is_within, join, loosest_key, name, parent, shown
 from icectl.storage.store import Store
 from icectl.table.manifests import in_threads
 
 _BEGINNING_BYTES = 4_096
+_OTHER_FORMATS = ("_delta_log", ".hoodie")
+"""Folders of table formats whose tables may share data files with an Iceberg table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +29,19 @@ class OtherTables:
 
         Raises: Refused; StorageError, where a folder above cannot be listed.
         """
-        folders = dict.fromkeys(join(above, "metadata") for p in places for above in _above(p))
+        held = dict.fromkeys(above for place in places for above in _above(place))
         found = [
             status.location
-            for folder in folders
-            for status in self.store.list_directory(folder)
+            for above in held
+            for status in self.store.list_directory(join(above, "metadata"))
             if is_metadata_file_name(name(status.location))
+        ]
+        found += [
+            status.location
+            for above in held
+            if is_within(above, loaded.metadata.location)
+            for folder in _OTHER_FORMATS
+            for status in self.store.list_directory(join(above, folder))[:1]
         ]
         self.check(loaded, found)
 

@@ -25,7 +25,7 @@ from icectl.table.open import open_table
 from icectl.table.reachable import ReachReader
 from icectl.table.references import References
 from icectl.table.unreached import lone_check_sums, orphans_among
-from icectl.units import DURATION_UNITS_MS, print_instant
+from icectl.units import DURATION_UNITS_MS, print_duration
 
 COMMAND = "remove-orphans"
 LEAST_AGE_MS = DURATION_UNITS_MS["d"]
@@ -129,8 +129,8 @@ def _limit(removal: OrphanRemoval, options: OrphanOptions, places: Places) -> in
     limit_ms = options.older_than(now_ms)
     if now_ms - limit_ms < LEAST_AGE_MS and not options.allow_recent:
         raise Refused(
-            f"files younger than a day, modified until {print_instant(limit_ms)}, may belong to a "
-            "commit that is still being written",
+            f"files that are only {print_duration(now_ms - limit_ms)} old may belong to a commit "
+            "that is still being written",
             hint="give an `--older-than` of at least 24h; with `--allow-recent` no other writer "
             "may be at work",
             id="too-recent",

@@ -18,7 +18,10 @@ UNREACHED_SCHEMA = LISTING_SCHEMA.append(pa.field("verdict", pa.int8(), nullable
 _CHECK_SUM = r"/\.([^/]+)\.crc$"
 _HIDDEN = r"(?:^|/)[._]"
 _JOURNAL = r"/icectl-[a-z0-9-]+\.json$"
-_METADATA_FILE = r"(?:^|/)[^/.][^/]*\.metadata\.json(?:\.gz)?$"
+_METADATA_FILE = (
+    r"(?:^|/)[^/.][^/]*\.metadata\.json(?:\.gz)?$"
+    r"|/_delta_log/[0-9]+\.json$|/\.hoodie/[^/]*\.properties$"
+)
 
 
 def unreached(listed: pa.RecordBatch, known: KnownLocations, rule: OrphanRule) -> pa.RecordBatch:
@@ -50,11 +53,14 @@ def described_files(locations: pa.Array) -> pa.Array:
 
 
 def metadata_files(listed: pa.RecordBatch) -> list[str]:
-    """The locations of metadata JSON files, of whatever table. Order: kept."""
+    """The locations of metadata JSON files, of whatever table. Order: kept.
+
+    The logs of other table formats count too: their tables may share the data files.
+    """
     locations = listed["location"]
-    some = pc.or_(
-        pc.ends_with(locations, ".metadata.json"), pc.ends_with(locations, ".metadata.json.gz")
-    )
+    some = pc.ends_with(locations, ".json")
+    for ending in (".json.gz", ".properties"):
+        some = pc.or_(some, pc.ends_with(locations, ending))
     named = locations.filter(some)
     found: list[str] = named.filter(pc.match_substring_regex(named, _METADATA_FILE)).to_pylist()
     return found

@@ -178,6 +178,21 @@ def test_rule_39_and_incident_1_another_table_at_above_or_below_is_refused(
     assert code == (4 if is_below_data else 5)
 
 
+@pytest.mark.parametrize(
+    "place", ["t/_delta_log/00000000000000000000.json", "t/.hoodie/hoodie.properties"]
+)
+def test_rule_39_a_table_of_another_format_that_shares_the_files_is_refused(
+    table: TableBuilder, place: str
+) -> None:
+    """Its deletion vectors and former files are known to its own log only."""
+    stray(table.directory, "deletion_vector_1.bin")
+    log = stray(table.directory.parent, place)
+    assert refused(table) == "other-table"
+    assert refused(table, "--location", f"{table.location}/data") == "other-table"
+    log.unlink()
+    assert remove(table, "--check")[0] == 4
+
+
 @pytest.mark.parametrize("uuid", [OTHER_UUID, None])
 def test_rule_39_metadata_of_another_table_among_the_tables_own_is_refused(
     table: TableBuilder, uuid: str | None

@@ -138,11 +138,17 @@ def test_metadata_files_of_whatever_table_are_found():
         "metadata/.v1.metadata.json.crc",
         "metadata/.v1.metadata.json",
         "metadata/metadata.json",
+        "_delta_log/00000000000000000010.json",
+        "_delta_log/_last_checkpoint",
+        "sub/.hoodie/hoodie.properties",
         "data/a.parquet",
+        "data/a.json",
     )
     assert metadata_files(batch) == [
         f"{TABLE}/metadata/v1.metadata.json",
         f"{TABLE}/metadata/00001-a.gz.metadata.json",
         f"{TABLE}/metadata/v2.metadata.json.gz",
         f"{TABLE}/sub/_backup/metadata/00000-b.metadata.json",
+        f"{TABLE}/_delta_log/00000000000000000010.json",
+        f"{TABLE}/sub/.hoodie/hoodie.properties",
     ]
