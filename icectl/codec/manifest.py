@@ -5,14 +5,17 @@ or the schema is unusual, the compiled scan where there is much.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.avro import AvroFile, count_records, read_blocks, read_header
+from icectl.codec.avro import AvroFile, Block, count_records, read_blocks, read_header
 from icectl.codec.manifest_layout import ManifestLayout, find_layout, partition_order
 from icectl.codec.manifest_records import Order, decode_columns
 from icectl.codec.manifest_scan import TALLY, UnusualSchemaError, scan_columns
@@ -23,11 +26,10 @@ from icectl.errors import CorruptTable
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestHeader, Status
 from icectl.spec.partition import PartitionSpec
 
-__all__ = ["read_manifest", "write_manifest"]
+__all__ = ["read_manifest", "read_manifests", "write_manifest"]
 
 _SCHEMA = pa.schema([*PLANNING, *CARRIED])
 _ALWAYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
-_MADE = frozenset({"spec_id", "manifest", "manifest_pos"})
 _READ_ALONG = {"first_row_id": "record_count", "file_sequence_number": "sequence_number"}
 """Inheritance of the first needs the second."""
 
@@ -46,27 +48,83 @@ def read_manifest(
     Order: as stored.
     Raises: CorruptTable R-008, R-060 to R-064, R-068; Unsupported for an encrypted manifest.
     """
+    (header,), rows = read_manifests([content], columns=columns, manifests=[manifest], spec=spec)
+    return header, rows
+
+
+def read_manifests(
+    contents: Sequence[bytes],
+    *,
+    columns: frozenset[str],
+    manifests: Sequence[int],
+    spec: PartitionSpec | None,
+) -> tuple[Sequence[ManifestHeader], RawEntries]:
+    """Read the entries of several manifests into one table; those alike are decoded as one.
+
+    Shape: as read_manifest, `manifests` filling the column of that name.
+    Order: that of `contents`, then as stored.
+    Raises: as read_manifest.
+    """
+    wanted = _ALWAYS | columns | {_READ_ALONG[name] for name in columns if name in _READ_ALONG}
+    names = [name for name in _SCHEMA.names if name in wanted]
+    opened = [
+        _open(content, manifest, spec)
+        for content, manifest in zip(contents, manifests, strict=True)
+    ]
+    parts = [_read(list(alike), names) for _, alike in groupby(opened, lambda one: one.form)]
+    return [one.header for one in opened], RawEntries(pa.concat_tables(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A manifest of which only the header was read."""
+
+    file: AvroFile
+    layout: ManifestLayout
+    header: ManifestHeader
+    order: Order
+    manifest: int
+    spec_id: int
+
+    @property
+    def form(self) -> tuple[ManifestLayout, Order, ManifestContent]:
+        """What manifests that are decoded as one have in common."""
+        return self.layout, self.order, self.header.content
+
+
+def _open(content: bytes, manifest: int, spec: PartitionSpec | None) -> _Opened:
     file = read_header(content)
     layout = find_layout(file.schema)
     header = _header(file, layout)
-    wanted = _ALWAYS | columns | {_READ_ALONG[name] for name in columns if name in _READ_ALONG}
-    names = [name for name in _SCHEMA.names if name in wanted]
-    stored = [name for name in names if name == "partition_key" or name in layout.columns]
     order = partition_order(layout.partition, _spec_field_ids(header, spec))
-    decoded = _decode(file, layout, stored, order)
     spec_id = spec.spec_id if spec is not None else header.spec_id or 0
-    return header, _finish(names, decoded, header, {"spec_id": spec_id, "manifest": manifest})
+    return _Opened(file, layout, header, order, manifest, spec_id)
 
 
-def _decode(
-    file: AvroFile, layout: ManifestLayout, stored: Sequence[str], order: Order
-) -> Mapping[str, pa.Array | pa.ChunkedArray]:
-    if TALLY.wants_scan(count_records(file)):
+def _read(alike: Sequence[_Opened], names: Sequence[str]) -> pa.Table:
+    """The entries of manifests of one form."""
+    layout, order, _ = alike[0].form
+    counts = [count_records(one.file) for one in alike]
+    stored = [name for name in names if name == "partition_key" or name in layout.columns]
+    if TALLY.wants_scan(sum(counts)):
         try:
-            return scan_columns(layout, read_blocks(file), stored, order)
+            decoded = scan_columns(layout, _blocks(alike), stored, order)
         except UnusualSchemaError:
-            pass
-    return decode_columns(layout, read_blocks(file), stored, order)
+            decoded = decode_columns(layout, _blocks(alike), stored, order)
+    else:
+        decoded = decode_columns(layout, _blocks(alike), stored, order)
+    starts = np.cumsum(counts) - counts
+    made = {
+        "spec_id": np.repeat([one.spec_id for one in alike], counts),
+        "manifest": np.repeat([one.manifest for one in alike], counts),
+        "manifest_pos": np.arange(sum(counts)) - np.repeat(starts, counts),
+    }
+    return _finish(names, decoded, alike[0].header, made)
+
+
+def _blocks(alike: Sequence[_Opened]) -> Iterator[Block]:
+    for one in alike:
+        yield from read_blocks(one.file)
 
 
 def _header(file: AvroFile, layout: ManifestLayout) -> ManifestHeader:
@@ -125,21 +183,18 @@ def _spec_field_ids(header: ManifestHeader, spec: PartitionSpec | None) -> list[
 
 
 def _finish(
-    names: list[str],
+    names: Sequence[str],
     decoded: Mapping[str, pa.Array | pa.ChunkedArray],
     header: ManifestHeader,
-    constants: Mapping[str, int],
-) -> RawEntries:
+    made: Mapping[str, npt.NDArray[np.int64]],
+) -> pa.Table:
     """Check the decoded columns and give them the types of the entries table."""
     row_count = len(decoded["status"])
-    positions = np.arange(row_count, dtype=np.int32)
     columns = []
     for name in names:
         field = _SCHEMA.field(name)
-        if name == "manifest_pos":
-            column = pa.array(positions)
-        elif name in constants:
-            column = pa.repeat(pa.scalar(constants[name], pa.int32()), row_count)
+        if name in made:
+            column = pa.array(made[name], pa.int32())
         elif name == "content" and name not in decoded:
             column = _implied_content(header, row_count)
         elif name not in decoded:
@@ -153,7 +208,7 @@ def _finish(
         columns.append(column)
     table = pa.Table.from_arrays(columns, schema=pa.schema([_SCHEMA.field(n) for n in names]))
     _check_codes(table)
-    return RawEntries(table)
+    return table
 
 
 def _implied_content(header: ManifestHeader, row_count: int) -> pa.Array:

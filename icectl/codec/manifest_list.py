@@ -1,9 +1,12 @@
 """Manifest lists of format versions 1 to 3: bytes to ManifestFile rows and back."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain, pairwise
 from typing import Any
 
 from icectl.codec.avro import (
+    SCHEMAS,
     AvroFile,
     AvroType,
     Block,
@@ -71,7 +74,7 @@ def read_manifest_list(content: bytes) -> tuple[ManifestFile, ...]:
     """
     file = read_header(content)
     fields = _positions(file.schema)
-    summaries = _summary_positions(file.schema, fields)
+    summaries = _summary_positions(file.schema)
     return tuple(
         _manifest_file({name: row[at] for name, at in fields.items()}, summaries)
         for row in decode_records(file.schema, read_blocks(file))
@@ -92,13 +95,13 @@ class ManifestListReader:
         file = read_header(content)
         known = self._known.setdefault(file.metadata["avro.schema"], {})
         try:
-            stored = [record for block in read_blocks(file) for record in _records(file, block)]
+            stored = list(chain.from_iterable(_records(file, one) for one in read_blocks(file)))
         except UnusualSchemaError:
             return read_manifest_list(content)
         fields = _positions(file.schema)
         new = list(dict.fromkeys(record for record in stored if record not in known))
         if new:
-            summaries = _summary_positions(file.schema, fields)
+            summaries = _summary_positions(file.schema)
             decoded = decode_records(file.schema, [Block(len(new), b"".join(new))])
             for record, row in zip(new, decoded, strict=True):
                 members = {name: row[at] for name, at in fields.items()}
@@ -106,12 +109,10 @@ class ManifestListReader:
         return tuple([known[record] for record in stored])
 
 
-def _records(file: AvroFile, block: Block) -> Iterator[bytes]:
+def _records(file: AvroFile, block: Block) -> Sequence[bytes]:
     """The records of a block as stored."""
-    start = 0
-    for end in record_ends(file.schema, block).tolist():
-        yield block.content[start:end]
-        start = end
+    content, ends = block.content, record_ends(file.schema, block).tolist()
+    return [content[start:end] for start, end in pairwise([0, *ends])]
 
 
 def read_list_properties(content: bytes) -> Mapping[str, str]:
@@ -152,7 +153,8 @@ def write_manifest_list(  # noqa: PLR0913 - the parts of a file
     return write_file(schema, metadata, blocks, codec=codec, sync_marker=sync_marker)
 
 
-def _positions(schema: AvroType) -> dict[str, int]:
+@lru_cache(SCHEMAS)
+def _positions(schema: AvroType) -> Mapping[str, int]:
     by_id = fields_by_id(schema, {**_IDS, **_OLD_NAMES})
     found = {name: by_id[field_id] for name, field_id in _IDS.items() if field_id in by_id}
     for name in _REQUIRED:
@@ -164,7 +166,9 @@ def _positions(schema: AvroType) -> dict[str, int]:
     return found
 
 
-def _summary_positions(schema: AvroType, fields: Mapping[str, int]) -> dict[str, str]:
+@lru_cache(SCHEMAS)
+def _summary_positions(schema: AvroType) -> Mapping[str, str]:
+    fields = _positions(schema)
     if "partitions" not in fields:
         return {}
     item = schema.fields[fields["partitions"]].type.present.parts[0].present

@@ -448,6 +448,9 @@ class _PartitionKeys:
         return partition_keys(self._partition, self._order, records)
 
 
+_END = Places(["end"], [], [], [], [], [])
+
+
 class _EndCompiler(Compiler):
     def compile(self, schema: AvroType) -> None:
         for field in schema.fields:
@@ -460,8 +463,12 @@ def record_ends(schema: AvroType, block: Block) -> npt.NDArray[np.int64]:
 
     Raises: CorruptTable R-008; UnusualSchemaError, where the scan cannot step over a type.
     """
-    places = Places(["end"], [], [], [], [], [])
-    compiler = _EndCompiler(places)
-    compiler.compile(schema)
-    scanner = Scanner(np.array(compiler.steps, np.int64), places)
+    scanner = Scanner(_end_program(schema), _END)
     return np.concatenate([room.numbers[0, :rows].copy() for room, rows in scanner.scan([block])])
+
+
+@lru_cache(SCHEMAS)
+def _end_program(schema: AvroType) -> npt.NDArray[np.int64]:
+    compiler = _EndCompiler(_END)
+    compiler.compile(schema)
+    return np.array(compiler.steps, np.int64)

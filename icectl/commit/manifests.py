@@ -20,7 +20,7 @@ from icectl.plan.rewrite_manifests import fill
 from icectl.progress import Progress
 from icectl.spec.manifest import ManifestFile
 from icectl.storage.store import Store
-from icectl.table.manifests import in_threads, read_file
+from icectl.table.reading import in_threads, read_file
 
 COMPARED = (
     "location", "content", "status", "partition_key", "record_count", "snapshot_id",

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.rows import Entries, RawEntries, location_keys
+from icectl.entries.rows import Entries, RawEntries, index_in, location_keys
 from icectl.spec.manifest import Content, FileFormat
 
 
@@ -103,18 +103,23 @@ def distinct(found: Files) -> Files:
     Order: by kind, then location: the order in which files are deleted (what is left always
     describes what is left).
     """
-    numbered = found.table.append_column("row", pa.array(np.arange(len(found))))
-    firsts = numbered.group_by("key", use_threads=False).aggregate([("row", "min")])["row_min"]
-    table = found.table.take(firsts.combine_chunks())
+    keys = found.table["key"]
+    firsts = np.unique(index_in(keys, pc.unique(keys)), return_index=True)[1]
+    table = found.table.take(pa.array(firsts))
     return Files(table.sort_by([("kind", "ascending"), ("location", "ascending")]))
 
 
 def without(found: Files, keys: pa.ChunkedArray | pa.Array) -> Files:
     """The files whose key is not among `keys`. Order: kept."""
-    known = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-    return Files(
-        found.table.filter(pc.invert(pc.is_in(found.table["key"], known, skip_nulls=True)))
-    )
+    own = found.table["key"]
+    if len(own) < len(keys):  # a table of the fewer is made sooner
+        keys = keys.filter(_among(keys, own))
+    return Files(found.table.filter(pc.invert(_among(own, keys))))
+
+
+def _among(keys: pa.ChunkedArray | pa.Array, others: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
+    known = others.combine_chunks() if isinstance(others, pa.ChunkedArray) else others
+    return pc.is_in(keys, known, skip_nulls=True)
 
 
 def excluding(found: Files, locations: Collection[str]) -> Files:

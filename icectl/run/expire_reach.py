@@ -4,14 +4,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.entries.files import Files, distinct, together
+from icectl.entries.files import Files, together
 from icectl.errors import CorruptTable, StorageError
 from icectl.plan.expire_snapshots import Reached, lost_statistics
 from icectl.plan.retention import Retention
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
-from icectl.table.manifests import FILE_MISSING
 from icectl.table.reachable import (
     ReachReader,
     all_manifests,
@@ -23,6 +22,7 @@ from icectl.table.reachable import (
     read_live,
     statistics_files,
 )
+from icectl.table.reading import FILE_MISSING
 
 
 def read_reached(
@@ -114,7 +114,7 @@ def _live_files_of_going(
         for manifest in manifests:
             with _left(reader, f"manifest {manifest.manifest_path}"):
                 parts.append(live_files(reader, metadata, [manifest]))
-        return distinct(together(parts))
+        return together(parts)
 
 
 def _require_lost(error: StorageError | CorruptTable) -> None:

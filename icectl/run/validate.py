@@ -25,13 +25,8 @@ from icectl.run.validate_data import check_data
 from icectl.run.validate_files import check_files
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.snapshot import Snapshot
-from icectl.table.manifests import (
-    FILE_MISSING,
-    ManifestListRead,
-    Problem,
-    try_manifest_lists,
-    try_manifests,
-)
+from icectl.table.manifests import ManifestListRead, try_manifest_lists, try_manifests
+from icectl.table.reading import FILE_MISSING, Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ from icectl.spec.schema import Schema
 from icectl.spec.snapshot import Snapshot, StatisticsFile
 from icectl.storage.counting import CountingReader
 from icectl.storage.location import loosest_key
-from icectl.table.manifests import in_threads, try_manifests
+from icectl.table.manifests import try_manifests
+from icectl.table.reading import in_threads
 
 _FORMATS = list(FileFormat)
 _MAX_WAITING = 4

@@ -118,11 +118,18 @@ def loosest_keys(locations: pa.ChunkedArray) -> pa.ChunkedArray:
     """
 
     def key(chunk: pa.Array) -> pa.Array:
-        paths = unescaped(pc.replace_substring_regex(chunk, _UP_TO_PATH, "/"))
+        paths = unescaped(_paths(chunk))
         doubled = pc.match_substring(paths, "//")
         return pc.replace_substring_regex(paths, "//+", "/") if pc.any(doubled).as_py() else paths
 
     return pa.chunked_array([key(chunk) for chunk in locations.chunks], locations.type)
+
+
+def _paths(locations: pa.Array) -> pa.Array:
+    """What follows scheme and authority, behind one slash or more; null stays null."""
+    if pc.all(pc.starts_with(locations, "/"), skip_nulls=False).as_py():
+        return locations
+    return pc.replace_substring_regex(locations, _UP_TO_PATH, "/")
 
 
 def is_within(location: str, base: str) -> bool:

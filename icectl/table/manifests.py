@@ -1,17 +1,16 @@
 """Manifest lists and manifests of a table: read in parallel, with bounded memory, in order."""
 
 import os
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 import pyarrow as pa
 
-from icectl.codec.manifest import read_manifest
+from icectl.codec.manifest import read_manifest, read_manifests
 from icectl.codec.manifest_list import (
     ManifestListReader,
     read_list_properties,
@@ -25,21 +24,16 @@ from icectl.progress import Progress
 from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
-from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.store import Store
-
-FILE_MISSING = "file-missing"
-"""Id of the error where the metadata names a file that is not there."""
-
-_STORED_BYTES_IN_FLIGHT = 64 * 2**20
-"""Manifest bytes, as stored, that may be read ahead of the consumer; inflated they are up to ten
-times as much, which keeps a scan of any table well below 1 GiB."""
-
-_OF_ONE_FILE = frozenset({FILE_MISSING, ACCESS_DENIED})
-"""Ids of storage errors that say something of a file, not of the store."""
-
-Problem = StorageError | CorruptTable | Unsupported
-"""What can be wrong with one file."""
+from icectl.table.reading import (
+    OF_ONE_FILE,
+    Problem,
+    decode_file,
+    in_threads,
+    read_file,
+    read_in_threads,
+    try_file,
+)
 
 ReadList = Callable[[bytes], tuple[ManifestFile, ...]]
 """Decodes a manifest list."""
@@ -47,7 +41,9 @@ ReadList = Callable[[bytes], tuple[ManifestFile, ...]]
 _MANY_LISTS = 16
 """From so many on it pays to load the compiled scan for manifest lists."""
 
-_Item = TypeVar("_Item")
+_TOGETHER_BYTES = 2**20
+"""Manifests, as stored, that are decoded as one: of small ones there may be very many."""
+
 _Done = TypeVar("_Done")
 
 
@@ -91,7 +87,7 @@ def read_snapshot_manifests(
         raise Unsupported(message, hint="this version of icectl reads format versions 1 to 3")
     if snapshot.manifest_list is not None:
         location = snapshot.manifest_list
-        return _decoded(location, lambda: read_list(read_file(store, location)))
+        return decode_file(location, lambda: read_list(read_file(store, location)))
     return tuple(
         _embedded_manifest(store, metadata, location) for location in snapshot.manifests or ()
     )
@@ -132,7 +128,7 @@ def try_manifest_lists(
         progress.advance(1)
         return found
 
-    yield from in_threads(read, snapshots, [1] * len(snapshots), threads=concurrency)
+    yield from read_in_threads(read, snapshots, [1] * len(snapshots), threads=concurrency)
 
 
 def _list_reader(snapshots: Sequence[Snapshot]) -> ReadList:
@@ -146,11 +142,11 @@ def _try_manifest_list(
     location = snapshot.manifest_list
     if location is None:
         return _try_embedded_manifests(store, metadata, snapshot)
-    content = _try_file(store, location)
+    content = try_file(store, location)
     if not isinstance(content, bytes):
         return ManifestListRead(snapshot, problems=((location, content),))
     try:
-        manifests = _decoded(location, partial(read_list, content))
+        manifests = decode_file(location, partial(read_list, content))
     except (CorruptTable, Unsupported) as error:
         return ManifestListRead(snapshot, size_bytes=len(content), problems=((location, error),))
     return ManifestListRead(snapshot, manifests, read_list_properties(content), len(content))
@@ -169,20 +165,10 @@ def _try_embedded_manifests(
         except (CorruptTable, Unsupported) as error:
             problems.append((location, error))
         except StorageError as error:
-            if error.error_id not in _OF_ONE_FILE:
+            if error.error_id not in OF_ONE_FILE:
                 raise
             problems.append((location, error))
     return ManifestListRead(snapshot, tuple(found), problems=tuple(problems))
-
-
-def _try_file(store: Store, location: str) -> bytes | StorageError:
-    """The file's bytes, or what is wrong with this one file. Raises: StorageError of the store."""
-    try:
-        return read_file(store, location)
-    except StorageError as error:
-        if error.error_id not in _OF_ONE_FILE:
-            raise
-        return error
 
 
 def load_manifest_lists(
@@ -206,7 +192,7 @@ def load_manifest_lists(
         progress.advance(1)
         return manifests
 
-    lists = in_threads(read, snapshots, [1] * len(snapshots), threads=concurrency)
+    lists = read_in_threads(read, snapshots, [1] * len(snapshots), threads=concurrency)
     return {
         snapshot.snapshot_id: manifests
         for snapshot, manifests in zip(snapshots, lists, strict=True)
@@ -241,8 +227,14 @@ def scan_manifests(
     Cost: `concurrency` reads and as many inflations as there are processors run ahead of the
     consumer, over at most 64 MiB of stored manifests.
     """
-    wanted = [columns] * len(manifests)
-    return _scan(store, metadata, manifests, wanted, concurrency=concurrency, progress=progress)
+    found = try_manifests(
+        store, metadata, manifests, columns=columns, concurrency=concurrency, progress=progress
+    )
+    with closing(found):
+        for manifest in found:
+            if manifest.problem is not None:
+                raise manifest.problem
+            yield manifest.index, *manifest.content
 
 
 def scan_entries(
@@ -283,10 +275,11 @@ def load_entries(
     Order: (`manifest`, `manifest_pos`); `manifest` indexes `manifests`.
     Raises: as scan_manifests.
     """
-    scanned = scan_manifests(
-        store, metadata, manifests, columns=columns, concurrency=concurrency, progress=progress
+    wanted = [columns] * len(manifests)
+    scanned = scan_together(
+        store, metadata, manifests, wanted, concurrency=concurrency, progress=progress
     )
-    return _inherited([rows for _, _, rows in scanned], manifests)
+    return _inherited([part.rows for part in scanned], manifests)
 
 
 def load_entries_to_match(
@@ -309,14 +302,16 @@ def load_entries_to_match(
         of_deletes if manifest.content is ManifestContent.DELETES else columns
         for manifest in manifests
     ]
-    scanned = _scan(store, metadata, manifests, wanted, concurrency=concurrency, progress=progress)
+    scanned = scan_together(
+        store, metadata, manifests, wanted, concurrency=concurrency, progress=progress
+    )
     parts: list[RawEntries] = []
-    for index, _, stored in scanned:
-        if wanted[index] is of_deletes:
-            named = with_referenced_data_files(stored).table
+    for part in scanned:
+        if wanted[part.first] is of_deletes:
+            named = with_referenced_data_files(part.rows).table
             parts.append(RawEntries(named.drop_columns(sorted(of_deletes - columns))))
         else:
-            parts.append(stored)
+            parts.append(part.rows)
     return _inherited(parts, manifests)
 
 
@@ -324,6 +319,10 @@ def _inherited(parts: Sequence[RawEntries], manifests: Sequence[ManifestFile]) -
     if not parts:
         return EMPTY
     return inherit(RawEntries(pa.concat_tables([part.table for part in parts])), manifests)
+
+
+_Stored = tuple[Sequence[int], Sequence[bytes | StorageError]]
+"""Places of manifests in the list that was asked for, and what was read of each."""
 
 
 def try_manifests(
@@ -341,11 +340,37 @@ def try_manifests(
     Raises: StorageError, where the store itself fails.
     Cost: as scan_manifests.
     """
-    wanted = [columns] * len(manifests)
-    return _read_all(store, metadata, manifests, wanted, concurrency=concurrency, progress=progress)
+
+    def decode(stored: _Stored) -> ManifestRead:
+        (index,), (content,) = stored
+        if isinstance(content, StorageError):
+            return ManifestRead(index, problem=content)
+        spec = metadata.spec(manifests[index].partition_spec_id)
+        read = partial(read_manifest, content, columns=columns, manifest=index, spec=spec)
+        try:
+            header, rows = decode_file(manifests[index].manifest_path, read)
+        except (CorruptTable, Unsupported) as error:
+            return ManifestRead(index, len(content), problem=error)
+        progress.advance(1)
+        return ManifestRead(index, len(content), header, rows)
+
+    alone = [range(index, index + 1) for index in range(len(manifests))]
+    return _read(store, manifests, alone, decode, concurrency=concurrency, progress=progress)
 
 
-def _scan(
+@dataclass(frozen=True, slots=True)
+class ManifestsRead:
+    """Manifests that lie side by side in the list that was asked for, from `first` on.
+
+    `rows` are those of all of them; `manifest` is the place in that list.
+    """
+
+    first: int
+    headers: Sequence[ManifestHeader]
+    rows: RawEntries
+
+
+def scan_together(
     store: Store,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
@@ -353,28 +378,94 @@ def _scan(
     *,
     concurrency: int,
     progress: Progress,
-) -> Iterator[tuple[int, ManifestHeader, RawEntries]]:
-    """Scan manifests with the columns that are `wanted` of each; the first problem is raised."""
-    found = _read_all(
-        store, metadata, manifests, wanted, concurrency=concurrency, progress=progress
-    )
-    with closing(found):
-        for manifest in found:
-            if manifest.problem is not None:
-                raise manifest.problem
-            yield manifest.index, *manifest.content
+) -> Iterator[ManifestsRead]:
+    """Read manifests, small ones many at a time, with the columns that are `wanted` of each.
+
+    Order: that of `manifests`; close the iterator to stop early.
+    Raises: as scan_manifests.
+    Cost: as scan_manifests.
+    """
+
+    decode = _Decoder(metadata, manifests, wanted).decode
+    groups = _groups(manifests, wanted)
+    parts = _read(store, manifests, groups, decode, concurrency=concurrency, progress=progress)
+    with closing(parts):
+        for part in parts:
+            for each in part:
+                if not isinstance(each, ManifestsRead):
+                    raise each
+                progress.advance(len(each.headers))
+                yield each
 
 
-def _read_all(
+@dataclass(frozen=True, slots=True)
+class _Decoder:
+    """Decodes groups of manifests, with the columns that are `wanted` of each."""
+
+    metadata: TableMetadata
+    manifests: Sequence[ManifestFile]
+    wanted: Sequence[frozenset[str]]
+
+    def decode(self, stored: _Stored) -> Sequence[ManifestsRead | Problem]:
+        """A group as one, or each of its manifests where one of them has a problem."""
+        indices, contents = stored
+        found = [content for content in contents if isinstance(content, bytes)]
+        try:
+            if len(found) == len(contents):
+                return [self._read(indices, found)]
+        except (CorruptTable, Unsupported):
+            pass  # one by one they tell which it is
+        return [self._try(*each) for each in zip(indices, contents, strict=True)]
+
+    def _try(self, index: int, content: bytes | StorageError) -> ManifestsRead | Problem:
+        if isinstance(content, StorageError):
+            return content
+        location = self.manifests[index].manifest_path
+        try:
+            return decode_file(location, lambda: self._read([index], [content]))
+        except (CorruptTable, Unsupported) as error:
+            return error
+
+    def _read(self, indices: Sequence[int], contents: Sequence[bytes]) -> ManifestsRead:
+        first = indices[0]
+        spec = self.metadata.spec(self.manifests[first].partition_spec_id)
+        headers, rows = read_manifests(
+            contents, columns=self.wanted[first], manifests=indices, spec=spec
+        )
+        return ManifestsRead(first, headers, rows)
+
+
+def _groups(
+    manifests: Sequence[ManifestFile], wanted: Sequence[frozenset[str]]
+) -> Sequence[Sequence[int]]:
+    """Manifests side by side that can be decoded together."""
+    groups: list[list[int]] = []
+    size = 0
+    for index, manifest in enumerate(manifests):
+        size += manifest.manifest_length
+        if (
+            groups
+            and size <= _TOGETHER_BYTES
+            and manifest.partition_spec_id == manifests[index - 1].partition_spec_id
+            and wanted[index] == wanted[index - 1]
+        ):
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+            size = manifest.manifest_length
+    return groups
+
+
+def _read(
     store: Store,
-    metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
-    wanted: Sequence[frozenset[str]],
+    groups: Sequence[Sequence[int]],
+    decode: Callable[[_Stored], _Done],
     *,
     concurrency: int,
     progress: Progress,
-) -> Generator[ManifestRead, None, None]:
-    """Read manifests with the columns that are `wanted` of each.
+) -> Generator[_Done, None, None]:
+    """Read all manifests and decode them group by group.
 
     Reading waits for the store, decoding for a processor: each has threads of its own, as many as
     it can use, which also keeps the decoders' memory to few threads.
@@ -382,45 +473,22 @@ def _read_all(
     progress.phase("reading manifests", total=len(manifests))
     sizes = [manifest.manifest_length for manifest in manifests]
 
-    def read(index: int) -> tuple[int, bytes | StorageError]:
-        return index, _try_file(store, manifests[index].manifest_path)
+    def read(index: int) -> bytes | StorageError:
+        return try_file(store, manifests[index].manifest_path)
 
-    def decode(stored: tuple[int, bytes | StorageError]) -> ManifestRead:
-        index, content = stored
-        if isinstance(content, StorageError):
-            return ManifestRead(index, problem=content)
-        spec = metadata.spec(manifests[index].partition_spec_id)
-        read_ = partial(read_manifest, columns=wanted[index], manifest=index, spec=spec)
-        try:
-            header, rows = _decoded(manifests[index].manifest_path, partial(read_, content))
-        except (CorruptTable, Unsupported) as error:
-            return ManifestRead(index, len(content), problem=error)
-        progress.advance(1)
-        return ManifestRead(index, len(content), header, rows)
-
+    stored = read_in_threads(read, range(len(manifests)), sizes, threads=concurrency)
+    gathered = ((group, list(islice(stored, len(group)))) for group in groups)
+    group_sizes = [sum(sizes[index] for index in group) for group in groups]
     processors = min(os.cpu_count() or 1, concurrency)
-    stored = in_threads(read, range(len(manifests)), sizes, threads=concurrency)
-    with closing(stored), closing(in_threads(decode, stored, sizes, threads=processors)) as decoded:
+    decoded = in_threads(decode, gathered, group_sizes, threads=processors)
+    with closing(stored), closing(decoded):
         yield from decoded
-
-
-def read_file(store: Store, location: str) -> bytes:
-    """Read a file that the table's metadata names.
-
-    Raises: StorageError where it is missing.
-    """
-    try:
-        return store.read(location)
-    except FileNotFoundError as error:
-        message = f"`{location}` is missing, although the table's metadata names it"
-        hint = "`--path-map FROM=TO` reads a table that was moved or copied"
-        raise StorageError(message, hint=hint, id=FILE_MISSING) from error
 
 
 def _embedded_manifest(store: Store, metadata: TableMetadata, location: str) -> ManifestFile:
     """Describe a manifest that a version 1 snapshot embeds; its counts are unknown (R-051)."""
     content = read_file(store, location)
-    header, _ = _decoded(
+    header, _ = decode_file(
         location,
         lambda: read_manifest(content, columns=frozenset(), manifest=0, spec=metadata.default_spec),
     )
@@ -433,46 +501,3 @@ def _embedded_manifest(store: Store, metadata: TableMetadata, location: str) -> 
         min_sequence_number=0,
         added_snapshot_id=None,
     )
-
-
-def _decoded(location: str, decode: Callable[[], _Done]) -> _Done:
-    """Run a decoder and name the file in what it raises: codecs know no locations."""
-    try:
-        return decode()
-    except CorruptTable as error:
-        message = error.message.removesuffix(f" ({error.rule})")
-        raise CorruptTable(f"`{location}`: {message}", rule=error.rule) from error
-    except Unsupported as error:
-        raise Unsupported(
-            f"`{location}`: {error.message}", hint=error.hint, id=error.error_id
-        ) from error
-
-
-def in_threads(
-    work: Callable[[_Item], _Done], items: Iterable[_Item], sizes: Sequence[int], *, threads: int
-) -> Generator[_Done, None, None]:
-    """Apply `work` in threads and yield its results in the order of `items`.
-
-    Runs ahead of the consumer by twice the number of threads, within the byte budget.
-    """
-    if threads == 1 or len(sizes) <= 1:
-        for item in items:
-            yield work(item)
-        return
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="icectl-read")
-    running: deque[tuple[Future[_Done], int]] = deque()
-    bytes_in_flight = 0
-    try:
-        for item, size in zip(items, sizes, strict=True):
-            while running and (
-                len(running) >= 2 * threads or bytes_in_flight + size > _STORED_BYTES_IN_FLIGHT
-            ):
-                done, released = running.popleft()
-                bytes_in_flight -= released
-                yield done.result()
-            running.append((pool.submit(work, item), size))
-            bytes_in_flight += size
-        while running:
-            yield running.popleft()[0].result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

@@ -11,7 +11,7 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.store import Store
-from icectl.table.manifests import distinct_manifests, load_manifest_lists, scan_manifests
+from icectl.table.manifests import distinct_manifests, load_manifest_lists, scan_together
 
 SOURCES = frozenset({"content", "status", "location", "file_format", "file_size_in_bytes"})
 _ROWS_TO_THIN_OUT = 1_000_000
@@ -29,7 +29,10 @@ class ReachReader:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The live files of some manifests, and the schemas that those were written with."""
+    """The live files of some manifests, and the schemas that those were written with.
+
+    A file that several entries name may be there several times.
+    """
 
     files: Files
     schema_ids: frozenset[int | None]
@@ -51,7 +54,7 @@ def manifest_lists(
 def live_files(
     reader: ReachReader, metadata: TableMetadata, manifests: Sequence[ManifestFile]
 ) -> Files:
-    """The files of live entries in the manifests, each once (R-110, R-191).
+    """The files of live entries in the manifests (R-110, R-191), some of them more than once.
 
     Raises: StorageError, CorruptTable, when one manifest cannot be read.
     """
@@ -61,27 +64,28 @@ def live_files(
 def read_live(
     reader: ReachReader, metadata: TableMetadata, manifests: Sequence[ManifestFile]
 ) -> Live:
-    """The files of live entries in the manifests, each once, and the schemas of the manifests.
+    """The files of live entries in the manifests, and the schemas of the manifests.
 
     Raises: StorageError, CorruptTable, when one manifest cannot be read.
     Cost: memory for each file once; manifests that repeat files are thinned out on the way.
     """
-    found, parts, waiting, schema_ids = NO_FILES, [], 0, set()
-    for _, header, stored in scan_manifests(
+    found, parts, waiting = NO_FILES, [], 0
+    schema_ids: set[int | None] = set()
+    for part in scan_together(
         reader.store,
         metadata,
         manifests,
-        columns=SOURCES,
+        [SOURCES] * len(manifests),
         concurrency=reader.concurrency,
         progress=reader.progress,
     ):
-        alive = live(stored)
+        alive = live(part.rows)
         parts.append(content_files(alive, loosest_keys(alive.table["location"])))
-        schema_ids.add(header.schema_id)
+        schema_ids.update(header.schema_id for header in part.headers)
         waiting += len(alive)
         if waiting > max(_ROWS_TO_THIN_OUT, len(found)):
             found, parts, waiting = distinct(together([found, *parts])), [], 0
-    return Live(distinct(together([found, *parts])), frozenset(schema_ids))
+    return Live(together([found, *parts]), frozenset(schema_ids))
 
 
 def metadata_files(

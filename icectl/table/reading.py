@@ -1,0 +1,123 @@
+"""Reading the files that a table's metadata names: in parallel, with bounded memory, in order."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from typing import TypeVar
+
+from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.storage.failures import ACCESS_DENIED
+from icectl.storage.store import Store
+
+FILE_MISSING = "file-missing"
+"""Id of the error where the metadata names a file that is not there."""
+
+_STORED_BYTES_IN_FLIGHT = 64 * 2**20
+"""Manifest bytes, as stored, that may be read ahead of the consumer; inflated they are up to ten
+times as much, which keeps a scan of any table well below 1 GiB."""
+
+_MOST_AT_ONCE, _BYTES_AT_ONCE = 16, 2**20
+"""Small files that one thread reads in a row: handing over each would cost more than reading it."""
+
+OF_ONE_FILE = frozenset({FILE_MISSING, ACCESS_DENIED})
+"""Ids of storage errors that say something of a file, not of the store."""
+
+Problem = StorageError | CorruptTable | Unsupported
+"""What can be wrong with one file."""
+
+_Item = TypeVar("_Item")
+_Done = TypeVar("_Done")
+
+
+def read_file(store: Store, location: str) -> bytes:
+    """Read a file that the table's metadata names.
+
+    Raises: StorageError where it is missing.
+    """
+    try:
+        return store.read(location)
+    except FileNotFoundError as error:
+        message = f"`{location}` is missing, although the table's metadata names it"
+        hint = "`--path-map FROM=TO` reads a table that was moved or copied"
+        raise StorageError(message, hint=hint, id=FILE_MISSING) from error
+
+
+def try_file(store: Store, location: str) -> bytes | StorageError:
+    """The file's bytes, or what is wrong with this one file. Raises: StorageError of the store."""
+    try:
+        return read_file(store, location)
+    except StorageError as error:
+        if error.error_id not in OF_ONE_FILE:
+            raise
+        return error
+
+
+def decode_file(location: str, decode: Callable[[], _Done]) -> _Done:
+    """Run a decoder and name the file in what it raises: codecs know no locations."""
+    try:
+        return decode()
+    except CorruptTable as error:
+        message = error.message.removesuffix(f" ({error.rule})")
+        raise CorruptTable(f"`{location}`: {message}", rule=error.rule) from error
+    except Unsupported as error:
+        raise Unsupported(
+            f"`{location}`: {error.message}", hint=error.hint, id=error.error_id
+        ) from error
+
+
+def in_threads(
+    work: Callable[[_Item], _Done], items: Iterable[_Item], sizes: Sequence[int], *, threads: int
+) -> Generator[_Done, None, None]:
+    """Apply `work` in threads and yield its results in the order of `items`.
+
+    Runs ahead of the consumer by twice the number of threads, within the byte budget.
+    """
+    if threads == 1 or len(sizes) <= 1:
+        for item in items:
+            yield work(item)
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="icectl-read")
+    running: deque[tuple[Future[_Done], int]] = deque()
+    bytes_in_flight = 0
+    try:
+        for item, size in zip(items, sizes, strict=True):
+            while running and (
+                len(running) >= 2 * threads or bytes_in_flight + size > _STORED_BYTES_IN_FLIGHT
+            ):
+                done, released = running.popleft()
+                bytes_in_flight -= released
+                yield done.result()
+            running.append((pool.submit(work, item), size))
+            bytes_in_flight += size
+        while running:
+            yield running.popleft()[0].result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def read_in_threads(
+    read: Callable[[_Item], _Done], items: Sequence[_Item], sizes: Sequence[int], *, threads: int
+) -> Generator[_Done, None, None]:
+    """As in_threads, for files that may be small and many: a thread reads several in a row."""
+    bundles = _bundles(sizes, max(1, min(_MOST_AT_ONCE, len(items) // (4 * threads))))
+
+    def read_all(bundle: range) -> list[_Done]:
+        return [read(items[place]) for place in bundle]
+
+    of_bundles = [sum(sizes[bundle.start : bundle.stop]) for bundle in bundles]
+    with closing(in_threads(read_all, bundles, of_bundles, threads=threads)) as done:
+        for found in done:
+            yield from found
+
+
+def _bundles(sizes: Sequence[int], most: int) -> Sequence[range]:
+    """Places side by side, at most so many together, and only small ones."""
+    bundles: list[range] = []
+    start = size = 0
+    for place, own in enumerate(sizes):
+        if place > start and (place - start == most or size + own > _BYTES_AT_ONCE):
+            bundles.append(range(start, place))
+            start, size = place, 0
+        size += own
+    return [*bundles, range(start, len(sizes))] if sizes else []
