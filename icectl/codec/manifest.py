@@ -6,7 +6,7 @@ or the schema is unusual, the compiled scan where there is much.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -67,10 +67,9 @@ def read_manifests(
     """
     wanted = _ALWAYS | columns | {_READ_ALONG[name] for name in columns if name in _READ_ALONG}
     names = [name for name in _SCHEMA.names if name in wanted]
-    opened = [
-        _open(content, manifest, spec)
-        for content, manifest in zip(contents, manifests, strict=True)
-    ]
+    opened: list[_Opened] = []
+    for content, manifest in zip(contents, manifests, strict=True):
+        opened.append(_open(content, manifest, spec, opened[-1] if opened else None))
     parts = [_read(list(alike), names) for _, alike in groupby(opened, lambda one: one.form)]
     return [one.header for one in opened], RawEntries(pa.concat_tables(parts))
 
@@ -92,8 +91,12 @@ class _Opened:
         return self.layout, self.order, self.header.content
 
 
-def _open(content: bytes, manifest: int, spec: PartitionSpec | None) -> _Opened:
-    file = read_header(content)
+def _open(
+    content: bytes, manifest: int, spec: PartitionSpec | None, like: _Opened | None
+) -> _Opened:
+    file = read_header(content, None if like is None else like.file)
+    if like is not None and file.metadata is like.file.metadata:
+        return replace(like, file=file, manifest=manifest)
     layout = find_layout(file.schema)
     header = _header(file, layout)
     order = partition_order(layout.partition, _spec_field_ids(header, spec))

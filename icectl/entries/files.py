@@ -106,7 +106,8 @@ def distinct(found: Files) -> Files:
     keys = found.table["key"]
     firsts = np.unique(index_in(keys, pc.unique(keys)), return_index=True)[1]
     table = found.table.take(pa.array(firsts))
-    return Files(table.sort_by([("kind", "ascending"), ("location", "ascending")]))
+    order = pc.sort_indices(table, [("kind", "ascending"), ("location", "ascending")])
+    return Files(table.take(order))
 
 
 def without(found: Files, keys: pa.ChunkedArray | pa.Array) -> Files:

@@ -22,6 +22,9 @@ def unescaped(column: pa.Array) -> pa.Array:
     Escapes that are none stay, and bytes that make no text become U+FFFD: as `unquote` has it.
     Shape: as the column; null stays null. Order: kept.
     """
+    content = column.buffers()[2]
+    if content is None or not (np.frombuffer(content, np.uint8) == ord("%")).any():
+        return column
     starts = range(0, max(len(column), 1), _ROWS_AT_ONCE)
     return pa.concat_arrays([_unescaped(column.slice(start, _ROWS_AT_ONCE)) for start in starts])
 

@@ -4,14 +4,24 @@ import pyarrow as pa
 import pytest
 
 from icectl.codec import manifest_scan
-from icectl.codec.manifest import read_manifest
+from icectl.codec.manifest import read_manifest, read_manifests
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.manifest import ManifestContent
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.transforms import parse_transform
 from tests.builders import avro
-from tests.builders.avro import entry, entry_schema, field, file, number, pairs, raw_file, text
+from tests.builders.avro import (
+    SYNC,
+    entry,
+    entry_schema,
+    field,
+    file,
+    number,
+    pairs,
+    raw_file,
+    text,
+)
 
 
 @pytest.fixture(params=["scan", "fastavro"], autouse=True)
@@ -39,6 +49,10 @@ def rule(content: bytes, columns: frozenset[str] = ALL_COLUMNS, of=None) -> str:
 
 
 KEY_OF_1 = b"\x01\x08\x00\x00\x00\x01" + bytes(7)
+
+
+def key_of(value: int) -> bytes:
+    return KEY_OF_1[:5] + bytes([value]) + bytes(7)
 
 
 def test_columns_not_asked_for_are_absent() -> None:
@@ -94,6 +108,45 @@ def test_r004_version_1_entries_have_no_content_and_are_data() -> None:
     assert entries.table["content"].to_pylist() == [0]
     assert entries.table["spec_id"].to_pylist() == [6]
     assert entries.table["sequence_number"].to_pylist() == [None]
+
+
+def test_manifests_of_any_form_are_read_into_one_table() -> None:
+    usual, old = entry_schema(), entry_schema(without=["content"])
+    apart = file(usual, [entry(3)], "deflate", partition_spec_id="7").replace(SYNC, b"o" * 16)
+    contents = [
+        file(usual, [entry(1), entry(2)]),
+        file(usual, []),
+        apart,
+        apart.replace(b"o" * 16, SYNC),
+        file(usual, [entry(4, content=1)], content="deletes"),
+        file(entry_schema(without=["partition"]), [_without_partition(5)]),
+        file(old, [entry(6)], partition_spec_id="9"),
+    ]
+    headers, entries = read_manifests(
+        contents, columns=PLANNING_COLUMNS, manifests=[5, 6, 7, 8, 9, 11, 12], spec=None
+    )
+    names = ["location", "content", "spec_id", "manifest", "manifest_pos", "partition_key"]
+    assert list(zip(*(entries.table[name].to_pylist() for name in names), strict=True)) == [
+        ("s3://b/1.parquet", 0, 0, 5, 0, KEY_OF_1),
+        ("s3://b/2.parquet", 0, 0, 5, 1, key_of(2)),
+        ("s3://b/3.parquet", 0, 7, 7, 0, key_of(3)),
+        ("s3://b/3.parquet", 0, 7, 8, 0, key_of(3)),
+        ("s3://b/4.parquet", 1, 0, 9, 0, key_of(4)),
+        ("s3://b/5.parquet", 0, 0, 11, 0, b""),
+        ("s3://b/6.parquet", 0, 9, 12, 0, key_of(6)),
+    ]
+    assert [header.spec_id for header in headers] == [None, None, 7, 7, None, None, 9]
+    assert [header.codec for header in headers] == ["null"] * 2 + ["deflate"] * 2 + ["null"] * 3
+
+
+@pytest.mark.parametrize("kept", [1, 17])
+def test_r008_a_header_like_the_one_before_is_checked_to_its_end(kept) -> None:
+    whole = file(entry_schema(), [])
+    with pytest.raises(CorruptTable) as caught:
+        read_manifests(
+            [whole, whole[:-kept]], columns=frozenset(), manifests=[0, 1], spec=spec(1000)
+        )
+    assert caught.value.rule == "R-008"
 
 
 def test_r063_delete_manifests_must_say_what_their_files_hold() -> None:
@@ -443,8 +496,8 @@ def test_r068_a_manifest_without_partitions_has_null_for_every_field() -> None:
     assert read(bare)["partition_key"].to_pylist() == [b""]
 
 
-def _without_partition() -> dict[str, object]:
-    made = entry()
+def _without_partition(number: int = 1) -> dict[str, object]:
+    made = entry(number)
     del made["data_file"]["partition"]
     return made
 

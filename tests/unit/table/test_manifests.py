@@ -25,6 +25,7 @@ from icectl.table.manifests import (
     read_snapshot_manifests,
     scan_entries,
     scan_manifests,
+    scan_together,
 )
 from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import CountingStore, WrappedStore
@@ -200,6 +201,35 @@ def test_a_missing_manifest_is_a_storage_error_that_names_it(
         load_entries(
             store, table.metadata, manifests, columns=FEW, concurrency=4, progress=SilentProgress()
         )
+
+
+def test_the_first_manifest_with_a_problem_is_named(store: Store, table: TableBuilder) -> None:
+    manifests = manifests_of(store, table.metadata)
+    Path(manifests[9].manifest_path).unlink()
+    damaged = Path(manifests[4].manifest_path)
+    damaged.write_bytes(damaged.read_bytes()[:-5])
+    found: list[int] = []
+    parts = scan_together(
+        store, table.metadata, manifests, [FEW] * 12, concurrency=4, progress=SilentProgress()
+    )
+    with pytest.raises(CorruptTable) as raised:
+        found.extend(part.first for part in parts)
+    assert raised.value.message.startswith(f"`{damaged}`: ")
+    assert found == [0, 1, 2, 3]
+
+
+def test_manifests_are_read_together_where_the_same_is_wanted_of_them(
+    store: Store, table: TableBuilder
+) -> None:
+    manifests = manifests_of(store, table.metadata)
+    wanted = [FEW] * 5 + [frozenset({"location"})] * 7
+    parts = scan_together(
+        store, table.metadata, manifests, wanted, concurrency=2, progress=SilentProgress()
+    )
+    assert [(part.first, part.rows.table["manifest"].to_pylist()) for part in parts] == [
+        (0, [0, 1, 2, 3, 4]),
+        (5, [5, 6, 7, 8, 9, 10, 11]),
+    ]
 
 
 def test_a_damaged_manifest_list_names_the_file_and_the_rule(
