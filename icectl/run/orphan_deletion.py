@@ -27,7 +27,7 @@ from icectl.run.remove_orphans import (
     open_deletable,
 )
 from icectl.storage.store import FailedRemoval
-from icectl.table.manifests import in_threads
+from icectl.table.reading import in_threads
 from icectl.table.unreached import check_sums_last, described_files
 
 Spared = Literal["gone", "changed", "referenced", "with_its_file"]

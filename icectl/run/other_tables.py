@@ -9,7 +9,7 @@ from icectl.codec.metadata_file import find_table_uuid, read_members
 from icectl.errors import CorruptTable, Refused
 from icectl.storage.location import is_within, join, loosest_key, name, parent, shown
 from icectl.storage.store import Store
-from icectl.table.manifests import in_threads
+from icectl.table.reading import in_threads
 
 _BEGINNING_BYTES = 4_096
 _OTHER_FORMATS = ("_delta_log", ".hoodie")

@@ -15,7 +15,7 @@ from icectl.env import Env
 from icectl.errors import StorageError
 from icectl.storage import location as locations
 from icectl.storage.store import FailedRemoval, Store
-from icectl.table.manifests import in_threads
+from icectl.table.reading import in_threads
 from icectl.units import print_instant
 
 _GONE = "it is gone"
