@@ -76,6 +76,24 @@ class OtherTables:
                 raise _other_table(location, problem)
         self.accepted.update(unlogged)
 
+    def check_newest(self, loaded: LoadedTable) -> None:
+        """Refuse where one of the table's own files may be the current one instead of the loaded.
+
+        The caller may have named an old one, or a copy that lies elsewhere.
+        """
+        folder = loosest_key(parent(loaded.metadata_location))
+        for location in sorted(self.accepted):
+            is_beside = loosest_key(parent(location)) == folder
+            ahead = (metadata_version(location).version or 0) - (loaded.version or 0)
+            if ahead > 0 or (ahead == 0 and not is_beside):
+                raise Refused(
+                    f"{shown(location)} is not older than {shown(loaded.metadata_location)}: if it "
+                    "is current, its files would be taken for orphans",
+                    hint="ask the catalog which is current and name that one; move files of failed "
+                    "commits away",
+                    id="newer-metadata",
+                )
+
 
 def _above(place: str) -> Iterator[str]:
     """A place, and the folders that hold it, up to the root."""

@@ -17,7 +17,7 @@ from icectl.progress import Progress
 from icectl.run.guards import check_deletable
 from icectl.run.orphan_places import Places, check_quarantine, places_of
 from icectl.run.other_tables import OtherTables
-from icectl.storage.location import shown
+from icectl.storage.location import is_relative, shown
 from icectl.storage.real_paths import real_location
 from icectl.storage.same_store import SameStore
 from icectl.storage.store import Store
@@ -99,6 +99,7 @@ def prepare(removal: OrphanRemoval, options: OrphanOptions) -> Prepared:
         loaded = open_deletable(removal)
         check_same_table(before, loaded)
         others.check(loaded, listing.metadata_files)
+        others.check_newest(loaded)
         references = _read_references(removal, loaded, options, places, listing)
         rule = OrphanRule(older_than_ms, places.bases, _partition_names(loaded))
         plan = _plan(removal, loaded, options, listing, references, rule)
@@ -159,11 +160,15 @@ def _read_references(
 def _doubtful(location: str, places: Places) -> Refused:
     return Refused(
         f"the metadata names {shown(location)}, which may or may not be a file in "
-        f"{shown(places.listed[0])}: scheme or authority differ",
+        f"{shown(places.listed[0])}: {_why_doubtful(location)}",
         hint="`--equal-scheme A=B` or `--equal-authority A=B` says that both are one store; "
         "`--prefix-mismatch ignore` goes on, and keeps every file whose path is named",
         id="prefix-mismatch",
     )
+
+
+def _why_doubtful(location: str) -> str:
+    return "it is relative" if is_relative(location) else "scheme or authority differ"
 
 
 def _partition_names(loaded: LoadedTable) -> tuple[str, ...]:

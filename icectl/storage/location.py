@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from icectl.entries.percent import unescaped
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_ABSOLUTE = re.compile(r"^(?:/|[A-Za-z][A-Za-z0-9+.-]+:)")
 _UP_TO_PATH = r"^([A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?)?/*"
 _SCHEME_AND_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?")
 _ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)?(//[^/]*)?/?")
@@ -35,6 +36,16 @@ def is_local(location: str) -> bool:
     return scheme(location) in {"", "file"}
 
 
+def is_relative(location: str) -> bool:
+    """Whether the location says only where it lies from somewhere: no scheme, no slash at first."""
+    return not _ABSOLUTE.match(location)
+
+
+def relative_ones(locations: pa.Array) -> pa.Array:
+    """The locations that are relative. Order: kept."""
+    return locations.filter(pc.invert(pc.match_substring_regex(locations, _ABSOLUTE.pattern)))
+
+
 def root(location: str) -> str:
     """Scheme and authority, as in `s3://bucket` or `hdfs://host:8020`; empty for a bare path."""
     match = _SCHEME_AND_AUTHORITY.match(location)
@@ -43,16 +54,12 @@ def root(location: str) -> str:
 
 def distinct_roots(locations: pa.Array) -> list[str]:
     """`root` of all locations, each once. Order: first appearance."""
-    import pyarrow.compute as pc
-
     found: list[str] = pc.unique(roots(locations)).to_pylist()
     return found
 
 
 def roots(locations: pa.Array) -> pa.Array:
     """`root` of every location. Order: kept."""
-    import pyarrow.compute as pc
-
     return pc.replace_substring_regex(locations, _BEHIND_ROOT, r"\1")
 
 

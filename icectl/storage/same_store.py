@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from icectl.storage import location as locations
-from icectl.storage.location import loosest_key, loosest_keys, root, scheme
+from icectl.storage.location import (
+    is_relative,
+    loosest_key,
+    loosest_keys,
+    relative_ones,
+    root,
+    scheme,
+)
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "": "file"}
 
@@ -56,7 +63,8 @@ class SameStore:
     def doubtful(self, stored: pa.Array, places: tuple[str, ...]) -> dict[str, str]:
         """Of stored locations those that name a file below a place, but perhaps of another store.
 
-        Shape: one location for each scheme and authority, by these.
+        So may a relative one, unless the places are relative too.
+        Shape: one location for each scheme and authority, by these, and a relative one, by `.`.
         """
         import pyarrow.compute as pc
 
@@ -64,6 +72,9 @@ class SameStore:
         others = stored.filter(pc.invert(usual))
         roots = locations.roots(others)
         found = {}
+        relative = relative_ones(others)
+        if len(relative) and not is_relative(places[0]):
+            found["."] = relative[0].as_py()
         for name in pc.unique(roots).to_pylist():
             doubted = [place for place in places if not self.holds(f"{name}/", place)]
             if not doubted:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from icectl.catalog.protocol import LoadedTable
 from icectl.entries.files import together
 from icectl.spec.manifest import ManifestFile
-from icectl.storage.location import join, parent
+from icectl.storage.location import join, parent, relative_ones
 from icectl.storage.real_paths import OtherWays
 from icectl.storage.same_store import SameStore
 from icectl.table.known_locations import KnownLocations
@@ -63,12 +63,13 @@ class References:
                 every_statistics_file(metadata),
             ]
         )
-        self._add(described.table["location"].combine_chunks())
+        table = metadata.location
+        self._add(described.table["location"].combine_chunks(), table)
         folders = [parent(loaded.metadata_location), join(metadata.location, "metadata")]
-        self._add(pa.array([join(folder, _HINT) for folder in folders], pa.string()))
+        self._add(pa.array([join(folder, _HINT) for folder in folders], pa.string()), table)
         manifests = [item for item in listed if item.manifest_path not in self._manifests_read]
         for stored in self._entries(loaded, manifests):
-            self._add(stored)
+            self._add(stored, table)
         self._snapshots_read |= {snapshot.snapshot_id for snapshot in unread}
         self._manifests_read |= {item.manifest_path for item in manifests}
 
@@ -86,10 +87,12 @@ class References:
         for _, _, rows in scanned:
             yield from rows.table["location"].chunks
 
-    def _add(self, stored: pa.Array) -> None:
+    def _add(self, stored: pa.Array, table: str) -> None:
         if not len(stored):
             return
         self.known.add(stored)
+        relative = [join(table, location) for location in relative_ones(stored).to_pylist()]
+        self.known.add(pa.array(relative, pa.string()))
         for ways in self._other_ways:
             other = ways.of(stored)
             if other:

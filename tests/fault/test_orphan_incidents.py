@@ -292,6 +292,32 @@ def test_incident_7_a_scheme_or_authority_that_is_vouched_for_is_the_same(
     assert (code, document["result"]["orphans"]) == (0, [])
 
 
+def test_incident_7_a_relative_path_is_refused(table: TableBuilder) -> None:
+    """Below what it lies, nothing says; most likely the table."""
+    named = stray(table.directory, "metadata/a.puffin")
+    lost = stray(table.directory, "data/lost.parquet")
+    describe(table, "metadata/a.puffin")
+    assert refused(table) == "prefix-mismatch"
+    code, document = remove(table, *ALL_AT_ONCE, "--prefix-mismatch", "ignore")
+    assert [item["path"] for item in document["result"]["orphans"]] == [str(lost)]
+    assert (code, named.exists(), lost.exists()) == (0, True, False)
+
+
+@pytest.mark.parametrize("folder", ["away", "away/metadata"])
+def test_incident_10_a_metadata_file_from_elsewhere_that_is_not_current_is_refused(
+    table: TableBuilder, tmp_path: Path, folder: str
+) -> None:
+    """A backup: beside it there is nothing newer, but in the table's folder there is."""
+    current = current_metadata(table.directory)
+    backup = tmp_path / folder / current.name
+    backup.parent.mkdir(parents=True)
+    shutil.copy2(current, backup)
+    assert refused(table, "--metadata-file", str(backup)) == "newer-metadata"
+    table.append(range(6, 12))
+    age(table.directory, 7)
+    assert refused(table, "--metadata-file", str(backup)) == "newer-metadata"
+
+
 @pytest.mark.parametrize("hint", ["1", "v1", "nonsense", None])
 def test_incident_10_a_stale_hint_takes_no_snapshot_along(
     table: TableBuilder, hint: str | None
