@@ -1,6 +1,6 @@
 """Recursive listings as Arrow batches of (location, size_bytes, modified_ms)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -94,15 +94,30 @@ class Step(Generic[Request]):
     next: tuple[Request, ...] = ()
 
 
+def first_steps(
+    first: Request, step: Callable[[Request], Step[Request]], concurrency: int, count: int
+) -> Step[Request]:
+    """Carry out requests level by level until at least `count` are left, or none."""
+    rows = Rows()
+    level: tuple[Request, ...] = (first,)
+    with ThreadPoolExecutor(concurrency, thread_name_prefix="list") as pool:
+        while level and len(level) < count:
+            steps = list(pool.map(step, level))
+            for done in steps:
+                rows.extend(done.rows)
+            level = tuple(request for done in steps for request in done.next)
+    return Step(rows, level)
+
+
 def run_steps(
-    first: Request, step: Callable[[Request], Step[Request]], concurrency: int
+    first: Iterable[Request], step: Callable[[Request], Step[Request]], concurrency: int
 ) -> Iterator[pa.RecordBatch]:
     """Carry out requests in parallel until none is left, yielding the files on the way.
 
     Order: none. A request is whatever `step` understands: a directory, a page.
     """
     rows = Rows()
-    waiting = [first]
+    waiting = list(first)
     with ThreadPoolExecutor(concurrency, thread_name_prefix="list") as pool:
         running: set[Future[Step[Request]]] = set()
         while waiting or running:

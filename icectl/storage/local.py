@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import IO
 
 import pyarrow as pa
@@ -13,9 +14,9 @@ import pyarrow as pa
 from icectl.errors import StorageError
 from icectl.storage import location as locations
 from icectl.storage.create import copy_local, create_local, replace_local
-from icectl.storage.listing import run_steps
+from icectl.storage.listing import Rows, Step, first_steps, run_steps
 from icectl.storage.local_scan import LocalScan, Opened, is_text, path_used_to, status_of
-from icectl.storage.store import FailedRemoval, FileStatus
+from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
 
 _PART = 250
 """Files that one thread removes in a row."""
@@ -58,9 +59,18 @@ class LocalStore:
 
         Those to files have the size of what they lead to, and no time of their own.
         """
+        return _below([location.rstrip("/") or "/"], self.concurrency)
+
+    def split(self, location: str, count: int) -> Split:
+        """Begin to list a location; the parts are directories."""
         with closing(LocalScan()) as scan:
-            directory: str | Opened = location.rstrip("/") or "/"
-            yield from run_steps(directory, scan.step, self.concurrency)
+            whole = partial(_read_whole, scan)
+            begun = first_steps(location.rstrip("/") or "/", whole, self.concurrency, count)
+        return Split(begun.rows.take_all(), [Part(directory) for directory in begun.next])
+
+    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        """All files below some directories."""
+        return _below([part.location for part in parts], self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
         """The files directly in one directory; empty where there is none."""
@@ -104,6 +114,27 @@ class LocalStore:
             return _remove(every)
         with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
             return [failed for part in pool.map(_remove, parts) for failed in part]
+
+
+def _below(directories: Sequence[str | Opened], concurrency: int) -> Iterator[pa.RecordBatch]:
+    with closing(LocalScan()) as scan:
+        yield from run_steps(directories, scan.step, concurrency)
+
+
+def _read_whole(scan: LocalScan, directory: str) -> Step[str]:
+    """All entries of one directory, in as many steps as that takes."""
+    rows = Rows()
+    below: list[str] = []
+    left: list[str | Opened] = [directory]
+    while left:
+        done = scan.step(left.pop())
+        rows.extend(done.rows)
+        for request in done.next:
+            if isinstance(request, Opened):
+                left.append(request)
+            else:
+                below.append(request)
+    return Step(rows, tuple(below))
 
 
 def _remove(removed: Sequence[str]) -> Sequence[FailedRemoval]:

@@ -13,7 +13,7 @@ from icectl.storage import location as locations
 from icectl.storage.local import LocalStore
 from icectl.storage.path_map import PathMapStore
 from icectl.storage.remote import RemoteStore, open_remote
-from icectl.storage.store import FailedRemoval, FileStatus, Store
+from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -85,6 +85,14 @@ class SchemeStore:
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
         """All files below a location."""
         return self._of("list", location).list(location)
+
+    def split(self, location: str, count: int) -> Split:
+        """Begin to list a location, until at least `count` parts are left."""
+        return self._of("split", location).split(location, count)
+
+    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        """All files of some parts of one split."""
+        return self._of("list_parts", parts[0].location).list_parts(parts)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
         """The files directly in one directory; empty where there is none."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from icectl.errors import Refused
 from icectl.storage import location as locations
-from icectl.storage.store import FailedRemoval, FileStatus, Store
+from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 
 _WITHOUT_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(/(?!/).*)", re.DOTALL)
 
@@ -57,9 +57,26 @@ class PathMapStore:
         """All files below a location, spelled as below the location asked for."""
         mapped = self.mapped(location)
         for batch in self.store.list(mapped):
-            found = [_respelled(path, mapped, location) for path in batch["location"].to_pylist()]
-            column = pa.array(found, pa.string())
-            yield batch.set_column(0, batch.schema.field(0), column)
+            yield _respelled_rows(batch, mapped, location)
+
+    def split(self, location: str, count: int) -> Split:
+        """Begin to list a location, spelled as it is asked for."""
+        mapped = self.mapped(location)
+        begun = self.store.split(mapped, count)
+        return Split(
+            [_respelled_rows(batch, mapped, location) for batch in begun.batches],
+            [
+                replace(part, location=_respelled(part.location, mapped, location))
+                for part in begun.parts
+            ],
+        )
+
+    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        """All files of some parts of one split."""
+        for part in parts:
+            mapped = self.mapped(part.location)
+            for batch in self.store.list_parts([replace(part, location=mapped)]):
+                yield _respelled_rows(batch, mapped, part.location)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
         """The files directly in one directory; empty where there is none."""
@@ -106,6 +123,11 @@ def _below(key: str, start: str) -> bool:
 
 def _moved(remainder: str, to: str) -> str:
     return locations.join(to, remainder) if remainder.strip("/") else to
+
+
+def _respelled_rows(batch: pa.RecordBatch, mapped: str, location: str) -> pa.RecordBatch:
+    found = [_respelled(path, mapped, location) for path in batch["location"].to_pylist()]
+    return batch.set_column(0, batch.schema.field(0), pa.array(found, pa.string()))
 
 
 def _respelled(found: str, mapped: str, location: str) -> str:

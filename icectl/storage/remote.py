@@ -17,12 +17,19 @@ from icectl.errors import Unsupported
 from icectl.storage import location as locations
 from icectl.storage.create import check_creatable, create_in_memory
 from icectl.storage.failures import error_code, is_transient, remote_failure
-from icectl.storage.listing import Rows, Step, run_steps
+from icectl.storage.listing import Rows, Step, first_steps, run_steps
 from icectl.storage.retry import retry
-from icectl.storage.s3 import list_objects, s3_options, server_time_ms
+from icectl.storage.s3 import (
+    Call,
+    list_objects,
+    list_ranges,
+    s3_options,
+    server_time_ms,
+    split_objects,
+)
 from icectl.storage.s3_pages import parse_pages
 from icectl.storage.s3_write import Proof, S3Writer
-from icectl.storage.store import FailedRemoval, FileStatus
+from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
 
 _ALIASES = {"s3a": "s3", "s3n": "s3"}
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
@@ -114,11 +121,27 @@ class RemoteStore:
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
         """All files below a location."""
         if self.protocol == "s3":
-            call = partial(self._call, "list", location)
-            call(partial(parse_pages, self.filesystem))
-            yield from list_objects(self.filesystem, location, call, self.concurrency)
+            yield from list_objects(
+                self.filesystem, location, self._listing_call(location), self.concurrency
+            )
         else:
-            yield from run_steps(location.rstrip("/"), self._scan, self.concurrency)
+            yield from run_steps([location.rstrip("/")], self._scan, self.concurrency)
+
+    def split(self, location: str, count: int) -> Split:
+        """Begin to list a location; the parts are directories, or ranges of keys."""
+        if self.protocol == "s3":
+            return split_objects(self.filesystem, location, self._listing_call(location), count)
+        begun = first_steps(location.rstrip("/"), self._scan, self.concurrency, count)
+        return Split(begun.rows.take_all(), [Part(directory) for directory in begun.next])
+
+    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        """All files of some parts of one split."""
+        if self.protocol == "s3":
+            call = self._listing_call(parts[0].location)
+            yield from list_ranges(self.filesystem, parts, call, self.concurrency)
+        else:
+            directories = [part.location for part in parts]
+            yield from run_steps(directories, self._scan, self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
         """The files directly in one directory; empty where there is none."""
@@ -168,6 +191,12 @@ class RemoteStore:
             if self.stat(location) is not None:
                 self.filesystem.rm_file(self._path(location))
         return ()
+
+    def _listing_call(self, location: str) -> Call:
+        """How S3 is asked for pages of a listing."""
+        call = partial(self._call, "list", location)
+        call(partial(parse_pages, self.filesystem))
+        return call
 
     def _path(self, location: str) -> str:
         alias = f"{self.protocol}:{location.partition(':')[2]}"

@@ -1,6 +1,6 @@
 """What is particular to S3: s3fs's options, and listing one prefix with many requests at once."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -11,6 +11,7 @@ import pyarrow as pa
 from icectl.errors import UsageError
 from icectl.storage import location as locations
 from icectl.storage.listing import Rows, Step, run_steps
+from icectl.storage.store import Part, Split
 
 _TEXT_OPTIONS = {"key", "secret", "token", "username", "password", "profile"}
 _BOOLEANS = {"true": True, "false": False}
@@ -67,6 +68,11 @@ class _Listing:
     call: Call
     ranges: int
 
+    @property
+    def is_unordered(self) -> bool:
+        """Whether keys come in no order, so that there are no ranges of them."""
+        return self.bucket.endswith(_UNORDERED_BUCKETS)
+
     def step(self, page: _Page) -> Step[_Page]:
         """Fetch one page; the first of many is followed by one page of every range."""
         answer = self._request(page)
@@ -83,7 +89,7 @@ class _Listing:
         if not answer.get("IsTruncated"):
             return Step(rows)
         following = replace(page, token=answer["NextContinuationToken"])
-        if page != _Page() or self.bucket.endswith(_UNORDERED_BUCKETS):
+        if page != _Page() or self.is_unordered:
             return Step(rows, (following,))
         return Step(rows, self._split(after=answer["Contents"][-1]["Key"]))
 
@@ -134,17 +140,40 @@ def list_objects(
 
     Order: none.
     """
+    listing = _listing(filesystem, location, call, ranges=4 * concurrency)
+    return run_steps([_Page()], listing.step, concurrency)
+
+
+def split_objects(filesystem: Any, location: str, call: Call, count: int) -> Split:
+    """The first page below a location, and ranges of the keys behind it."""
+    listing = _listing(filesystem, location, call, ranges=count)
+    if listing.is_unordered:
+        return Split([], [Part(location)])
+    first = listing.step(_Page())
+    parts = [Part(location, page.after, page.until) for page in first.next]
+    return Split(first.rows.take_all(), parts)
+
+
+def list_ranges(
+    filesystem: Any, parts: Sequence[Part], call: Call, concurrency: int
+) -> Iterator[pa.RecordBatch]:
+    """All objects in ranges of the keys below one location. Order: none."""
+    listing = _listing(filesystem, parts[0].location, call, ranges=4 * concurrency)
+    pages = [_Page(part.after, part.until) for part in parts]
+    return run_steps(pages, listing.step, concurrency)
+
+
+def _listing(filesystem: Any, location: str, call: Call, ranges: int) -> _Listing:
     base = location.rstrip("/")
     bucket, prefix = _split(base)
-    listing = _Listing(
+    return _Listing(
         filesystem,
         bucket=bucket,
         prefix=prefix,
         location=base,
         call=call,
-        ranges=4 * concurrency,
+        ranges=ranges,
     )
-    return run_steps(_Page(), listing.step, concurrency)
 
 
 def server_time_ms(filesystem: Any, location: str, call: Call) -> int | None:

@@ -24,6 +24,26 @@ class FailedRemoval:
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Part of a listing that any process can carry out: what is below a directory.
+
+    Where a store keeps its files in order, only those behind `after` and before `until`.
+    """
+
+    location: str
+    after: str = ""
+    until: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The beginning of a listing: files found so far, and the parts that are left."""
+
+    batches: Sequence[pa.RecordBatch]
+    parts: Sequence[Part]
+
+
 class Store(Protocol):
     """Everything icectl asks of storage. Locations are strings as metadata spells them.
 
@@ -48,6 +68,15 @@ class Store(Protocol):
 
         A location without files yields nothing. Directories are not listed.
         """
+
+    def split(self, location: str, count: int) -> Split:
+        """Begin to list a location, until at least `count` parts are left, where there are so many.
+
+        What it found and what `list_parts` finds in all parts is what `list` yields.
+        """
+
+    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        """All files of some parts of one `split`."""
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
         """The files directly in one directory; empty where there is none."""

@@ -1,6 +1,7 @@
 """What every Store promises, on local files, in memory and on S3."""
 
 import itertools
+import pickle
 import threading
 import time
 
@@ -243,6 +244,24 @@ def test_many_directories_are_listed_completely(place):
     for path in paths:
         place.put(path, b"1")
     assert rows(place.store, place.base) == sorted(place.at(path) for path in paths)
+
+
+@pytest.mark.parametrize("count", [1, 10, 1000])
+def test_a_split_and_its_parts_together_are_a_listing(place, count):
+    paths = [f"data/p={n % 20}/{n % 3}/f{n}" for n in range(120)] + ["a", "data/b"]
+    for path in paths:
+        place.put(path, b"1")
+    begun = place.store.split(place.base, count)
+    parts = pickle.loads(pickle.dumps(begun.parts))
+    bundles = [parts[start::2] for start in range(min(2, len(parts)))]
+    batches = [*begun.batches, *(b for some in bundles for b in place.store.list_parts(some))]
+    found = [row["location"] for batch in batches for row in batch.to_pylist()]
+    assert sorted(found) == sorted(place.at(path) for path in paths)
+
+
+def test_a_split_of_nothing_is_empty(place):
+    begun = place.store.split(place.at("missing"), 10)
+    assert (list(begun.batches), list(begun.parts)) == ([], [])
 
 
 def test_create_writes_a_file_once(place):

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from icectl.errors import StorageError
 from icectl.storage.failures import AnswerLost
-from icectl.storage.store import FailedRemoval, FileStatus, Store
+from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 
 WRITES = frozenset({"create", "replace", "copy", "remove"})
 
@@ -42,6 +42,13 @@ class WrappedStore:
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
         return self.call("list", location, lambda: self.store.list(location))
+
+    def split(self, location: str, count: int) -> Split:
+        return self.call("split", location, lambda: self.store.split(location, count))
+
+    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        where = " ".join(part.location for part in parts)
+        return self.call("list_parts", where, lambda: self.store.list_parts(parts))
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
         return self.call("list_directory", location, lambda: self.store.list_directory(location))

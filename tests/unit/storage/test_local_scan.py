@@ -115,6 +115,19 @@ def test_a_large_directory_is_read_in_pieces(tmp_path):
 
 
 @pytest.mark.usefixtures("small_steps")
+def test_a_split_reads_a_large_directory_to_its_end(tmp_path):
+    before = open_directories()
+    paths = many_files(tmp_path / "d", 4000)
+    for name in ("x", "y"):
+        (tmp_path / "d" / name).mkdir()
+    begun = LocalStore().split(f"{tmp_path}/d", 2)
+    found = [path for batch in begun.batches for path in batch["location"].to_pylist()]
+    assert sorted(found) == paths
+    assert sorted(part.location for part in begun.parts) == [f"{tmp_path}/d/x", f"{tmp_path}/d/y"]
+    assert open_directories() == before
+
+
+@pytest.mark.usefixtures("small_steps")
 def test_a_listing_that_is_given_up_leaves_no_directory_open(tmp_path):
     before = open_directories()
     many_files(tmp_path / "d", 4000)

@@ -54,8 +54,14 @@ def test_reading_goes_to_the_new_place_and_keeps_the_old_names(moved):
     assert moved.stat("s3://b/t/data/x").location == "s3://b/t/data/x"
     assert moved.stat("s3://b/t/data/y") is None
     assert [file.location for file in moved.list_directory("s3://b/t/data")] == ["s3://b/t/data/x"]
-    (batch,) = moved.list("s3://b/t")
-    assert batch["location"].to_pylist() == ["s3://b/t/data/x"]
+    begun = moved.split("s3://b/t", 2)
+    for batches in (
+        moved.list("s3://b/t"),
+        begun.batches,
+        moved.list_parts(moved.split("s3://b/t", 1).parts),
+    ):
+        (batch,) = batches
+        assert batch["location"].to_pylist() == ["s3://b/t/data/x"]
 
 
 def test_to_may_be_a_relative_directory(tmp_path, monkeypatch):

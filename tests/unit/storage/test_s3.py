@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icectl.errors import UsageError
-from icectl.storage.s3 import list_objects, s3_options
+from icectl.storage.s3 import list_objects, list_ranges, s3_options, split_objects
+from icectl.storage.store import Part, Split
 
 MODIFIED = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 MODIFIED_MS = 1_767_323_045_678
@@ -95,6 +96,25 @@ def test_a_whole_bucket_can_be_listed():
     assert sorted(found) == ["s3://b/a", "s3://b/d/b"]
 
 
+def test_a_split_leaves_ranges_behind_the_first_page():
+    keys = [f"t/data/p={part:02}/{file}" for part in range(40) for file in range(7)]
+    bucket = Bucket(keys, page_size=5)
+    begun = split_objects(bucket, "s3://b/t", lambda action: action(), 4)
+    bounds = ["t/data/p=00/4", "t/data/p=01/", "t/data/p=11/", "t/data/p=21/", "t/data/p=31/"]
+    assert list(begun.parts) == [
+        Part("s3://b/t", after, until)
+        for after, until in zip(bounds, [*bounds[1:], None], strict=True)
+    ]
+    assert [batch.num_rows for batch in begun.batches] == [5]
+
+
+def test_a_bucket_without_order_is_one_part():
+    bucket = Bucket([f"t/{number % 7}/{number}" for number in range(50)], ordered=False)
+    begun = split_objects(bucket, "s3://b--use1-az4--x-s3/t", lambda action: action(), 4)
+    assert begun == Split([], [Part("s3://b--use1-az4--x-s3/t")])
+    assert bucket.requests == []
+
+
 NAMES = st.lists(st.sampled_from(["a", "b", "é", "p=1", "\U0001f600", "-", ""]), min_size=1)
 
 
@@ -103,6 +123,18 @@ def test_whatever_the_keys_each_is_listed_once(names, page_size, concurrency):
     keys = {f"t/{name}" for name in names if name}
     bucket = Bucket(keys | {"t2/x", "s/x"}, page_size)
     found = [row["location"] for row in listed(bucket, concurrency=concurrency)]
+    assert sorted(found) == sorted(f"s3://b/{key}" for key in keys if not key.endswith("/"))
+
+
+@given(st.sets(NAMES.map("/".join), max_size=60), st.integers(1, 7), st.integers(1, 9))
+def test_whatever_the_keys_a_split_and_its_parts_hold_each_once(names, page_size, count):
+    keys = {f"t/{name}" for name in names if name}
+    bucket = Bucket(keys | {"t2/x", "s/x"}, page_size)
+    begun = split_objects(bucket, "s3://b/t", lambda action: action(), count)
+    batches = list(begun.batches)
+    for part in begun.parts:
+        batches += list_ranges(bucket, [part], lambda action: action(), 2)
+    found = [row["location"] for batch in batches for row in batch.to_pylist()]
     assert sorted(found) == sorted(f"s3://b/{key}" for key in keys if not key.endswith("/"))
 
 
