@@ -44,12 +44,12 @@ _icectl() {
             esac
             ;;
         remove-orphans)
-            options="--older-than --location --inventory --quarantine --max-fraction --allow-recent --delete-outside --equal-scheme --equal-authority --prefix-mismatch --engine --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
+            options="--older-than --location --inventory --quarantine --max-fraction --allow-recent --delete-outside --equal-scheme --equal-authority --prefix-mismatch --engine --master --spark-conf --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --prefix-mismatch) words="error ignore" ;;
-                --engine) words="local" ;;
+                --engine) words="local spark" ;;
                 --color) words="auto always never" ;;
-                --older-than|--location|--quarantine|--max-fraction|--equal-scheme|--equal-authority|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
+                --older-than|--location|--quarantine|--max-fraction|--equal-scheme|--equal-authority|--master|--spark-conf|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
             esac
             ;;
         migrate-v1-v2)

@@ -26,6 +26,7 @@ install_project "$environment"
 export PATH="$environment/bin:$PATH"
 
 # The Spark peer lives in an environment of its own: its runtime fixes the version of PySpark.
+# icectl's own runs on Spark are tested there too.
 spark_version=4.1.4
 iceberg_version=1.12.0
 jar=iceberg-spark-runtime-4.1_2.13-$iceberg_version.jar
@@ -39,10 +40,11 @@ set_up_spark_peer() {
         return
     fi
     local peer
-    if ! peer=$(make_environment spark "pyspark==$spark_version" "pandas>=2.2" pyarrow); then
+    if ! peer=$(make_environment spark "$root[spark]" "pyspark==$spark_version"); then
         export ICECTL_TEST_NO_SPARK="PySpark $spark_version could not be installed"
         return
     fi
+    install_project "$peer"
     if [ ! -f "$cache/$jar" ]; then
         say "fetching $jar"
         local url=${MAVEN_CENTRAL:-https://repo.maven.apache.org/maven2}

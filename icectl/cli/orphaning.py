@@ -7,9 +7,16 @@ from typing import Literal
 
 from icectl.cli.deleted_list import write_deleted_list
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, open_session
-from icectl.cli.settings import ORPHANS_MAX_FRACTION, ORPHANS_OLDER_THAN, ORPHANS_QUARANTINE
+from icectl.cli.session import Session, open_session, split_pair
+from icectl.cli.settings import (
+    ORPHANS_MAX_FRACTION,
+    ORPHANS_OLDER_THAN,
+    ORPHANS_QUARANTINE,
+    is_secret,
+)
 from icectl.engine.orphan_search import LocalOrphanSearch, OrphanSearch
+from icectl.engine.spark import LOCAL_MASTER, SparkOptions
+from icectl.engine.spark_orphans import SparkOrphanSearch
 from icectl.entries.listed import listed_files
 from icectl.errors import Refused, UsageError
 from icectl.report import remove_orphans as report
@@ -30,7 +37,7 @@ from icectl.units import parse_instant
 
 COMMAND = "remove-orphans"
 MISMATCH_MODES = ("error", "ignore")
-ENGINES = ("local",)
+ENGINES = ("local", "spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +52,14 @@ class Request:
     allow_recent: bool
     delete_outside: bool
     engine: str
+    master: str | None
+    spark_conf: Sequence[str]
 
 
 def remove(common: Common, table: str, request: Request, change: Change) -> Outcome:
     """Plan the removal; unless the plan is all that was asked for, ask, and run it."""
     _check_one_of("--prefix-mismatch", request.prefix_mismatch, MISMATCH_MODES)
-    _check_one_of("--engine", request.engine, ENGINES)
+    _check_engine(request)
     same_store = SameStore(
         _equal("--equal-scheme", request.equal_schemes),
         _equal("--equal-authority", request.equal_authorities),
@@ -87,11 +96,24 @@ def remove(common: Common, table: str, request: Request, change: Change) -> Outc
 
 def _search(session: Session, request: Request, same_store: SameStore) -> OrphanSearch:
     """The engine that was asked for, over the store or an inventory."""
+    if request.engine == "spark":
+        return _spark_search(session, request)
     files_below = session.store.list
     if request.inventory is not None:
         inventory = _absolute(request.inventory)
         files_below = InventoryFiles(session.store, inventory, same_store).below
     return LocalOrphanSearch(files_below, session.progress, session.deadline)
+
+
+def _spark_search(session: Session, request: Request) -> SparkOrphanSearch:
+    given = [split_pair(text, "--spark-conf", text.partition("=")) for text in request.spark_conf]
+    for key, value in given:
+        if is_secret(key):
+            session.console.hide(value)
+    options = SparkOptions(request.master or LOCAL_MASTER, tuple(given))
+    return SparkOrphanSearch(
+        options, session.storage, session.store, session.progress, session.deadline
+    )
 
 
 def _options(session: Session, request: Request, same_store: SameStore) -> OrphanOptions:
@@ -125,6 +147,20 @@ def _equal(option: str, given: Sequence[str]) -> Mapping[str, str]:
             raise UsageError(f"`{option}`: `{text}` is not two names with a `=` between them")
         found[one] = other
     return found
+
+
+def _check_engine(request: Request) -> None:
+    _check_one_of("--engine", request.engine, ENGINES)
+    if request.engine == "spark":
+        if request.inventory is not None:
+            raise UsageError(
+                "`--inventory` goes with `--engine local`: with an inventory there is nothing to "
+                "list on Spark"
+            )
+        return
+    for option, given in (("--master", request.master), ("--spark-conf", request.spark_conf)):
+        if given:
+            raise UsageError(f"`{option}` goes with `--engine spark`")
 
 
 def _check_one_of(option: str, given: str, known: Sequence[str]) -> None:

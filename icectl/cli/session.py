@@ -32,6 +32,7 @@ class Session:
     deadline: Deadline
     shield: Callable[[], AbstractContextManager[None]]
     concurrency: int
+    storage: StorageOptions
 
 
 def open_session(
@@ -74,6 +75,7 @@ def open_session(
         deadline=shell.deadline,
         shield=shell.interrupts.shield,
         concurrency=concurrency,
+        storage=options,
     )
 
 
@@ -81,7 +83,7 @@ def _storage_options(common: Common) -> Mapping[str, str]:
     """Join the file's storage options and those given, and keep credentials from being shown."""
     given = dict(common.shell.settings.storage_options)
     for text in common.storage_option or ():
-        key, value = _split(text, "--storage-option", text.partition("="))
+        key, value = split_pair(text, "--storage-option", text.partition("="))
         given[key] = value
     options = {key: _from_environment(key, value) for key, value in given.items()}
     for key, value in options.items():
@@ -100,13 +102,14 @@ def _from_environment(key: str, value: str) -> str:
 
 
 def _path_map(common: Common) -> tuple[tuple[str, str], ...]:
-    given = [_split(text, "--path-map", text.rpartition("=")) for text in common.path_map or ()]
+    given = [split_pair(text, "--path-map", text.rpartition("=")) for text in common.path_map or ()]
     if common.path_map_file is not None:
         given += _read_path_map(Path(common.path_map_file))
     return tuple(given)
 
 
-def _split(text: str, option: str, parts: tuple[str, str, str]) -> tuple[str, str]:
+def split_pair(text: str, option: str, parts: tuple[str, str, str]) -> tuple[str, str]:
+    """The two parts of an option's text around a `=`. Raises: UsageError, where one is missing."""
     name, separator, value = parts
     if not separator or not name:
         raise UsageError(f"`{option}`: `{text}` has no `=` between its two parts")

@@ -58,22 +58,31 @@ class OrphanSearch(Protocol):
 
 
 @dataclass(slots=True)
-class _LocalListing:
+class LocalListing:
     """A listing in a temporary file."""
 
     spool: Spool
     metadata_files: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
 
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Keep files that were found."""
+        self.spool.append(batch)
+        self.metadata_files += metadata_files(batch)
+        self.links += symbolic_links(batch)
+
     @property
     def file_count(self) -> int:
+        """How many files there are."""
         return self.spool.file_count
 
     @property
     def total_bytes(self) -> int:
+        """The bytes of all of them."""
         return self.spool.total_bytes
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
+        """The files that are not known, each with its verdict."""
         for batch in self.spool:
             yield unreached(batch, known, rule)
 
@@ -91,12 +100,10 @@ class LocalOrphanSearch:
         """List all files below some locations, and keep them on disk."""
         self.progress.phase("listing files")
         with Spool() as spool:
-            listing = _LocalListing(spool)
+            listing = LocalListing(spool)
             for location in locations:
                 for batch in self.files_below(location):
                     self.deadline.check()
-                    spool.append(batch)
-                    listing.metadata_files += metadata_files(batch)
-                    listing.links += symbolic_links(batch)
+                    listing.add(batch)
                     self.progress.advance(batch.num_rows)
             yield listing

@@ -4,6 +4,8 @@ Two spellings of one file have one key and so one hash. Two different keys have 
 2^64 pairs: such a file counts as known, and what is known is kept. Nothing is deleted for it.
 """
 
+from typing import IO
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -71,6 +73,21 @@ class KnownLocations:
         found = np.zeros(len(hashes), np.bool_)
         found[order[inside]] = self._known[places[inside]] == rising[inside]
         return pa.array(found)
+
+    def save(self, file: IO[bytes]) -> None:
+        """Write the set to a file, for `opened`."""
+        self._merge()
+        np.save(file, self._known)
+
+    @staticmethod
+    def opened(path: str) -> "KnownLocations":
+        """The set in a file: pages of it are read when they are looked up, and shared.
+
+        Whoever adds to it does so in memory.
+        """
+        opened = KnownLocations()
+        opened._known = np.load(path, mmap_mode="r")
+        return opened
 
     def _merge(self) -> None:
         if not self._added:

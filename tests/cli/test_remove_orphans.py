@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -461,13 +462,29 @@ def test_a_table_of_a_catalog_is_cleaned_by_the_callers_word(
         ("--max-fraction", "2"),
         ("--prefix-mismatch", "delete"),
         ("--engine", "flink"),
+        ("--master", "local[2]"),
+        ("--spark-conf", "spark.driver.memory=2g"),
+        ("--engine", "spark", "--spark-conf", "spark.driver.memory"),
+        ("--engine", "spark", "--inventory", "listed.csv"),
         ("--equal-scheme", "s3a"),
         ("--equal-authority", "=b"),
     ],
 )
-def test_wrong_usage_ends_with_2(icectl: Remove, littered: Aged, words: tuple[str, str]) -> None:
+def test_wrong_usage_ends_with_2(icectl: Remove, littered: Aged, words: tuple[str, ...]) -> None:
     ended = icectl(littered.directory, *words, "--yes", "--json")
     assert error(ended) == (2, "usage")
+
+
+def test_without_pyspark_the_engine_ends_with_16(
+    icectl: Remove, littered: Aged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    before = littered.content()
+    ended = icectl(littered.directory, "--engine", "spark", "--yes", "--json")
+    assert error(ended) == (16, "engine")
+    assert ended.document["error"]["message"] == "PySpark is not installed"
+    assert "`pip install 'icectl[spark]'`" in ended.document["error"]["hint"]
+    assert littered.content() == before
 
 
 def test_time_runs_out_before_the_listing_is_whole(icectl: Remove, littered: Aged) -> None:

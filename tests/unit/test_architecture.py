@@ -38,6 +38,8 @@ HOME_OF = {
     "cramjam": {"codec"},
     "pyroaring": {"codec"},
     "mmh3": {"spec"},
+    "pyspark": {"engine"},
+    "py4j": {"engine"},
     "numpy": {"codec", "entries", "storage", "engine", "table"},
     "pyarrow.parquet": {"codec", "table"},
     "pyarrow.compute": {"codec", "entries", "storage", "table", "engine", "report"},
@@ -113,6 +115,12 @@ def test_third_party_modules_stay_in_their_home(path: Path) -> None:
         assert known, f"{path}:{line} imports {module}, which has no home"
         allowed = HOME_OF[max(known, key=len)]
         assert own in allowed, f"{path}:{line} imports {module} outside {sorted(allowed)}"
+
+
+def test_spark_stays_in_modules_that_are_named_for_it() -> None:
+    for path in modules():
+        tops = {module.split(".")[0] for module, _ in imports(ast.parse(path.read_text()))}
+        assert path.name.startswith("spark") or not tops & {"pyspark", "py4j"}, path
 
 
 @pytest.mark.parametrize(

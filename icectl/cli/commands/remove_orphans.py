@@ -19,8 +19,8 @@ from icectl.report.document import Outcome
             "in a large bucket, by its S3 Inventory",
         ),
     ],
-    exit_codes=(3, 4, 5, 10, 13, 14, 15),
-    choices={"prefix_mismatch": ("error", "ignore"), "engine": ("local",)},
+    exit_codes=(3, 4, 5, 10, 13, 14, 15, 16),
+    choices={"prefix_mismatch": ("error", "ignore"), "engine": ("local", "spark")},
 )
 def remove_orphans(
     common: Common,
@@ -99,8 +99,20 @@ def remove_orphans(
     ] = "error",
     engine: Annotated[
         str,
-        option("--engine", metavar="ENGINE", help="what compares: local (default)"),
+        option("--engine", metavar="ENGINE", help="what lists files: local (default), or spark"),
     ] = "local",
+    master: Annotated[
+        str | None,
+        option(
+            "--master",
+            metavar="URL",
+            help="cluster of Spark (default: the cores of this machine)",
+        ),
+    ] = None,
+    spark_conf: Annotated[
+        list[str] | None,
+        option("--spark-conf", metavar="KEY=VALUE", help="a setting of Spark; repeatable"),
+    ] = None,
     change: Change,
 ) -> Outcome:
     """Delete or move files that the table does not refer to.
@@ -109,6 +121,11 @@ def remove_orphans(
     referred to. Whatever any snapshot, log entry or statistics entry names stays, in every
     spelling; so do hidden files, young files and journals. Each file is looked at once more, and
     the newest metadata too, before its batch goes.
+
+    With `--engine spark` workers of Spark list the files below the first folders, and compare them;
+    what they find is checked once more here, where files are deleted. It needs `icectl[spark]` and
+    Java 17 or newer; workers need icectl in their Python, and the storage in reach. An inventory
+    leaves nothing to list: `--inventory` goes with `--engine local`.
 
     With `--quarantine` each run makes a folder there, with the files below `files/` and lists
     `moved-*.jsonl`, whose lines say where each file was (`from`) and where it is (`to`). This puts
@@ -127,5 +144,7 @@ def remove_orphans(
         allow_recent=allow_recent,
         delete_outside=delete_outside,
         engine=engine,
+        master=master,
+        spark_conf=tuple(spark_conf or ()),
     )
     return remove(common, table, request, change)

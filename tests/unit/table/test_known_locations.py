@@ -63,6 +63,19 @@ def test_an_empty_set_knows_nothing():
     assert len(files) == 0
 
 
+@pytest.mark.parametrize("names", [[], ["a", "c", "b"]])
+def test_a_saved_set_knows_what_was_saved(tmp_path, names):
+    with (tmp_path / "known.npy").open("wb") as file:
+        known([f"{TABLE}/{name}" for name in names]).save(file)
+    opened = KnownLocations.opened(str(tmp_path / "known.npy"))
+    assert len(opened) == len(names)
+    sought = ["b", "x", "a"]
+    found = opened.contains(pa.array([f"{TABLE}/{name}" for name in sought]))
+    assert found.to_pylist() == [name in names for name in sought]
+    opened.add(pa.array([f"{TABLE}/x"]))
+    assert opened.contains(pa.array([f"{TABLE}/x"])).to_pylist() == [True]
+
+
 def test_every_location_counts_once(monkeypatch):
     monkeypatch.setattr(known_locations, "_FEW", 100)  # so that it merges on the way
     files = KnownLocations()

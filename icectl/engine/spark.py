@@ -1,0 +1,366 @@
+"""Tasks on Spark: a session for the time of a run, and kernels whose answers stay on its workers.
+
+A kernel is a function at the top of a module, over plain values: workers import it, so that icectl
+has to be installed there. What it answers crosses Spark as bytes. What tasks need beside their own
+values, storage options above all, travels inside the pickled kernel, which Spark never shows.
+"""
+
+import logging
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import pyarrow as pa
+
+from icectl.env import Deadline
+from icectl.errors import EngineError, IcectlError
+from icectl.progress import Progress
+
+LOCAL_MASTER = "local[*]"
+"""All cores of this machine."""
+
+_LOGGER = logging.getLogger(__name__)
+_PYSPARK = (4, 1)
+_JAVA = 17
+_INSTALL_PYSPARK = "`pip install 'icectl[spark]'` installs it, `--engine local` does without"
+_INSTALL_JAVA = (
+    "install a JDK, as `apt-get install openjdk-17-jre-headless` does, or set JAVA_HOME; "
+    "`--engine local` does without"
+)
+_INSTALL_ICECTL = (
+    "workers run the Python that PYSPARK_PYTHON names, and it needs icectl and what icectl needs"
+)
+_POLL_SECONDS = 0.2
+_ANSWERS = pa.schema([("task_id", pa.string()), ("kind", pa.string()), ("payload", pa.binary())])
+_FAILED = "failed"
+
+Answer = tuple[str, bytes]
+"""What a kernel yields: a kind of its own choice, and a payload."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """Which Spark to run on, and its settings, which may hold secrets."""
+
+    master: str = LOCAL_MASTER
+    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the workers are processes of this machine."""
+        return self.master.startswith("local")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a kernel answered to every task, kept on the disks of the workers.
+
+    It is never computed again: a worker that is lost with its answers fails the run.
+    """
+
+    frame: Any
+    task_count: int
+
+    def of(self, kind: str) -> Iterator[tuple[str, bytes]]:
+        """Task ids and payloads of one kind, brought here one partition after the other.
+
+        Raises: EngineError.
+        """
+        with _translated():
+            some = self.frame.filter(self.frame["kind"] == kind)
+            for row in some.toLocalIterator(prefetchPartitions=True):
+                yield row["task_id"], bytes(row["payload"])
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """A running session. Whatever waits for it ends at the time limit, and on Ctrl-C."""
+
+    session: Any
+    progress: Progress
+    deadline: Deadline
+    pool: ThreadPoolExecutor
+    folder: str
+
+    @property
+    def core_count(self) -> int:
+        """How many tasks run at once, as far as Spark knows yet."""
+        count: int = self.session.sparkContext.defaultParallelism
+        return count
+
+    def run(self, kernel: Callable[[Any], Iterable[Answer]], tasks: Sequence[Any]) -> Answers:
+        """What a kernel answers to each task, of which there is at least one.
+
+        Raises: what the kernel raises of icectl's errors; EngineError; Incomplete.
+        """
+        with _translated():
+            numbers = self.session.range(0, len(tasks), 1, len(tasks))
+        return self._kept(numbers, partial(_answer_tasks, kernel, tuple(tasks)), len(tasks))
+
+    def run_on(
+        self, answers: Answers, kind: str, kernel: Callable[[bytes], Iterable[Answer]]
+    ) -> Answers:
+        """What a kernel answers to each payload of one kind.
+
+        Raises: what the kernel raises of icectl's errors; EngineError; Incomplete.
+        """
+        with _translated():
+            some = answers.frame.filter(answers.frame["kind"] == kind)
+        return self._kept(some, partial(_answer_payloads, kernel), answers.task_count)
+
+    def send(self, write: Callable[[IO[bytes]], None]) -> str:
+        """Have what `write` writes in a file on every worker; the name for `sent`.
+
+        Workers that come later ask for it too, so it stays until the end.
+        """
+        with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
+            write(file)
+        with _translated():
+            self.session.sparkContext.addFile(file.name)
+        return Path(file.name).name
+
+    def _kept(
+        self, frame: Any, work: Callable[[Iterator[pa.RecordBatch]], Any], task_count: int
+    ) -> Answers:
+        def keep() -> Any:
+            from pyspark import StorageLevel
+
+            answered = frame.mapInArrow(work, "task_id string, kind string, payload binary")
+            return answered.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+
+        kept = Answers(self._awaited(keep), task_count)
+        for _, payload in kept.of(_FAILED):
+            error: IcectlError = pickle.loads(payload)  # noqa: S301 - made by our workers
+            raise error
+        return kept
+
+    def _awaited(self, job: Callable[[], Result]) -> Result:
+        """The result of a job, whose finished tasks are told as progress."""
+        future = self.pool.submit(job)
+        finished = 0
+        while not wait([future], _POLL_SECONDS).done:
+            self.deadline.check()
+            with _translated():
+                now = self._finished_tasks()
+            self.progress.advance(max(now - finished, 0))
+            finished = max(now, finished)
+        with _translated():
+            return future.result()
+
+    def _finished_tasks(self) -> int:
+        tracker = self.session.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        return sum(stage.numCompletedTasks for stage in stages if stage is not None)
+
+
+def sent(name: str) -> str:
+    """On a worker: the path of a file that `Spark.send` has sent."""
+    from pyspark import SparkFiles
+
+    path: str = SparkFiles.get(name)
+    return path
+
+
+def packed(batch: pa.RecordBatch) -> bytes:
+    """A batch as a payload."""
+    buffer = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(buffer, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    content: bytes = buffer.getvalue().to_pybytes()
+    return content
+
+
+def unpacked(payload: bytes) -> pa.RecordBatch:
+    """The batch of a payload."""
+    return pa.ipc.open_stream(payload).read_next_batch()
+
+
+@contextmanager
+def spark_session(options: SparkOptions, progress: Progress, deadline: Deadline) -> Iterator[Spark]:
+    """Start Spark, and stop it in the end.
+
+    Raises: EngineError, where PySpark or Java is missing or the session does not start.
+    """
+    _check_pyspark()
+    _check_java()
+    progress.phase("starting Spark")
+    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as folder:
+        # Jobs run in a thread: this one stays free for signals, whose handlers PySpark would
+        # replace if the main thread started the session.
+        pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
+        starting = pool.submit(_started, options, log)
+        try:
+            session = _session(starting, deadline, log)
+            yield Spark(session, progress, deadline, pool, folder)
+        finally:
+            with suppress(EngineError), _translated():
+                if starting.done() and starting.exception() is None:
+                    starting.result().stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for line in _lines(log):
+                _LOGGER.debug("%s", line)
+
+
+def _session(starting: Future[Any], deadline: Deadline, log: IO[bytes]) -> Any:
+    while not wait([starting], _POLL_SECONDS).done:
+        deadline.check()
+    try:
+        with _translated():
+            return starting.result()
+    except EngineError as error:
+        said = [line for line in _lines(log) if "rror" in line or "xception" in line]
+        if not said:
+            raise
+        raise EngineError(f"Spark does not start: {said[0].strip()}") from error
+
+
+def _started(options: SparkOptions, log: IO[bytes]) -> Any:
+    """A session whose Java process writes to the log, not to the terminal."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    if options.is_local:
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run any `python3`
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(_settings(options).items())
+    gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+def _settings(options: SparkOptions) -> dict[str, str]:
+    """Spark's settings: ours that may be changed, the caller's, and ours that may not."""
+    ours = {
+        "spark.app.name": "icectl",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if options.is_local:
+        ours |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": tempfile.gettempdir(),
+        }
+    fixed = {
+        "spark.master": options.master,
+        "spark.speculation": "false",  # a second attempt would list later than the first
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # payloads are large
+    }
+    return {**ours, **dict(options.settings), **fixed}
+
+
+def _check_pyspark() -> None:
+    try:
+        import pyspark
+    except ImportError as error:
+        raise EngineError("PySpark is not installed", hint=_INSTALL_PYSPARK) from error
+    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if version < _PYSPARK:
+        needed = ".".join(map(str, _PYSPARK))
+        raise EngineError(
+            f"PySpark {pyspark.__version__} is too old: {needed} or newer is needed",
+            hint=_INSTALL_PYSPARK,
+        )
+
+
+def _check_java() -> None:
+    """Look where Spark's own scripts look."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+    if java is None:
+        where = f"in JAVA_HOME, {home}" if home else "on the PATH"
+        raise EngineError(
+            f"Spark needs Java {_JAVA} or newer, and there is no `java` {where}",
+            hint=_INSTALL_JAVA,
+        )
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    version = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    if version is None or int(version[1]) < _JAVA:
+        found = f"Java {version[1]} at {java} is too old" if version else f"{java} is no Java"
+        raise EngineError(
+            f"{found}: Spark needs Java {_JAVA} or newer",
+            hint=_INSTALL_JAVA,
+        )
+
+
+def _answer_tasks(
+    kernel: Callable[[Any], Iterable[Answer]],
+    tasks: Sequence[Any],
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """On a worker: answer the tasks whose numbers come in."""
+    for batch in batches:
+        for number in batch["id"].to_pylist():
+            yield from _rows(str(number), partial(kernel, tasks[number]))
+
+
+def _answer_payloads(
+    kernel: Callable[[bytes], Iterable[Answer]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """On a worker: answer the payloads that come in."""
+    for batch in batches:
+        for task_id, payload in zip(batch["task_id"], batch["payload"], strict=True):
+            yield from _rows(task_id.as_py(), partial(kernel, payload.as_py()))
+
+
+def _rows(task_id: str, answers: Callable[[], Iterable[Answer]]) -> Iterator[pa.RecordBatch]:
+    """A row for each answer; an error of icectl's is one, so that Spark does not try again."""
+    try:
+        for kind, payload in answers():
+            yield _row(task_id, kind, payload)
+    except IcectlError as error:
+        yield _row(task_id, _FAILED, pickle.dumps(error))
+
+
+def _row(task_id: str, kind: str, payload: bytes) -> pa.RecordBatch:
+    columns = [pa.array([task_id]), pa.array([kind]), pa.array([payload], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=_ANSWERS)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Errors of Spark come out as EngineError."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except ImportError as error:  # pandas, which comes with the extra
+        raise EngineError(f"Spark does not run: {error}", hint=_INSTALL_PYSPARK) from error
+    except (Py4JError, PySparkException, ConnectionError, EOFError) as error:
+        reason = _reason(str(error)) or type(error).__name__
+        hint = _INSTALL_ICECTL if "No module named" in reason else None
+        raise EngineError(f"Spark failed: {reason}", hint=hint) from error
+
+
+def _reason(message: str) -> str:
+    """The line that says what happened: the last error of a Python worker, or Java's own."""
+    lines = message.splitlines()
+    traces = [number for number, line in enumerate(lines) if line.startswith("Traceback")]
+    if traces:
+        lines = [line for line in lines[traces[-1] + 1 :] if not line.startswith(" ")]
+    elif message.startswith("An error occurred while calling"):
+        del lines[0]
+    return next((line.strip(": .") for line in lines if line.strip()), "")
+
+
+def _lines(log: IO[bytes]) -> Sequence[str]:
+    """What Java has written so far; its own place in the file is left alone."""
+    size = os.fstat(log.fileno()).st_size
+    return os.pread(log.fileno(), size, 0).decode(errors="replace").splitlines()

@@ -1,0 +1,156 @@
+"""The search for orphans on Spark: workers list the files, keep the lists and compare them.
+
+What they find is judged once more here, where the table was read: whatever went wrong on a worker,
+no file that the table reaches counts as unreached.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.engine.orphan_search import Listing, LocalListing
+from icectl.engine.spark import (
+    Answer,
+    Answers,
+    Spark,
+    SparkOptions,
+    packed,
+    sent,
+    spark_session,
+    unpacked,
+)
+from icectl.env import Deadline, SystemEnv
+from icectl.plan.remove_orphans import OrphanRule
+from icectl.progress import Progress
+from icectl.storage.listing import LISTING_SCHEMA
+from icectl.storage.open import StorageOptions, open_store
+from icectl.storage.spool import Spool
+from icectl.storage.store import Part, Store
+from icectl.table.known_locations import KnownLocations
+from icectl.table.unreached import metadata_files, symbolic_links, unreached
+
+_LOGGER = logging.getLogger(__name__)
+_FILES, _SUMMARY = "files", "summary"
+_TASKS_PER_CORE = 4
+_FEWEST_TASKS = 256
+"""On a cluster, which may begin with few workers and take more as there is work."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SparkListing:
+    """A listing of which the beginning is here and the rest on Spark's workers."""
+
+    spark: Spark
+    here: LocalListing
+    there: Answers | None
+    file_count: int
+    total_bytes: int
+    metadata_files: Sequence[str]
+    links: Sequence[str]
+
+    def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
+        """The files that are not known, each with its verdict."""
+        yield from self.here.unreached(known, rule)
+        if self.there is None:
+            return
+        self.spark.progress.phase("comparing on Spark", total=self.there.task_count)
+        name = self.spark.send(known.save)
+        found = self.spark.run_on(self.there, _FILES, partial(_unreached, name, rule))
+        for _, payload in found.of(_FILES):
+            yield unreached(unpacked(payload), known, rule)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOrphanSearch:
+    """The search on Spark, whose session lasts as long as the listing."""
+
+    spark: SparkOptions
+    storage: StorageOptions
+    store: Store
+    progress: Progress
+    deadline: Deadline
+
+    @contextmanager
+    def list(self, locations: Sequence[str]) -> Iterator[Listing]:
+        """List the first levels here and what is below them on Spark."""
+        with ExitStack() as stack:
+            spark = stack.enter_context(spark_session(self.spark, self.progress, self.deadline))
+            here = LocalListing(stack.enter_context(Spool()))
+            tasks = self._tasks(spark, here, locations)
+            self.progress.phase("listing files on Spark", total=len(tasks))
+            _LOGGER.debug("listing the rest in %d tasks on Spark", len(tasks))
+            there = None
+            if tasks:
+                # What warns is bound to this process.
+                storage = replace(self.storage, warn=StorageOptions().warn)
+                there = spark.run(partial(_list, storage), tasks)
+            yield _listing(spark, here, there)
+
+    def _tasks(
+        self, spark: Spark, here: LocalListing, locations: Sequence[str]
+    ) -> Sequence[Sequence[Part]]:
+        """What is left to list, dealt out evenly."""
+        count = _TASKS_PER_CORE * spark.core_count
+        if not self.spark.is_local:
+            count = max(count, _FEWEST_TASKS)
+        tasks: list[Sequence[Part]] = []
+        for location in locations:
+            begun = self.store.split(location, count)
+            for batch in begun.batches:
+                here.add(batch)
+            tasks += [begun.parts[start::count] for start in range(min(count, len(begun.parts)))]
+            self.deadline.check()
+        return tasks
+
+
+def _listing(spark: Spark, here: LocalListing, there: Answers | None) -> Listing:
+    """Both ends together; each task counts once."""
+    told = {} if there is None else dict(there.of(_SUMMARY))
+    summaries = [json.loads(payload) for payload in told.values()]
+
+    def every(key: str) -> list[str]:
+        return [location for summary in summaries for location in summary[key]]
+
+    return _SparkListing(
+        spark,
+        here,
+        there,
+        here.file_count + sum(summary["file_count"] for summary in summaries),
+        here.total_bytes + sum(summary["total_bytes"] for summary in summaries),
+        [*here.metadata_files, *every("metadata_files")],
+        [*here.links, *every("links")],
+    )
+
+
+def _list(storage: StorageOptions, parts: Sequence[Part]) -> Iterator[Answer]:
+    """On a worker: the files of some parts, and in the end what they amount to."""
+    file_count, total_bytes = 0, 0
+    named: list[str] = []
+    links: list[str] = []
+    for batch in open_store(storage, SystemEnv()).list_parts(parts):
+        file_count += batch.num_rows
+        total_bytes += pc.sum(batch["size_bytes"]).as_py()
+        named += metadata_files(batch)
+        links += symbolic_links(batch)
+        yield _FILES, packed(batch)
+    summary = {
+        "file_count": file_count,
+        "total_bytes": total_bytes,
+        "metadata_files": named,
+        "links": links,
+    }
+    yield _SUMMARY, json.dumps(summary).encode()
+
+
+def _unreached(known: str, rule: OrphanRule, payload: bytes) -> Iterator[Answer]:
+    """On a worker: those of the listed files that are not known, as they were listed."""
+    files = KnownLocations.opened(sent(known))
+    found = unreached(unpacked(payload), files, rule)
+    if found.num_rows:
+        yield _FILES, packed(found.select(LISTING_SCHEMA.names))

@@ -1,0 +1,114 @@
+"""Kernels that end in every way, on one session of icectl's engine; run by the Python of Spark.
+
+spark_tasks.py FOLDER     prints one JSON line for each: its name, and its answers or its error
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from pyspark import SparkContext
+
+from icectl.engine.spark import Answer, Spark, SparkOptions, spark_session
+from icectl.env import Deadline, SystemEnv
+from icectl.errors import IcectlError, StorageError
+from icectl.progress import SilentProgress
+
+LONGER_THAN_ANY_TEST = 600
+
+
+class Clock(SystemEnv):
+    """Time that can be turned on."""
+
+    def monotonic_seconds(self) -> float:
+        """Seconds, which tests add to."""
+        return super().monotonic_seconds() + ADDED[0]
+
+
+ADDED = [0.0]
+
+
+def squares(number: int) -> Iterator[Answer]:
+    yield "square", str(number**2).encode()
+    yield "cube", str(number**3).encode()
+
+
+def doubles(payload: bytes) -> Iterator[Answer]:
+    yield "double", str(2 * int(payload)).encode()
+
+
+def fails_at_first(folder: str, number: int) -> Iterator[Answer]:
+    yield "number", str(number).encode()
+    attempt = len(list(Path(folder).glob(f"{number}-*")))
+    (Path(folder) / f"{number}-{attempt}").touch()
+    if attempt == 0:
+        raise LookupError("the first attempt")
+    yield "end", b""
+
+
+def denied(number: int) -> Iterator[Answer]:
+    yield "number", str(number).encode()
+    if number == 2:
+        raise StorageError("cannot list s3://b: denied", hint="ask for the right to")
+
+
+def wrong(number: int) -> Iterator[Answer]:
+    raise KeyError(f"number {number}")
+
+
+def dies(number: int) -> Iterator[Answer]:
+    os._exit(3)
+
+
+def sleeps(number: int) -> Iterator[Answer]:
+    time.sleep(LONGER_THAN_ANY_TEST)
+    yield "awake", b""
+
+
+def tell(name: str, work: Callable[[], object]) -> None:
+    """Print what some work returns or raises."""
+    try:
+        told = {"answers": work()}
+    except IcectlError as error:
+        told = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    except KeyboardInterrupt:
+        told = {"error": "KeyboardInterrupt"}
+    print(json.dumps({"name": name} | told), flush=True)
+
+
+def ways(spark: Spark, folder: str) -> None:
+    """Run every kernel."""
+    squared = spark.run(squares, range(3))
+    tell("squares", lambda: sorted((task, int(one)) for task, one in squared.of("square")))
+    doubled = spark.run_on(squared, "cube", doubles)
+    tell("doubled cubes", lambda: sorted((task, int(one)) for task, one in doubled.of("double")))
+    again = spark.run(partial(fails_at_first, folder), range(4))
+    tell("second attempts", lambda: sorted(int(one) for _, one in again.of("number")))
+    tell("ends", lambda: sorted(task for task, _ in again.of("end")))
+    for kernel in (denied, wrong, dies):
+        tell(kernel.__name__, lambda kernel=kernel: spark.run(kernel, range(3)))
+    threading.Timer(3, lambda: ADDED.append(ADDED.pop() + LONGER_THAN_ANY_TEST)).start()
+    tell("late", lambda: spark.run(sleeps, range(1)))
+    ADDED[0] = 0.0
+    threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    tell("interrupted", lambda: spark.run(squares, range(3)))  # behind what sleeps
+
+
+def session(master: str, work: Callable[[Spark], None]) -> None:
+    """Run work on a session of its own."""
+    deadline = Deadline(Clock(), Clock().monotonic_seconds() + LONGER_THAN_ANY_TEST / 2)
+    with spark_session(SparkOptions(master), SilentProgress(), deadline) as spark:
+        work(spark)
+
+
+if __name__ == "__main__":
+    tell("nowhere", lambda: session("nowhere", print))
+    session("local[2,2]", partial(ways, folder=sys.argv[1]))  # two attempts
+    handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    tell("stopped", lambda: [SparkContext._active_spark_context is None, handler])
