@@ -2,15 +2,18 @@
 
 Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
 
-    spark_peer.py JAR write WAREHOUSE            writes the tables below WAREHOUSE/db
+    spark_peer.py JAR write WAREHOUSE            writes the tables below WAREHOUSE/db, and those
+                                                 to go on with below WAREHOUSE/follow
     spark_peer.py JAR read TABLE_DIRECTORY...    prints one JSON line a table and snapshot
     spark_peer.py JAR age WAREHOUSE              writes tables with old snapshots below WAREHOUSE/db
     spark_peer.py JAR expire WAREHOUSE           runs `expire_snapshots` on each of those
+    spark_peer.py JAR follow WAREHOUSE           appends, deletes, compacts below WAREHOUSE/follow
 
 `age` prints {"table", "older_than", "retain_last"}, what `expire` will be told (null: the table
-decides); `expire` prints {"table", "snapshots", "refs"}, what is left. `read` prints {"table",
-"versionAsOf", "rows", "sha256"} for every ref and snapshot: a checksum over the rows as Spark shows
-them, in an order of their own.
+decides); `expire` prints {"table", "snapshots", "refs"}, what is left. `follow` prints {"table",
+"step", "rows", "deletes"} after each step: [id, note] of every row, and how many rows the delete
+files of each format name. `read` prints {"table", "versionAsOf", "rows", "sha256"} for every ref
+and snapshot: a checksum over the rows as Spark shows them, in an order of their own.
 """
 
 import hashlib
@@ -70,12 +73,13 @@ def create(
     name: str,
     version: int,
     *,
+    namespace: str = "db",
     spec: str = "",
     mor: bool = True,
     properties: str = "",
 ) -> str:
     """An empty table of one format version; merge-on-read or copy-on-write."""
-    table = f"peer.db.{name}"
+    table = f"peer.{namespace}.{name}"
     mode = "merge-on-read" if mor else "copy-on-write"
     extra = f", {properties}" if properties else ""
     spark.sql(
@@ -183,6 +187,63 @@ def write_tables(spark: SparkSession) -> None:
     )
     spark.sql("CALL peer.system.compute_table_stats('db.v2_rewritten')")
     create(spark, "v2_empty", 2)
+    write_followed(spark)
+
+
+FOLLOWED = {
+    "v1_rewritten": 1,
+    "v1_migrated": 1,
+    "v1_migrated_rewritten": 1,
+    "v2_rewritten": 2,
+    "v3_rewritten": 3,
+}
+"""Tables that Spark goes on with once they were maintained, and their versions."""
+
+
+def write_followed(spark: SparkSession) -> None:
+    """Ids 0 to 59 but those that end in 3, in two appends and a delete."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS peer.follow")
+    spec = "PARTITIONED BY (category)"
+    for name, version in FOLLOWED.items():
+        table = create(spark, name, version, namespace="follow", spec=spec, mor=version > 1)
+        insert(spark, table, 0, 40)
+        insert(spark, table, 40, 20)
+        spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+
+
+def follow_tables(spark: SparkSession) -> None:
+    """Append, delete rows (of what was version 1 by merge-on-read now), compact everything."""
+    for name in FOLLOWED:
+        table = f"peer.follow.{name}"
+        print_step(spark, name, "maintained")
+        insert(spark, table, 100, 20)
+        print_step(spark, name, "appended")
+        if "migrated" in name:
+            mode = "'write.delete.mode'='merge-on-read'"
+            spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({mode})")
+        spark.sql(f"DELETE FROM {table} WHERE id IN (5, 14, 105)")
+        print_step(spark, name, "deleted")
+        spark.sql(
+            f"CALL peer.system.rewrite_data_files(table => 'follow.{name}', "
+            "options => map('rewrite-all', 'true'))"
+        )
+        print_step(spark, name, "compacted")
+
+
+def print_step(spark: SparkSession, name: str, step: str) -> None:
+    """Print rows, and what delete files hold."""
+    table = f"peer.follow.{name}"
+    rows = spark.sql(f"SELECT id, note FROM {table}").collect()
+    deletes = spark.sql(
+        f"SELECT file_format, sum(record_count) FROM {table}.delete_files GROUP BY file_format"
+    )
+    found = {
+        "table": name,
+        "step": step,
+        "rows": sorted([row[0], row[1]] for row in rows),
+        "deletes": {row[0]: row[1] for row in deletes.collect()},
+    }
+    print(json.dumps(found), flush=True)
 
 
 def commits(spark: SparkSession, table: str, count: int, start: int = 0) -> None:
@@ -306,7 +367,12 @@ def main(arguments: list[str]) -> None:
     """Dispatch on the second argument."""
     jar, verb, *rest = arguments
     spark = session(jar, "/nonexistent" if verb == "read" else rest[0])
-    verbs = {"write": write_tables, "age": age_tables, "expire": expire_tables}
+    verbs = {
+        "write": write_tables,
+        "age": age_tables,
+        "expire": expire_tables,
+        "follow": follow_tables,
+    }
     try:
         if verb == "read":
             read_tables(spark, [Path(table) for table in rest])

@@ -1,0 +1,103 @@
+"""Spark goes on writing to tables that icectl has rewritten manifests of, or migrated."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.builders.rows import current_metadata, read_metadata, read_rows
+from tests.spark.conftest import Run, SparkTables, icectl, peer
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+COMMANDS: dict[str, list[list[str]]] = {
+    "v1_rewritten": [["rewrite-manifests"]],
+    "v1_migrated": [["migrate-v1-v2", "--yes"]],
+    "v1_migrated_rewritten": [["migrate-v1-v2", "--rewrite-manifests", "--yes"]],
+    "v2_rewritten": [["rewrite-manifests"]],
+    "v3_rewritten": [["rewrite-manifests"]],
+}
+VERSIONS = dict(zip(COMMANDS, (1, 2, 2, 2, 3), strict=True))
+WRITTEN = {id_ for id_ in range(60) if id_ % 10 != 3}
+APPENDED = WRITTEN | set(range(100, 120))
+LEFT = APPENDED - {5, 14, 105}
+IDS = {"maintained": WRITTEN, "appended": APPENDED, "deleted": LEFT, "compacted": LEFT}
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What icectl did, what Spark then saw after each of its steps, and what icectl says of it."""
+
+    maintained: Mapping[str, list[Run]]
+    steps: Mapping[tuple[str, str], Any]
+    validated: Mapping[str, Run]
+    rewritten: Mapping[str, Run]
+
+
+@pytest.fixture(scope="module")
+def followed(spark_tables: SparkTables) -> Followed:
+    """Maintain the tables, let Spark go on with them, validate them, rewrite manifests again."""
+    directory = spark_tables.directory.parent / "follow"
+    maintained = {
+        name: [icectl(words[0], str(directory / name), *words[1:]) for words in lines]
+        for name, lines in COMMANDS.items()
+    }
+    lines = peer("follow", str(directory.parent)).splitlines()
+    steps = [json.loads(line) for line in lines if line.startswith("{")]
+    validate = ("--level", "data", "--all-snapshots")
+    return Followed(
+        maintained,
+        {(step["table"], step["step"]): step for step in steps},
+        {name: icectl("validate", str(directory / name), *validate) for name in COMMANDS},
+        {name: icectl("rewrite-manifests", str(directory / name)) for name in COMMANDS},
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_icectl_had_work(followed: Followed, name: str) -> None:
+    for run in followed.maintained[name]:
+        assert (run.exit_code, run.document["status"]) == (0, "done"), run.errors
+
+
+@pytest.mark.parametrize("step", IDS)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_spark_appends_deletes_and_compacts(followed: Followed, name: str, step: str) -> None:
+    rows = [[id_, None if id_ % 7 == 0 else f"note {id_}"] for id_ in sorted(IDS[step])]
+    assert followed.steps[name, step]["rows"] == rows
+
+
+@pytest.mark.parametrize("name", ["v1_migrated", "v1_migrated_rewritten"])
+def test_a_migrated_table_accepts_row_level_deletes(followed: Followed, name: str) -> None:
+    """Version 1 had none; the three rows are position deletes, no file was rewritten for them."""
+    assert followed.steps[name, "appended"]["deletes"] == {}
+    assert followed.steps[name, "deleted"]["deletes"] == {"PARQUET": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "format_"), [("v2_rewritten", "PARQUET"), ("v3_rewritten", "PUFFIN")]
+)
+def test_rewritten_manifests_of_deletes_take_more_deletes(
+    followed: Followed, name: str, format_: str
+) -> None:
+    """Six rows were deleted before, three more are now: vectors of the same files are merged."""
+    assert followed.steps[name, "maintained"]["deletes"] == {format_: 6}
+    assert followed.steps[name, "deleted"]["deletes"] == {format_: 9}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_validate_finds_no_error_afterwards(followed: Followed, name: str) -> None:
+    run = followed.validated[name]
+    findings = [one for one in run.document["result"]["findings"] if one["severity"] == "error"]
+    assert (run.exit_code, findings) == (0, [])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_independent_reader_sees_the_rows_in_what_icectl_rewrote_again(
+    followed: Followed, spark_tables: SparkTables, name: str
+) -> None:
+    assert followed.rewritten[name].exit_code == 0
+    metadata = read_metadata(current_metadata(spark_tables.directory.parent / "follow" / name))
+    assert metadata["format-version"] == VERSIONS[name]
+    assert sorted(dict(row)["id"] for row in read_rows(metadata)) == sorted(LEFT)
