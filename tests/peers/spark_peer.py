@@ -14,6 +14,13 @@ decides); `expire` prints {"table", "snapshots", "refs"}, what is left. `follow`
 "step", "rows", "deletes"} after each step: [id, note] of every row, and how many rows the delete
 files of each format name. `read` prints {"table", "versionAsOf", "rows", "sha256"} for every ref
 and snapshot: a checksum over the rows as Spark shows them, in an order of their own.
+    spark_peer.py JAR orphans WAREHOUSE          asks `remove_orphan_files` what it would remove
+
+`age` prints {"table", "older_than", "retain_last"}, what `expire` will be told (null: the table
+decides); `expire` prints {"table", "snapshots", "refs"}, what is left; `orphans` prints {"table",
+"orphans"} for every table below WAREHOUSE/db. `read` prints {"table",
+"versionAsOf", "rows", "sha256"} for every ref and snapshot: a checksum over the rows as Spark shows
+them, in an order of their own.
 """
 
 import hashlib
@@ -338,6 +345,16 @@ def expire_tables(spark: SparkSession) -> None:
         print(json.dumps(left), flush=True)
 
 
+def find_orphans(spark: SparkSession) -> None:
+    """Print what the runtime would remove from each table, as old as it goes by itself."""
+    for (name,) in spark.sql("SHOW TABLES IN peer.db").select("tableName").collect():
+        found = spark.sql(
+            f"CALL peer.system.remove_orphan_files(table => 'db.{name}', dry_run => true)"
+        ).collect()
+        told = {"table": name, "orphans": [row[0] for row in found]}
+        print(json.dumps(told), flush=True)
+
+
 def checksum(spark: SparkSession, table: Path, selector: dict[str, str]) -> dict[str, object]:
     """Row count and checksum of one snapshot or ref of the table in a directory."""
     reader = spark.read.format("iceberg")
@@ -372,6 +389,7 @@ def main(arguments: list[str]) -> None:
         "age": age_tables,
         "expire": expire_tables,
         "follow": follow_tables,
+        "orphans": find_orphans,
     }
     try:
         if verb == "read":

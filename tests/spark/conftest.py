@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ SKIPPED = os.environ.get("ICECTL_TEST_NO_SPARK") or (
     None if os.environ.get("ICECTL_TEST_SPARK_JAR") else "tests/run.sh sets up the Spark peer"
 )
 
+STRAYS = ("data/lost.parquet", "data/category=c1/lost.orc", "metadata/lost-m0.avro", "lost")
 Rows = Mapping[str, Mapping[str, tuple[int, str]]]
 """table name -> ref or snapshot id -> (rows, checksum)"""
 
@@ -38,6 +40,25 @@ def read_rows(tables: list[Path]) -> Rows:
             found = json.loads(line)
             rows[found["table"]][found["versionAsOf"]] = (found["rows"], found["sha256"])
     return rows
+
+
+def find_orphans(warehouse: Path) -> dict[str, frozenset[Path]]:
+    """What Spark takes for orphans, once all files are a week old and some that are none's are
+    among them.
+    """
+    week_ago = time.time() - 7 * 86_400
+    for table in (warehouse / "db").iterdir():
+        for name in STRAYS:
+            (table / name).parent.mkdir(parents=True, exist_ok=True)
+            (table / name).write_bytes(b"lost")
+        for path in table.rglob("*"):
+            if path.is_file():
+                os.utime(path, (week_ago, week_ago))
+    lines = (json.loads(line) for line in peer("orphans", str(warehouse)).splitlines() if line)
+    return {
+        found["table"]: frozenset(Path(place.removeprefix("file:")) for place in found["orphans"])
+        for found in lines
+    }
 
 
 @dataclass(frozen=True)
@@ -73,13 +94,17 @@ class SparkTables:
     rewrites: Mapping[str, Run]
     second_rewrites: Mapping[str, Run]
     migrations: Mapping[str, Run]
+    orphans_of_spark: Mapping[str, frozenset[Path]]
+    removals: Mapping[str, Run]
     validations_after: Mapping[str, Run]
     after: Rows
 
 
 @pytest.fixture(scope="session")
 def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
-    """Write, read, inspect, validate, expire and rewrite twice, migrate, validate, read again."""
+    """Write, read, inspect, validate, expire and rewrite twice, migrate, remove orphans, validate,
+    read again.
+    """
     if SKIPPED:
         pytest.skip(SKIPPED)
     warehouse = tmp_path_factory.mktemp("spark")
@@ -103,6 +128,8 @@ def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
         rewrites=each("rewrite-manifests"),
         second_rewrites=each("rewrite-manifests"),
         migrations=each("migrate-v1-v2", "--rewrite-manifests", "--yes"),
+        orphans_of_spark=find_orphans(warehouse),
+        removals=each("remove-orphans", "--max-fraction", "1", "--yes"),
         validations_after=each(*validate),
         after=read_rows(tables),
     )

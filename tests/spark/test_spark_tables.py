@@ -1,9 +1,11 @@
 """icectl on tables that Iceberg's Spark runtime wrote, and Spark on what icectl left."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.builders.rows import current_metadata, read_metadata, read_rows
-from tests.spark.conftest import SparkTables
+from tests.spark.conftest import STRAYS, SparkTables
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -109,6 +111,20 @@ def test_version_1_becomes_version_2_and_others_stay(spark_tables: SparkTables, 
     result = run.document["result"]
     expected = ("done", 2) if name.startswith("v1") else ("nothing-to-do", result["from_version"])
     assert (run.document["status"], result["to_version"]) == expected
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_orphans_are_those_that_spark_finds_too(spark_tables: SparkTables, name: str) -> None:
+    """Beside them the check sums of files that are gone, which it passes over as hidden."""
+    run = spark_tables.removals[name]
+    assert run.exit_code == 0, run.document["error"]
+    found = {Path(item["path"]) for item in run.document["result"]["orphans"]}
+    table = spark_tables.directory / name
+    of_spark = spark_tables.orphans_of_spark[name]
+    assert {table / stray for stray in STRAYS} <= of_spark
+    assert {path for path in found if path.suffix != ".crc"} == of_spark
+    assert all(path.name.startswith(".") for path in found - of_spark)
+    assert run.document["result"]["removed"] == len(found)
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "v2_empty"])
