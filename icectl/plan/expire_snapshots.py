@@ -21,16 +21,34 @@ from icectl.spec.updates import (
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """A snapshot or manifest that cannot be read, and why."""
+
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reached:
     """The files that the snapshots which go, and those which stay, reach.
 
-    `spec_ids` and `schema_ids` are those of manifests that stay.
+    A file may be there several times. `spec_ids` and `schema_ids` are those of manifests that stay.
+    `unread` is what goes and is lost, so that nobody knows the files behind it.
     """
 
     going: Files = NO_FILES
     staying: Files = NO_FILES
     spec_ids: frozenset[int] = frozenset()
     schema_ids: frozenset[int | None] = frozenset()
+    unread: tuple[Unread, ...] = ()
+
+    @property
+    def only_going(self) -> Files:
+        """What no snapshot that stays reaches, each file once, in the order of deletion (R-191).
+
+        One Puffin file with a live vector is included in what stays (R-194).
+        """
+        return distinct(without(self.going, self.staying.table["key"]))  # R-191, R-194
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +86,8 @@ def plan(
 ) -> ExpirePlan:
     """The expiry of the snapshots that `retention` lets go.
 
-    Deletable is what they reach and no snapshot that stays reaches (R-191), one Puffin file with a
-    live vector included in what stays (R-194).
+    Deletable is what they reach and no snapshot that stays reaches.
     """
-    protected = reached.staying.table["key"]
     schemas: tuple[int, ...] = ()
     specs: tuple[int, ...] = ()
     if clean_expired_metadata:
@@ -80,8 +96,8 @@ def plan(
     return ExpirePlan(
         pin=pin,
         retention=retention,
-        deletable=distinct(without(reached.going, protected)),  # R-191, R-194
-        protected=protected,
+        deletable=reached.only_going,
+        protected=reached.staying.table["key"],
         schema_ids=schemas,
         spec_ids=specs,
         lost_statistics=lost_statistics(metadata),

@@ -98,6 +98,8 @@ def _table(table: TableIdentity) -> dict[str, Any]:
 
 def clean(value: Any) -> Any:
     """Turn values into what JSON can say: mappings, lists, and names for what is not a number."""
+    if isinstance(value, str | int):  # most values, and soon told
+        return value
     if isinstance(value, Mapping):
         return {str(key): clean(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

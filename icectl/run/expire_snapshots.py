@@ -131,6 +131,8 @@ def prepare(expiry: Expiry, options: ExpireOptions) -> Prepared:
         reached = read_reached(expiry.reader, metadata, retention, sizes)
     else:
         reached = Reached()
+    for lost in reached.unread:
+        expiry.progress.warn(f"{lost.subject} expires, but its files are left: {lost.reason}")
     planned = plan(
         metadata,
         pin_of(metadata, loaded.metadata_location),

@@ -1,6 +1,6 @@
 """Gathering what the health view judges by: entries, properties, the metadata folder, retention."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from icectl.entries import files
 from icectl.errors import CorruptTable, StorageError
@@ -15,19 +15,14 @@ from icectl.plan.inspect.health import health as health_view
 from icectl.plan.inspect.views import Row
 from icectl.plan.retention import Policy, decide
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.run.expire_reach import read_reached
 from icectl.run.reader import Reader
 from icectl.spec import properties
 from icectl.spec.names import parse_metadata_file_name
 from icectl.spec.snapshot import Snapshot
 from icectl.storage import location as locations
 from icectl.storage.store import FileStatus
-from icectl.table.reachable import (
-    ReachReader,
-    all_manifests,
-    live_files,
-    manifest_lists,
-    metadata_files,
-)
+from icectl.table.reachable import ReachReader
 
 _EXACT_SNAPSHOTS = 5_000
 """Snapshots whose manifests are read for exact reclaimable bytes; beyond, summaries must do."""
@@ -80,51 +75,26 @@ def _expirable(reader: Reader, listed: Sequence[FileStatus]) -> Expirable:
     """What expiring by the table's own policy frees."""
     metadata = reader.metadata
     retention = decide(metadata, Policy(), reader.env.now_ms())
+    if not retention.expired:
+        return Expirable(0, 0, 0, exact=True)
+    if len(metadata.snapshots) <= _EXACT_SNAPSHOTS:
+        reach = ReachReader(reader.store, reader.concurrency, reader.progress)
+        sizes = {locations.loosest_key(each.location): each.size_bytes for each in listed}
+        try:
+            reached = read_reached(reach, metadata, retention, sizes)
+        except (StorageError, CorruptTable) as error:
+            doubts = [error.message]
+        else:
+            doubts = [lost.reason for lost in reached.unread]
+        if not doubts:
+            freed = reached.only_going
+            size_bytes = files.total_bytes(freed)
+            return Expirable(len(retention.expired), size_bytes, len(freed), exact=True)
+        reader.progress.warn(f"reclaimable bytes are an estimate: {doubts[0]}")
     expired_ids = {decision.snapshot_id for decision in retention.expired}
     expired = [each for each in metadata.snapshots if each.snapshot_id in expired_ids]
-    kept = [each for each in metadata.snapshots if each.snapshot_id not in expired_ids]
-    if not expired:
-        return Expirable(0, 0, 0, exact=True)
-    sizes = {locations.loosest_key(each.location): each.size_bytes for each in listed}
-    if len(metadata.snapshots) <= _EXACT_SNAPSHOTS:
-        try:
-            return _reclaimable(reader, expired, kept, sizes)
-        except (StorageError, CorruptTable) as error:
-            reader.progress.warn(f"reclaimable bytes are an estimate: {error.message}")
     removed = sum(_removed_bytes(snapshot) for snapshot in expired)
     return Expirable(len(expired), removed, None, exact=False)
-
-
-def _reclaimable(
-    reader: Reader,
-    expired: Sequence[Snapshot],
-    kept: Sequence[Snapshot],
-    sizes: Mapping[str, int],
-) -> Expirable:
-    """Files that only expired snapshots reach (R-191); `sizes` of metadata by loosest key.
-
-    Raises: StorageError, CorruptTable where a manifest of any snapshot cannot be read.
-    """
-    metadata = reader.metadata
-    reach = ReachReader(reader.store, reader.concurrency, reader.progress)
-    lists = manifest_lists(reach, metadata, metadata.snapshots)
-    staying, going = all_manifests(lists, kept), all_manifests(lists, expired)
-    stays = {manifest.manifest_path for manifest in staying}
-    only_expired = [manifest for manifest in going if manifest.manifest_path not in stays]
-    named = files.together(
-        [
-            live_files(reach, metadata, only_expired),
-            metadata_files(metadata, expired, only_expired, sizes),
-        ]
-    )
-    needed = files.together(
-        [
-            live_files(reach, metadata, staying),
-            metadata_files(metadata, kept, staying, sizes),
-        ]
-    )
-    freed = files.distinct(files.without(named, needed.table["key"]))
-    return Expirable(len(expired), files.total_bytes(freed), len(freed), exact=True)
 
 
 def _removed_bytes(snapshot: Snapshot) -> int:

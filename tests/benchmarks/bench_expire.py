@@ -3,15 +3,21 @@
     python tests/benchmarks/bench_expire.py
 
 Planning against one thread that reads and inflates the distinct manifests and lists; how often each
-of them is read; the whole run with its deletions, and memory.
+of them is read; the whole run with its deletions, and memory. Where ICECTL_TEST_SPARK_JAR and
+ICECTL_TEST_SPARK_PYTHON name Iceberg's Spark runtime (tests/run.sh), also its procedure on the same
+table: its own time, without the start of Java and Spark, and what it leaves.
 """
 
+import json
+import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections import Counter
 from contextlib import redirect_stdout
 from dataclasses import replace
+from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
@@ -40,6 +46,7 @@ SHORT_LIVED = 20
 
 SYNC_MARKER = b"icectl-test-sync"
 HOUR_MS = 3_600_000
+SPARK_PEER = Path(__file__).parents[1] / "peers" / "spark_peer.py"
 
 
 def short_lived(table: Path, number: int) -> ManifestFile:
@@ -138,11 +145,35 @@ def most_reads(table: Path, words: list[str]) -> int:
     return max(reads.values())
 
 
+def spark_seconds(table: Path) -> float:
+    """How long Spark's procedure takes for the same expiry of a table below WAREHOUSE/db."""
+    head = read_metadata((table / "metadata" / "v1.metadata.json").read_bytes())
+    kept_ms = head.snapshots[EXPIRED].timestamp_ms
+    older_than = datetime.fromtimestamp((kept_ms - HOUR_MS // 2) / 1000, UTC)
+    python, jar = os.environ["ICECTL_TEST_SPARK_PYTHON"], os.environ["ICECTL_TEST_SPARK_JAR"]
+    words = [str(table.parents[1]), table.name, f"{older_than:%Y-%m-%d %H:%M:%S}"]
+    done = subprocess.run(
+        [python, str(SPARK_PEER), jar, "time-expiry", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    told = json.loads(done.stdout.splitlines()[-1])
+    print(f"Spark says: {told['deleted']}")
+    return float(told["seconds"])
+
+
+def left(table: Path) -> set[str]:
+    """The data files, manifests and lists that are in a table's directory."""
+    found = (*table.rglob("*.avro"), *table.rglob("*.parquet"))
+    return {str(path.relative_to(table)) for path in found}
+
+
 def main() -> int:
     """Print ratios and memory; 1 when a target is missed."""
     icectl = str(Path(sys.executable).parent / "icectl")
     with tempfile.TemporaryDirectory() as folder:
-        table, pristine = Path(folder) / "aged", Path(folder) / "pristine"
+        table, pristine = Path(folder) / "db" / "aged", Path(folder) / "pristine"
         paths = build_history(table)
         shutil.copytree(table, pristine)
         older_than = f"{(SNAPSHOTS - EXPIRED) * 60 + 30}m"
@@ -151,9 +182,12 @@ def main() -> int:
         def planned() -> Run:
             return process([icectl, *words, "--retain-last", "1", "--dry-run"])
 
-        def expired() -> Run:
+        def restore() -> None:
             shutil.rmtree(table)
             shutil.copytree(pristine, table)
+
+        def expired() -> Run:
+            restore()
             return process([icectl, *words, "--retain-last", "1", "--yes"])
 
         def inflated() -> Run:
@@ -161,17 +195,23 @@ def main() -> int:
 
         plans, baseline = in_turn(3, planned, inflated)
         whole = in_turn(1, expired)[0]
-        gone = len(list((pristine / "metadata").iterdir())) - len(
-            list((table / "metadata").iterdir())
-        )
-        shutil.rmtree(table)
-        shutil.copytree(pristine, table)
+        ours, before = left(table), left(pristine)
+        restore()
         reads = most_reads(table, [*words, "--retain-last", "1", "--yes"])
+        spark = None
+        if "ICECTL_TEST_SPARK_JAR" in os.environ:
+            restore()
+            spark = spark_seconds(table), left(table)
     print(
         f"{len(paths):,} manifests and lists: "
         f"plan {median([r.wall_seconds for r in plans]):.2f} s, "
         f"read and inflate {median([r.wall_seconds for r in baseline]):.2f} s, "
-        f"whole run {median([r.wall_seconds for r in whole]):.2f} s, {gone:,} metadata files fewer"
+        f"whole run {whole[0].wall_seconds:.2f} s, {len(before - ours):,} files fewer"
+    )
+    cpu_seconds = [median([r.cpu_seconds for r in runs]) for runs in (plans, baseline)]
+    print(
+        f"processor time: plan {cpu_seconds[0]:.2f} s, read and inflate {cpu_seconds[1]:.2f} s, "
+        f"{cpu_seconds[0] / cpu_seconds[1]:.2f} times"
     )
     peak = max(run.peak_bytes for run in (*plans, *whole))
     reached = [
@@ -179,6 +219,13 @@ def main() -> int:
         verdict("reads of one file in a run", reads, 1),
         verdict("peak memory in GiB", peak / (1 << 30), 1.0),
     ]
+    if spark is not None:
+        seconds, theirs = spark
+        print(f"Spark's procedure: {seconds:.1f} s, {len(before - theirs):,} files fewer")
+        reached += [
+            verdict("whole run / Spark's procedure", whole[0].wall_seconds / seconds, 1.0),
+            verdict("files left by one of the two only", len(ours ^ theirs), 0),
+        ]
     return 0 if all(reached) else 1
 
 

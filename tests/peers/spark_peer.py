@@ -7,26 +7,25 @@ Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
     spark_peer.py JAR read TABLE_DIRECTORY...    prints one JSON line a table and snapshot
     spark_peer.py JAR age WAREHOUSE              writes tables with old snapshots below WAREHOUSE/db
     spark_peer.py JAR expire WAREHOUSE           runs `expire_snapshots` on each of those
+    spark_peer.py JAR time-expiry WAREHOUSE TABLE OLDER_THAN
+                                                 runs it on one table of WAREHOUSE/db
     spark_peer.py JAR follow WAREHOUSE           appends, deletes, compacts below WAREHOUSE/follow
-
-`age` prints {"table", "older_than", "retain_last"}, what `expire` will be told (null: the table
-decides); `expire` prints {"table", "snapshots", "refs"}, what is left. `follow` prints {"table",
-"step", "rows", "deletes"} after each step: [id, note] of every row, and how many rows the delete
-files of each format name. `read` prints {"table", "versionAsOf", "rows", "sha256"} for every ref
-and snapshot: a checksum over the rows as Spark shows them, in an order of their own.
     spark_peer.py JAR orphans WAREHOUSE          asks `remove_orphan_files` what it would remove
 
 `age` prints {"table", "older_than", "retain_last"}, what `expire` will be told (null: the table
-decides); `expire` prints {"table", "snapshots", "refs"}, what is left; `orphans` prints {"table",
-"orphans"} for every table below WAREHOUSE/db. `read` prints {"table",
-"versionAsOf", "rows", "sha256"} for every ref and snapshot: a checksum over the rows as Spark shows
-them, in an order of their own.
+decides); `expire` prints {"table", "snapshots", "refs"}, what is left; `time-expiry` prints
+{"seconds", "deleted"}, of the procedure alone and what it says that it deleted. `follow` prints
+{"table", "step", "rows", "deletes"} after each step: [id, note] of every row, and how many rows the
+delete files of each format name; `orphans` prints {"table", "orphans"} for every table below
+WAREHOUSE/db. `read` prints {"table", "versionAsOf", "rows", "sha256"} for every ref and snapshot: a
+checksum over the rows as Spark shows them, in an order of their own.
 """
 
 import hashlib
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -355,6 +354,17 @@ def find_orphans(spark: SparkSession) -> None:
         print(json.dumps(told), flush=True)
 
 
+def time_expiry(spark: SparkSession, name: str, older_than: str) -> None:
+    """Expire a table's snapshots by the runtime's procedure, and print how long that takes."""
+    start = time.perf_counter()
+    (deleted,) = spark.sql(
+        f"CALL peer.system.expire_snapshots(table => 'db.{name}', "
+        f"older_than => TIMESTAMP '{older_than}', retain_last => 1)"
+    ).collect()
+    seconds = time.perf_counter() - start
+    print(json.dumps({"seconds": seconds, "deleted": deleted.asDict()}), flush=True)
+
+
 def checksum(spark: SparkSession, table: Path, selector: dict[str, str]) -> dict[str, object]:
     """Row count and checksum of one snapshot or ref of the table in a directory."""
     reader = spark.read.format("iceberg")
@@ -394,6 +404,8 @@ def main(arguments: list[str]) -> None:
     try:
         if verb == "read":
             read_tables(spark, [Path(table) for table in rest])
+        elif verb == "time-expiry":
+            time_expiry(spark, *rest[1:])
         else:
             verbs[verb](spark)
     finally:
