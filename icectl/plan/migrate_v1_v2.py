@@ -60,13 +60,18 @@ class MigratePlan:
 
 
 def plan(
-    metadata: TableMetadata, pin: Pin, heads: Sequence[Head], *, rewrite_manifests: bool
+    metadata: TableMetadata,
+    pin: Pin,
+    heads: Sequence[Head],
+    unreadable: Sequence[Finding],
+    *,
+    rewrite_manifests: bool,
 ) -> MigratePlan:
-    """Decide what a migration changes; `heads` are those of all refs, main first.
+    """Decide what a migration changes; `heads` are those of all refs that can be read, main first.
 
     Spec: R-010, R-170 to R-173; a table of version 2 or higher has nothing to do (R-176).
     """
-    embedding = tuple(item.snapshot_id for item in metadata.snapshots if item.manifests is not None)
+    embedding = tuple(item.snapshot_id for item in metadata.snapshots if item.embeds_manifests)
     main = next((head for head in heads if head.ref == "main"), None)
     manifests = () if main is None else main.manifests
     rewrites = rewrite_manifests and bool(manifests) and metadata.format_version < TO_VERSION
@@ -76,7 +81,7 @@ def plan(
         pin=pin,
         from_version=metadata.format_version,
         steps=tuple(_steps(metadata, embedding, len(manifests), rewrites=rewrites)),
-        findings=tuple(_findings(metadata, heads)),
+        findings=(*unreadable, *_findings(metadata, heads)),
         embedding=embedding,
         legacy_manifests=0 if rewrites else len(manifests),
         rewrites_manifests=rewrites,

@@ -1,7 +1,7 @@
 """Running a migration from version 1 to 2: load, plan, write manifest lists, commit."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from icectl.catalog.protocol import Catalog, LoadedTable
@@ -11,10 +11,11 @@ from icectl.entries.manifest_rows import describe
 from icectl.entries.rows import EMPTY, Entries, in_manifests
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.env import Deadline, Env
-from icectl.errors import IcectlError, Refused
+from icectl.errors import CorruptTable, IcectlError, Refused, StorageError
 from icectl.plan.migrate_v1_v2 import TO_VERSION, Head, MigratePlan, listed_manifests, plan, updates
 from icectl.plan.model import Finding, pin_of
 from icectl.plan.rewrite_manifests import RewriteOptions
+from icectl.plan.validate.finding import finding
 from icectl.progress import Progress
 from icectl.run import rewrite_manifests as rewriting
 from icectl.run.cleanup import Outputs, outputs_of
@@ -30,6 +31,7 @@ from icectl.spec.updates import Update
 from icectl.storage.store import Store
 from icectl.table.manifests import load_entries, read_snapshot_manifests
 from icectl.table.open import open_table
+from icectl.table.reading import FILE_MISSING
 
 COMMAND = "migrate-v1-v2"
 
@@ -49,10 +51,14 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A plan and what it was made from."""
+    """A plan and what it was made from.
+
+    `described` are the manifests of snapshots that embed them, with their counts.
+    """
 
     loaded: LoadedTable
     plan: MigratePlan
+    described: Mapping[int, Sequence[ManifestFile]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +76,26 @@ class Migrated:
 def prepare(migration: Migration, *, rewrite_manifests: bool) -> Prepared:
     """Load the table and plan its migration; nothing is written.
 
-    Raises: Refused, where the table must not be touched; StorageError, CorruptTable, where a head
-    cannot be read.
+    Raises: Refused, where the table must not be touched; StorageError of the store.
     """
     loaded = open_table(migration.catalog)
     metadata = loaded.metadata
     pin = pin_of(metadata, loaded.metadata_location)
     if metadata.format_version >= TO_VERSION:
-        return Prepared(loaded, plan(metadata, pin, (), rewrite_manifests=rewrite_manifests))
+        done = plan(metadata, pin, (), (), rewrite_manifests=rewrite_manifests)
+        return Prepared(loaded, done, {})
     migration.catalog.check_writable(loaded)
-    heads = _heads(migration, metadata)
-    return Prepared(loaded, plan(metadata, pin, heads, rewrite_manifests=rewrite_manifests))
+    unreadable: dict[int, Finding] = {}
+    heads = _heads(migration, metadata, unreadable)
+    described = _embedded(migration, metadata, unreadable)
+    problems = tuple(unreadable.values())
+    planned = plan(metadata, pin, heads, problems, rewrite_manifests=rewrite_manifests)
+    return Prepared(loaded, planned, described)
 
 
-def _heads(migration: Migration, metadata: TableMetadata) -> Sequence[Head]:
+def _heads(
+    migration: Migration, metadata: TableMetadata, unreadable: dict[int, Finding]
+) -> Sequence[Head]:
     """The heads of all refs, main first; a snapshot that several name is read once."""
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
     if metadata.current_snapshot_id is not None:
@@ -91,11 +103,38 @@ def _heads(migration: Migration, metadata: TableMetadata) -> Sequence[Head]:
     heads: dict[int, Head] = {}
     for name, snapshot_id in refs.items():
         snapshot = metadata.snapshot(snapshot_id)
-        if snapshot is not None and snapshot_id not in heads:
+        if snapshot is None or snapshot_id in heads:
+            continue
+        with _told(snapshot, unreadable):
             manifests = read_snapshot_manifests(migration.store, metadata, snapshot)
             entries = _entries(migration, metadata, manifests)
             heads[snapshot_id] = Head(name, snapshot_id, manifests, entries)
     return tuple(heads.values())
+
+
+def _embedded(
+    migration: Migration, metadata: TableMetadata, unreadable: dict[int, Finding]
+) -> Mapping[int, Sequence[ManifestFile]]:
+    described = {}
+    for snapshot in metadata.snapshots:
+        if snapshot.embeds_manifests:
+            with _told(snapshot, unreadable):
+                described[snapshot.snapshot_id] = _described(migration, metadata, snapshot)
+    return described
+
+
+@contextmanager
+def _told(snapshot: Snapshot, unreadable: dict[int, Finding]) -> Iterator[None]:
+    """Keep what is wrong with the files of a snapshot for good; what ails the store is raised."""
+    try:
+        yield
+    except (CorruptTable, StorageError) as error:
+        if isinstance(error, StorageError) and error.error_id != FILE_MISSING:
+            raise
+        rule = error.rule if isinstance(error, CorruptTable) else "R-034"
+        message = error.message.removesuffix(f" ({rule})")
+        subject = f"snapshot {snapshot.snapshot_id}"
+        unreadable[snapshot.snapshot_id] = finding(rule, subject, message, severity="error")
 
 
 def _entries(
@@ -138,7 +177,7 @@ def execute(migration: Migration, prepared: Prepared) -> Migrated:
     known = prepared.loaded.metadata.table_uuid
 
     def changes(metadata: TableMetadata) -> Sequence[Update]:
-        lists = _write_lists(migration, metadata, outputs)
+        lists = _write_lists(migration, metadata, prepared.described, outputs)
         outputs.check()
         return updates(metadata, lists, uuid)
 
@@ -173,15 +212,19 @@ def _leftovers(migration: Migration, *commands: str) -> Leftovers:
 
 
 def _write_lists(
-    migration: Migration, metadata: TableMetadata, outputs: Outputs
+    migration: Migration,
+    metadata: TableMetadata,
+    described: Mapping[int, Sequence[ManifestFile]],
+    outputs: Outputs,
 ) -> Mapping[int, str]:
     """Give each snapshot that embeds manifests a list of the same manifests (R-055, R-171)."""
     lists: dict[int, str] = {}
     for snapshot in metadata.snapshots:
-        if snapshot.manifests is None or snapshot.manifest_list is not None:
+        if not snapshot.embeds_manifests:
             continue
+        manifests = described.get(snapshot.snapshot_id) or _described(migration, metadata, snapshot)
         content = write_manifest_list(
-            listed_manifests(snapshot, _described(migration, metadata, snapshot)),
+            listed_manifests(snapshot, manifests),
             format_version=TO_VERSION,
             snapshot_id=snapshot.snapshot_id,
             parent_snapshot_id=snapshot.parent_snapshot_id,

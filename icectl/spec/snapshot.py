@@ -33,6 +33,11 @@ class Snapshot:
             return None
         return self.summary.get("operation", "overwrite")
 
+    @property
+    def embeds_manifests(self) -> bool:
+        """Whether its manifests are named here alone, as early writers of version 1 did."""
+        return self.manifests is not None and self.manifest_list is None
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRef:

@@ -5,10 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from jsonschema import Draft202012Validator
 
 from icectl.cli import app, session
+from icectl.errors import StorageError
 from icectl.report.document import document_schema
 from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
@@ -17,7 +19,7 @@ from tests.builders.rows import current_metadata, read_avro, read_metadata, read
 from tests.builders.table_builder import PARTITIONINGS, TableBuilder
 from tests.cli.conftest import Ended
 from tests.stores.fixed_env import FixedEnv
-from tests.stores.wrapped import ReadOnlyStore
+from tests.stores.wrapped import ReadOnlyStore, WrappedStore
 
 Migrate = Callable[..., Ended]
 
@@ -157,9 +159,17 @@ def test_r172_rewritten_manifests_are_of_version_2(tmp_path: Path, migrate: Migr
     new = read_metadata(current_metadata(tmp_path / "t"))
     head = next(s for s in new["snapshots"] if s["snapshot-id"] == new["current-snapshot-id"])
     for manifest in read_avro(head["manifest-list"]):
-        header = Path(manifest["manifest_path"]).read_bytes()[:20_000]
-        assert b"format-version\x022" in header
-        assert b"content\x08data" in header
+        with Path(manifest["manifest_path"]).open("rb") as file:
+            reader = fastavro.reader(file)
+            properties, schema = dict(reader.metadata), reader.writer_schema
+        named = ("schema-id", "partition-spec-id", "format-version", "content")
+        assert [properties[name] for name in named] == ["0", "0", "2", "data"]
+        assert isinstance(schema, dict)
+        fields = {field["name"]: field["type"] for field in schema["fields"]}
+        assert fields["snapshot_id"] == ["null", "long"]
+        data_file = {field["name"]: field["type"] for field in fields["data_file"]["fields"]}
+        assert data_file["content"] == "int"
+        assert {"block_size_in_bytes", "file_ordinal", "sort_columns"} & data_file.keys() == set()
 
 
 def test_check_ends_with_4_and_a_second_run_with_0(tmp_path: Path, migrate: Migrate) -> None:
@@ -220,14 +230,95 @@ def test_r066_a_file_that_is_live_twice_is_refused(tmp_path: Path, migrate: Migr
     assert "(R-066)" in refused.err
 
 
-def test_a_head_that_cannot_be_read_changes_nothing(tmp_path: Path, migrate: Migrate) -> None:
+Damage = Callable[[Path], object]
+UNREADABLE: dict[str, tuple[Damage, str]] = {
+    "a damaged file": (lambda path: path.write_bytes(b"Obj\x01"), "R-008"),
+    "a missing file": (lambda path: path.unlink(), "R-034"),
+}
+
+
+@pytest.mark.parametrize("of", ["a list", "a manifest", "an embedded manifest"])
+@pytest.mark.parametrize("damage", UNREADABLE)
+def test_a_table_that_cannot_be_read_is_refused_with_the_rule(
+    tmp_path: Path, migrate: Migrate, damage: str, of: str
+) -> None:
+    """Its heads have to be readable, and what no head shows where it has to be counted."""
+    table = build(tmp_path / "t")
+    first, current = table.metadata.snapshots[0], table.metadata.current_snapshot
+    assert current is not None
+    assert first.manifest_list is not None
+    assert current.manifest_list is not None
+    read = first if of == "an embedded manifest" else current
+    location = read.manifest_list or ""
+    if of != "a list":
+        location = read_avro(location)[-1]["manifest_path"]
+    if of == "an embedded manifest":
+        as_first_writers_did(tmp_path / "t", embedding=1)
+    breaks, rule = UNREADABLE[damage]
+    breaks(Path(location))
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    checked = migrate(table.location, "--check", "--json")
+    assert (checked.code, checked.document["status"]) == (5, "refused")
+    found = result(checked)["findings"]
+    assert (rule, f"snapshot {read.snapshot_id}") in [
+        (one["rule"], one["subject"]) for one in found
+    ]
+    assert all(location in one["message"] for one in found)
+    refused = migrate(table.location, "--yes")
+    assert refused.code == 5
+    assert location in refused.err
+    assert f"({rule})" in refused.err
+    assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_a_store_that_is_ill_is_no_reason_to_refuse(
+    tmp_path: Path, migrate: Migrate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = build(tmp_path / "t")
     current = table.metadata.current_snapshot
     assert current is not None
-    assert current.manifest_list is not None
-    Path(current.manifest_list).write_bytes(b"Obj\x01")
-    assert migrate(table.location, "--yes").code == 15
-    assert read_metadata(current_metadata(tmp_path / "t"))["format-version"] == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "open_store", lambda *_: IllStore(current.manifest_list or ""))
+        assert migrate(table.location, "--check").code == 13
+    assert migrate(table.location, "--check").code == 4
+
+
+class IllStore(WrappedStore):
+    """Does not get at one file now."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(LocalStore())
+        self.location = location
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        if location == self.location:
+            raise StorageError("no answer")
+        return action()
+
+
+@pytest.mark.parametrize("partitioning", ["none", "two"])
+def test_r010_what_early_writers_left_out_is_written(
+    tmp_path: Path, migrate: Migrate, partitioning: str
+) -> None:
+    """No ids, no refs, no logs: the defaults, as the format's appendix has them."""
+    table = build(tmp_path / "t", partitioning)
+    as_first_writers_did(tmp_path / "t")
+    path = current_metadata(tmp_path / "t")
+    old = read_metadata(path)
+    for name in ("refs", "snapshot-log", "metadata-log"):
+        del old[name]
+    path.write_text(json.dumps(old))
+    assert migrate(table.location, "--yes").code == 0
+    new = read_metadata(current_metadata(tmp_path / "t"))
+    fields = {"none": [], "two": [("category", 1000), ("id_bucket", 1001)]}[partitioning]
+    (spec,) = new["partition-specs"]
+    assert [(field["name"], field["field-id"]) for field in spec["fields"]] == fields
+    assert new["last-partition-id"] == (1001 if fields else 999)
+    assert new["refs"] == {"main": {"snapshot-id": old["current-snapshot-id"], "type": "branch"}}
+    assert [entry["metadata-file"] for entry in new["metadata-log"]] == [str(path)]
+    same = ("location", "last-column-id", "current-snapshot-id", "properties")
+    assert {name: new[name] for name in same} == {name: old[name] for name in same}
+    assert new["schemas"] == [old["schema"] | {"schema-id": 0}]
 
 
 def test_the_plan_says_what_is_lost(tmp_path: Path, migrate: Migrate) -> None:
