@@ -40,8 +40,8 @@ WIDTHS = {"long": 8, "timestamp": 8, "double": 8, "int": 4}
 SNAPSHOT_ID = 4_000_000_000_000_000_001
 
 
-def entries(manifest: int, count: int, location: str) -> pa.Table:
-    """`count` added data files of one manifest with metrics of every column."""
+def entries(manifest: int, count: int, location: str, *, metrics: bool = True) -> pa.Table:
+    """`count` added data files of one manifest, with metrics of every column or of none."""
     rng = np.random.default_rng(manifest)
     start = manifest * count
     columns: dict[str, pa.Array] = {
@@ -62,7 +62,7 @@ def entries(manifest: int, count: int, location: str) -> pa.Table:
         "sort_order_id": pa.array(np.zeros(count, np.int32)),
         "manifest": pa.array(np.full(count, manifest, np.int32)),
         "manifest_pos": pa.array(np.arange(count, dtype=np.int32)),
-        **_metrics(rng, count),
+        **(_metrics(rng, count) if metrics else {}),
         "split_offsets": pa.array([[4]] * count, pa.list_(pa.int64())),
     }
     schema = pa.schema([*PLANNING, *CARRIED])
@@ -108,13 +108,15 @@ def _bound(kind: object, value: int, double: float) -> bytes:
     return (value & 0x7FFFFFFF).to_bytes(WIDTHS[kind.name], "little")
 
 
-def build(directory: Path, manifests: int, entries_per_manifest: int) -> list[Path]:
+def build(
+    directory: Path, manifests: int, entries_per_manifest: int, *, metrics: bool = True
+) -> list[Path]:
     """Write the table; returns the paths of its manifests."""
     (directory / "metadata").mkdir(parents=True)
     location = str(directory)
     described, paths = [], []
     for number in range(manifests):
-        table = entries(number, entries_per_manifest, location)
+        table = entries(number, entries_per_manifest, location, metrics=metrics)
         content = write_manifest(
             RawEntries(table),
             schema=SCHEMA,
