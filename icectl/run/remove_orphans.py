@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.engine.orphan_search import Listing, OrphanSearch
 from icectl.entries.listed import Listed, below, but, listed_together
@@ -149,9 +147,7 @@ def _read_references(
     reader = ReachReader(removal.store, removal.concurrency, removal.progress)
     references = References(reader, places.listed, options.same_store)
     references.add(loaded)
-    if listing.links:
-        targets = [real_location(link) for link in listing.links]
-        references.known.add(pa.array(targets, pa.string()))
+    references.add_files([real_location(link) for link in listing.links])
     if references.doubtful and not options.ignore_mismatch:
         raise _doubtful(next(iter(references.doubtful.values())), places)
     return references

@@ -87,14 +87,18 @@ class References:
         for _, _, rows in scanned:
             yield from rows.table["location"].chunks
 
+    def add_files(self, locations: Sequence[str]) -> None:
+        """Take in files that the table refers to by way of others."""
+        self._add_known(pa.array(locations, pa.string()))
+
     def _add(self, stored: pa.Array, table: str) -> None:
+        self._add_known(stored)
+        self.add_files([join(table, location) for location in relative_ones(stored).to_pylist()])
+        self.doubtful |= self._same_store.doubtful(stored, self._places)
+
+    def _add_known(self, stored: pa.Array) -> None:
         if not len(stored):
             return
         self.known.add(stored)
-        relative = [join(table, location) for location in relative_ones(stored).to_pylist()]
-        self.known.add(pa.array(relative, pa.string()))
         for ways in self._other_ways:
-            other = ways.of(stored)
-            if other:
-                self.known.add(pa.array(other, pa.string()))
-        self.doubtful |= self._same_store.doubtful(stored, self._places)
+            self.known.add(pa.array(ways.of(stored), pa.string()))

@@ -303,6 +303,25 @@ def test_incident_7_a_relative_path_is_refused(table: TableBuilder) -> None:
     assert (code, named.exists(), lost.exists()) == (0, True, False)
 
 
+def test_incident_7_what_a_link_leads_to_stays_where_the_table_is_behind_a_link(
+    tmp_path: Path,
+) -> None:
+    """`/wh` is a link, and a data file of `/wh/t` one to another name beside it."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "wh").symlink_to(tmp_path / "disk", target_is_directory=True)
+    table = TableBuilder(tmp_path / "wh" / "t", partitioning="identity")
+    table.append(range(6))
+    path = next((table.directory / "data").rglob("*.parquet"))
+    named = path.rename(path.with_name("named.parquet"))
+    path.symlink_to(named)
+    age(table.directory, 7)
+    lost = stray(table.directory, "data/lost.parquet")
+    code, document = remove(table, *ALL_AT_ONCE)
+    assert [item["path"] for item in document["result"]["orphans"]] == [str(lost)]
+    assert (code, named.exists()) == (0, True)
+    check_whole(table)
+
+
 @pytest.mark.parametrize("folder", ["away", "away/metadata"])
 def test_incident_10_a_metadata_file_from_elsewhere_that_is_not_current_is_refused(
     table: TableBuilder, tmp_path: Path, folder: str
