@@ -8,7 +8,7 @@ import numba
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def compiled(signature: str) -> Callable[[_Function], _Function]:
+def compiled(signature: object) -> Callable[[_Function], _Function]:
     """Compile a function for arguments of these types; other threads run while it does."""
 
     def compile_(function: _Function) -> _Function:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from icectl.codec.arrow_failures import translated
 from icectl.codec.data_rows import Rows, batch_rows, chosen, dressed
-from icectl.codec.parquet_metrics import FileMetrics, footer_metrics
+from icectl.codec.parquet_metrics import FileMetrics, footer_metrics, row_group_offset
 from icectl.codec.parquet_schema import NameMapping, identified, leaves
 from icectl.spec.schema import Schema
 
@@ -24,6 +24,8 @@ class ParquetDataFile:
     file: Any
     """pyarrow's ParquetFile."""
     schema: pa.Schema
+    split: tuple[int, int] | None = None
+    """Only the rows of row groups that begin in these bytes are read, the second not among them."""
 
     @property
     def record_count(self) -> int:
@@ -54,10 +56,19 @@ class ParquetDataFile:
         with translated(_KIND):
             metadata = self.file.metadata
             for number in range(metadata.num_row_groups):
+                if not self._is_read(metadata.row_group(number)):
+                    first_row += metadata.row_group(number).num_rows
+                    continue
                 for batch in self._row_group(number, columns):
                     rows = dressed(batch.columns, schema, batch.num_rows)
                     yield Rows(first_row, rows)
                     first_row += batch.num_rows
+
+    def _is_read(self, row_group: Any) -> bool:
+        if self.split is None or not row_group.num_rows:
+            return self.split is None
+        start, stop = self.split
+        return start <= row_group_offset(row_group) < stop
 
     def _row_group(self, number: int, columns: list[int]) -> Iterator[pa.RecordBatch]:
         group = self.file.metadata.row_group(number)

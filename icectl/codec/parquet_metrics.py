@@ -102,14 +102,15 @@ def _row_groups(metadata: Any) -> list[Any]:
 
 def _split_offsets(row_groups: Sequence[Any]) -> tuple[int, ...]:
     """Where row groups start: at the first column's dictionary, else at its first page."""
-    return tuple(
-        sorted(  # R-067
-            min(chunk.dictionary_page_offset, chunk.data_page_offset)
-            if chunk.has_dictionary_page
-            else chunk.data_page_offset
-            for chunk in (group.column(0) for group in row_groups)
-        )
-    )
+    return tuple(sorted(row_group_offset(group) for group in row_groups))  # R-067
+
+
+def row_group_offset(row_group: Any) -> int:
+    """Where a row group of a footer starts: at its first column's dictionary, else first page."""
+    chunk = row_group.column(0)
+    if chunk.has_dictionary_page:
+        return int(min(chunk.dictionary_page_offset, chunk.data_page_offset))
+    return int(chunk.data_page_offset)
 
 
 def _null_count(chunks: Sequence[Any]) -> int | None:

@@ -174,6 +174,29 @@ def with_children(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
     return (pa.large_list if arrow_types.is_large_list(kind) else pa.list_)(fields[0])
 
 
+def is_same_type(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether two Arrow types are the same, fields inside by name, field id and nullability too.
+
+    How parts of lists and maps are called does not count: files differ in it.
+    """
+    if not one.equals(other):
+        return False
+    pairs = zip(child_fields(one), child_fields(other), strict=True)
+    is_struct = bool(arrow_types.is_struct(one))
+    return all(
+        field_id(a) == field_id(b)
+        and a.nullable == b.nullable
+        and (a.name == b.name or not is_struct)
+        and is_same_type(a.type, b.type)
+        for a, b in pairs
+    )
+
+
+def is_same_schema(one: pa.Schema, other: pa.Schema) -> bool:
+    """Whether two Arrow schemas have the same fields, as is_same_type compares them."""
+    return is_same_type(pa.struct(list(one)), pa.struct(list(other)))
+
+
 def _arrow_field(field: NestedField) -> pa.Field:
     return pa.field(
         field.name,

@@ -45,6 +45,11 @@ def clusters(
     return Clusters(ranks, len(distinct))
 
 
+def one_cluster(entries: Entries | RawEntries) -> Numbers:
+    """Ranks of entries that are all of one cluster."""
+    return np.zeros(len(entries), np.int64)
+
+
 def spread(found: Clusters, manifests: Numbers) -> int:
     """How many pairs of a manifest and a cluster in it there are."""
     return len(np.unique(manifests * max(found.count, 1) + found.ranks))
@@ -61,6 +66,11 @@ def pieces(ranks: Numbers, sizes: npt.NDArray[np.float64], piece_size: float) ->
     numbers = np.empty(len(ranks), np.int64)
     numbers[order] = np.unique(cut, return_inverse=True)[1]
     return numbers
+
+
+def pieces_of(entries: Entries | RawEntries, size: int) -> Numbers:
+    """Number the pieces of so many entries each. Shape: as pieces."""
+    return np.arange(len(entries), dtype=np.int64) // size
 
 
 def per_manifest(

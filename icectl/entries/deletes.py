@@ -45,8 +45,10 @@ class Matches:
     data: Entries
     deletes: Entries
     vectors: Ranges
-    position_deletes: tuple[Ranges, ...]
-    equality_deletes: tuple[Ranges, ...]
+    position_deletes: tuple[Ranges, Ranges]
+    """Of whole partitions, and of one data file each."""
+    equality_deletes: tuple[Ranges, Ranges]
+    """Of partitions, and of the whole table."""
 
     @property
     def ranges(self) -> tuple[Ranges, ...]:
@@ -109,6 +111,32 @@ def per_data_file(matches: Matches) -> pa.Table:
             "deletion_vectors": matches.vectors.counts,
         }
     )
+
+
+def delete_counts(matches: Matches) -> Numbers:
+    """Number of deletes of every kind that apply to each data file.
+
+    Order: of `matches.data`.
+    """
+    return _sum(matches.ranges, len(matches.data))
+
+
+def known_deleted_rows(matches: Matches) -> Numbers:
+    """Rows of each data file that vectors, and position delete files of this file alone, delete.
+
+    Order: of `matches.data`.
+    """
+    records = rows.numbers(matches.deletes, "record_count")
+    of_one_file = (matches.vectors, matches.position_deletes[1])
+    return sum(
+        (_summed(part, records) for part in of_one_file), np.zeros(len(matches.data), np.int64)
+    )
+
+
+def _summed(part: Ranges, values: Numbers) -> Numbers:
+    """The sum over each data file's range of what its deletes have."""
+    sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(values[part.order])])
+    return np.asarray(sums[part.stop] - sums[part.first], np.int64)
 
 
 def per_delete_file(matches: Matches) -> Numbers:

@@ -70,6 +70,31 @@ def as_existing(entries: E) -> E:
     return type(entries)(entries.table.set_column(at, field, statuses))
 
 
+def with_some_deleted(entries: E, gone: npt.NDArray[np.bool_], snapshot_id: int) -> E:
+    """The same rows as a snapshot writes them that removes some: DELETED by it, or EXISTING.
+
+    Order: kept.
+    Spec: R-064.
+    """
+    marked = as_existing(entries).table
+    for name, value in (("status", int(Status.DELETED)), ("snapshot_id", snapshot_id)):
+        at, field = marked.schema.get_field_index(name), marked.schema.field(name)
+        column = pc.if_else(pa.array(gone), pa.scalar(value, field.type), marked[name])
+        marked = marked.set_column(at, field, column)
+    return type(entries)(marked)
+
+
+def with_snapshot(entries: E, snapshot_id: int) -> E:
+    """The same rows with a snapshot id where they have none.
+
+    Order: kept.
+    """
+    at = entries.table.schema.get_field_index("snapshot_id")
+    column = pc.fill_null(entries.table["snapshot_id"], snapshot_id)
+    field = entries.table.schema.field(at)
+    return type(entries)(entries.table.set_column(at, field, column))
+
+
 def of(entries: E, *contents: Content) -> E:
     """Rows with one of the contents; position delete files and vectors share one (R-118).
 
@@ -142,6 +167,45 @@ def of_specs(entries: E, spec_ids: Collection[int]) -> E:
     return _only(entries, "spec_id", spec_ids)
 
 
+def by_spec(entries: E) -> Iterator[tuple[int, E]]:
+    """Rows by their partition spec.
+
+    Order: specs ascend; rows keep theirs.
+    """
+    for spec_id in sorted(count_by_value(entries, "spec_id")):
+        yield spec_id, of_specs(entries, [spec_id])
+
+
+def are_among(entries: E, others: E) -> npt.NDArray[np.bool_]:
+    """Whether each row is one of the others, by manifest and position in it.
+
+    Order: kept.
+    """
+    own, theirs = (
+        numbers(part, "manifest") << 32 | numbers(part, "manifest_pos")
+        for part in (entries, others)
+    )
+    return np.isin(own, theirs)
+
+
+def are_at(entries: E, locations: Collection[str]) -> npt.NDArray[np.bool_]:
+    """Whether each row's location is one of these, as spelt.
+
+    Order: kept.
+    """
+    return index_in(entries.table["location"], pa.array(sorted(locations), pa.string())) >= 0
+
+
+def are_deletes(entries: E, keys: Collection[tuple[str, int | None]]) -> npt.NDArray[np.bool_]:
+    """Whether each row's location and content offset are one of these.
+
+    Order: kept.
+    Cost: as by_row.
+    """
+    found = by_row(entries, "location", "content_offset")
+    return np.fromiter((key in keys for key in found), np.bool_, len(entries))
+
+
 def smaller_than(entries: E, size_bytes: int) -> E:
     """Rows of files below a size.
 
@@ -159,6 +223,16 @@ def where(entries: E, mask: pa.Array | pa.ChunkedArray | npt.NDArray[np.bool_]) 
     if pc.all(kept, skip_nulls=False, min_count=0).as_py():
         return entries
     return type(entries)(entries.table.filter(kept))
+
+
+def without(entries: E, rows: npt.NDArray[np.int64]) -> E:
+    """All rows but those at these positions of the table.
+
+    Order: kept.
+    """
+    kept = np.ones(len(entries), np.bool_)
+    kept[rows] = False
+    return where(entries, kept)
 
 
 def planning(entries: E) -> E:

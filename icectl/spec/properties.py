@@ -73,6 +73,10 @@ def _choice(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+def _level(text: str) -> int | None:
+    return _number(-(2**31))(text)
+
+
 def _optional(text: str) -> str | None:
     return text or None
 
@@ -125,3 +129,44 @@ COMMIT_TOTAL_TIMEOUT_MS = TableProperty(
 NAME_MAPPING = TableProperty(
     "schema.name-mapping.default", _optional, None, "names for files without field ids"
 )
+FORMAT_DEFAULT = TableProperty(
+    "write.format.default", _choice("parquet", "orc", "avro"), "parquet", "format of data files"
+)
+PARQUET_COMPRESSION = TableProperty(
+    "write.parquet.compression-codec",
+    _choice("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"), "zstd",
+    "compression of Parquet files",
+)  # fmt: skip
+PARQUET_COMPRESSION_LEVEL = TableProperty(
+    "write.parquet.compression-level", _level, None, "level of that compression"
+)
+PARQUET_ROW_GROUP_SIZE_BYTES = TableProperty(
+    "write.parquet.row-group-size-bytes", _number(1), 134_217_728, "size that row groups may have"
+)
+PARQUET_PAGE_SIZE_BYTES = TableProperty(
+    "write.parquet.page-size-bytes", _number(1), 1_048_576, "size that pages should have"
+)
+PARQUET_PAGE_ROW_LIMIT = TableProperty(
+    "write.parquet.page-row-limit", _number(1), 20_000, "rows that a page may have"
+)
+PARQUET_DICTIONARY_SIZE_BYTES = TableProperty(
+    "write.parquet.dict-size-bytes", _number(1), 2_097_152, "size that dictionaries may have"
+)
+MAX_INFERRED_METRICS = TableProperty(
+    "write.metadata.metrics.max-inferred-column-defaults", _number(0), 100,
+    "columns that have metrics where the table does not say which",
+)  # fmt: skip
+OBJECT_STORAGE = TableProperty(
+    "write.object-storage.enabled", _boolean, False,  # noqa: FBT003
+    "whether data files are spread over prefixes",
+)  # fmt: skip
+OBJECT_STORAGE_PARTITIONED_PATHS = TableProperty(
+    "write.object-storage.partitioned-paths", _boolean, True,  # noqa: FBT003
+    "whether spread data files lie below their partition",
+)  # fmt: skip
+OBJECT_STORAGE_PATH = TableProperty(
+    "write.object-storage.path", _optional, None, "folder of data files that are spread, once"
+)
+FOLDER_STORAGE_PATH = TableProperty(
+    "write.folder-storage.path", _optional, None, "folder of data files, once"
+)

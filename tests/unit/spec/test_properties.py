@@ -26,6 +26,18 @@ DEFAULTS = [
     ("commit.retry.max-wait-ms", 60_000),
     ("commit.retry.total-timeout-ms", 1_800_000),
     ("schema.name-mapping.default", None),
+    ("write.format.default", "parquet"),
+    ("write.parquet.compression-codec", "zstd"),
+    ("write.parquet.compression-level", None),
+    ("write.parquet.row-group-size-bytes", 134_217_728),
+    ("write.parquet.page-size-bytes", 1_048_576),
+    ("write.parquet.page-row-limit", 20_000),
+    ("write.parquet.dict-size-bytes", 2_097_152),
+    ("write.metadata.metrics.max-inferred-column-defaults", 100),
+    ("write.object-storage.enabled", False),
+    ("write.object-storage.partitioned-paths", True),
+    ("write.object-storage.path", None),
+    ("write.folder-storage.path", None),
 ]
 
 KNOWN = {item.name: item for item in vars(properties).values() if isinstance(item, TableProperty)}
@@ -58,6 +70,7 @@ def test_every_property_is_described_and_has_a_tested_default() -> None:
         ("write.data.path", "s3://b/data", "s3://b/data"),
         ("write.data.path", "", None),
         ("write.target-file-size-bytes", "200", 200),
+        ("write.parquet.compression-level", "-5", -5),
     ],
 )
 def test_a_property_is_read_from_its_text(name: str, text: str, value: Any) -> None:

@@ -1,0 +1,136 @@
+"""Rows of data files that are deleted by position: delete files and deletion vectors (R-121)."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from icectl.codec.data_file import DataFile
+from icectl.codec.parquet_schema import field_id
+from icectl.engine.kernels.check_delete_file import FILE_PATH, POSITION
+from icectl.engine.kernels.columns import path_to
+from icectl.errors import CorruptTable, Unsupported
+from icectl.storage.location import loosest_key
+
+Flags = npt.NDArray[np.bool_]
+"""One flag per row of a file; true for those that are deleted."""
+
+
+class DeletedPositions:
+    """Deleted rows of some data files, by the location of each.
+
+    Memory: a byte for each row of the data files that have deletes.
+    """
+
+    def __init__(self, record_counts: Mapping[str, int]) -> None:
+        self._record_counts = record_counts
+        self._flags: dict[str, Flags] = {}
+        self._otherwise_spelled: dict[str, Flags] = {}
+        self._by_key = {loosest_key(location): location for location in record_counts}
+
+    def of(self, location: str) -> Flags | None:
+        """The flags of a data file; None where no row is deleted."""
+        return self._flags.get(location)
+
+    def add(self, location: str, positions: npt.NDArray[np.integer]) -> None:
+        """Delete rows of one data file, as a deletion vector or equality deletes say.
+
+        Positions behind the last row delete nothing.
+        """
+        self._mark(self._flags, location, positions)
+
+    def add_file(self, deletes: DataFile, applies_to: Collection[str]) -> None:
+        """Delete what a position delete file says of the data files that it applies to.
+
+        Raises: CorruptTable R-121; Unsupported.
+        """
+        if any(path_to(deletes.schema, id_) is None for id_ in (FILE_PATH, POSITION)):
+            message = "a position delete file lacks one of the columns `file_path` and `pos`"
+            raise CorruptTable(message, rule="R-121")  # R-121
+        places = _places(deletes)
+        named = _Named(frozenset(applies_to), self._by_key)
+        for rows in deletes.batches({FILE_PATH, POSITION}):
+            paths, positions = (rows.batch.column(place) for place in places)
+            if paths.null_count or positions.null_count:
+                message = "a position delete file has a null path or position"
+                raise CorruptTable(message, rule="R-121")  # R-121
+            for target, numbers in named.split(paths, positions):
+                marked = self._flags if target.is_exact else self._otherwise_spelled
+                self._mark(marked, target.location, numbers)
+
+    def check_spelling(self) -> None:
+        """Refuse deletes that only apply if two spellings of a path mean the same file.
+
+        Raises: Unsupported, where such deletes name rows that no other deletes.
+        """
+        count = sum(
+            int((flags & ~self._flags.get(location, False)).sum())
+            for location, flags in self._otherwise_spelled.items()
+        )
+        if count:
+            location = next(iter(self._otherwise_spelled))
+            raise Unsupported(
+                f"position deletes spell the path of {location} in another way, so that readers "
+                f"disagree on {count:,} rows",
+                hint="rewrite the position deletes with the engine that wrote them",
+            )
+
+    def _mark(
+        self, marked: dict[str, Flags], location: str, positions: npt.NDArray[np.integer]
+    ) -> None:
+        count = self._record_counts[location]
+        flags = marked.get(location)
+        if flags is None:
+            flags = marked[location] = np.zeros(count, np.bool_)
+        inside = positions[(positions >= 0) & (positions < count)]
+        flags[inside.astype(np.int64)] = True
+
+
+def _places(deletes: DataFile) -> tuple[int, int]:
+    """Where path and position stand in the batches of these two columns."""
+    order = [field_id(one) for one in deletes.schema if field_id(one) in (FILE_PATH, POSITION)]
+    return order.index(FILE_PATH), order.index(POSITION)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    location: str
+    is_exact: bool
+
+
+class _Named:
+    """The data files that the paths of one delete file mean."""
+
+    def __init__(self, applies_to: frozenset[str], by_key: Mapping[str, str]) -> None:
+        self._applies_to = applies_to
+        self._by_key = by_key
+        self._known: dict[str, _Target | None] = {}
+
+    def split(
+        self, paths: pa.Array, positions: pa.Array
+    ) -> Iterator[tuple[_Target, npt.NDArray[np.int64]]]:
+        """The positions of each data file that is named and applied to."""
+        encoded = paths if pa.types.is_dictionary(paths.type) else paths.dictionary_encode()
+        codes = encoded.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))
+        numbers = positions.to_numpy()[order]
+        start = 0
+        for path, end in zip(encoded.dictionary.to_pylist(), ends, strict=True):
+            target = self._target(path)
+            if target is not None:
+                yield target, numbers[start:end]
+            start = end
+
+    def _target(self, path: str) -> _Target | None:
+        if path not in self._known:
+            self._known[path] = self._looked_up(path)
+        return self._known[path]
+
+    def _looked_up(self, path: str) -> _Target | None:
+        if path in self._applies_to:
+            return _Target(path, is_exact=True)
+        meant = self._by_key.get(loosest_key(path))
+        return _Target(meant, is_exact=False) if meant in self._applies_to else None

@@ -1,0 +1,384 @@
+"""Rows of data files as the table means them: columns by field id, in the table's types (R-180).
+
+A file is read in the batches of codec/data_file.py, as stored; each is then projected, so that
+deletes can look at columns that the table no longer has.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as arrow_types
+
+from icectl.codec.data_file import DataFile, open_data_file
+from icectl.codec.data_file_parquet import ParquetDataFile
+from icectl.codec.data_rows import Rows, ids_of
+from icectl.codec.parquet_schema import (
+    NameMapping,
+    arrow_schema,
+    arrow_type,
+    child_fields,
+    field_id,
+    is_same_type,
+)
+from icectl.engine.kernels.check_data_file import LAST_UPDATED, ROW_ID
+from icectl.engine.kernels.columns import inside, path_to
+from icectl.engine.kernels.conversions import Convert, conversion
+from icectl.errors import CorruptTable, Unsupported
+from icectl.spec import single_value
+from icectl.spec.schema import Schema, children
+from icectl.spec.single_value import Value
+from icectl.spec.types import (
+    ListType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+    Type,
+    is_nested,
+    type_text,
+)
+
+Positions = npt.NDArray[np.int64]
+
+_LONG = PrimitiveType("long")
+_UNKNOWN = PrimitiveType("unknown")
+LINEAGE = (
+    NestedField(ROW_ID, "_row_id", _LONG, required=False),
+    NestedField(LAST_UPDATED, "_last_updated_sequence_number", _LONG, required=False),
+)
+"""The columns that carry the identity of rows into the files that they move to (R-105)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A data file to read rows of, by its manifest entry.
+
+    `constants` are the values of identity partition fields by the id of their source column. Only
+    the row groups are read that begin in the bytes of `split`, where there is one (Parquet).
+    """
+
+    location: str
+    file_format: str
+    record_count: int
+    sequence_number: int
+    first_row_id: int | None = None
+    constants: Mapping[int, Value] = field(default_factory=dict)
+    split: tuple[int, int] | None = None
+
+
+def written_schema(schema: Schema, format_version: int) -> Schema:
+    """The columns that a rewritten file has: those of the table, and from version 3 on the lineage.
+
+    Shape: without columns of the type unknown, which no file stores.
+    Raises: Unsupported, for columns that can't be carried over.
+    """
+    fields = _stored_fields(schema.fields)
+    lineage = LINEAGE if format_version >= 3 else ()
+    wanted = Schema(schema.schema_id, (*fields, *lineage), schema.identifier_field_ids)
+    arrow_schema(wanted)
+    return wanted
+
+
+def _stored_fields(fields: Sequence[NestedField]) -> tuple[NestedField, ...]:
+    found = []
+    for item in fields:
+        if item.type == _UNKNOWN:
+            continue
+        if not all(map(_is_storable, (item.type, *_below(item.type)))):
+            raise Unsupported(
+                f"the column `{item.name}` has a struct or field that files can't store"
+            )
+        found.append(item)
+    return tuple(found)
+
+
+def _below(type_: Type) -> Iterator[Type]:
+    for child in children(type_):
+        yield child.type
+        yield from _below(child.type)
+
+
+def _is_storable(type_: Type) -> bool:
+    return type_ not in (_UNKNOWN, StructType(()))
+
+
+def open_source(
+    file: IO[bytes], source: SourceFile, schema: Schema, name_mapping: NameMapping
+) -> "Source":
+    """Open a data file to read its rows with the columns of a schema; only its footer is read.
+
+    Raises: Unsupported, where a column can't be carried over faithfully, before any row is read;
+    CorruptTable R-063, R-095, R-180. Errors of the file pass.
+    """
+    opened = open_data_file(file, source.file_format, name_mapping)
+    if opened.record_count != source.record_count:
+        message = (
+            f"{source.location} has {opened.record_count:,} rows, "
+            f"the manifest says {source.record_count:,}"
+        )
+        raise CorruptTable(message, rule="R-063")  # R-063
+    if len(opened.schema) and not any(True for one in opened.schema for _ in ids_of(one)):
+        raise Unsupported(
+            f"{source.location} has no field ids, and the table no name for any of its columns",
+            hint="set `schema.name-mapping.default` with the engine that owns the table",
+        )
+    if source.split is not None:
+        if not isinstance(opened, ParquetDataFile):
+            raise Unsupported(f"{source.location} can't be read in parts")
+        opened = replace(opened, split=source.split)
+    projection = _Projection(source, opened.schema)
+    return Source(opened, source, arrow_schema(schema), projection.columns(schema))
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Where a wanted column comes from: a stored one, or else a value that every row has."""
+
+    field: NestedField
+    place: int | None
+    make: Callable[[pa.Array | int], pa.Array]
+    """Of the stored column, or of the number of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An open data file whose rows can be had with the columns of a schema."""
+
+    opened: DataFile
+    file: SourceFile
+    schema: pa.Schema
+    columns: Sequence[_Column]
+
+    def stored(self, more: Collection[int] = ()) -> Iterator[Rows]:
+        """The rows as stored, with the columns that `project` needs and those with more ids.
+
+        Order: of the file.
+        Raises: CorruptTable R-095; Unsupported.
+        """
+        wanted = {column.field.id for column in self.columns} | set(more)
+        return self.opened.batches(wanted)
+
+    def project(self, stored: pa.RecordBatch, positions: Positions) -> pa.RecordBatch:
+        """Rows of `stored` in the schema that was asked for; `positions` are theirs in the file.
+
+        Shape: the schema's columns, one row per stored row.
+        Order: kept.
+        Raises: Unsupported, where a value has no place in its column's type; CorruptTable R-095.
+        """
+        places = {field_id(one): at for at, one in enumerate(stored.schema)}
+        made = []
+        for column in self.columns:
+            try:
+                place = None if column.place is None else places[column.field.id]
+                values = column.make(len(positions) if place is None else stored.column(place))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise _not_carried(self.file, column.field, str(error)) from error
+            if column.field.id == ROW_ID:
+                values = self._row_ids(values, positions)
+            elif column.field.id == LAST_UPDATED:
+                values = self._last_updated(values)
+            elif column.field.required and values.null_count:
+                raise _null_where_required(self.file.location, column.field.name)
+            made.append(values)
+        return _batch(made, self.schema, len(positions))
+
+    def values(self, stored: pa.RecordBatch, column: NestedField) -> pa.Array:
+        """The values of one column without fields, at any depth of structs, for `stored` rows.
+
+        `stored` has to hold it, where the file does; a column that the file lacks has its default.
+        Order: kept.
+        Raises: as project.
+        """
+        path = path_to(stored.schema, column.id)
+        if path is None:
+            return pa.repeat(_constant(self.file, column), stored.num_rows)
+        found = inside(stored.column(path[0]), path[1:])
+        convert = conversion(found.type, column.type)
+        if convert is None:
+            raise _not_carried(self.file, column, f"it is stored as {found.type}")
+        try:
+            return convert(found)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise _not_carried(self.file, column, str(error)) from error
+
+    def _row_ids(self, stored: pa.Array, positions: Positions) -> pa.Array:
+        if self.file.first_row_id is None or not stored.null_count:
+            return stored  # R-106: null in files that the table had before version 3
+        return pc.coalesce(stored, pa.array(positions + self.file.first_row_id))  # R-100
+
+    def _last_updated(self, stored: pa.Array) -> pa.Array:
+        if self.file.first_row_id is None or not stored.null_count:
+            return stored
+        return pc.fill_null(stored, self.file.sequence_number)  # R-100
+
+
+def _batch(columns: Sequence[pa.Array], schema: pa.Schema, row_count: int) -> pa.RecordBatch:
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    rows = pa.Array.from_buffers(pa.struct([]), row_count, [None])
+    return pa.RecordBatch.from_struct_array(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Projection:
+    """The making of the columns of a file, out of what it stores."""
+
+    source: SourceFile
+    stored: pa.Schema
+
+    def columns(self, schema: Schema) -> tuple[_Column, ...]:
+        return tuple(self._column(item, list(self.stored)) for item in schema.fields)
+
+    def _column(self, wanted: NestedField, stored: Sequence[pa.Field]) -> _Column:
+        for place, found in enumerate(stored):
+            if field_id(found) == wanted.id:  # R-180
+                return _Column(wanted, place, self._converted(found.type, wanted))
+        constant = _constant(self.source, wanted)
+        return _Column(wanted, None, lambda row_count: pa.repeat(constant, row_count))
+
+    def _converted(self, stored: pa.DataType, wanted: NestedField) -> Convert:
+        type_ = wanted.type
+        if is_same_type(stored, arrow_type(type_)):
+            return lambda column: column
+        if isinstance(type_, StructType) and arrow_types.is_struct(stored):
+            return self._struct(stored, type_)
+        if isinstance(type_, ListType) and _is_any_list(stored):
+            return self._list(stored, type_)
+        if isinstance(type_, MapType) and arrow_types.is_map(stored):
+            return self._map(stored, type_)
+        found = None if is_nested(type_) else conversion(stored, type_)
+        if found is None:
+            raise _not_carried(self.source, wanted, f"it is stored as {stored}")
+        return found
+
+    def _struct(self, stored: pa.DataType, type_: StructType) -> Convert:
+        columns = [self._column(item, child_fields(stored)) for item in type_.fields]
+        kind = arrow_type(type_)
+
+        def convert(struct: pa.Array) -> pa.Array:
+            mask = struct.is_null() if struct.null_count else None
+            made = []
+            for column in columns:
+                source = len(struct) if column.place is None else struct.field(column.place)
+                values = column.make(source)
+                if column.field.required and values.null_count:
+                    self._check_nulls(values, mask, column.field.name)
+                made.append(values)
+            return pa.StructArray.from_arrays(made, fields=list(kind), mask=mask)
+
+        return convert
+
+    def _list(self, stored: pa.DataType, type_: ListType) -> Convert:
+        (element,) = children(type_)
+        make = self._inner(element, child_fields(stored)[0])
+        kind = arrow_type(type_)
+
+        def convert(column: pa.Array) -> pa.Array:
+            if not arrow_types.is_list(column.type):
+                column = column.cast(pa.list_(column.type.value_field))
+            values = make(column.values)
+            made = pa.ListArray.from_arrays(_offsets(column), values, kind, mask=_mask(column))
+            if type_.element_required:
+                self._check_nulls(made.flatten(), None, element.name)
+            return made
+
+        return convert
+
+    def _map(self, stored: pa.DataType, type_: MapType) -> Convert:
+        wanted = children(type_)
+        pairs = zip(wanted, child_fields(stored), strict=True)
+        make_key, make_value = (self._inner(*pair) for pair in pairs)
+        kind = arrow_type(type_)
+
+        def convert(column: pa.Array) -> pa.Array:
+            keys, values = make_key(column.keys), make_value(column.items)
+            offsets = _offsets(column)
+            if type_.value_required and values.null_count:
+                used = pa.ListArray.from_arrays(offsets, values, mask=_mask(column)).flatten()
+                self._check_nulls(used, None, wanted[1].name)
+            return pa.MapArray.from_arrays(offsets, keys, values, kind, mask=_mask(column))
+
+        return convert
+
+    def _inner(self, wanted: NestedField, stored: pa.Field) -> Convert:
+        if field_id(stored) != wanted.id:
+            raise _not_carried(self.source, wanted, f"its field id is {field_id(stored)}")
+        return self._converted(stored.type, wanted)
+
+    def _check_nulls(self, values: pa.Array, allowed: pa.Array | None, name: str) -> None:
+        missing = values.is_null()
+        if allowed is not None:
+            missing = pc.and_not(missing, allowed)
+        if pc.any(missing).as_py():
+            raise _null_where_required(self.source.location, name)
+
+
+def _constant(source: SourceFile, wanted: NestedField) -> pa.Scalar:
+    """What every row of a file that lacks a column has in it (R-180)."""
+    kind = arrow_type(wanted.type)
+    value = _plain(wanted.type, source.constants.get(wanted.id))
+    if value is None:
+        value = _default(wanted)
+    if value is None and wanted.required:
+        message = f"{source.location} lacks the required column `{wanted.name}`, without a default"
+        raise CorruptTable(message, rule="R-180")  # R-180
+    return pa.scalar(value, kind)
+
+
+def _default(wanted: NestedField) -> Any:
+    """The initial default as pyarrow takes it (R-182, R-183)."""
+    return _plain(wanted.type, single_value.from_json(wanted.type, wanted.initial_default))
+
+
+def _plain(type_: Type, value: Value) -> Any:
+    if value is None:
+        return None
+    match type_:
+        case StructType(fields):
+            return {
+                item.name: _plain(item.type, value[item.id]) if item.id in value else _default(item)
+                for item in fields
+            }
+        case ListType():
+            return [_plain(type_.element, item) for item in value]
+        case MapType():
+            pairs = value.items()
+            return [(_plain(type_.key, key), _plain(type_.value, item)) for key, item in pairs]
+        case PrimitiveType("uuid"):
+            return value.bytes
+        case _:
+            return value
+
+
+def _is_any_list(kind: pa.DataType) -> bool:
+    return bool(
+        arrow_types.is_list(kind)
+        or arrow_types.is_large_list(kind)
+        or arrow_types.is_fixed_size_list(kind)
+    )
+
+
+def _offsets(column: pa.Array) -> pa.Array:
+    """The offsets of lists or maps as an array that is no slice: no other may come with a mask."""
+    return pa.array(column.offsets.to_numpy())
+
+
+def _mask(column: pa.Array) -> pa.Array | None:
+    return column.is_null() if column.null_count else None
+
+
+def _not_carried(source: SourceFile, wanted: NestedField, why: str) -> Unsupported:
+    return Unsupported(
+        f"the column `{wanted.name}` of {source.location} can't be carried over as "
+        f"{type_text(wanted.type)}: {why.partition(chr(10))[0].removesuffix('.')}"
+    )
+
+
+def _null_where_required(location: str, name: str) -> CorruptTable:
+    message = f"{location} has nulls in the required column `{name}`"
+    return CorruptTable(message, rule="R-095")  # R-095

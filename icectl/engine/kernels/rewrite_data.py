@@ -1,0 +1,213 @@
+"""One file group rewritten: rows read, deletes applied, rows sorted and written, and counted."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from icectl.codec.data_file import open_data_file
+from icectl.codec.data_rows import Rows
+from icectl.codec.dv import check_cardinality, read_dv
+from icectl.codec.parquet_schema import NameMapping, arrow_schema, is_same_schema
+from icectl.engine.kernels.deleted_positions import DeletedPositions
+from icectl.engine.kernels.equality_deletes import (
+    LARGEST_INDEX_ROWS,
+    EqualityDeletes,
+    EqualityIndex,
+    equality_indexes,
+)
+from icectl.engine.kernels.partition_rows import Partition, partitioner
+from icectl.engine.kernels.read_data import Source, SourceFile, open_source
+from icectl.engine.kernels.row_totals import RowTotals, check_rows
+from icectl.engine.kernels.write_data import DataWriter, Outputs, WriteOptions, WrittenFile
+from icectl.errors import EngineError
+from icectl.spec.partition import PartitionSpec
+from icectl.spec.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class PositionDeletes:
+    """A position delete file; `applies_to` are the locations of data files (R-111, R-113)."""
+
+    location: str
+    file_format: str
+    applies_to: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """A deletion vector of one data file, by its place in a Puffin file (R-118)."""
+
+    location: str
+    content_offset: int
+    content_size_in_bytes: int
+    record_count: int
+    data_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletesOfGroup:
+    """The deletes that apply to files of a group, as the caller matched them."""
+
+    position_deletes: tuple[PositionDeletes, ...] = ()
+    vectors: tuple[DeletionVector, ...] = ()
+    equality_deletes: tuple[EqualityDeletes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumns:
+    """The columns of rows: those to write, and every one that a schema of the table ever had."""
+
+    written: Schema
+    ever: Schema
+    name_mapping: NameMapping = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """What one task rewrites: files of one partition, or of any where `partition` is None.
+
+    Then each row goes to the partition that `spec` gives it.
+    """
+
+    files: tuple[SourceFile, ...]
+    size_bytes: int
+    deletes: DeletesOfGroup
+    columns: TableColumns
+    spec: PartitionSpec
+    partition: Partition | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The new files of a group, and what is true of the rows on both sides."""
+
+    files: tuple[WrittenFile, ...]
+    totals: RowTotals
+    deleted_row_count: int
+
+
+def rewrite_data(group: FileGroup, options: WriteOptions, outputs: Outputs) -> Rewritten:
+    """Write the live rows of a group into new files, and read these again.
+
+    Raises: Unsupported, CorruptTable; EngineError, where the new files have other rows than were
+    read. Errors of the files pass. Files that were begun stay, for the caller to remove.
+    Cost: memory for a row group and a batch, a byte per row of files that have deletes, and the
+    keys of LARGEST_INDEX_ROWS equality deletes.
+    """
+    record_count = sum(file.record_count for file in group.files)
+    row_size_bytes = group.size_bytes / max(record_count, 1)
+    before, read = RowTotals(), _Read()
+    with DataWriter(group.columns.written, options, outputs, row_size_bytes) as writer:
+        for partition, batch in _placed(group, _live_batches(group, outputs, read)):
+            before.add(batch)
+            writer.write(batch, partition.key, partition.path)
+    after = RowTotals()
+    for written in writer.written:
+        _count_again(written, group.columns.written, outputs, after)
+    check_rows(before, after, [written.footer for written in writer.written])
+    return Rewritten(tuple(writer.written), before, read.row_count - before.row_count)
+
+
+def _placed(
+    group: FileGroup, batches: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    if group.partition is not None:
+        for batch in batches:
+            yield group.partition, batch
+        return
+    columns = group.columns.written
+    splitting = partitioner(group.spec, columns, arrow_schema(columns))
+    for batch in batches:
+        yield from splitting.split(batch)
+
+
+@dataclass(slots=True)
+class _Read:
+    """Rows read so far, deleted ones too."""
+
+    row_count: int = 0
+
+
+def _live_batches(group: FileGroup, outputs: Outputs, read: _Read) -> Iterator[pa.RecordBatch]:
+    deleted = _deleted_positions(group, outputs)
+    indexes: Sequence[EqualityIndex] = ()
+    found = equality_indexes(
+        group.deletes.equality_deletes, outputs.open, group.columns.ever, LARGEST_INDEX_ROWS
+    )
+    for part in found:
+        # All but the last part of very many deletes are looked up in a pass of their own.
+        _mark(group, outputs, indexes, deleted)
+        indexes = part
+    for file in group.files:
+        with outputs.open(file.location) as handle:
+            source = open_source(handle, file, group.columns.written, group.columns.name_mapping)
+            applied = [index for index in indexes if index.applies_to(file.location)]
+            yield from _live_rows(source, deleted, applied, read)
+
+
+def _live_rows(
+    source: Source, deleted: DeletedPositions, indexes: Sequence[EqualityIndex], read: _Read
+) -> Iterator[pa.RecordBatch]:
+    flags = deleted.of(source.file.location)
+    for rows in source.stored(_compared(indexes)):
+        read.row_count += rows.batch.num_rows
+        positions = np.arange(rows.first_row, rows.first_row + rows.batch.num_rows)
+        gone = np.zeros(len(positions), np.bool_) if flags is None else flags[positions]
+        for index in indexes:
+            gone[index.deleted(source, rows.batch)] = True
+        if not gone.any():
+            yield source.project(rows.batch, positions)
+        elif not gone.all():
+            kept = pa.array(~gone)
+            yield source.project(rows.batch.filter(kept), positions[~gone])
+
+
+def _deleted_positions(group: FileGroup, outputs: Outputs) -> DeletedPositions:
+    deleted = DeletedPositions({file.location: file.record_count for file in group.files})
+    for vector in group.deletes.vectors:
+        with outputs.open(vector.location) as file:
+            file.seek(vector.content_offset)
+            positions = read_dv(file.read(vector.content_size_in_bytes))
+        check_cardinality(positions, vector.record_count)
+        deleted.add(vector.data_file, positions)
+    for deletes in group.deletes.position_deletes:
+        with outputs.open(deletes.location) as file:
+            deleted.add_file(open_data_file(file, deletes.file_format), deletes.applies_to)
+    deleted.check_spelling()
+    return deleted
+
+
+def _mark(
+    group: FileGroup,
+    outputs: Outputs,
+    indexes: Sequence[EqualityIndex],
+    deleted: DeletedPositions,
+) -> None:
+    """Look keys up in the rows of all files of a group, and delete what is found by position."""
+    for file in group.files:
+        applied = [index for index in indexes if index.applies_to(file.location)]
+        if not applied:
+            continue
+        with outputs.open(file.location) as handle:
+            source = open_source(handle, file, Schema(0, ()), group.columns.name_mapping)
+            for rows in source.stored(_compared(applied)):
+                for index in applied:
+                    found = index.deleted(source, rows.batch)
+                    deleted.add(file.location, found + rows.first_row)
+
+
+def _compared(indexes: Sequence[EqualityIndex]) -> set[int]:
+    return {item.id for index in indexes for item in index.fields}
+
+
+def _count_again(written: WrittenFile, schema: Schema, outputs: Outputs, totals: RowTotals) -> None:
+    """Count the rows of a new file as a reader sees them."""
+    with outputs.open(written.location) as file:
+        opened = open_data_file(file, "parquet")
+        if not is_same_schema(opened.schema, arrow_schema(schema)):
+            raise EngineError(f"{written.location} was not written with the columns of the table")
+        rows: Rows
+        for rows in opened.batches([item.id for item in schema.fields]):
+            totals.add(rows.batch)

@@ -1,0 +1,260 @@
+"""Data files in the making: row groups and files of the size the table asks for, and metrics.
+
+Batches wait until they make a row group, so that a row group, decoded, is in memory for the files
+that are open. Files of several partitions are open at once; when their rows together take more than
+a row group may, the largest part of them is written.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.codec.parquet_metrics import FileMetrics, read_metrics
+from icectl.codec.parquet_schema import arrow_schema
+from icectl.codec.parquet_write import ParquetOptions, ParquetWriter
+from icectl.engine.kernels.columns import inside, path_to
+from icectl.spec.metrics_modes import MetricsMode, lower_bound, upper_bound
+from icectl.spec.properties import (
+    PARQUET_COMPRESSION,
+    PARQUET_COMPRESSION_LEVEL,
+    PARQUET_DICTIONARY_SIZE_BYTES,
+    PARQUET_PAGE_ROW_LIMIT,
+    PARQUET_PAGE_SIZE_BYTES,
+    PARQUET_ROW_GROUP_SIZE_BYTES,
+    read,
+)
+from icectl.spec.schema import Schema, schema_json
+from icectl.spec.types import PrimitiveType
+
+_REAL = (PrimitiveType("float"), PrimitiveType("double"))
+_NEARLY = 0.95
+"""Part of its target size from which a file is ended: what could be added is no good row group."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How data files are written; `modes` are those of metrics by column.
+
+    Units: `row_group_size_bytes` of rows in memory, `target_size_bytes` of files as stored.
+    """
+
+    target_size_bytes: int
+    row_group_size_bytes: int
+    parquet: ParquetOptions
+    modes: Mapping[int, MetricsMode]
+
+
+def write_options(
+    properties: Mapping[str, str], target_size_bytes: int, modes: Mapping[int, MetricsMode]
+) -> WriteOptions:
+    """The options that the properties of a table ask for. Raises: Refused."""
+    codec = read(properties, PARQUET_COMPRESSION)
+    parquet = ParquetOptions(
+        "none" if codec == "uncompressed" else codec,
+        read(properties, PARQUET_COMPRESSION_LEVEL),
+        read(properties, PARQUET_PAGE_SIZE_BYTES),
+        read(properties, PARQUET_PAGE_ROW_LIMIT),
+        read(properties, PARQUET_DICTIONARY_SIZE_BYTES),
+    )
+    row_group_size_bytes = read(properties, PARQUET_ROW_GROUP_SIZE_BYTES)
+    return WriteOptions(target_size_bytes, row_group_size_bytes, parquet, modes)
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where files go: `create` makes one that is there once it is left without an error."""
+
+    next_location: Callable[[str], str]
+    """A location that was not given before, for a partition's path."""
+    create: Callable[[str], AbstractContextManager[IO[bytes]]]
+    open: Callable[[str], IO[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A new data file; `footer` is what its footer says, `metrics` what of it a manifest has."""
+
+    location: str
+    partition_key: bytes
+    file_size_in_bytes: int
+    footer: FileMetrics
+    metrics: FileMetrics
+
+
+class DataWriter:
+    """Writes batches of one schema into files, each of one partition; leave it to end them.
+
+    Left with an error, files that are open are abandoned.
+    """
+
+    def __init__(
+        self, schema: Schema, options: WriteOptions, outputs: Outputs, row_size_bytes: float
+    ) -> None:
+        """Expect rows of `row_size_bytes` as stored, until some have been written."""
+        self._schema = schema
+        self._options = options
+        self._outputs = outputs
+        self._row_size_bytes = max(row_size_bytes, 0.01)
+        self._open: dict[bytes, _NewFile] = {}
+        self.written: list[WrittenFile] = []
+        """Files that are complete, in the order in which they were ended."""
+
+    def __enter__(self) -> "DataWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            for partition_key in list(self._open):
+                self._end(partition_key)
+        for new in self._open.values():
+            new.stack.__exit__(kind, error, trace)
+
+    def write(self, batch: pa.RecordBatch, partition_key: bytes, path: str) -> None:
+        """Take rows of a partition; `path` is the one of its folder."""
+        while batch.num_rows:
+            new = self._open.get(partition_key)
+            if new is None:
+                new = _NewFile(self._schema, self._options, self._outputs, partition_key, path)
+                self._open[partition_key] = new
+            room = self._room(new)
+            new.add(batch.slice(0, room))
+            if room <= batch.num_rows or new.pending_bytes >= self._options.row_group_size_bytes:
+                self._flush(new)
+            batch = batch.slice(room)
+        self._make_way()
+
+    def _room(self, new: "_NewFile") -> int:
+        """Rows that the file has place for, by what rows have taken so far."""
+        left = (self._options.target_size_bytes - new.size_bytes) / self._row_size_bytes
+        return max(1, int(left) - new.pending_rows)
+
+    def _flush(self, new: "_NewFile") -> None:
+        new.flush()
+        self._row_size_bytes = max(new.size_bytes / max(new.row_count, 1), 0.01)
+        if new.size_bytes >= _NEARLY * self._options.target_size_bytes:
+            self._end(new.partition_key)
+
+    def _make_way(self) -> None:
+        """Keep what waits in files of several partitions within the size of a row group."""
+        waiting = sum(new.pending_bytes for new in self._open.values())
+        while waiting >= self._options.row_group_size_bytes:
+            largest = max(self._open.values(), key=lambda new: new.pending_bytes)
+            waiting -= largest.pending_bytes
+            self._flush(largest)
+
+    def _end(self, partition_key: bytes) -> None:
+        self.written.append(self._open[partition_key].end())
+        del self._open[partition_key]
+
+
+class _NewFile:
+    """A file that is being written."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        options: WriteOptions,
+        outputs: Outputs,
+        partition_key: bytes,
+        path: str,
+    ) -> None:
+        self.partition_key = partition_key
+        self.location = outputs.next_location(path)
+        self.stack = ExitStack()
+        self.row_count = self.pending_rows = self.pending_bytes = 0
+        self._schema = schema
+        self._options = options
+        self._outputs = outputs
+        self._pending: list[pa.RecordBatch] = []
+        arrow = arrow_schema(schema)
+        self._nan_counts = dict.fromkeys(_real_columns(schema, arrow), 0)
+        self._paths = {id_: _path(arrow, id_) for id_ in self._nan_counts}
+        file = self.stack.enter_context(outputs.create(self.location))
+        properties = {"iceberg.schema": json.dumps(schema_json(schema))}
+        self._writer = ParquetWriter(file, arrow, options.parquet, properties)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._writer.size_bytes
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._pending.append(batch)
+        self.pending_rows += batch.num_rows
+        self.pending_bytes += batch.nbytes
+        for id_, path in self._paths.items():
+            values = inside(batch.column(path[0]), path[1:])
+            self._nan_counts[id_] += pc.sum(pc.is_nan(values)).as_py() or 0
+
+    def flush(self) -> None:
+        if self.pending_rows:
+            self._writer.write_row_group(self._pending)
+            self.row_count += self.pending_rows
+        self._pending = []
+        self.pending_rows = self.pending_bytes = 0
+
+    def end(self) -> WrittenFile:
+        self.flush()
+        self._writer.close()
+        size_bytes = self.size_bytes
+        self.stack.close()
+        with self._outputs.open(self.location) as file:
+            footer = read_metrics(file, self._schema)
+        counted = replace(footer, nan_value_counts=self._nan_counts)
+        metrics = _shaped(counted, self._schema, self._options.modes)
+        return WrittenFile(self.location, self.partition_key, size_bytes, footer, metrics)
+
+
+def _real_columns(schema: Schema, arrow: pa.Schema) -> list[int]:
+    """The columns outside of lists and maps that may have NaN."""
+    real = (id_ for id_, item in schema.all_fields.items() if item.type in _REAL)
+    return [id_ for id_ in real if path_to(arrow, id_) is not None]
+
+
+def _path(arrow: pa.Schema, id_: int) -> tuple[int, ...]:
+    path = path_to(arrow, id_)
+    assert path is not None
+    return path
+
+
+def _shaped(found: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]) -> FileMetrics:
+    """What a manifest says of a file, as the modes of its columns ask for.
+
+    Shape: of columns inside of lists and maps the sizes only, as the reference implementation.
+    """
+    arrow = arrow_schema(schema)
+    sized = {id_ for id_, mode in modes.items() if mode.has_counts}
+    counted = {id_ for id_ in sized if path_to(arrow, id_) is not None}
+    bounds: tuple[dict[int, bytes], dict[int, bytes]] = {}, {}
+    for id_ in counted & found.lower_bounds.keys() & found.upper_bounds.keys():
+        item, longest = schema.field(id_), modes[id_].longest_bound
+        if item is None or not longest:
+            continue
+        bounds[0][id_] = lower_bound(item.type, found.lower_bounds[id_], longest)
+        upper = upper_bound(item.type, found.upper_bounds[id_], longest)
+        if upper is not None:
+            bounds[1][id_] = upper
+    return FileMetrics(
+        record_count=found.record_count,
+        column_sizes=_only(found.column_sizes, sized),
+        value_counts=_only(found.value_counts, counted),
+        null_value_counts=_only(found.null_value_counts, counted),
+        nan_value_counts=_only(found.nan_value_counts, counted),
+        lower_bounds=dict(sorted(bounds[0].items())),
+        upper_bounds=dict(sorted(bounds[1].items())),
+        split_offsets=found.split_offsets,
+    )
+
+
+def _only(counts: Mapping[int, int], ids: set[int]) -> Mapping[int, int]:
+    return {id_: count for id_, count in sorted(counts.items()) if id_ in ids}

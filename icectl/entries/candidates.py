@@ -1,0 +1,138 @@
+"""Which data files a rewrite would gain by: verdicts over columns."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.deletes import Matches, Numbers, delete_counts, known_deleted_rows
+from icectl.entries.partition_key import decode_key, sort_key
+from icectl.entries.rows import Entries, numbers
+from icectl.spec.manifest import FileFormat
+from icectl.spec.types import Type
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Verdict(IntEnum):
+    """What is found of a data file; those from ASKED_FOR on are reasons to rewrite it."""
+
+    NOT_SELECTED = 0
+    UNREADABLE = 1
+    FINE = 2
+    TOO_FEW = 3
+    NO_GAIN = 4
+    LATER = 5
+    ASKED_FOR = 6
+    SMALL = 7
+    LARGE = 8
+    MANY_DELETE_FILES = 9
+    MANY_DELETED_ROWS = 10
+
+
+DELETES = (Verdict.MANY_DELETE_FILES, Verdict.MANY_DELETED_ROWS)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a data file is measured by; `every` asks for all of them."""
+
+    smallest_bytes: int
+    largest_bytes: int
+    delete_files: int | None
+    delete_ratio: float
+    every: bool
+
+
+def judge(matches: Matches, limits: Limits, selected: Mask) -> Numbers:
+    """The verdict on each data file: deletes count before size.
+
+    Shape: one Verdict per data file.
+    Order: of `matches.data`.
+    """
+    sizes = numbers(matches.data, "file_size_in_bytes")
+    verdicts = np.full(len(sizes), Verdict.FINE, np.int64)
+    if limits.every:
+        verdicts[:] = Verdict.ASKED_FOR
+    verdicts[sizes > limits.largest_bytes] = Verdict.LARGE
+    verdicts[sizes < limits.smallest_bytes] = Verdict.SMALL
+    if limits.delete_files is not None:
+        many = delete_counts(matches) >= max(limits.delete_files, 1)
+        verdicts[many] = Verdict.MANY_DELETE_FILES
+    verdicts[deleted_ratios(matches) >= limits.delete_ratio] = Verdict.MANY_DELETED_ROWS
+    formats = numbers(matches.data, "file_format")
+    readable = np.isin(formats, [FileFormat.AVRO, FileFormat.ORC, FileFormat.PARQUET])
+    verdicts[~readable] = Verdict.UNREADABLE
+    verdicts[~selected] = Verdict.NOT_SELECTED
+    return verdicts
+
+
+def deleted_ratios(matches: Matches) -> npt.NDArray[np.float64]:
+    """The part of each file's rows that deletes of this file alone are known to delete."""
+    records = numbers(matches.data, "record_count")
+    deleted = np.minimum(known_deleted_rows(matches), records)
+    return np.asarray(deleted / np.maximum(records, 1), np.float64)
+
+
+def live_bytes(matches: Matches) -> Numbers:
+    """Estimated bytes of each file's rows that are not known to be deleted."""
+    kept = 1 - deleted_ratios(matches)
+    estimated = np.ceil(numbers(matches.data, "file_size_in_bytes") * kept)
+    return np.asarray(estimated, np.int64)
+
+
+def chosen(verdicts: Numbers) -> Numbers:
+    """Rows of the files with a reason to be rewritten."""
+    return np.flatnonzero(verdicts >= Verdict.ASKED_FOR)
+
+
+def by_partition(
+    data: Entries, found: Numbers, spec_id: int, types: Sequence[Type | None]
+) -> Sequence[tuple[bytes | None, Numbers]]:
+    """Rows of some data files by the partition that they stay in; None for those of other specs.
+
+    `types` are those of the spec's fields.
+    Order: partitions by their values, other specs at the end; rows as given.
+    Raises: CorruptTable R-068.
+    """
+    table = data.table.select(["spec_id", "partition_key"]).take(pa.array(found))
+    own = np.asarray(pc.equal(table["spec_id"], spec_id).to_numpy(), np.bool_)
+    encoded = table["partition_key"].combine_chunks().dictionary_encode()
+    keys = encoded.dictionary.to_pylist()
+    codes = np.where(own, encoded.indices.to_numpy(), len(keys))
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(len(keys) + 2))
+    groups = [
+        (key, found[order[start:stop]])
+        for key, start, stop in zip([*keys, None], starts, starts[1:], strict=False)
+        if stop > start
+    ]
+    return sorted(groups, key=lambda group: _place(group[0], types))
+
+
+def _place(key: bytes | None, types: Sequence[Type | None]) -> tuple[bool, Sequence[Any]]:
+    """What partitions are ordered by: none comes last."""
+    return (key is None, () if key is None else [sort_key(one) for one in decode_key(key, types)])
+
+
+def counted(verdicts: Numbers) -> dict[Verdict, int]:
+    """Number of files per verdict that there is."""
+    return {
+        Verdict(code): int(count)
+        for code, count in zip(*np.unique(verdicts, return_counts=True), strict=True)
+    }
+
+
+def everything(data: Entries) -> Mask:
+    """True for each data file."""
+    return np.full(len(data), True)  # noqa: FBT003
+
+
+def of_specs(files: Entries, spec_ids: Collection[int]) -> Mask:
+    """Whether each file is of one of these specs."""
+    return np.isin(numbers(files, "spec_id"), sorted(spec_ids))

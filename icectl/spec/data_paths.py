@@ -1,0 +1,58 @@
+"""Where new data files of a table lie, and what they are called."""
+
+from collections.abc import Mapping
+
+import mmh3
+
+from icectl.spec.properties import (
+    DATA_PATH,
+    FOLDER_STORAGE_PATH,
+    OBJECT_STORAGE,
+    OBJECT_STORAGE_PARTITIONED_PATHS,
+    OBJECT_STORAGE_PATH,
+    read,
+)
+
+_HASH_BITS = 20
+_PREFIXES = (slice(0, 4), slice(4, 8), slice(8, 12), slice(12, None))
+
+
+def data_file_name(number: int, task_id: int, operation_id: str, count: int) -> str:
+    """`00003-17-<uuid>-00001.parquet`, as Spark names the files that tasks write.
+
+    `number` is that of the group or partition of work; `count` begins at 1 in each task.
+    """
+    return f"{number:05}-{task_id}-{operation_id}-{count:05}.parquet"
+
+
+def data_location(
+    table_location: str, properties: Mapping[str, str], partition: str, file_name: str
+) -> str:
+    """The location of a new data file; `partition` is its partition's path, or empty (R-161)."""
+    table_location = table_location.rstrip("/")
+    is_spread = read(properties, OBJECT_STORAGE)
+    below = _below(table_location, properties, is_spread=is_spread)
+    in_partition = f"{partition}/{file_name}" if partition else file_name
+    if not is_spread:
+        return f"{below}/{in_partition}"
+    is_partitioned = read(properties, OBJECT_STORAGE_PARTITIONED_PATHS)
+    name = in_partition if is_partitioned else file_name
+    prefixes = _prefixes(name)
+    if not below.startswith(table_location):
+        parent, _, own = table_location.rpartition("/")
+        return f"{below}/{prefixes}/{parent.rpartition('/')[2]}/{own}/{name}"
+    return f"{below}/{prefixes}{'/' if is_partitioned else '-'}{name}"
+
+
+def _below(table_location: str, properties: Mapping[str, str], *, is_spread: bool) -> str:
+    """The folder of all data files, of old properties as well."""
+    known = (DATA_PATH, *((OBJECT_STORAGE_PATH,) if is_spread else ()), FOLDER_STORAGE_PATH)
+    named = (read(properties, one) for one in known)
+    found = next((one for one in named if one is not None), f"{table_location}/data")
+    return found.rstrip("/")
+
+
+def _prefixes(name: str) -> str:
+    """Four levels of folders by the hash of a name, so that files spread over an object store."""
+    bits = f"{mmh3.hash(name, signed=False) & ((1 << _HASH_BITS) - 1):0{_HASH_BITS}b}"
+    return "/".join(bits[part] for part in _PREFIXES)

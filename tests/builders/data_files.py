@@ -1,0 +1,114 @@
+"""Files of rows in memory, for kernels that read and write them."""
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from icectl.engine.kernels.read_data import SourceFile
+from icectl.engine.kernels.write_data import Outputs
+from icectl.spec.data_paths import data_file_name
+from icectl.spec.schema import Schema, schema_from_json
+
+
+class MemoryFiles:
+    """Files by location; `left` are those whose writer was left with an error."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+        self.opened: list[str] = []
+        self.left: list[str] = []
+        self._count = 0
+
+    def open(self, location: str) -> IO[bytes]:
+        """A reader; which files were opened is remembered."""
+        self.opened.append(location)
+        return io.BytesIO(self.content[location])
+
+    @contextmanager
+    def create(self, location: str) -> Iterator[IO[bytes]]:
+        """A writer whose content is there once it is left without an error."""
+        assert location not in self.content
+        file = io.BytesIO()
+        try:
+            yield file
+        except BaseException:
+            self.left.append(location)
+            raise
+        self.content[location] = file.getvalue()
+
+    def next_location(self, path: str) -> str:
+        """`out/<path>/<name>`."""
+        self._count += 1
+        name = data_file_name(0, 7, "op", self._count)
+        return "/".join(part for part in ("out", path, name) if part)
+
+    def outputs(self) -> Outputs:
+        """These files as a kernel sees them."""
+        return Outputs(self.next_location, self.create, self.open)
+
+    def add(
+        self, location: str, table: pa.Table, file_format: str = "parquet", **source: Any
+    ) -> SourceFile:
+        """Store rows as a data file of sequence number 1, unless told otherwise."""
+        self.content[location] = stored(table, file_format)
+        facts = {"sequence_number": 1, **source}
+        return SourceFile(location, file_format, table.num_rows, **facts)
+
+    def rows(self, location: str) -> list[dict[str, Any]]:
+        """The rows of a Parquet file as pyarrow reads them."""
+        return list(pq.ParquetFile(io.BytesIO(self.content[location])).read().to_pylist())
+
+
+def identified(name: str, kind: pa.DataType, number: int, *, required: bool = False) -> pa.Field:
+    """An Arrow field with a field id."""
+    return pa.field(name, kind, not required, {"PARQUET:field_id": str(number)})
+
+
+def table(fields: Sequence[pa.Field], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """Rows in the order of the fields."""
+    columns = list(zip(*rows, strict=True)) or [() for _ in fields]
+    arrays = [
+        pa.array(list(values), field.type) for values, field in zip(columns, fields, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def stored(rows: pa.Table, file_format: str) -> bytes:
+    """A file of these rows."""
+    file = io.BytesIO()
+    if file_format == "parquet":
+        pq.write_table(rows, file)
+    elif file_format == "orc":
+        fields = [one.with_metadata({"iceberg.id": _id(one)}) for one in rows.schema]
+        orc.write_table(rows.cast(pa.schema(fields)), file)
+    else:
+        fastavro.writer(file, _avro_schema(rows.schema), rows.to_pylist())
+    return file.getvalue()
+
+
+def _id(field: pa.Field) -> str:
+    return field.metadata[b"PARQUET:field_id"].decode()
+
+
+def _avro_schema(schema: pa.Schema) -> dict[str, Any]:
+    kinds = {pa.int32(): "int", pa.int64(): "long", pa.string(): "string", pa.float64(): "double"}
+    fields = [
+        {"name": one.name, "type": ["null", kinds[one.type]], "field-id": int(_id(one))}
+        for one in schema
+    ]
+    return {"type": "record", "name": "rows", "fields": fields}
+
+
+def schema(*fields: tuple[int, str, Any], **members: Any) -> Schema:
+    """A schema of optional fields; a fourth item of a field holds more members of its JSON."""
+    described = [
+        {"id": id_, "name": name, "type": type_, "required": False, **(more[0] if more else {})}
+        for id_, name, type_, *more in fields
+    ]
+    return schema_from_json({"type": "struct", "schema-id": 0, "fields": described, **members})

@@ -1,0 +1,291 @@
+"""File groups rewritten: every live row once, with its columns, lineage and partition."""
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.codec.dv import write_dv
+from icectl.engine.kernels import rewrite_data as kernel
+from icectl.engine.kernels.equality_deletes import EqualityDeletes
+from icectl.engine.kernels.partition_rows import Partition
+from icectl.engine.kernels.read_data import written_schema
+from icectl.engine.kernels.rewrite_data import (
+    DeletesOfGroup,
+    DeletionVector,
+    FileGroup,
+    PositionDeletes,
+    TableColumns,
+    rewrite_data,
+)
+from icectl.engine.kernels.write_data import write_options
+from icectl.errors import CorruptTable, EngineError, Unsupported
+from icectl.spec.metrics_modes import metrics_modes
+from icectl.spec.partition import PartitionSpec, spec_from_json
+from tests.builders.data_files import MemoryFiles, identified, schema, table
+
+COLUMNS = schema((1, "id", "long"), (2, "name", "string"))
+ID, NAME = identified("id", pa.int64(), 1), identified("name", pa.string(), 2)
+PATH, POS = (
+    identified("file_path", pa.string(), 2_147_483_546),
+    identified("pos", pa.int64(), 2_147_483_545),
+)
+WHOLE = Partition(b"", "")
+UNPARTITIONED = PartitionSpec(0, ())
+
+
+class Group:
+    """A group of files in memory that is put together step by step."""
+
+    def __init__(self, columns=COLUMNS, version=2, **changed):
+        self.store = MemoryFiles()
+        self.files = []
+        self.positions = []
+        self.vectors = []
+        self.equality = []
+        self.columns = TableColumns(written_schema(columns, version), columns)
+        self.spec = changed.get("spec", UNPARTITIONED)
+        self.partition = changed.get("partition", WHOLE)
+        self.properties = changed.get("properties", {})
+        self.target = changed.get("target", 2**40)
+
+    def add(self, rows, fields=(ID, NAME), file_format="parquet", **told):
+        location = f"f{len(self.files)}"
+        self.files.append(self.store.add(location, table(list(fields), rows), file_format, **told))
+        return location
+
+    def delete_positions(self, rows, applies_to):
+        location = f"p{len(self.positions)}"
+        self.store.add(location, table([PATH, POS], rows))
+        self.positions.append(PositionDeletes(location, "parquet", frozenset(applies_to)))
+
+    def delete_by_vector(self, data_file, positions):
+        blob = write_dv(np.array(positions, np.uint64))
+        self.store.content["v"] = self.store.content.get("v", b"PFA1") + blob
+        at = len(self.store.content["v"]) - len(blob)
+        self.vectors.append(DeletionVector("v", at, len(blob), len(positions), data_file))
+
+    def delete_equal(self, fields, rows, ids, applies_to):
+        location = f"e{len(self.equality)}"
+        file = self.store.add(location, table(list(fields), rows))
+        self.equality.append(EqualityDeletes(file, tuple(ids), frozenset(applies_to)))
+
+    def run(self):
+        deletes = DeletesOfGroup(tuple(self.positions), tuple(self.vectors), tuple(self.equality))
+        size = sum(len(self.store.content[file.location]) for file in self.files)
+        group = FileGroup(tuple(self.files), size, deletes, self.columns, self.spec, self.partition)
+        modes = metrics_modes(self.properties, self.columns.written, ())
+        options = write_options(self.properties, self.target, modes)
+        return rewrite_data(group, options, self.store.outputs())
+
+    def rows_after(self):
+        return [row for file in self.run().files for row in self.store.rows(file.location)]
+
+
+def named(*pairs):
+    return [{"id": id_, "name": name} for id_, name in pairs]
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_files_become_one_with_all_their_rows_in_order(file_format) -> None:
+    group = Group()
+    group.add([(1, "a"), (2, None)], file_format=file_format)
+    group.add([(3, "c")], file_format=file_format)
+    found = group.run()
+    (file,) = found.files
+    assert group.store.rows(file.location) == named((1, "a"), (2, None), (3, "c"))
+    assert file.location == "out/00000-7-op-00001.parquet"
+    assert (found.totals.row_count, found.totals.null_counts) == (3, {1: 0, 2: 1})
+    assert found.deleted_row_count == 0
+    assert file.metrics.null_value_counts == {1: 0, 2: 1}
+    assert file.partition_key == b""
+
+
+def test_deletes_of_every_kind_apply_to_the_rows_they_mean() -> None:
+    group = Group()
+    one = group.add([(number, f"n{number}") for number in range(10)])
+    other = group.add([(number, f"n{number}") for number in range(10, 20)])
+    group.delete_positions([(one, 0), (one, 9), (other, 5)], [one, other])
+    group.delete_positions([(other, 0)], [one])
+    group.delete_by_vector(other, [1, 2])
+    group.delete_equal([ID], [(3,), (13,), (99,)], [1], [one, other])
+    group.delete_equal([NAME], [("n4",), ("n14",)], [2], [one])
+    found = group.run()
+    gone = {0, 9, 15, 11, 12, 3, 13, 4}
+    assert [row["id"] for row in group.store.rows(found.files[0].location)] == [
+        number for number in range(20) if number not in gone
+    ]
+    assert found.deleted_row_count == 8
+    assert found.totals.row_count == 12
+
+
+def test_deletes_meet_rows_of_every_batch_at_their_place_in_the_file() -> None:
+    group = Group()
+    sink = io.BytesIO()
+    rows = table([ID, NAME], [(number, str(number)) for number in range(100)])
+    location = group.add([(number, str(number)) for number in range(100)])
+    pq.write_table(rows, sink, row_group_size=7)
+    group.store.content[location] = sink.getvalue()
+    group.delete_positions([(location, 50), *((location, at) for at in range(70, 77))], [location])
+    group.delete_equal([ID], [(0,), (99,)], [1], [location])
+    gone = {50, *range(70, 77), 0, 99}
+    assert [row["id"] for row in group.rows_after()] == [n for n in range(100) if n not in gone]
+
+
+def test_very_many_equality_deletes_take_passes_of_their_own(monkeypatch) -> None:
+    monkeypatch.setattr(kernel, "LARGEST_INDEX_ROWS", 3)
+    group = Group()
+    one = group.add([(number, "x") for number in range(10)])
+    other = group.add([(number, "y") for number in range(10)])
+    group.delete_equal([ID], [(1,), (2,)], [1], [one])
+    group.delete_equal([ID], [(3,), (4,)], [1], [one, other])
+    group.delete_equal([ID, NAME], [(7, "x"), (8, "y")], [1, 2], [one, other])
+    expected = [(number, "x") for number in (0, 5, 6, 8, 9)]
+    expected += [(number, "y") for number in (0, 1, 2, 5, 6, 7, 9)]
+    assert group.rows_after() == named(*expected)
+    assert group.store.opened.count(one) == 2
+
+
+def test_a_group_without_a_live_row_becomes_no_file() -> None:
+    group = Group()
+    location = group.add([(1, "a"), (2, "b")])
+    group.delete_by_vector(location, [0, 1])
+    found = group.run()
+    assert found.files == ()
+    assert found.deleted_row_count == 2
+    assert found.totals.row_count == 0
+
+
+def test_columns_that_deletes_compare_may_be_gone_from_the_table() -> None:
+    group = Group(schema((2, "title", "string")))
+    group.columns = TableColumns(group.columns.written, COLUMNS)
+    location = group.add([(1, "a"), (2, "b")])
+    group.delete_equal([ID], [(1,)], [1], [location])
+    assert group.rows_after() == [{"title": "b"}]
+
+
+def test_r105_rows_keep_their_ids_and_the_number_of_their_last_update() -> None:
+    group = Group(version=3)
+    one = group.add([(1, "a"), (2, "b"), (3, "c")], first_row_id=100, sequence_number=4)
+    group.add([(4, "d")], first_row_id=None, sequence_number=2)
+    stored = (
+        identified("_row_id", pa.int64(), 2_147_483_540),
+        identified("_last_updated_sequence_number", pa.int64(), 2_147_483_539),
+    )
+    group.add(
+        [(5, "e", 7, 1), (6, "f", None, None)],
+        (ID, NAME, *stored),
+        first_row_id=200,
+        sequence_number=9,
+    )
+    group.delete_by_vector(one, [1])
+    found = [
+        (row["id"], row["_row_id"], row["_last_updated_sequence_number"])
+        for row in group.rows_after()
+    ]
+    assert found == [(1, 100, 4), (3, 102, 4), (4, None, None), (5, 7, 1), (6, 201, 9)]
+
+
+def test_rows_of_old_specs_go_to_the_partitions_of_the_current_one() -> None:
+    field = {"source-id": 2, "field-id": 1000, "name": "name", "transform": "identity"}
+    group = Group(spec=spec_from_json({"spec-id": 1, "fields": [field]}), partition=None)
+    group.add([(1, "a"), (2, "b"), (3, "a")])
+    group.add([(4, None), (5, "b")])
+    found = group.run()
+    rows = {
+        file.location.split("/")[1]: [row["id"] for row in group.store.rows(file.location)]
+        for file in found.files
+    }
+    assert rows == {"name=a": [1, 3], "name=b": [2, 5], "name=null": [4]}
+    assert len({file.partition_key for file in found.files}) == 3
+
+
+def test_columns_that_identity_partitions_stand_for_are_written() -> None:
+    group = Group(partition=Partition(b"k", "name=p"))
+    group.add([(1,), (2,)], [ID], constants={2: "p"})
+    (file,) = group.run().files
+    assert group.store.rows(file.location) == named((1, "p"), (2, "p"))
+    assert (file.partition_key, file.location) == (b"k", "out/name=p/00000-7-op-00001.parquet")
+
+
+def test_files_roll_at_the_target_size() -> None:
+    group = Group(target=20_000, properties={"write.parquet.row-group-size-bytes": "20000"})
+    for part in range(4):
+        group.add([(part * 1000 + at, f"{at * 7919:x}" * 4) for at in range(1000)])
+    found = group.run()
+    assert len(found.files) == 2
+    rows = [row["id"] for file in found.files for row in group.store.rows(file.location)]
+    assert rows == list(range(4000))
+
+
+def test_deletes_that_spell_a_path_otherwise_end_before_a_file_is_begun() -> None:
+    group = Group()
+    location = group.add([(1, "a")])
+    group.delete_positions([(f"s3://bucket/{location}", 0)], [location])
+    with pytest.raises(Unsupported, match="readers disagree on 1 rows"):
+        group.run()
+    assert group.store.left == []
+    assert [name for name in group.store.content if name.startswith("out/")] == []
+
+
+def test_r118_a_vector_with_other_positions_than_its_entry_says_is_damage() -> None:
+    group = Group()
+    location = group.add([(1, "a"), (2, "b")])
+    group.delete_by_vector(location, [0])
+    group.vectors = [replace(group.vectors[0], record_count=2)]
+    with pytest.raises(CorruptTable) as raised:
+        group.run()
+    assert raised.value.rule == "R-118"
+
+
+def test_a_file_that_is_begun_when_damage_is_met_is_abandoned() -> None:
+    group = Group()
+    group.add([(1, "a")])
+    group.store.content[group.add([(2, "b")])] = b"PAR1"
+    with pytest.raises(CorruptTable) as raised:
+        group.run()
+    assert raised.value.rule == "R-095"
+    assert group.store.left == ["out/00000-7-op-00001.parquet"]
+    assert group.store.content.keys() == {"f0", "f1"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows.slice(1), "of 3 they have 2"),
+        (lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]), "of 3 they have 4"),
+        (lambda rows: rows.set_column(1, NAME, pa.array(["b", "a", "c"])), "their hash is another"),
+        (lambda rows: rows.set_column(1, NAME, pa.array(["a", None, "c"])), "had 0 nulls, now 1"),
+        (lambda rows: rows.select(["id"]), "not written with the columns"),
+        (lambda rows: rows.rename_columns(["id", "n"]), "not written with the columns"),
+    ],
+)
+def test_a_new_file_that_has_other_rows_is_found_when_it_is_read_again(change, message) -> None:
+    group = Group()
+    group.add([(1, "a"), (2, "b"), (3, "c")])
+    content = group.store.content
+    made = group.store.create
+
+    class Lying:
+        """A writer whose content another one takes the place of."""
+
+        def __init__(self, location):
+            self.location = location
+            self.inner = made(location)
+
+        def __enter__(self):
+            return self.inner.__enter__()
+
+        def __exit__(self, *error):
+            self.inner.__exit__(*error)
+            rows = change(pq.ParquetFile(io.BytesIO(content[self.location])).read())
+            sink = io.BytesIO()
+            pq.write_table(rows, sink, store_schema=False)
+            content[self.location] = sink.getvalue()
+
+    group.store.create = Lying
+    with pytest.raises(EngineError, match=message):
+        group.run()

@@ -1,0 +1,187 @@
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+
+from icectl.entries.may_match import may_match
+from icectl.entries.partition_key import encode_key
+from icectl.entries.predicates import Column, Compare, IsNull, Not, StartsWith
+from icectl.entries.rows import planning
+from icectl.spec.partition import PartitionField, PartitionSpec
+from icectl.spec.schema import Schema
+from icectl.spec.single_value import encode
+from icectl.spec.transforms import parse_transform
+from icectl.spec.types import DecimalType, NestedField, PrimitiveType, Type
+from tests.builders.entry_rows import data, entries
+
+LONG, TEXT, DATE = PrimitiveType("long"), PrimitiveType("string"), PrimitiveType("date")
+AT = PrimitiveType("timestamp")
+DAY = 86_400_000_000
+
+
+def schema(type_: Type, schema_id: int = 0) -> Schema:
+    return Schema(schema_id, (NestedField(1, "c", type_, required=False),))
+
+
+def partitioned(transform: str, type_: Type, value, predicate) -> bool:
+    """Whether a file of one partition matches."""
+    spec = PartitionSpec(0, (PartitionField((1,), 1000, "p", parse_transform(transform)),))
+    key_type = type_ if transform in ("identity", "truncate[2]") else PrimitiveType("int")
+    found = planning(entries(data("f", partition_key=encode_key([key_type], [value]))))
+    return bool(may_match(found, predicate, [spec], [schema(type_)])[0])
+
+
+def column(type_: Type) -> Column:
+    return Column("c", type_, 1)
+
+
+@pytest.mark.parametrize(
+    ("day", "matches"),
+    [(1, [True, True, True, False, True]), (2, [False, True, False, True, True])],
+)
+def test_r117_days_are_told_apart_to_the_moment(day, matches) -> None:
+    at = column(AT)
+    conditions = [
+        Compare(at, "<", 2 * DAY),
+        Compare(at, "<=", 2 * DAY),
+        Compare(at, "=", DAY + 5),
+        Not(Compare(at, "<", 2 * DAY)),
+        Not(Compare(at, "=", DAY)),
+    ]
+    assert [partitioned("day", AT, day, one) for one in conditions] == matches
+
+
+def test_moments_before_1970_may_lie_in_the_day_after_as_old_writers_put_them() -> None:
+    before = Compare(column(AT), "<=", -1)
+    assert partitioned("day", AT, -1, before)
+    assert partitioned("day", AT, 0, before)
+    assert not partitioned("day", AT, 1, before)
+
+
+def test_buckets_tell_equal_values_only() -> None:
+    of_34 = 3  # 2017239379 mod 4, R-076
+    assert [
+        partitioned("bucket[4]", LONG, at, Compare(column(LONG), "=", 34)) for at in range(4)
+    ] == [at == of_34 for at in range(4)]
+    assert partitioned("bucket[4]", LONG, 0, Compare(column(LONG), "<", 34))
+
+
+@pytest.mark.parametrize(
+    ("value", "prefix", "may", "may_not"),
+    [
+        ("ab", "a", True, False),
+        ("ab", "b", False, True),
+        ("ab", "abc", True, True),
+        ("ab", "xbc", False, True),
+        (None, "a", False, False),
+    ],
+)
+def test_a_truncated_value_tells_prefixes(value, prefix, may, may_not) -> None:
+    like = StartsWith(column(TEXT), prefix)
+    assert partitioned("truncate[2]", TEXT, value, like) is may
+    assert partitioned("truncate[2]", TEXT, value, Not(like)) is may_not
+
+
+@pytest.mark.parametrize("transform", ["void", "zigzag", "bucket[4]"])
+def test_r117_unknown_transforms_and_void_say_nothing(transform) -> None:
+    type_ = PrimitiveType("float") if transform == "bucket[4]" else LONG
+    assert partitioned(transform, type_, 1, Compare(column(type_), "=", 34.0))
+
+
+def test_nulls_of_a_partition_are_known() -> None:
+    null = IsNull(column(LONG))
+    assert partitioned("bucket[4]", LONG, None, null)
+    assert not partitioned("bucket[4]", LONG, 1, null)
+    assert not partitioned("bucket[4]", LONG, None, Not(null))
+    assert not partitioned("identity", LONG, None, Not(Compare(column(LONG), "=", 1)))
+
+
+def test_partitions_of_a_column_that_was_a_date_say_nothing() -> None:
+    spec = PartitionSpec(0, (PartitionField((1,), 1000, "p", parse_transform("identity")),))
+    found = planning(entries(data("f", partition_key=encode_key([DATE], [1]))))
+    schemas = [schema(DATE), schema(AT, 1)]
+    assert may_match(found, Compare(column(AT), "=", 9), [spec], schemas).all()
+
+
+def test_a_partition_field_decides_for_the_specs_that_have_it() -> None:
+    with_it = PartitionSpec(1, (PartitionField((1,), 1000, "p", parse_transform("bucket[4]")),))
+    key = encode_key([PrimitiveType("int")], [2])
+    other = encode_key([PrimitiveType("int")], [3])
+    found = planning(
+        entries(
+            data("a", spec_id=1, partition_key=key),
+            data("b"),
+            data("c", spec_id=1, partition_key=other),
+        )
+    )
+    condition = Compare(Column("p", PrimitiveType("int"), None), "=", 2)
+    specs = [PartitionSpec(0, ()), with_it]
+    assert may_match(found, condition, specs, [schema(LONG)]).tolist() == [True, True, False]
+
+
+def bounded(type_: Type, lower: bytes, upper: bytes, predicate, **values) -> bool:
+    bounds = {"lower_bounds": [(1, lower)], "upper_bounds": [(1, upper)]}
+    found = entries(data("f", **bounds, **values))
+    return bool(may_match(found, predicate, [], [schema(type_)])[0])
+
+
+@pytest.mark.parametrize(
+    ("type_", "bound", "same", "less"),
+    [
+        (LONG, (5).to_bytes(4, "little"), 5, 4),
+        (PrimitiveType("double"), encode(PrimitiveType("float"), 0.5), 0.5, 0.25),
+        (AT, (3).to_bytes(4, "little"), 3 * DAY, 3 * DAY - 1),
+        (DecimalType(30, 2), b"\x05", Decimal("0.05"), Decimal("0.04")),
+        (DecimalType(30, 2), b"\xff", Decimal("-0.01"), Decimal("-0.02")),
+        (DecimalType(38, 0), b"\x01" + bytes(10), Decimal(2**80), Decimal(2**80 - 1)),
+    ],
+)
+def test_r096_bounds_of_promoted_columns_are_read_as_the_type_before(
+    type_, bound, same, less
+) -> None:
+    equal = column(type_)
+    assert bounded(type_, bound, bound, Compare(equal, "=", same))
+    assert not bounded(type_, bound, bound, Compare(equal, "=", less))
+    assert not bounded(type_, bound, bound, Compare(equal, "<=", less))
+
+
+def test_the_order_of_uuids_is_not_relied_on() -> None:
+    uuid = PrimitiveType("uuid")
+    low, high = b"\x01" * 16, b"\x02" * 16
+    wanted = UUID(int=5)
+    assert bounded(uuid, low, high, Compare(column(uuid), "=", wanted))
+
+
+@pytest.mark.parametrize("wrong", [b"", b"\x01\x02\x03"])
+def test_bounds_that_do_not_decode_are_not_known(wrong) -> None:
+    for type_, value in ((LONG, 7), (PrimitiveType("double"), 7.0)):
+        assert bounded(type_, wrong, wrong, Compare(column(type_), "=", value))
+
+
+def test_r092_a_bound_that_is_nan_is_not_known() -> None:
+    double = PrimitiveType("double")
+    nan = encode(double, float("nan"))
+    assert bounded(double, nan, nan, Compare(column(double), "=", 1.0))
+
+
+def test_nulls_are_counted_against_the_rows_of_the_file() -> None:
+    """A writer may leave nulls out of the value counts: five values and five nulls are ten rows."""
+    compared = Compare(column(LONG), "=", 7)
+    counts = {"value_counts": [(1, 5)], "null_value_counts": [(1, 5)]}
+    found = entries(data("half", **counts), data("all", null_value_counts=[(1, 10)]))
+    assert may_match(found, compared, [], [schema(LONG)]).tolist() == [True, False]
+
+
+def test_r130_a_missing_metric_matches() -> None:
+    found = entries(data("f"), data("g", lower_bounds=[(9, b"\x00")]))
+    for predicate in (
+        Compare(column(LONG), "=", 7),
+        IsNull(column(LONG)),
+        Not(IsNull(column(LONG))),
+    ):
+        assert may_match(found, predicate, [], [schema(LONG)]).all()
+        assert may_match(planning(found), predicate, [], [schema(LONG)]).all()
+
+
+def test_of_no_files_none_match() -> None:
+    assert may_match(entries(), Compare(column(LONG), "=", 7), [], [schema(LONG)]).tolist() == []
