@@ -1,0 +1,135 @@
+"""Pieces of data work: what an engine needs to know to rewrite some files, and nothing else."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from icectl.spec.manifest import FileFormat
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """One blob of a Puffin file."""
+
+    location: str
+    content_offset: int
+    size_bytes: int
+    record_count: int
+    sequence_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """A position delete file, or an equality delete file with its equality ids."""
+
+    location: str
+    file_format: FileFormat
+    size_bytes: int
+    record_count: int
+    sequence_number: int
+    spec_id: int
+    partition_key: bytes
+    equality_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A data file and the deletes that apply to it by metadata (R-111 to R-113).
+
+    `position_deletes` and `equality_deletes` index the delete files of the task. Where the task
+    does not read the whole file, it reads the row groups that begin in the bytes from the first of
+    `split` up to, but not at, the second; positions count from the start of the file all the same.
+    """
+
+    location: str
+    file_format: FileFormat
+    size_bytes: int
+    record_count: int
+    spec_id: int
+    partition_key: bytes
+    sequence_number: int
+    first_row_id: int | None = None
+    split: tuple[int, int] | None = None
+    vector: DeletionVector | None = None
+    position_deletes: tuple[int, ...] = ()
+    equality_deletes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """Data files whose live rows become new files: most often one.
+
+    New files lie in the partition of `partition_key`; None lets the spec decide row by row. They
+    carry `sequence_number` (R-045), and another begins where one has `roll_bytes`.
+    """
+
+    task_id: str
+    group: int
+    inputs: tuple[InputFile, ...]
+    delete_files: tuple[DeleteFile, ...]
+    spec_id: int
+    partition_key: bytes | None
+    sequence_number: int
+    roll_bytes: int
+    expected_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergeDeletesTask:
+    """Data files whose position deletes and vectors become one each, of the form asked for.
+
+    Data files and deletes are of one spec and partition; the new deletes carry `sequence_number`,
+    the highest of the old ones.
+    """
+
+    task_id: str
+    group: int
+    inputs: tuple[InputFile, ...]
+    delete_files: tuple[DeleteFile, ...]
+    form: Literal["positions", "vectors"]
+    spec_id: int
+    partition_key: bytes
+    sequence_number: int
+
+
+Task = RewriteTask | MergeDeletesTask
+
+
+def task_json(task: Task) -> str:
+    """A task as text that crosses to any worker."""
+    return json.dumps({"kind": type(task).__name__, **asdict(task)}, default=_bytes_json)
+
+
+def task_from_json(text: str) -> Task:
+    """The task that task_json printed."""
+    value = json.loads(text)
+    kind = value.pop("kind")
+    deletes = tuple(DeleteFile(**_typed(item)) for item in value.pop("delete_files"))
+    inputs = tuple(_input(item) for item in value.pop("inputs"))
+    parts = _typed(value) | {"inputs": inputs, "delete_files": deletes}
+    return RewriteTask(**parts) if kind == "RewriteTask" else MergeDeletesTask(**parts)
+
+
+def _bytes_json(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    raise TypeError(value)
+
+
+def _input(value: Mapping[str, Any]) -> InputFile:
+    typed = _typed(value)
+    if typed["vector"] is not None:
+        typed["vector"] = DeletionVector(**typed["vector"])
+    return InputFile(**typed)
+
+
+def _typed(value: Mapping[str, Any]) -> dict[str, Any]:
+    typed: dict[str, Any] = {
+        key: tuple(item) if isinstance(item, list) else item for key, item in value.items()
+    }
+    if typed.get("partition_key") is not None:
+        typed["partition_key"] = bytes.fromhex(typed["partition_key"])
+    if "file_format" in typed:
+        typed["file_format"] = FileFormat(typed["file_format"])
+    return typed
