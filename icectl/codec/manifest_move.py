@@ -17,7 +17,6 @@ from icectl.codec.manifest_write import ManifestForm, encode_entries
 from icectl.entries.rows import Entries, RawEntries, numbers
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.errors import Unsupported
-from icectl.spec.manifest import Status
 
 Numbers = npt.NDArray[np.int64]
 Moved = tuple[int, memoryview, Numbers]
@@ -27,10 +26,10 @@ Moved = tuple[int, memoryview, Numbers]
 def move_entries(
     content: bytes, entries: Entries, pieces: Numbers, form: ManifestForm
 ) -> Iterator[Moved]:
-    """Encode entries of a manifest as EXISTING ones of other manifests (R-043, R-069).
+    """Encode entries of a manifest as ones of other manifests (R-043, R-069).
 
-    `entries` are some of the manifest's own, inherited, in its order; `pieces` numbers the piece
-    that each goes to. Entries of a piece keep their order.
+    `entries` are some of the manifest's own, inherited, in its order, with the status that they
+    get; `pieces` numbers the piece that each goes to. Entries of a piece keep their order.
     Raises: Unsupported for stored fields that would be lost; CorruptTable.
     """
     file = read_header(content)
@@ -60,8 +59,6 @@ def _carried(batch: CarriedEntries, entries: Entries, pieces: Numbers) -> Iterat
 
 
 def _values(entries: Entries, name: str, order: Numbers) -> Numbers:
-    if name == "status":
-        return np.full(len(order), Status.EXISTING, np.int64)
     column = entries.table[name]
     filled = pc.fill_null(column, 0) if column.null_count else column
     return np.asarray(filled.to_numpy(), np.int64)[order]

@@ -1,4 +1,4 @@
-"""Writing live entries of manifests into new manifests, and comparing before they count."""
+"""Writing entries into new manifests, and comparing before they count."""
 
 import os
 import tempfile
@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from icectl.codec.manifest import read_manifest
 from icectl.codec.manifest_move import Moved, move_entries
 from icectl.codec.manifest_pieces import PieceWriter
-from icectl.codec.manifest_write import ManifestForm
-from icectl.entries.clusters import Numbers, by_piece
+from icectl.codec.manifest_write import ManifestForm, encode_entries
+from icectl.entries.clusters import Numbers, by_piece, pieces_of
 from icectl.entries.inherit import inherit
 from icectl.entries.manifest_rows import describe
-from icectl.entries.rows import Entries, as_existing, count_by_manifest, differing_column, part
+from icectl.entries.rows import Entries, count_by_manifest, differing_column, part
 from icectl.env import Env
 from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.rewrite_manifests import fill
 from icectl.progress import Progress
-from icectl.spec.manifest import ManifestFile
+from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.metadata import TableMetadata
 from icectl.storage.store import Store
 from icectl.table.reading import in_threads, read_file
 
@@ -29,7 +30,28 @@ COMPARED = (
 )  # fmt: skip
 """What of an entry must come out of a new manifest as it went in (R-069)."""
 
+_COMPARED_OF_ADDED = tuple(name for name in COMPARED if name != "file_sequence_number")
+"""An added entry inherits its file sequence number from the commit (R-041)."""
+
+_ROWS_OF_PIECE = 500
+
 CODEC = "deflate"
+
+
+def form_for(metadata: TableMetadata, spec_id: int, content: ManifestContent) -> ManifestForm:
+    """The form of a table's manifests of a spec.
+
+    They name the current schema, or the newest that has all of the spec's columns.
+    Raises: CorruptTable R-052.
+    """
+    spec = metadata.spec(spec_id)
+    if spec is None:
+        raise CorruptTable(f"the table has no partition spec {spec_id}", rule="R-052")  # R-052
+    sources = {id_ for item in spec.fields for id_ in item.source_ids}
+    for schema in (metadata.current_schema, *reversed(metadata.schemas)):
+        if all(schema.field(id_) is not None for id_ in sources):
+            return ManifestForm(schema, spec, metadata.format_version, content)
+    return ManifestForm(metadata.current_schema, spec, metadata.format_version, content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +86,10 @@ class ManifestWriter:
     def write(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Numbers
     ) -> Generator[Written, None, None]:
-        """Write live entries of some manifests into new ones, piece after piece.
+        """Write entries of some manifests into new ones, piece after piece.
 
-        `entries` index `sources`; `pieces` numbers the piece of each. Each manifest is read again
-        and compared with the entries before it is stored.
+        `entries` index `sources` and have the status that they get; `pieces` numbers the piece of
+        each. Each manifest is read again and compared with the entries before it is stored.
         Order: that of the pieces.
         Raises: Unsupported for stored fields that would be lost; CorruptTable; StorageError.
         Cost: every source once; memory for the entries, not for what they carry.
@@ -78,7 +100,23 @@ class ManifestWriter:
             with closing(self._moved(sources, entries, pieces)) as moved:
                 for piece, encoded, row_ends in moved:
                     writer.add(piece, encoded, row_ends)
-            yield from self._stored(writer, entries, pieces)
+            yield from self._stored(writer, entries, pieces, COMPARED)
+
+    def add(self, entries: Entries) -> Generator[Written, None, None]:
+        """Write ADDED entries, which have every column and a snapshot id, into new manifests.
+
+        Order: that of the entries.
+        Raises: CorruptTable; StorageError.
+        """
+        with tempfile.TemporaryFile() as spool:
+            marker = bytes.fromhex(self.env.new_uuid().replace("-", ""))
+            writer = PieceWriter(self.form, spool, codec=CODEC, sync_marker=marker)
+            cut = pieces_of(entries, _ROWS_OF_PIECE)
+            for piece, start in enumerate(range(0, len(entries), _ROWS_OF_PIECE)):
+                held = part(entries, start, min(start + _ROWS_OF_PIECE, len(entries)))
+                for encoded, row_ends in encode_entries(held, self.form):
+                    writer.add(piece, memoryview(encoded), row_ends)
+            yield from self._stored(writer, entries, cut, _COMPARED_OF_ADDED)
 
     def _moved(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Numbers
@@ -116,7 +154,7 @@ class ManifestWriter:
         return min(os.cpu_count() or 1, self.concurrency)
 
     def _stored(
-        self, writer: PieceWriter, entries: Entries, pieces: Numbers
+        self, writer: PieceWriter, entries: Entries, pieces: Numbers, columns: Sequence[str]
     ) -> Generator[Written, None, None]:
         """The manifests that the pieces make; comparing and storing have their threads."""
         ordered, starts = by_piece(entries, pieces)
@@ -130,7 +168,7 @@ class ManifestWriter:
                 yield _Made(self.new_location(), writer.manifest(numbers), held)
 
         def compare(made: _Made) -> tuple[_Made, Written]:
-            return made, Written(self._compared(made), made.entries)
+            return made, Written(self._compared(made, columns), made.entries)
 
         def store(done: tuple[_Made, Written]) -> Written:
             made, written = done
@@ -141,21 +179,20 @@ class ManifestWriter:
         with closing(compared):
             yield from in_threads(store, compared, sizes, threads=self.concurrency)
 
-    def _compared(self, made: _Made) -> ManifestFile:
-        """The row of a manifest, which has been compared with its entries."""
-        entries = as_existing(made.entries)
+    def _compared(self, made: _Made, columns: Sequence[str]) -> ManifestFile:
+        """The row of a manifest, which has been compared with its entries in some columns."""
         manifest = describe(
-            entries,
+            made.entries,
             self.form.types,
             location=made.location,
             length=len(made.content),
             spec_id=self.form.spec.spec_id,
         )
         _, stored = read_manifest(
-            made.content, columns=frozenset(COMPARED), manifest=0, spec=self.form.spec
+            made.content, columns=frozenset(columns), manifest=0, spec=self.form.spec
         )
-        differs = differing_column(inherit(stored, [manifest]), entries, COMPARED)
-        if differs is not None or len(stored) != len(entries):  # R-069
+        differs = differing_column(inherit(stored, [manifest]), made.entries, columns)
+        if differs is not None or len(stored) != len(made.entries):  # R-069
             raise CorruptTable(
                 f"a new manifest does not match its entries in {differs}", rule="R-069"
             )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from icectl import __version__
 from icectl.codec.manifest_list import write_manifest_list
 from icectl.env import Env
-from icectl.errors import CommitConflict
+from icectl.errors import CommitConflict, UsageError
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot, SnapshotRef
@@ -48,6 +48,20 @@ def head(metadata: TableMetadata, branch: str) -> Snapshot | None:
             return metadata.current_snapshot
         raise CommitConflict(f"branch `{branch}` is gone")
     return metadata.snapshot(ref.snapshot_id)
+
+
+def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
+    """The newest snapshot of a branch that the caller names; None where main has none yet.
+
+    Raises: UsageError, where there is no such branch.
+    """
+    ref = metadata.refs.get(branch)
+    if ref is None and branch != "main":
+        message = f"the table has no branch `{branch}`"
+        raise UsageError(message, hint="`icectl inspect TABLE refs` lists them")
+    if ref is not None and ref.type != "branch":
+        raise UsageError(f"`{branch}` is a {ref.type}; only branches get new snapshots")
+    return head(metadata, branch)
 
 
 def compose(metadata: TableMetadata, new: NewSnapshot, *, manifest_list: str, env: Env) -> Composed:

@@ -88,12 +88,15 @@ class Outputs:
         """Where the next manifest list goes. Raises: what writing the journal raises."""
         return self._named(f"snap-{snapshot_id}-{len(self.locations)}-{self.journal.uuid}.avro")
 
-    def _named(self, file_name: str) -> str:
+    def add(self, location: str) -> str:
+        """Put a file that will be written on record. Raises: what writing the journal raises."""
         if self.is_journalled and not self.locations:
             output_journal.write(self.store, self.journal)
-        location = join(self.folder, file_name)
         self.locations.append(location)
         return location
+
+    def _named(self, file_name: str) -> str:
+        return self.add(join(self.folder, file_name))
 
     def check(self) -> None:
         """Go on with a commit, its base loaded, where no other run took this one for dead.

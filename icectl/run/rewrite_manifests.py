@@ -5,13 +5,19 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.codec.manifest_write import ManifestForm
 from icectl.commit.attempt import Committer, Landed
-from icectl.commit.manifests import ManifestWriter
-from icectl.commit.snapshot import NewSnapshot, carried_totals, compose, head
-from icectl.entries.rows import EMPTY, Entries, concat, count_by_value, in_manifests, in_order
+from icectl.commit.manifests import ManifestWriter, form_for
+from icectl.commit.snapshot import NewSnapshot, branch_head, carried_totals, compose, head
+from icectl.entries.rows import (
+    EMPTY,
+    Entries,
+    as_existing,
+    concat,
+    count_by_value,
+    in_manifests,
+    in_order,
+)
 from icectl.env import Deadline, Env
-from icectl.errors import UsageError
 from icectl.plan.model import pin_of
 from icectl.plan.rewrite_manifests import (
     PLANNED_COLUMNS,
@@ -29,7 +35,6 @@ from icectl.run.output_journal import Leftovers
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.requirements import AssertTableUuid
-from icectl.spec.schema import Schema
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
 from icectl.storage.store import Store
@@ -105,22 +110,12 @@ def prepare(
     loaded = open_table(rewrite.catalog)
     rewrite.catalog.check_writable(loaded)
     metadata = loaded.metadata
-    snapshot = _head(metadata, branch)
+    snapshot = branch_head(metadata, branch)
     listed = _listed(rewrite, metadata, snapshot)
     pin = pin_of(metadata, loaded.metadata_location)
     return Prepared(
         loaded, plan(metadata, pin, branch, listed, options(metadata)), listed, snapshot
     )
-
-
-def _head(metadata: TableMetadata, branch: str) -> Snapshot | None:
-    ref = metadata.refs.get(branch)
-    if ref is None and branch != "main":
-        message = f"the table has no branch `{branch}`"
-        raise UsageError(message, hint="`icectl inspect TABLE refs` lists them")
-    if ref is not None and ref.type != "branch":
-        raise UsageError(f"`{branch}` is a {ref.type}; only branches get new snapshots")
-    return head(metadata, branch)
 
 
 def _listed(rewrite: Rewrite, metadata: TableMetadata, snapshot: Snapshot | None) -> Listed:
@@ -207,42 +202,27 @@ def _write(
     made: _Made,
 ) -> list[_Output]:
     """Write live entries of a group into new manifests."""
-    spec = metadata.spec(group.spec_id)
-    if spec is None or not len(entries):
+    if not len(entries):
         return []
-    form = ManifestForm(
-        _schema_for(metadata, group.spec_id), spec, metadata.format_version, group.content
-    )
     writer = ManifestWriter(
         store=rewrite.store,
         env=rewrite.env,
         progress=rewrite.progress,
         concurrency=rewrite.concurrency,
-        form=form,
+        form=form_for(metadata, group.spec_id, group.content),
         target_size_bytes=prepared.plan.options.target_size_bytes,
         new_location=made.stored.manifest,
     )
     manifests = prepared.listed.manifests
     pieces = group_pieces(metadata, group, prepared.listed, entries, prepared.plan.options)
     outputs = []
-    with closing(writer.write(manifests, entries, pieces)) as stored:
+    with closing(writer.write(manifests, as_existing(entries), pieces)) as stored:
         for written in stored:
             sources = {
                 manifests[at].manifest_path for at in count_by_value(written.entries, "manifest")
             }
             outputs.append(_Output(group, written.manifest, frozenset(sources), written.entries))
     return outputs
-
-
-def _schema_for(metadata: TableMetadata, spec_id: int) -> Schema:
-    """The schema that manifests of a spec name: the current one, or the newest that has all of the
-    spec's columns."""
-    spec = metadata.spec(spec_id)
-    sources = {} if spec is None else {id_ for field in spec.fields for id_ in field.source_ids}
-    for schema in (metadata.current_schema, *reversed(metadata.schemas)):
-        if all(schema.field(id_) is not None for id_ in sources):
-            return schema
-    return metadata.current_schema
 
 
 def _updates(

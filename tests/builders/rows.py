@@ -19,6 +19,9 @@ from pyarrow import orc
 
 Row = tuple[tuple[str, Any], ...]
 
+_LINEAGE = ("_row_id", "_last_updated_sequence_number")
+"""Columns that carry the identity of rows, and belong to no table's schema."""
+
 
 def local(location: str) -> Path:
     """The path of a local location, with or without a scheme."""
@@ -178,7 +181,8 @@ def read_rows(metadata: dict[str, Any], snapshot_id: int | None = None) -> list[
                 tuple(record.get(name) for name in names) in keys for names, keys in filters
             )
             if at not in gone and not matched:
-                rows.append(tuple(sorted(record.items(), key=lambda item: item[0])))
+                shown = {name: value for name, value in record.items() if name not in _LINEAGE}
+                rows.append(tuple(sorted(shown.items(), key=lambda item: item[0])))
     return sorted(rows, key=repr)
 
 

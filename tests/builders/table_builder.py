@@ -218,6 +218,26 @@ class TableBuilder:
         """Set table properties."""
         self._update([SetProperties(dict(properties))])
 
+    def respec(self, partitioning: str) -> None:
+        """Partition what is appended from now on in another way; older files keep their spec."""
+        first = self.metadata.last_partition_id + 1
+        fields = tuple(
+            replace(item, field_id=first + at)
+            for at, item in enumerate(PARTITIONINGS[partitioning])
+        )
+        self.spec = PartitionSpec(self.spec.spec_id + 1, fields)
+        self.types = tuple(result_types(self.spec, [SCHEMA]))  # type: ignore[arg-type]
+        self.now_ms += self.commit_interval_ms
+        respecced = replace(
+            self.metadata,
+            partition_specs=(*self.metadata.partition_specs, self.spec),
+            default_spec_id=self.spec.spec_id,
+            last_partition_id=max(first - 1, *(item.field_id for item in fields)),
+            last_updated_ms=self.now_ms,
+        )
+        updated, _ = with_log(respecced, self.metadata_location, self.now_ms)
+        self._write_version(updated)
+
     def ids(self, branch: str = "main") -> frozenset[int]:
         """Row ids that a branch shows now."""
         head = self._head(branch)
@@ -393,7 +413,7 @@ class TableBuilder:
             "status": int(Status.ADDED),
             "location": location,
             "file_format": int(file_format),
-            "spec_id": 0,
+            "spec_id": self.spec.spec_id,
             "partition_values": values,
             "partition_key": encode_key(self.types, values),
             "record_count": record_count,
@@ -581,7 +601,7 @@ class TableBuilder:
         return ManifestFile(
             location,
             length,
-            0,
+            self.spec.spec_id,
             content,
             sequence_number,
             min((row["sequence_number"] for row in live), default=sequence_number),

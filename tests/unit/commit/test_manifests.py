@@ -9,7 +9,7 @@ import pytest
 
 from icectl.codec.manifest_write import ManifestForm
 from icectl.commit.manifests import ManifestWriter, Written
-from icectl.entries.rows import Entries, concat, numbers
+from icectl.entries.rows import Entries, as_existing, concat, numbers
 from icectl.entries.schema import PLANNING
 from icectl.errors import CorruptTable
 from icectl.plan.rewrite_manifests import PLANNED_COLUMNS
@@ -45,7 +45,7 @@ def of_version_3(directory: Path) -> TableBuilder:
 def sources(
     table: TableBuilder, content: ManifestContent
 ) -> tuple[tuple[ManifestFile, ...], Entries]:
-    """The manifests of one content, and their entries."""
+    """The manifests of one content, and their entries as new manifests have them."""
     snapshot = table.metadata.current_snapshot
     assert snapshot is not None
     listed = read_snapshot_manifests(LocalStore(), table.metadata, snapshot)
@@ -58,7 +58,7 @@ def sources(
         concurrency=1,
         progress=SilentProgress(),
     )
-    return found, read
+    return found, as_existing(read)
 
 
 def changed(entries: Entries, column: str, value: Any) -> Entries:

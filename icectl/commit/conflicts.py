@@ -1,0 +1,195 @@
+"""Whether a group that was rewritten may still be committed, on the head as it is now: pure.
+
+What counts is not which commits came meanwhile but what is live: the files that were read, and the
+deletes that were applied to them, all of these and no other. The one exception are equality deletes
+that came meanwhile: they go on applying, since new files carry the data sequence number that the
+rewrite started from (R-045, R-112).
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from icectl.entries.rows import Entries, by_row, index_in, take
+from icectl.plan.compact import LiveFiles
+from icectl.plan.compact_task import InputFile, MergeDeletesTask, RewriteTask, Task
+from icectl.spec.manifest import Content
+
+DeleteKey = tuple[str, int | None]
+"""Location and content offset: what tells one delete file, or vector, from another."""
+
+
+@dataclass(frozen=True, slots=True)
+class EqualityDelete:
+    """What decides to which data files an equality delete file applies (R-112)."""
+
+    sequence_number: int
+    is_global: bool
+
+
+_STATED = ("record_count", "spec_id", "partition_key", "sequence_number", "first_row_id")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """What came of a group: its tasks as they were planned, and the entries to add.
+
+    `added` have status ADDED, an explicit data sequence number, and no snapshot id.
+    """
+
+    number: int
+    tasks: tuple[Task, ...]
+    added: Entries
+
+    @property
+    def inputs(self) -> tuple[InputFile, ...]:
+        """The data files that were read, each once."""
+        return tuple({file.location: file for task in self.tasks for file in task.inputs}.values())
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """Locations of the data files that new ones take the place of."""
+        rewritten = (task.inputs for task in self.tasks if isinstance(task, RewriteTask))
+        return frozenset(file.location for inputs in rewritten for file in inputs)
+
+    @property
+    def vectors(self) -> frozenset[DeleteKey]:
+        """Deletion vectors of these data files: these are replaced, or their rows are (R-116)."""
+        return frozenset(
+            (file.vector.location, file.vector.content_offset)
+            for file in self.inputs
+            if file.vector is not None
+        )  # R-116
+
+    @property
+    def merged(self) -> frozenset[DeleteKey]:
+        """Position delete files whose rows are in new ones."""
+        merging = (task for task in self.tasks if isinstance(task, MergeDeletesTask))
+        return frozenset((file.location, None) for task in merging for file in task.delete_files)
+
+
+class Head:
+    """The live files of a head, some of whose data files are looked up by location."""
+
+    def __init__(self, files: LiveFiles, locations: Collection[str]) -> None:
+        self.files = files
+        self._entries = _by_location(files.data, locations)
+        rows = sorted(row for row, _ in self._entries.values())
+        self._applied = {row: files.index.of(row) for row in rows}
+        used = {
+            at
+            for found in self._applied.values()
+            for at in (*found.vectors, *found.position_deletes, *found.equality_deletes)
+        }
+        self._deletes = _delete_rows(files, sorted(used))
+
+    def entry(self, location: str) -> tuple[Any, ...] | None:
+        """What _STATED names of a live data file; None where there is none of the location."""
+        found = self._entries.get(location)
+        return None if found is None else found[1]
+
+    def applied(self, location: str) -> tuple[set[DeleteKey], Mapping[DeleteKey, EqualityDelete]]:
+        """Vectors and position deletes of a live data file, and its equality deletes."""
+        found = self._applied[self._entries[location][0]]
+        by_position = {self._deletes[at][0] for at in (*found.vectors, *found.position_deletes)}
+        return by_position, dict(self._deletes[at] for at in found.equality_deletes)
+
+    def equality_deletes_after(
+        self, sequence_number: int, partitions: Collection[tuple[int, bytes]]
+    ) -> bool:
+        """Whether there are equality deletes of some partitions above a sequence number."""
+        columns = ("content", "sequence_number", "spec_id", "partition_key")
+        return any(
+            content == Content.EQUALITY_DELETES
+            and number > sequence_number
+            and spec_id not in self.files.unpartitioned_spec_ids
+            and (spec_id, key) in partitions
+            for content, number, spec_id, key in by_row(self.files.deletes, *columns)
+        )
+
+
+def head_of(files: LiveFiles, results: Iterable[GroupResult]) -> Head:
+    """A head, ready for the questions of `conflict` about some groups."""
+    return Head(files, {file.location for result in results for file in result.inputs})
+
+
+def conflict(result: GroupResult, head: Head) -> str | None:
+    """Why a group cannot be committed on a head; None where it can.
+
+    Spec: R-111 to R-113; rules of RewriteFiles in the reference implementation, but for deletes
+    that have gone.
+    """
+    for task in result.tasks:
+        for file in task.inputs:
+            reason = _of_file(task, file, head)
+            if reason is not None:
+                return reason
+    moving = [task for task in result.tasks if isinstance(task, RewriteTask) if _moves(task)]
+    if moving:
+        partitions = set(by_row(result.added, "spec_id", "partition_key"))
+        if head.equality_deletes_after(moving[0].sequence_number, partitions):
+            return "equality deletes came for a partition that rows move to"
+    return None
+
+
+def _moves(task: RewriteTask) -> bool:
+    """Whether rows change their partition, and with it the equality deletes that apply."""
+    return task.partition_key is None
+
+
+def _of_file(task: Task, file: InputFile, head: Head) -> str | None:
+    stated = head.entry(file.location)
+    if stated is None:
+        return f"`{file.location}` is not live any more"
+    if stated != tuple(getattr(file, name) for name in _STATED):
+        return f"`{file.location}` has another entry now"
+    by_position, by_value = head.applied(file.location)
+    if by_position != _positions_applied(task, file):
+        return f"other rows of `{file.location}` are deleted by position now"
+    if isinstance(task, MergeDeletesTask):
+        return None
+    planned = {(task.delete_files[at].location, None) for at in file.equality_deletes}
+    if not planned <= by_value.keys():
+        return f"equality deletes of `{file.location}` are gone"
+    came = [delete for key, delete in by_value.items() if key not in planned]
+    if any(delete.sequence_number <= task.sequence_number for delete in came):
+        return f"equality deletes of `{file.location}` would not apply to the new files"
+    if _moves(task) and not all(delete.is_global for delete in came):
+        return f"equality deletes came for `{file.location}`, whose rows move"
+    return None
+
+
+def _positions_applied(task: Task, file: InputFile) -> set[DeleteKey]:
+    applied: set[DeleteKey] = {
+        (task.delete_files[at].location, None) for at in file.position_deletes
+    }
+    if file.vector is not None:
+        applied.add((file.vector.location, file.vector.content_offset))
+    return applied
+
+
+def _by_location(
+    data: Entries, locations: Collection[str]
+) -> Mapping[str, tuple[int, tuple[Any, ...]]]:
+    """For each location with a live data file its row, and what its entry states."""
+    wanted = pa.array(sorted(locations), pa.string())
+    rows = [row for row in index_in(wanted, data.table["location"]).tolist() if row >= 0]
+    found = by_row(take(data, rows), "location", *_STATED)
+    return {
+        location: (row, tuple(stated)) for row, (location, *stated) in zip(rows, found, strict=True)
+    }
+
+
+def _delete_rows(
+    files: LiveFiles, rows: Sequence[int]
+) -> Mapping[int, tuple[DeleteKey, EqualityDelete]]:
+    """Keys of some delete files, and what there is to know of the equality deletes among them."""
+    found = by_row(
+        take(files.deletes, rows), "location", "content_offset", "sequence_number", "spec_id"
+    )
+    return {
+        row: ((location, offset), EqualityDelete(number, spec_id in files.unpartitioned_spec_ids))
+        for row, (location, offset, number, spec_id) in zip(rows, found, strict=True)
+    }

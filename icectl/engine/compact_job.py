@@ -1,0 +1,199 @@
+"""One task of a compaction, carried out by the kernels wherever it runs.
+
+A job is what all tasks of a run have in common; job and task are values that cross to any worker.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from icectl.engine.kernels.equality_deletes import EqualityDeletes
+from icectl.engine.kernels.partition_rows import Partition
+from icectl.engine.kernels.read_data import SourceFile
+from icectl.engine.kernels.rewrite_data import (
+    DeletesOfGroup,
+    DeletionVector,
+    FileGroup,
+    PositionDeletes,
+    TableColumns,
+    rewrite_data,
+)
+from icectl.engine.kernels.write_data import Outputs, WriteOptions, WrittenFile
+from icectl.entries.partition_key import decode_key
+from icectl.entries.schema import CARRIED, PLANNING
+from icectl.plan.compact_task import DeleteFile, InputFile, RewriteTask
+from icectl.spec.manifest import Content, FileFormat, Status
+from icectl.spec.partition import PartitionSpec, partition_path
+from icectl.spec.single_value import Value
+from icectl.spec.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class TypedSpec:
+    """A partition spec with the types of its values."""
+
+    spec: PartitionSpec
+    types: tuple[Type | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactJob:
+    """What all tasks of a run have in common; `sort_order_id` is what new files are sorted by."""
+
+    columns: TableColumns
+    specs: Mapping[int, TypedSpec]
+    options: WriteOptions
+    sort_order_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What came of a task: entries of the new files, and what was counted on the way.
+
+    `entries` has every column; status ADDED, no snapshot id, the task's data sequence number.
+    """
+
+    task_id: str
+    entries: pa.Table
+    read_row_count: int
+    deleted_row_count: int
+    written_row_count: int
+    written_bytes: int
+
+
+def run_rewrite(task: RewriteTask, job: CompactJob, outputs: Outputs) -> TaskResult:
+    """Rewrite the files of a task; its rows are compared with those of the new files.
+
+    Raises: as rewrite_data.
+    """
+    options = replace(job.options, target_size_bytes=task.roll_bytes)
+    found = rewrite_data(file_group(task, job), options, outputs)
+    return TaskResult(
+        task.task_id,
+        _entries(found.files, task, job),
+        found.totals.row_count + found.deleted_row_count,
+        found.deleted_row_count,
+        found.totals.row_count,
+        sum(file.file_size_in_bytes for file in found.files),
+    )
+
+
+def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:
+    """The task as the kernel takes it."""
+    return FileGroup(
+        tuple(_source(file, job) for file in task.inputs),
+        sum(file.size_bytes for file in task.inputs),
+        _deletes(task, job),
+        job.columns,
+        job.specs[task.spec_id].spec,
+        None if task.partition_key is None else _partition(task.partition_key, job, task.spec_id),
+    )
+
+
+def _source(file: InputFile, job: CompactJob) -> SourceFile:
+    return SourceFile(
+        file.location,
+        file.file_format.name,
+        file.record_count,
+        file.sequence_number,
+        file.first_row_id,
+        _constants(file, job),
+        file.split,
+    )
+
+
+def _constants(file: InputFile | DeleteFile, job: CompactJob) -> Mapping[int, Value]:
+    """The values of identity partition fields, by source column (R-180)."""
+    typed = job.specs[file.spec_id]
+    values = decode_key(file.partition_key, typed.types)
+    return {
+        item.source_ids[0]: value
+        for item, value in zip(typed.spec.fields, values, strict=True)
+        if item.transform.name == "identity"
+    }  # R-180
+
+
+def _partition(key: bytes, job: CompactJob, spec_id: int) -> Partition:
+    typed = job.specs[spec_id]
+    if typed.spec.is_unpartitioned:
+        return Partition(key, "")
+    return Partition(key, partition_path(typed.spec, typed.types, decode_key(key, typed.types)))
+
+
+def _deletes(task: RewriteTask, job: CompactJob) -> DeletesOfGroup:
+    positions: dict[int, set[str]] = {}
+    equality: dict[int, set[str]] = {}
+    vectors = []
+    for file in task.inputs:
+        for at in file.position_deletes:
+            positions.setdefault(at, set()).add(file.location)
+        for at in file.equality_deletes:
+            equality.setdefault(at, set()).add(file.location)
+        if file.vector is not None:
+            found = file.vector
+            place = found.location, found.content_offset, found.size_bytes
+            vectors.append(DeletionVector(*place, found.record_count, file.location))
+    files = task.delete_files
+    return DeletesOfGroup(
+        tuple(
+            PositionDeletes(files[at].location, files[at].file_format.name, frozenset(named))
+            for at, named in positions.items()
+        ),
+        tuple(vectors),
+        tuple(
+            EqualityDeletes(
+                _delete_source(files[at], job), files[at].equality_ids, frozenset(named)
+            )
+            for at, named in equality.items()
+        ),
+    )
+
+
+def _delete_source(file: DeleteFile, job: CompactJob) -> SourceFile:
+    return SourceFile(
+        file.location,
+        file.file_format.name,
+        file.record_count,
+        file.sequence_number,
+        constants=_constants(file, job),
+    )
+
+
+def _entries(files: tuple[WrittenFile, ...], task: RewriteTask, job: CompactJob) -> pa.Table:
+    rows = [
+        {
+            "content": Content.DATA,
+            "status": Status.ADDED,
+            "location": file.location,
+            "file_format": FileFormat.PARQUET,
+            "spec_id": task.spec_id,
+            "partition_key": file.partition_key,
+            "record_count": file.metrics.record_count,
+            "file_size_in_bytes": file.file_size_in_bytes,
+            "sequence_number": task.sequence_number,
+            "sort_order_id": job.sort_order_id,
+            "manifest": 0,
+            "manifest_pos": at,
+            **_metrics(file),
+        }
+        for at, file in enumerate(files)
+    ]
+    return pa.Table.from_pylist(rows, schema=pa.schema([*PLANNING, *CARRIED]))
+
+
+def _metrics(file: WrittenFile) -> dict[str, object]:
+    """Metrics as entries carry them; a map without a key is left out."""
+    found = file.metrics
+    maps = {
+        "column_sizes": found.column_sizes,
+        "value_counts": found.value_counts,
+        "null_value_counts": found.null_value_counts,
+        "nan_value_counts": found.nan_value_counts,
+        "lower_bounds": found.lower_bounds,
+        "upper_bounds": found.upper_bounds,
+    }
+    carried: dict[str, object] = {
+        name: sorted(values.items()) for name, values in maps.items() if values
+    }
+    return carried | {"split_offsets": list(found.split_offsets) or None}

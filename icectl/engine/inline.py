@@ -1,0 +1,58 @@
+"""The engine without a JVM: tasks in threads of this process."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
+
+from icectl.engine.compact_job import CompactJob, TaskResult, run_rewrite
+from icectl.engine.kernels.write_data import Outputs
+from icectl.env import Deadline
+from icectl.plan.compact_task import RewriteTask
+from icectl.progress import Progress
+from icectl.storage.store import Store
+from icectl.table.reading import in_threads
+
+
+@dataclass(frozen=True, slots=True)
+class InlineEngine:
+    """Carries tasks out, as many at a time as there are processors."""
+
+    store: Store
+    progress: Progress
+    deadline: Deadline
+    concurrency: int
+
+    def rewrite(
+        self,
+        tasks: Sequence[RewriteTask],
+        job: CompactJob,
+        next_location: Callable[[RewriteTask, str], str],
+    ) -> Iterator[TaskResult]:
+        """What comes of each task.
+
+        Order: that of the tasks.
+        Raises: as run_rewrite; Incomplete, at the time limit. What was written stays.
+        """
+        self.progress.phase("rewriting data files", total=len(tasks))
+
+        def run(task: RewriteTask) -> TaskResult:
+            self.deadline.check()
+            outputs = Outputs(
+                lambda partition: next_location(task, partition), self._create, self.store.open
+            )
+            found = run_rewrite(task, job, outputs)
+            self.progress.advance(1)
+            return found
+
+        threads = min(os.cpu_count() or 1, self.concurrency)
+        yield from in_threads(run, tasks, [1] * len(tasks), threads=threads)
+
+    @contextmanager
+    def _create(self, location: str) -> Iterator[IO[bytes]]:
+        with tempfile.TemporaryFile() as file:
+            yield file
+            file.seek(0)
+            self.store.create(location, file.read())

@@ -1,0 +1,349 @@
+"""Running a compaction: load, plan, rewrite group by group, compare, commit, clean up."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from math import ceil
+from threading import Lock
+
+from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.commit.attempt import Committer, Landed
+from icectl.commit.changes import changes
+from icectl.commit.conflicts import GroupResult
+from icectl.commit.rewrite_files import FileRewrite, Planned
+from icectl.commit.snapshot import branch_head
+from icectl.engine.compact_job import CompactJob, TaskResult, TypedSpec
+from icectl.engine.inline import InlineEngine
+from icectl.engine.kernels.delete_names import named_data_files
+from icectl.engine.kernels.read_data import written_schema
+from icectl.engine.kernels.rewrite_data import TableColumns
+from icectl.engine.kernels.write_data import write_options
+from icectl.entries.applied import NamedFiles
+from icectl.entries.may_match import METRICS
+from icectl.entries.predicates import leaves
+from icectl.entries.rows import EMPTY, Entries, by_row, concat
+from icectl.env import Deadline, Env
+from icectl.errors import CommitConflict, EngineError, Unsupported
+from icectl.plan.compact import Branch, CompactOptions, CompactPlan, Group, LiveFiles, plan
+from icectl.plan.compact_task import RewriteTask
+from icectl.plan.model import pin_of
+from icectl.progress import Progress
+from icectl.run.cleanup import Outputs, outputs_of
+from icectl.run.validate_data import every_column, name_mapping
+from icectl.spec.data_paths import data_file_name, data_location
+from icectl.spec.manifest import FileFormat
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.metrics_modes import metrics_modes
+from icectl.spec.partition import result_types
+from icectl.spec.requirements import AssertTableUuid
+from icectl.storage.store import Store
+from icectl.table.live_files import LiveFilesReader
+from icectl.table.open import open_table
+from icectl.table.reading import in_threads
+
+COMMAND = "compact"
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """The means to compact one table."""
+
+    store: Store
+    catalog: Catalog
+    env: Env
+    progress: Progress
+    deadline: Deadline
+    concurrency: int
+    shield: Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan, what it was made from, and how many delete files would go."""
+
+    loaded: LoadedTable
+    plan: CompactPlan
+    files: LiveFiles
+    removed_delete_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A group whose new files are in the table."""
+
+    group: Group
+    file_count: int
+    size_bytes: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a run did: the commits that landed, and why groups are not in any."""
+
+    landed: Landed
+    snapshot_ids: tuple[int, ...]
+    done: tuple[Done, ...]
+    failed: Mapping[int, str]
+    removed_delete_files: int
+
+
+def prepare(
+    compact: Compact, branch: str, options: Callable[[TableMetadata], CompactOptions]
+) -> Prepared:
+    """Load the table and plan the compaction of a branch; nothing is written.
+
+    Raises: UsageError for a branch, spec or column that there is not; Refused, where the table must
+    not be touched; Unsupported, where rows can't be carried over faithfully; StorageError,
+    CorruptTable, where its manifests or deletes cannot be read.
+    """
+    loaded = open_table(compact.catalog)
+    compact.catalog.check_writable(loaded)
+    metadata = loaded.metadata
+    chosen = options(metadata)
+    head = Branch(branch, branch_head(metadata, branch))
+    on_columns = chosen.where is not None and any(
+        leaf.column.field_id is not None for leaf in leaves(chosen.where)
+    )
+    files = _reader(compact, METRICS if on_columns else frozenset()).load(
+        metadata, head.snapshot, {}
+    )
+    pin = pin_of(metadata, loaded.metadata_location)
+    planned = plan(metadata, pin, head, files, chosen)
+    if planned.groups:
+        _check_format(metadata)
+        job_of(metadata)
+    emptied = [GroupResult(group.number, group.tasks, EMPTY) for group in planned.groups]
+    gone = changes(files, emptied).removed_delete_files
+    return Prepared(loaded, planned, files, gone)
+
+
+def _check_format(metadata: TableMetadata) -> None:
+    """Raises: Unsupported, where the table wants files that icectl does not write."""
+    wanted = metadata.properties.get("write.format.default", "parquet")
+    if wanted.lower() != "parquet":
+        message = f"the table asks for {wanted} files (`write.format.default`)"
+        raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
+
+
+def job_of(metadata: TableMetadata) -> CompactJob:
+    """What all tasks of a run have in common.
+
+    Raises: Unsupported, for columns that can't be carried over; Refused.
+    """
+    schema = metadata.current_schema
+    columns = TableColumns(
+        written_schema(schema, metadata.format_version),
+        every_column(metadata),
+        name_mapping(metadata),
+    )
+    modes = metrics_modes(metadata.properties, schema, ())
+    specs = {
+        spec.spec_id: TypedSpec(spec, result_types(spec, metadata.schemas))
+        for spec in metadata.partition_specs
+    }
+    return CompactJob(columns, specs, write_options(metadata.properties, 0, modes))
+
+
+def _reader(compact: Compact, columns: frozenset[str]) -> LiveFilesReader:
+    def read_names(deletes: Entries) -> NamedFiles:
+        found = list(by_row(deletes, "location", "file_format", "file_size_in_bytes"))
+        compact.progress.phase("reading position deletes", total=len(found))
+
+        def read(one: tuple[str, int, int]) -> tuple[str, Mapping[str, int]]:
+            location, file_format, _ = one
+            with compact.store.open(location) as file:
+                names = named_data_files(file, FileFormat(file_format).name)
+            compact.progress.advance(1)
+            return location, names
+
+        sizes = [size for _, _, size in found]
+        return dict(in_threads(read, found, sizes, threads=compact.concurrency))
+
+    return LiveFilesReader(
+        compact.store, compact.concurrency, compact.progress, read_names, columns
+    )
+
+
+def execute(
+    compact: Compact, prepared: Prepared, *, commits: int = 1, max_failed_commits: int = 0
+) -> Compacted:
+    """Rewrite the groups of a plan and commit them, in up to `commits` commits.
+
+    What was written is removed again where its commit is known not to have landed.
+    Raises: CommitConflict, where nothing landed; CommitUnknown; Unsupported, CorruptTable,
+    EngineError, StorageError, Incomplete, before anything has changed.
+    """
+    run = _Run(compact, prepared, job_of(prepared.loaded.metadata))
+    for batch in _batches(prepared, commits):
+        try:
+            run.commit(batch)
+        except CommitConflict as error:
+            run.fail(batch, error.message)
+            if run.failed_commits > max_failed_commits:
+                break
+    if run.landed is None:
+        raise CommitConflict(run.reason)
+    return Compacted(
+        run.landed,
+        tuple(run.snapshot_ids),
+        tuple(run.done),
+        run.failed,
+        run.removed_delete_files,
+    )
+
+
+def _batches(prepared: Prepared, commits: int) -> Sequence[Sequence[Group]]:
+    """The groups of each commit; one commit without a group, where only deletes go."""
+    groups = prepared.plan.groups
+    if not groups:
+        return [()]
+    if _gives_row_ids(prepared):
+        # The first commit gives rows their ids, which files rewritten before would not have.
+        commits = 1
+    size = ceil(len(groups) / commits)
+    return [groups[start : start + size] for start in range(0, len(groups), size)]
+
+
+def _gives_row_ids(prepared: Prepared) -> bool:
+    """Whether the next commit gives ids to rows that have none (R-106)."""
+    if prepared.loaded.metadata.format_version < 3:
+        return False
+    tasks = (task for group in prepared.plan.groups for task in group.tasks)
+    return any(file.first_row_id is None for task in tasks for file in task.inputs)  # R-106
+
+
+class _Run:
+    """A run under way: what has landed, and what has not."""
+
+    def __init__(self, compact: Compact, prepared: Prepared, job: CompactJob) -> None:
+        self._compact = compact
+        self._prepared = prepared
+        self._job = job
+        self._base = prepared.loaded
+        self.landed: Landed | None = None
+        self.snapshot_ids: list[int] = []
+        self.done: list[Done] = []
+        self.failed: dict[int, str] = {}
+        self.failed_commits = 0
+        self.reason = ""
+        self.removed_delete_files = 0
+
+    def fail(self, batch: Sequence[Group], reason: str) -> None:
+        """Note why a commit did not land, and its groups are not in the table."""
+        self.failed |= {group.number: reason for group in batch}
+        self.failed_commits += 1
+        self.reason = self.reason or reason
+
+    def commit(self, batch: Sequence[Group]) -> None:
+        """Rewrite some groups and commit those that still hold.
+
+        Raises: as execute.
+        """
+        compact = self._compact
+        compact.deadline.check()
+        outputs = outputs_of(compact.store, compact.env, self._base, COMMAND)
+        with outputs.removed_on_failure():
+            results = self._rewritten(batch, outputs)
+            rewrite = self._file_rewrite(results, outputs)
+            uuid = self._base.metadata.table_uuid
+            requirements = [] if uuid is None else [AssertTableUuid(uuid)]
+            committer = Committer(compact.catalog, compact.env, compact.progress)
+            outputs.sent = True
+            with compact.shield():
+                self.landed = committer.commit(self._base, requirements, rewrite.updates)
+        self._note(batch, results, rewrite)
+        outputs.keep(_used(self.landed, rewrite))
+        self._base = compact.catalog.load()
+
+    def _file_rewrite(self, results: Sequence[GroupResult], outputs: Outputs) -> FileRewrite:
+        loaded, planned = self._prepared.loaded, self._prepared.plan
+        snapshot = planned.branch.snapshot
+        return FileRewrite(
+            reader=_reader(self._compact, frozenset()),
+            env=self._compact.env,
+            planned=Planned(
+                planned.branch.name,
+                None if snapshot is None else snapshot.snapshot_id,
+                loaded.metadata.format_version,
+                self._prepared.files,
+            ),
+            results=results,
+            snapshot_id=self._compact.env.new_snapshot_id(),
+            outputs=outputs,
+        )
+
+    def _rewritten(self, batch: Sequence[Group], outputs: Outputs) -> list[GroupResult]:
+        engine = InlineEngine(
+            self._compact.store,
+            self._compact.progress,
+            self._compact.deadline,
+            self._compact.concurrency,
+        )
+        tasks = [task for group in batch for task in group.tasks]
+        places = _Places(self._prepared.loaded.metadata, outputs)
+        found = {one.task_id: one for one in engine.rewrite(tasks, self._job, places.next)}
+        return [
+            _group_result(group, [found[task.task_id] for task in group.tasks]) for group in batch
+        ]
+
+    def _note(
+        self, batch: Sequence[Group], results: Sequence[GroupResult], rewrite: FileRewrite
+    ) -> None:
+        self.snapshot_ids.append(rewrite.snapshot_id)
+        self.failed |= rewrite.lost
+        for group, result in zip(batch, results, strict=True):
+            if group.number not in rewrite.lost:
+                self.done.append(_done(group, result))
+        if rewrite.changes is not None:
+            self.removed_delete_files += rewrite.changes.removed_delete_files
+
+
+def _done(group: Group, result: GroupResult) -> Done:
+    sizes = list(by_row(result.added, "file_size_in_bytes", "record_count"))
+    return Done(group, len(sizes), sum(size for size, _ in sizes), sum(rows for _, rows in sizes))
+
+
+def _used(landed: Landed, rewrite: FileRewrite) -> frozenset[str]:
+    """Files of a commit that the table needs now."""
+    snapshot = landed.metadata.snapshot(rewrite.snapshot_id)
+    lists = () if snapshot is None or snapshot.manifest_list is None else (snapshot.manifest_list,)
+    return frozenset((*rewrite.written, *lists))
+
+
+def _group_result(group: Group, results: Sequence[TaskResult]) -> GroupResult:
+    """What came of a group, once all rows of its files are known to have been read.
+
+    Raises: EngineError.
+    """
+    counts = {file.location: file.record_count for task in group.tasks for file in task.inputs}
+    read = sum(result.read_row_count for result in results)
+    if read != sum(counts.values()):
+        raise EngineError(
+            f"of {sum(counts.values()):,} rows of group {group.number} {read:,} were read"
+        )
+    added = concat([Entries(result.entries) for result in results])
+    return GroupResult(group.number, group.tasks, added)
+
+
+class _Places:
+    """Where new data files of a run go; each is on record before it is written."""
+
+    def __init__(self, metadata: TableMetadata, outputs: Outputs) -> None:
+        self._metadata = metadata
+        self._outputs = outputs
+        self._counts: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def next(self, task: RewriteTask, partition: str) -> str:
+        """The location of a task's next file in the folder of a partition."""
+        with self._lock:
+            self._counts[task.task_id] += 1
+            number = int(task.task_id.partition("-")[2])
+            uuid, count = self._outputs.journal.uuid, self._counts[task.task_id]
+            name = data_file_name(task.group, number, uuid, count)
+            location = data_location(
+                self._metadata.location, self._metadata.properties, partition, name
+            )
+            return self._outputs.add(location)

@@ -1,0 +1,80 @@
+"""The live files of a snapshot, as compactions plan and commit with them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from icectl.entries.applied import NamedFiles, names_of
+from icectl.entries.rows import EMPTY, Entries, take
+from icectl.plan.compact import LiveFiles, live_files
+from icectl.plan.compact_tasks import LOADED_COLUMNS
+from icectl.progress import Progress
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot
+from icectl.storage.location import loosest_key, loosest_keys
+from icectl.storage.store import Store
+from icectl.table.manifests import load_entries_to_match, read_snapshot_manifests
+
+ReadNames = Callable[[Entries], NamedFiles]
+"""Reads which data files some position delete files name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFilesReader:
+    """The means to load the live files of snapshots; `columns` are loaded beside LOADED_COLUMNS."""
+
+    store: Store
+    concurrency: int
+    progress: Progress
+    read_names: ReadNames
+    columns: frozenset[str] = frozenset()
+
+    def load(
+        self, metadata: TableMetadata, snapshot: Snapshot | None, known: NamedFiles
+    ) -> LiveFiles:
+        """Load the entries of a snapshot, and read the position delete files of whole partitions.
+
+        `known` are position delete files that were read before, by location.
+        Raises: StorageError, where a file is missing; CorruptTable; Unsupported.
+        """
+        if snapshot is None:
+            return live_files(metadata, (), EMPTY, {}, {})
+        manifests = read_snapshot_manifests(self.store, metadata, snapshot)
+        entries = load_entries_to_match(
+            self.store,
+            metadata,
+            manifests,
+            columns=LOADED_COLUMNS | self.columns,
+            concurrency=self.concurrency,
+            progress=self.progress,
+        )
+        found = live_files(metadata, manifests, entries, {}, {})
+        named = self._named(found, known)
+        return replace(found, named_files=named, spelling=_spelling(found, named))
+
+    def _named(self, files: LiveFiles, known: NamedFiles) -> NamedFiles:
+        of_partitions = sorted(files.matches.position_deletes[0].order.tolist())
+        unread = [
+            row
+            for row, location in zip(
+                of_partitions,
+                take(files.deletes, of_partitions).table["location"].to_pylist(),
+                strict=True,
+            )
+            if location not in known
+        ]
+        if not unread:
+            return known
+        read: Mapping[str, Mapping[str, int]] = self.read_names(take(files.deletes, unread))
+        return {**known, **read}
+
+
+def _spelling(files: LiveFiles, named: NamedFiles) -> Mapping[str, str]:
+    """Live data files that deletes name in another way than their entries do, by these names."""
+    locations = files.data.table["location"]
+    other = names_of(files.deletes, named).difference(locations.to_pylist())
+    if not other:
+        return {}
+    keys = loosest_keys(locations).to_pylist()
+    by_key = dict(zip(keys, locations.to_pylist(), strict=True))
+    found = {name: by_key.get(loosest_key(name)) for name in other}
+    return {name: location for name, location in found.items() if location is not None}
