@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate expire-snapshots rewrite-manifests remove-orphans migrate-v1-v2 --help --version" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate expire-snapshots rewrite-manifests compact remove-orphans migrate-v1-v2 --help --version" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -41,6 +41,14 @@ _icectl() {
                 --content) words="all data deletes" ;;
                 --color) words="auto always never" ;;
                 --branch|--spec-id|--target-size|--sort-by|--min-manifests|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
+            esac
+            ;;
+        compact)
+            options="--branch --where --target-file-size --min-file-size --max-file-size --min-input-files --min-delete-ratio --min-delete-files --rewrite-all --max-groups --job-order --max-group-size --output-spec-id --partial-progress --max-failed-commits --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --job-order) words="none bytes-asc bytes-desc files-asc files-desc" ;;
+                --color) words="auto always never" ;;
+                --branch|--where|--target-file-size|--min-file-size|--max-file-size|--min-input-files|--min-delete-ratio|--min-delete-files|--max-groups|--max-group-size|--output-spec-id|--partial-progress|--max-failed-commits|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
             esac
             ;;
         remove-orphans)

@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, str] = {
     "validate": "check metadata and files against the rules of the format",
     "expire-snapshots": "drop old snapshots and the files only they need",
     "rewrite-manifests": "regroup manifests by partition, in their target size",
+    "compact": "rewrite data files into ones of good size, deletes applied",
     "remove-orphans": "delete or move files that the table does not refer to",
     "migrate-v1-v2": "turn a version 1 table into a version 2 table",
 }

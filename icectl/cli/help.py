@@ -8,12 +8,12 @@ from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from icectl.cli.options import CHANGING, OUTPUT, POLICY, RUNNING, STORAGE, Command
+from icectl.cli.options import CHANGING, FILES, OUTPUT, POLICY, RUNNING, STORAGE, Command
 from icectl.errors import EXIT_CODES, UsageError
 
 WIDTH = 79
 _LEFT = 28
-GROUPS = ("Options", POLICY, CHANGING, STORAGE, RUNNING, OUTPUT)
+GROUPS = ("Options", FILES, POLICY, CHANGING, STORAGE, RUNNING, OUTPUT)
 
 PLANNED = (
     "validate",

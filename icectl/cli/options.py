@@ -22,6 +22,7 @@ RUNNING = "Running"
 STORAGE = "Finding and reading the table"
 POLICY = "Choosing snapshots"
 CHANGING = "Changing the table"
+FILES = "Choosing files"
 
 
 def option(*names: str, help: str, group: str = "Options", **more: Any) -> Any:  # noqa: A002

@@ -1,0 +1,176 @@
+"""`icectl compact`: rewrite data files into ones of good size, deletes applied."""
+
+from typing import Annotated
+
+from icectl.cli.options import FILES, Change, Common, TableArgument, command, option
+from icectl.report.document import Outcome
+
+
+@command(
+    "compact",
+    examples=[
+        ("icectl compact /wh/db/t --dry-run", "what would be rewritten, and why"),
+        ("icectl compact /wh/db/t --where \"day >= '2024-01-01'\"", "some partitions only"),
+        ("icectl compact /wh/db/t --max-groups 20 --partial-progress 5", "a part of the work"),
+        ("icectl compact /wh/db/t --check", "for CI: exit 4 when there is work"),
+    ],
+    exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
+    choices={"job_order": ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc")},
+)
+def compact(
+    common: Common,
+    table: TableArgument,
+    *,
+    branch: Annotated[
+        str, option("--branch", metavar="NAME", help="the branch to work on (default main)")
+    ] = "main",
+    where: Annotated[
+        str | None,
+        option(
+            "--where",
+            group=FILES,
+            metavar="EXPR",
+            help="only files that may hold such rows, as in \"day >= '2024-01-01'\"",
+        ),
+    ] = None,
+    target_file_size: Annotated[
+        str | None,
+        option(
+            "--target-file-size",
+            metavar="SIZE",
+            help="size of new files (default write.target-file-size-bytes)",
+        ),
+    ] = None,
+    min_file_size: Annotated[
+        str | None,
+        option(
+            "--min-file-size",
+            group=FILES,
+            metavar="SIZE",
+            help="smaller files are rewritten (default 75% of the target)",
+        ),
+    ] = None,
+    max_file_size: Annotated[
+        str | None,
+        option(
+            "--max-file-size",
+            group=FILES,
+            metavar="SIZE",
+            help="larger files are cut (default 180% of the target)",
+        ),
+    ] = None,
+    min_input_files: Annotated[
+        str | None,
+        option(
+            "--min-input-files",
+            group=FILES,
+            metavar="N",
+            help="leave partitions with fewer such files alone (default 5)",
+        ),
+    ] = None,
+    min_delete_ratio: Annotated[
+        str | None,
+        option(
+            "--min-delete-ratio",
+            group=FILES,
+            metavar="R",
+            help="rewrite files with so many deleted rows (default 30%)",
+        ),
+    ] = None,
+    min_delete_files: Annotated[
+        str | None,
+        option(
+            "--min-delete-files",
+            group=FILES,
+            metavar="N",
+            help="rewrite files with so many delete files (default never)",
+        ),
+    ] = None,
+    rewrite_all: Annotated[
+        bool, option("--rewrite-all", group=FILES, help="rewrite every file that is selected")
+    ] = False,
+    max_groups: Annotated[
+        str | None,
+        option("--max-groups", group=FILES, metavar="N", help="rewrite so many groups at most"),
+    ] = None,
+    job_order: Annotated[
+        str,
+        option(
+            "--job-order",
+            group=FILES,
+            metavar="ORDER",
+            help="which groups come first: none (default), bytes-asc, bytes-desc, files-asc or "
+            "files-desc",
+        ),
+    ] = "none",
+    max_group_size: Annotated[
+        str | None,
+        option(
+            "--max-group-size",
+            metavar="SIZE",
+            help="bytes that are rewritten and committed together (default 100GiB)",
+        ),
+    ] = None,
+    output_spec_id: Annotated[
+        str | None,
+        option(
+            "--output-spec-id",
+            metavar="N",
+            help="partition spec of new files (default the table's)",
+        ),
+    ] = None,
+    partial_progress: Annotated[
+        str | None,
+        option("--partial-progress", metavar="N", help="commit in up to N steps (default 1)"),
+    ] = None,
+    max_failed_commits: Annotated[
+        str | None,
+        option(
+            "--max-failed-commits",
+            metavar="N",
+            help="steps that may lose against other writers before the run ends (default 0)",
+        ),
+    ] = None,
+    change: Change,
+) -> Outcome:
+    """Rewrite small, large and much-deleted data files into files of good size.
+
+    Files are judged partition by partition, as Spark's rewrite_data_files does, and put together
+    until they have the target size. Deletes are applied, files of older partition specs move to the
+    current one, and delete files and deletion vectors that apply to nothing any more go in the same
+    commit. A file that would only be copied is left alone: a second run has nothing to do. Old
+    files stay until their snapshots expire.
+
+    `--where` selects files, never rows: those whose partition and column statistics do not rule out
+    that they hold a row for which EXPR is true. EXPR knows comparisons, `in`, `between`, `is null`,
+    `is nan`, `like 'text%'`, `and`, `or`, `not` and brackets; text and times stand in single
+    quotes, names with other characters in backticks.
+
+    Before the commit the rows of each new file are compared with those that were read. New files
+    keep the sequence number that the run started from, so that rows which are deleted meanwhile
+    stay deleted. What counts is whether the files that were read, and their deletes, are still
+    live: another writer's commit drops only the groups that it touched (exit 3, or 11 where nothing
+    is left).
+    """
+    from icectl.cli.compacting import Request
+    from icectl.cli.compacting import compact as run
+
+    request = Request(
+        table=table,
+        branch=branch,
+        where=where,
+        target_file_size=target_file_size,
+        min_file_size=min_file_size,
+        max_file_size=max_file_size,
+        min_input_files=min_input_files,
+        min_delete_ratio=min_delete_ratio,
+        min_delete_files=min_delete_files,
+        max_group_size=max_group_size,
+        max_groups=max_groups,
+        rewrite_all=rewrite_all,
+        output_spec_id=output_spec_id,
+        job_order=job_order,
+        partial_progress=partial_progress,
+        max_failed_commits=max_failed_commits,
+    )
+    return run(common, request, change)

@@ -1,0 +1,197 @@
+"""The course of `icectl compact`: options, plan, run, outcome."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, cast, get_args
+
+from icectl.cli.options import Change, Common
+from icectl.cli.session import Session, open_session
+from icectl.cli.settings import parse_count
+from icectl.errors import CommitConflict, UsageError
+from icectl.plan.compact import (
+    MAX_GROUP_BYTES,
+    MIN_DELETE_RATIO,
+    MIN_INPUT_FILES,
+    CompactOptions,
+    JobOrder,
+)
+from icectl.plan.compact_sizes import sizes_of
+from icectl.plan.where import parse_where
+from icectl.report.compact import Compaction, GroupOutput, compaction_result, print_compaction
+from icectl.report.document import Outcome, TableIdentity
+from icectl.run.compact import Compact, Compacted, Prepared, execute, prepare
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.properties import TARGET_FILE_SIZE_BYTES, read
+from icectl.units import parse_ratio, parse_size
+
+COMMAND = "compact"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options of the command as given."""
+
+    table: str
+    branch: str
+    where: str | None
+    target_file_size: str | None
+    min_file_size: str | None
+    max_file_size: str | None
+    min_input_files: str | None
+    min_delete_ratio: str | None
+    min_delete_files: str | None
+    max_group_size: str | None
+    max_groups: str | None
+    rewrite_all: bool
+    output_spec_id: str | None
+    job_order: str
+    partial_progress: str | None
+    max_failed_commits: str | None
+
+
+def compact(common: Common, request: Request, change: Change) -> Outcome:
+    """Plan the compaction and, unless the plan is all that was asked for, run it."""
+    options = _options(request)
+    commits = _positive(request.partial_progress) or 1
+    if commits > 1 and change.metadata_file is not None:
+        message = "`--partial-progress` makes several commits, and `--metadata-file` allows for one"
+        raise UsageError(message)
+    budget = _count("--max-failed-commits", request.max_failed_commits) or 0
+    session = open_session(common, request.table, read_only=False, change=change)
+    means = Compact(
+        store=session.store,
+        catalog=session.catalog,
+        env=session.env,
+        progress=session.progress,
+        deadline=session.deadline,
+        concurrency=session.concurrency,
+        shield=session.shield,
+    )
+    prepared = prepare(means, request.branch, options)
+    told = Compaction(
+        prepared.plan, prepared.files, prepared.loaded.metadata, prepared.removed_delete_files
+    )
+    whole = change.dry_run or change.check
+    if not prepared.plan.has_work:
+        return _outcome(session, prepared, told, status="nothing-to-do", whole=whole)
+    if whole:
+        outcome = _outcome(session, prepared, told, status="planned", whole=True)
+        return replace(outcome, exit_code=4) if change.check else outcome
+    try:
+        done = execute(means, prepared, commits=commits, max_failed_commits=budget)
+    except CommitConflict:
+        if not change.skip_if_busy:
+            raise
+        untouched = replace(told, plan=replace(prepared.plan, groups=(), dangling=()))
+        return _outcome(session, prepared, untouched, status="nothing-to-do", whole=False)
+    return _done(session, prepared, told, done)
+
+
+def _done(session: Session, prepared: Prepared, told: Compaction, done: Compacted) -> Outcome:
+    location = done.landed.metadata_location
+    told = replace(
+        told,
+        is_run=True,
+        outputs={
+            one.group.number: GroupOutput(one.file_count, one.size_bytes, one.row_count)
+            for one in done.done
+        },
+        failed=done.failed,
+        snapshot_ids=done.snapshot_ids,
+        removed_delete_files=done.removed_delete_files,
+        new_metadata_file=location if prepared.loaded.current == "given" else None,
+    )
+    whole = len(done.done) == len(prepared.plan.groups)
+    outcome = _outcome(
+        session, prepared, told, status="done" if whole else "incomplete", whole=False
+    )
+    assert outcome.table is not None
+    return replace(
+        outcome,
+        table=replace(outcome.table, metadata_location_after=location),
+        exit_code=0 if whole else 3,
+    )
+
+
+def _outcome(
+    session: Session,
+    prepared: Prepared,
+    told: Compaction,
+    *,
+    status: Literal["done", "planned", "nothing-to-do", "incomplete"],
+    whole: bool,
+) -> Outcome:
+    metadata = prepared.loaded.metadata
+    listing = whole or session.console.options.verbosity > 0
+    return Outcome(
+        command=COMMAND,
+        result=compaction_result(told),
+        render=lambda console: print_compaction(console, told, whole=listing),
+        table=TableIdentity(
+            metadata.location,
+            metadata.table_uuid,
+            metadata.format_version,
+            prepared.loaded.metadata_location,
+        ),
+        status=status,
+        dry_run=whole,
+    )
+
+
+def _options(request: Request) -> Callable[[TableMetadata], CompactOptions]:
+    """What the caller asks for, once the table is known."""
+    if request.job_order not in get_args(JobOrder):
+        shown = ", ".join(get_args(JobOrder))
+        raise UsageError(f"`--job-order` is one of {shown}, not `{request.job_order}`")
+    target = _size("--target-file-size", request.target_file_size)
+    smallest = _size("--min-file-size", request.min_file_size)
+    largest = _size("--max-file-size", request.max_file_size)
+    spec_id = _count("--output-spec-id", request.output_spec_id)
+    fixed = {
+        "min_input_files": _positive(request.min_input_files) or MIN_INPUT_FILES,
+        "max_group_bytes": _size("--max-group-size", request.max_group_size) or MAX_GROUP_BYTES,
+        "min_delete_files": _positive(request.min_delete_files),
+        "max_groups": _positive(request.max_groups),
+    }
+    ratio = _ratio(request.min_delete_ratio)
+
+    def of(metadata: TableMetadata) -> CompactOptions:
+        where = None if request.where is None else parse_where(request.where, metadata)
+        wanted = target or read(metadata.properties, TARGET_FILE_SIZE_BYTES)
+        return CompactOptions(
+            sizes=sizes_of(wanted, smallest, largest),
+            output_spec_id=metadata.default_spec_id if spec_id is None else spec_id,
+            where=where,
+            min_delete_ratio=ratio,
+            every=request.rewrite_all,
+            job_order=cast("JobOrder", request.job_order),  # checked above
+            **fixed,  # type: ignore[arg-type]
+        )
+
+    return of
+
+
+def _size(name: str, text: str | None) -> int | None:
+    found = None if text is None else parse_size(text)
+    if found is not None and found < 1:
+        raise UsageError(f"`{name}` is 0")
+    return found
+
+
+def _count(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise UsageError(f"`{name}`: `{text}` is no number")
+    return int(text)
+
+
+def _positive(text: str | None) -> int | None:
+    return None if text is None else parse_count(text)
+
+
+def _ratio(text: str | None) -> float:
+    found = MIN_DELETE_RATIO if text is None else parse_ratio(text)
+    if found <= 0:
+        raise UsageError("`--min-delete-ratio` is 0: every file would be rewritten again and again")
+    return found

@@ -1,0 +1,177 @@
+"""The plan and the outcome of a compaction, as result members and as text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from icectl.entries.partition_key import decode_key
+from icectl.entries.rows import by_row, take
+from icectl.plan.compact import CHOSEN, CompactPlan, Group, LiveFiles
+from icectl.report.console import Console
+from icectl.report.document import id_text
+from icectl.report.tables import Column, print_table
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import partition_path, result_types
+from icectl.units import print_size
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutput:
+    """What a group has become in the table."""
+
+    file_count: int
+    size_bytes: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A compaction as it is told: what was planned, and what of it has happened.
+
+    `outputs` has the groups that were committed, `failed` why others were not, by number; both are
+    empty for a plan. `removed_delete_files` is what a plan expects, or what a run has removed.
+    """
+
+    plan: CompactPlan
+    files: LiveFiles
+    metadata: TableMetadata
+    removed_delete_files: int
+    is_run: bool = False
+    outputs: Mapping[int, GroupOutput] = field(default_factory=dict)
+    failed: Mapping[int, str] = field(default_factory=dict)
+    snapshot_ids: Sequence[int] = ()
+    new_metadata_file: str | None = None
+
+
+def compaction_result(told: Compaction) -> dict[str, Any]:
+    """The result: of a plan, what comes out is an estimate, and the rows of it are not known."""
+    groups = told.plan.groups
+    done = [group for group in groups if not told.is_run or group.number in told.outputs]
+    outputs = told.outputs.values()
+    added = sum(group.expected_files for group in groups)
+    added_bytes = sum(group.expected_bytes for group in groups)
+    return {
+        "branch": told.plan.branch.name,
+        "groups": [_group(told, group) for group in groups],
+        "rewritten_data_files": sum(len(group.files) for group in done),
+        "added_data_files": sum(one.file_count for one in outputs) if told.is_run else added,
+        "removed_delete_files": told.removed_delete_files,
+        "rewritten_bytes": sum(group.input_bytes for group in done),
+        "added_bytes": sum(one.size_bytes for one in outputs) if told.is_run else added_bytes,
+        "rows_before": sum(group.input_rows for group in done),
+        "rows_after": sum(one.row_count for one in outputs) if told.is_run else None,
+        "left_alone": dict(told.plan.left_alone),
+        "snapshot_ids": [id_text(one) for one in told.snapshot_ids],
+        "failed": [
+            {"group": number, "reason": reason} for number, reason in sorted(told.failed.items())
+        ],
+    }
+
+
+def _group(told: Compaction, group: Group) -> Mapping[str, Any]:
+    output = told.outputs.get(group.number)
+    return {
+        "partition": partition_text(told.metadata, group),
+        "spec_id": group.spec_id,
+        "input_files": len(group.files),
+        "output_files": group.expected_files if output is None else output.file_count,
+        "input_bytes": group.input_bytes,
+        "output_bytes": group.expected_bytes if output is None else output.size_bytes,
+        "rows": group.input_rows if output is None else output.row_count,
+        "reason": group.reason,
+        "status": _status(told, group),
+    }
+
+
+def _status(told: Compaction, group: Group) -> str:
+    if not told.is_run:
+        return "planned"
+    if group.number in told.outputs:
+        return "done"
+    return "failed" if group.number in told.failed else "not-run"
+
+
+def partition_text(metadata: TableMetadata, group: Group) -> str | None:
+    """The path of a group's partition; None where its rows move to partitions of their own."""
+    spec = metadata.spec(group.spec_id)
+    if group.partition_key is None or spec is None:
+        return None
+    types = result_types(spec, metadata.schemas)
+    return partition_path(spec, types, decode_key(group.partition_key, types))
+
+
+def print_compaction(console: Console, told: Compaction, *, whole: bool) -> None:
+    """Print each group with its reason, and what came of it; `whole`: every file too."""
+    if whole or not told.is_run:
+        _print_groups(console, told)
+    if whole:
+        _print_files(console, told)
+    for reason, count in told.plan.left_alone.items() if whole or not told.is_run else ():
+        console.say(f"left alone: {count:,} {reason}")
+    for number, reason in sorted(told.failed.items()):
+        console.say(f"group {number} was not committed: {reason}")
+    console.say(_summary(told))
+    if told.new_metadata_file is not None:
+        console.say(f"new metadata file: {told.new_metadata_file}")
+        console.say("point the catalog at it")
+
+
+def _print_groups(console: Console, told: Compaction) -> None:
+    columns = (
+        Column("group", "right"),
+        Column("partition", cut="end"),
+        Column("files", "right"),
+        Column("bytes", "right"),
+        Column("become", "right"),
+        Column("reason", cut="end"),
+    )
+    rows = [
+        (
+            str(group.number),
+            _shown_partition(told.metadata, group),
+            f"{len(group.files):,}",
+            print_size(group.input_bytes),
+            f"{group.expected_files:,}",
+            group.reason,
+        )
+        for group in told.plan.groups
+    ]
+    if rows:
+        print_table(console, columns, rows)
+
+
+def _shown_partition(metadata: TableMetadata, group: Group) -> str:
+    text = partition_text(metadata, group)
+    return "(of other specs)" if text is None else text or "(all)"
+
+
+def _print_files(console: Console, told: Compaction) -> None:
+    """Every file that is rewritten, with its group and the reason for it."""
+    columns = (
+        Column("group", "right"),
+        Column("file", cut="middle"),
+        Column("bytes", "right"),
+        Column("because it is", cut="end"),
+    )
+    rows = []
+    for group in told.plan.groups:
+        found = by_row(take(told.files.data, group.files), "location", "file_size_in_bytes")
+        for at, (location, size) in zip(group.files, found, strict=True):
+            reason = CHOSEN.get(told.plan.verdict(at), "")
+            rows.append((str(group.number), location, print_size(size), reason))
+    if rows:
+        console.print()
+        print_table(console, columns, rows)
+        console.print()
+
+
+def _summary(told: Compaction) -> str:
+    if not told.plan.has_work:
+        return "nothing to do: compacting would gain nothing"
+    result = compaction_result(told)
+    before = f"{result['rewritten_data_files']:,} files of {print_size(result['rewritten_bytes'])}"
+    after = f"{result['added_data_files']:,} of {print_size(result['added_bytes'])}"
+    deletes = f"{result['removed_delete_files']:,} delete files"
+    if not told.is_run:
+        return f"{before} would become about {after}; {deletes} would go"
+    return f"{before} became {after}; {deletes} went"

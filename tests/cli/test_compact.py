@@ -1,0 +1,159 @@
+"""`icectl compact` from the command line: plans, reasons, choices, refusals, the law."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from icectl.cli import app, session
+from icectl.report.document import document_schema
+from icectl.storage.local import LocalStore
+from tests.builders.expiry import NOW_MS
+from tests.builders.rows import current_metadata, read_metadata, read_rows
+from tests.builders.table_builder import TableBuilder
+from tests.cli.conftest import Ended
+from tests.stores.fixed_env import FixedEnv
+from tests.stores.wrapped import ReadOnlyStore
+
+Run = Callable[..., Ended]
+SMALL = ("--target-file-size", "1MiB", "--min-input-files", "2")
+"""Built files have some KiB: all of them are small."""
+
+
+@pytest.fixture
+def compact(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `icectl compact`."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+
+    def run(*arguments: object) -> Ended:
+        code = app.main(["compact", *map(str, arguments)], env=FixedEnv(NOW_MS))
+        captured = capsys.readouterr()
+        return Ended(code, captured.out, captured.err)
+
+    return run
+
+
+def result(ended: Ended) -> dict[str, Any]:
+    """The result of a run with --json, which keeps to the schema."""
+    assert ended.err == ""
+    Draft202012Validator(document_schema("compact")).validate(ended.document)
+    found: dict[str, Any] = ended.document["result"]
+    return found
+
+
+def build(directory: Path, format_version: int = 2) -> TableBuilder:
+    table = TableBuilder(directory, format_version=format_version, partitioning="identity")
+    for start in range(0, 30, 10):
+        table.append(range(start, start + 10))
+    table.delete_rows([1, 2, 13])
+    return table
+
+
+def ids(directory: Path) -> list[int]:
+    return sorted(dict(row)["id"] for row in read_rows(read_metadata(current_metadata(directory))))
+
+
+def test_a_run_tells_what_it_did_and_a_second_has_nothing_to_do(tmp_path, compact) -> None:
+    table = build(tmp_path)
+    ended = compact(tmp_path, *SMALL, "--json")
+    assert (ended.code, ended.document["status"]) == (0, "done")
+    found = result(ended)
+    assert found["left_alone"] == {}
+    assert [group["partition"] for group in found["groups"]] == [
+        "category=c0", "category=c1", "category=c2",
+    ]  # fmt: skip
+    assert {group["status"] for group in found["groups"]} == {"done"}
+    assert (found["rewritten_data_files"], found["added_data_files"]) == (9, 3)
+    assert (found["rows_before"], found["rows_after"]) == (30, 27)
+    assert (found["removed_delete_files"], len(found["snapshot_ids"])) == (2, 1)
+    assert ids(tmp_path) == sorted(table.ids())
+
+    again = compact(tmp_path, *SMALL, "--json")
+    assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+    assert result(again)["left_alone"] == {"one of too few in their partition": 3}
+
+
+@pytest.mark.parametrize(("option", "code"), [("--dry-run", 0), ("--check", 4)])
+def test_a_plan_changes_nothing(tmp_path, compact, monkeypatch, option, code) -> None:
+    build(tmp_path)
+    monkeypatch.setattr(session, "open_store", lambda *_: ReadOnlyStore(LocalStore()))
+    ended = compact(tmp_path, *SMALL, option, "--json")
+    assert (ended.code, ended.document["status"]) == (code, "planned")
+    found = result(ended)
+    assert (found["rewritten_data_files"], found["added_data_files"]) == (9, 3)
+    assert (found["removed_delete_files"], found["rows_after"]) == (2, None)
+    assert {group["status"] for group in found["groups"]} == {"planned"}
+
+
+def test_a_dry_run_lists_every_group_and_file_with_its_reason(tmp_path, compact) -> None:
+    build(tmp_path)
+    text = compact(tmp_path, *SMALL, "--dry-run").out
+    assert text.count("too small") == 8
+    assert text.count("of many deleted rows") == 1
+    assert text.count("3 smaller than 768.0 KiB") == 2
+    assert "9 files of " in text
+    assert "would become about 3 of 17.6 KiB; 2 delete files would go" in text
+
+
+def test_files_left_alone_are_counted_by_reason(tmp_path, compact) -> None:
+    build(tmp_path)
+    ended = compact(tmp_path, "--where", "category = 'c1'", "--dry-run")
+    assert "left alone: 6 not selected by `--where`" in ended.out
+    assert "left alone: 3 one of too few in their partition" in ended.out
+    assert "nothing to do: compacting would gain nothing" in ended.out
+
+
+def test_where_selects_by_partition(tmp_path, compact) -> None:
+    build(tmp_path)
+    found = result(compact(tmp_path, *SMALL, "--where", "category = 'c1'", "--json"))
+    assert [group["partition"] for group in found["groups"]] == ["category=c1"]
+
+
+def test_partial_progress_and_max_groups_bound_the_work(tmp_path, compact) -> None:
+    table = build(tmp_path)
+    found = result(compact(tmp_path, *SMALL, "--max-groups", 2, "--partial-progress", 2, "--json"))
+    assert len(found["snapshot_ids"]) == 2
+    assert found["left_alone"] == {"left to another run by `--max-groups`": 3}
+    assert ids(tmp_path) == sorted(table.ids())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--where", "colour = 1"], "the table has no column `colour`"),
+        (["--job-order", "size"], "`--job-order` is one of none, bytes-asc"),
+        (["--target-file-size", "1MiB", "--min-file-size", "1MiB"], "is not below the target"),
+        (["--target-file-size", "0B"], "`--target-file-size` is 0"),
+        (["--min-delete-ratio", "0"], "`--min-delete-ratio` is 0"),
+        (["--min-delete-ratio", "2"], "`2` is no ratio"),
+        (["--output-spec-id", "9"], "the table has no partition spec 9"),
+        (["--output-spec-id", "x"], "`--output-spec-id`: `x` is no number"),
+        (["--max-groups", "0"], "`0` is not a whole number above 0"),
+        (["--branch", "nowhere"], "the table has no branch `nowhere`"),
+    ],
+)
+def test_options_that_make_no_sense_are_wrong_usage(tmp_path, compact, options, message) -> None:
+    build(tmp_path)
+    version = current_metadata(tmp_path)
+    ended = compact(tmp_path, *options)
+    assert ended.code == 2
+    assert message in ended.err
+    assert current_metadata(tmp_path) == version
+
+
+def test_tables_that_want_other_files_are_refused(tmp_path, compact) -> None:
+    table = build(tmp_path)
+    table.set_properties({"write.format.default": "orc"})
+    ended = compact(tmp_path, *SMALL)
+    assert ended.code == 14
+    assert "the table asks for orc files" in ended.err
+
+
+@pytest.mark.parametrize("format_version", [1, 2, 3])
+def test_empty_tables_have_nothing_to_do(tmp_path, compact, format_version) -> None:
+    table = TableBuilder(tmp_path, format_version=format_version)
+    table.set_properties({"a": "b"})
+    ended = compact(tmp_path, "--json")
+    assert (ended.code, ended.document["status"]) == (0, "nothing-to-do")
