@@ -15,6 +15,8 @@ from icectl.spec.schema import Schema
 
 _KIND = "Parquet"
 _ARROW_SCHEMA = b"ARROW:schema"
+_WORTH_THREADS_BYTES = 2**20
+"""Bytes of a row group below which handing columns to threads takes longer than reading them."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,9 @@ class ParquetDataFile:
         size_bytes = sum(group.column(column).total_uncompressed_size for column in columns)
         rows = batch_rows(group.num_rows, size_bytes)
         # By position: names with dots in them are ambiguous to the method of the file itself.
-        batches: Iterator[pa.RecordBatch] = self.file.reader.iter_batches(rows, [number], columns)
+        batches: Iterator[pa.RecordBatch] = self.file.reader.iter_batches(
+            rows, [number], columns, use_threads=size_bytes >= _WORTH_THREADS_BYTES
+        )
         return batches
 
     def _columns(self, places: frozenset[int]) -> list[int]:
