@@ -20,6 +20,8 @@ from icectl.engine.kernels.equality_deletes import (
 from icectl.engine.kernels.partition_rows import Partition, partitioner
 from icectl.engine.kernels.read_data import Source, SourceFile, open_source
 from icectl.engine.kernels.row_totals import RowTotals, check_rows
+from icectl.engine.kernels.sort_keys import sort_keys
+from icectl.engine.kernels.sort_rows import Sorting, sorted_batches
 from icectl.engine.kernels.write_data import DataWriter, Outputs, WriteOptions, WrittenFile
 from icectl.errors import EngineError
 from icectl.spec.partition import PartitionSpec
@@ -68,7 +70,8 @@ class TableColumns:
 class FileGroup:
     """What one task rewrites: files of one partition, or of any where `partition` is None.
 
-    Then each row goes to the partition that `spec` gives it.
+    Then each row goes to the partition that `spec` gives it. Rows keep their order without
+    `sorting`.
     """
 
     files: tuple[SourceFile, ...]
@@ -77,6 +80,7 @@ class FileGroup:
     columns: TableColumns
     spec: PartitionSpec
     partition: Partition | None
+    sorting: Sorting | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +104,28 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: Outputs) -> R
     row_size_bytes = group.size_bytes / max(record_count, 1)
     before, read = RowTotals(), _Read()
     with DataWriter(group.columns.written, options, outputs, row_size_bytes) as writer:
-        for partition, batch in _placed(group, _live_batches(group, outputs, read)):
-            before.add(batch)
+        batches = _counted(_live_batches(group, outputs, read), before)
+        for partition, batch in _placed(group, _ordered(group, batches)):
             writer.write(batch, partition.key, partition.path)
     after = RowTotals()
     for written in writer.written:
         _count_again(written, group.columns.written, outputs, after)
     check_rows(before, after, [written.footer for written in writer.written])
     return Rewritten(tuple(writer.written), before, read.row_count - before.row_count)
+
+
+def _counted(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        totals.add(batch)
+        yield batch
+
+
+def _ordered(group: FileGroup, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if group.sorting is None:
+        return batches
+    columns = group.columns.written
+    keys = sort_keys(group.sorting.order, columns, arrow_schema(columns))
+    return sorted_batches(batches, keys, group.sorting)
 
 
 def _placed(

@@ -21,10 +21,12 @@ from icectl.engine.kernels.rewrite_data import (
     TableColumns,
     rewrite_data,
 )
+from icectl.engine.kernels.sort_rows import Sorting
 from icectl.engine.kernels.write_data import write_options
 from icectl.errors import CorruptTable, EngineError, Unsupported
 from icectl.spec.metrics_modes import metrics_modes
 from icectl.spec.partition import PartitionSpec, spec_from_json
+from icectl.spec.sort import order_from_json
 from tests.builders.data_files import MemoryFiles, identified, schema, table
 
 COLUMNS = schema((1, "id", "long"), (2, "name", "string"))
@@ -51,6 +53,7 @@ class Group:
         self.partition = changed.get("partition", WHOLE)
         self.properties = changed.get("properties", {})
         self.target = changed.get("target", 2**40)
+        self.sorting = changed.get("sorting")
 
     def add(self, rows, fields=(ID, NAME), file_format="parquet", **told):
         location = f"f{len(self.files)}"
@@ -76,7 +79,15 @@ class Group:
     def run(self):
         deletes = DeletesOfGroup(tuple(self.positions), tuple(self.vectors), tuple(self.equality))
         size = sum(len(self.store.content[file.location]) for file in self.files)
-        group = FileGroup(tuple(self.files), size, deletes, self.columns, self.spec, self.partition)
+        group = FileGroup(
+            tuple(self.files),
+            size,
+            deletes,
+            self.columns,
+            self.spec,
+            self.partition,
+            self.sorting,
+        )
         modes = metrics_modes(self.properties, self.columns.written, ())
         options = write_options(self.properties, self.target, modes)
         return rewrite_data(group, options, self.store.outputs())
@@ -201,6 +212,32 @@ def test_rows_of_old_specs_go_to_the_partitions_of_the_current_one() -> None:
     }
     assert rows == {"name=a": [1, 3], "name=b": [2, 5], "name=null": [4]}
     assert len({file.partition_key for file in found.files}) == 3
+
+
+def by_name(direction):
+    field = {"source-id": 2, "transform": "identity", "direction": direction}
+    order = {"order-id": 1, "fields": [{**field, "null-order": "nulls-first"}]}
+    return order_from_json(order)
+
+
+@pytest.mark.parametrize("memory_bytes", [2**30, 1])
+def test_rows_are_sorted_over_all_files_of_a_group(memory_bytes) -> None:
+    group = Group(sorting=Sorting(by_name("desc"), memory_bytes))
+    group.add([(1, "b"), (2, None), (3, "c")])
+    location = group.add([(4, "a"), (5, "c"), (6, "d")])
+    group.delete_by_vector(location, [2])
+    assert group.rows_after() == named((2, None), (3, "c"), (5, "c"), (1, "b"), (4, "a"))
+
+
+def test_rows_are_sorted_within_each_partition() -> None:
+    field = {"source-id": 1, "field-id": 1000, "name": "id", "transform": "truncate[10]"}
+    spec = spec_from_json({"spec-id": 1, "fields": [field]})
+    group = Group(spec=spec, partition=None, sorting=Sorting(by_name("asc"), 2**30))
+    group.add([(1, "d"), (11, "c"), (2, "b"), (12, "a")])
+    assert [group.store.rows(file.location) for file in group.run().files] == [
+        named((12, "a"), (11, "c")),
+        named((2, "b"), (1, "d")),
+    ]
 
 
 def test_columns_that_identity_partitions_stand_for_are_written() -> None:

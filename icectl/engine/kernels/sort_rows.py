@@ -1,0 +1,158 @@
+"""Rows sorted by a key: in memory, or where they do not fit by way of sorted runs on disk."""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.engine.kernels.sort_keys import SortKeys, ZOrder
+from icectl.spec.sort import SortOrder
+
+_BATCH_ROWS = 65_536
+_RUN_PARTS, _FEWEST_ROWS = 256, 64
+"""Batches of a run: of each run up to one more than fits may be in memory when runs are merged."""
+
+_KEY = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """How to sort; `memory_bytes` of rows are sorted at a time, the others wait in `directory`."""
+
+    order: SortOrder | ZOrder
+    memory_bytes: int
+    directory: str | None = None
+    """None is the system's own place for temporary files."""
+
+
+def sorted_batches(
+    batches: Iterable[pa.RecordBatch], keys: SortKeys, sorting: Sorting
+) -> Iterator[pa.RecordBatch]:
+    """The same rows in the order of their keys; rows with equal keys keep theirs.
+
+    Cost: twice `memory_bytes` and the keys; what is larger is written and read once more.
+    """
+    with ExitStack() as stack:
+        runs: list[_Run] = []
+        directory: Path | None = None
+        held: list[pa.RecordBatch] = []
+        size_bytes = 0
+        for batch in batches:
+            held.append(batch)
+            size_bytes += batch.nbytes
+            if size_bytes >= sorting.memory_bytes:
+                if directory is None:
+                    made = tempfile.TemporaryDirectory(prefix="icectl-", dir=sorting.directory)
+                    directory = Path(stack.enter_context(made))
+                path = directory / f"{len(runs)}.arrow"
+                runs.append(_spilled(_sorted(held, keys), path, len(runs)))
+                held, size_bytes = [], 0
+        last = _sorted(held, keys) if held else None
+        if directory is None:
+            if last is not None:
+                yield from _in_batches(last)
+            return
+        if last is not None:
+            runs.append(_spilled(last, directory / f"{len(runs)}.arrow", len(runs)))
+        yield from _merged(runs, sorting.memory_bytes)
+
+
+def _sorted(batches: Sequence[pa.RecordBatch], keys: SortKeys) -> pa.Table:
+    """Rows in order, with their keys as the last column."""
+    table = pa.Table.from_batches(batches)
+    key = pa.chunked_array([keys.of(batch) for batch in batches])
+    return _in_order(table.append_column(_KEY, key))
+
+
+def _keys(rows: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
+    """The last column, by its place: a column of the table may have its name."""
+    return rows.column(rows.num_columns - 1)
+
+
+def _in_order(table: pa.Table) -> pa.Table:
+    # Taking rows out of many chunks is far slower than out of one.
+    return table.combine_chunks().take(pc.sort_indices(_keys(table)))
+
+
+def _in_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    yield from table.remove_column(table.num_columns - 1).combine_chunks().to_batches(_BATCH_ROWS)
+
+
+@dataclass(slots=True)
+class _Run:
+    """A sorted run on disk: the first key of each of its batches, and how far it has been read."""
+
+    reader: pa.RecordBatchFileReader
+    first_keys: list[bytes]
+    sizes: list[int]
+    at: int = 0
+    skipped_rows: int = 0
+
+    def below(self, limit: bytes | None) -> Iterator[pa.RecordBatch]:
+        """The rows that were not read yet whose key is below a limit; all without one."""
+        while self.at < len(self.first_keys):
+            if limit is not None and self.first_keys[self.at] >= limit:
+                return
+            batch = self.reader.get_batch(self.at).slice(self.skipped_rows)
+            count = batch.num_rows
+            if limit is not None:
+                count = pc.sum(pc.less(_keys(batch), pa.scalar(limit, pa.large_binary()))).as_py()
+            yield batch.slice(0, count)
+            if count < batch.num_rows:
+                self.skipped_rows += count
+                return
+            self.at, self.skipped_rows = self.at + 1, 0
+
+
+def _spilled(table: pa.Table, path: Path, number: int) -> _Run:
+    """Write sorted rows as a run; what follows their keys makes each differ from all others."""
+    suffixes = (np.arange(len(table), dtype=np.uint64) + np.uint64(number << 40)).astype(">u8")
+    offsets = np.arange(len(table) + 1, dtype=np.int64) * 8
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(suffixes)]
+    places = pa.Array.from_buffers(pa.large_binary(), len(table), buffers)
+    nothing = pa.scalar(b"", pa.large_binary())
+    distinct = pc.binary_join_element_wise(_keys(table), places, nothing)
+    rows = table.set_column(table.num_columns - 1, _KEY, distinct)
+    part_rows = max(_FEWEST_ROWS, len(rows) // _RUN_PARTS)
+    batches = rows.combine_chunks().to_batches(part_rows)
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with (
+        pa.OSFile(str(path), "wb") as file,
+        pa.ipc.new_file(file, rows.schema, options=options) as to,
+    ):
+        for batch in batches:
+            to.write_batch(batch)
+    reader = pa.ipc.open_file(pa.OSFile(str(path), "rb"))
+    first_keys = [_keys(batch)[0].as_py() for batch in batches]
+    return _Run(reader, first_keys, [batch.nbytes for batch in batches])
+
+
+def _merged(runs: Sequence[_Run], memory_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The rows of all runs in order, a range of keys at a time that fits into memory."""
+    for limit in [*_limits(runs, memory_bytes), None]:
+        parts = [batch for run in runs for batch in run.below(limit) if batch.num_rows]
+        if parts:
+            yield from _in_batches(_in_order(pa.Table.from_batches(parts)))
+
+
+def _limits(runs: Sequence[_Run], memory_bytes: int) -> list[bytes]:
+    """Keys between which batches of about half the memory begin.
+
+    Of each run one batch may begin below a limit and go on behind it: that is what the other half
+    of the memory is for.
+    """
+    begun = sorted(
+        (key, size) for run in runs for key, size in zip(run.first_keys, run.sizes, strict=True)
+    )
+    limits, held = [], 0
+    for key, size in begun:
+        if held + size > memory_bytes // 2 and held:
+            limits.append(key)
+            held = 0
+        held += size
+    return limits

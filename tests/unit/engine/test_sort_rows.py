@@ -1,0 +1,84 @@
+"""Rows sorted in memory and, in ever less of it, through runs on disk."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from icectl.codec.parquet_schema import arrow_schema
+from icectl.engine.kernels.sort_keys import sort_keys
+from icectl.engine.kernels.sort_rows import Sorting, sorted_batches
+from icectl.spec.sort import order_from_json
+from tests.builders.data_files import schema
+
+TAGS = {"type": "map", "key-id": 4, "key": "string", "value-id": 5, "value": "long",
+        "value-required": False}  # fmt: skip
+COLUMNS = schema(
+    (1, "number", "long"), (2, "name", "string"), (3, "tags", TAGS), (6, "key", "uuid")
+)
+FIELD = {"source-id": 1, "transform": "identity", "direction": "asc", "null-order": "nulls-last"}
+ORDER = order_from_json({"order-id": 1, "fields": [FIELD]})
+
+
+def batches(count, size=100, distinct=50):
+    chance = np.random.default_rng(1)
+    arrow = arrow_schema(COLUMNS)
+    for start in range(0, count, size):
+        rows = range(start, min(start + size, count))
+        numbers = chance.integers(0, distinct, len(rows)).tolist()
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array([None if number == 7 else number for number in numbers], pa.int64()),
+                pa.array([f"row {row}" for row in rows]),
+                pa.array([[("a", row)] if row % 3 else None for row in rows], arrow.types[2]),
+                pa.array([row.to_bytes(16) for row in rows], pa.uuid()),
+            ],
+            schema=arrow,
+        )
+
+
+def in_order(given, memory_bytes, directory=None):
+    keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
+    sorting = Sorting(ORDER, memory_bytes, directory)
+    return [row for batch in sorted_batches(given, keys, sorting) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("memory_bytes", [2**30, 80_000, 20_000, 1])
+@pytest.mark.parametrize("distinct", [1, 3, 50, 10**9])
+def test_rows_come_in_order_and_equal_ones_as_they_were(memory_bytes, distinct, tmp_path) -> None:
+    given = list(batches(2000, distinct=distinct))
+    rows = [row for batch in given for row in batch.to_pylist()]
+    expected = sorted(rows, key=lambda row: (row["number"] is None, row["number"] or 0))
+    assert in_order(given, memory_bytes, str(tmp_path)) == expected
+
+
+def test_what_was_on_disk_is_gone_afterwards(tmp_path: Path) -> None:
+    keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
+    found = sorted_batches(batches(3000), keys, Sorting(ORDER, 40_000, str(tmp_path)))
+    next(found)
+    (directory,) = tmp_path.iterdir()
+    assert len(list(directory.iterdir())) > 3
+    found.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_that_fit_into_memory_do_not_touch_the_disk(tmp_path: Path) -> None:
+    keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
+    found = sorted_batches(batches(3000), keys, Sorting(ORDER, 2**30, str(tmp_path)))
+    assert next(found).num_rows == 3000
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ranges_of_keys_stay_within_the_memory() -> None:
+    limit = 100_000
+    keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
+    found = sorted_batches(batches(20_000, distinct=10**9), keys, Sorting(ORDER, limit))
+    sizes = [batch.nbytes for batch in found]
+    assert sum(sizes) > 9 * limit
+    assert max(sizes) <= limit
+
+
+def test_no_rows_are_no_batches() -> None:
+    assert in_order([], 1) == []
+    assert in_order(batches(0), 1) == []
