@@ -1,11 +1,8 @@
 """The engine without a JVM: tasks in threads of this process."""
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO
 
 from icectl.engine.compact_job import CompactJob, TaskResult, run_rewrite
 from icectl.engine.kernels.write_data import Outputs
@@ -41,7 +38,9 @@ class InlineEngine:
         def run(task: RewriteTask) -> TaskResult:
             self.deadline.check()
             outputs = Outputs(
-                lambda partition: next_location(task, partition), self._create, self.store.open
+                lambda partition: next_location(task, partition),
+                self.store.open_new,
+                self.store.open,
             )
             found = run_rewrite(task, job, outputs)
             self.progress.advance(1)
@@ -49,10 +48,3 @@ class InlineEngine:
 
         threads = min(os.cpu_count() or 1, self.concurrency)
         yield from in_threads(run, tasks, [1] * len(tasks), threads=threads)
-
-    @contextmanager
-    def _create(self, location: str) -> Iterator[IO[bytes]]:
-        with tempfile.TemporaryFile() as file:
-            yield file
-            file.seek(0)
-            self.store.create(location, file.read())

@@ -10,8 +10,9 @@ import logging
 import os
 import shutil
 import threading
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any
 
 from icectl.errors import Refused
 from icectl.storage import location as locations
@@ -40,10 +41,29 @@ def check_creatable(location: str) -> None:
 def create_local(path: str, content: bytes) -> None:
     """Write a new file; missing directories are made.
 
+    Raises: as open_new_local.
+    """
+    with open_new_local(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def open_new_local(path: str) -> Iterator[IO[bytes]]:
+    """A file to write that gets its name once this is left without an error.
+
+    Until then its `name` is the path of a temporary file, which others may write to instead.
     Raises: FileExistsError, when the name is taken; Refused, on a file system without hard links;
     OSError otherwise. The file exists whole, or not at all.
     """
-    temporary = _write_temporary(path, content)
+    with _temporary(path) as file:
+        yield file
+        _sync(file)
+        _link(file.name, path)
+    _sync_directory(path)
+
+
+def _link(temporary: str, path: str) -> None:
+    """Give a whole file its name."""
     try:
         os.link(temporary, path)  # R-162
     except OSError as error:
@@ -54,10 +74,6 @@ def create_local(path: str, content: bytes) -> None:
             "that another writer put there first",
             hint="keep tables that icectl changes on a file system with hard links",
         ) from error
-    finally:
-        with suppress(OSError):
-            os.unlink(temporary)
-    _sync_directory(path)
 
 
 def replace_local(path: str, content: bytes) -> None:
@@ -65,13 +81,10 @@ def replace_local(path: str, content: bytes) -> None:
 
     Raises: OSError.
     """
-    temporary = _write_temporary(path, content)
-    try:
-        os.replace(temporary, path)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with _temporary(path) as file:
+        file.write(content)
+        _sync(file)
+        os.replace(file.name, path)
     _sync_directory(path)
 
 
@@ -80,29 +93,22 @@ def copy_local(path: str, target: str) -> None:
 
     Raises: OSError. The copy exists whole, or not at all.
     """
-    directory = os.path.dirname(target)
-    os.makedirs(directory, exist_ok=True)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
         os.link(path, target)
     except OSError as error:
         if error.errno not in _NO_LINKS | {errno.EXDEV}:
             raise
-        _copy_bytes(path, target, directory)
+        _copy_bytes(path, target)
     _sync_directory(target)
 
 
-def _copy_bytes(path: str, target: str, directory: str) -> None:
-    temporary, descriptor = _open_temporary(directory)
-    try:
-        with os.fdopen(descriptor, "wb") as file, open(path, "rb") as source:
+def _copy_bytes(path: str, target: str) -> None:
+    with _temporary(target) as file:
+        with open(path, "rb") as source:
             shutil.copyfileobj(source, file)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(temporary, target)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+        _sync(file)
+        os.replace(file.name, target)
 
 
 def create_in_memory(filesystem: Any, path: str, content: bytes) -> None:
@@ -116,21 +122,24 @@ def create_in_memory(filesystem: Any, path: str, content: bytes) -> None:
         filesystem.pipe_file(path, content)
 
 
-def _write_temporary(path: str, content: bytes) -> str:
+@contextmanager
+def _temporary(path: str) -> Iterator[IO[bytes]]:
+    """An empty file beside a path, which is gone afterwards unless it got another name."""
     directory = os.path.dirname(path) or "."
     os.makedirs(directory, exist_ok=True)
     temporary, descriptor = _open_temporary(directory)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(temporary, "wb", opener=lambda *_: descriptor) as file:
             _take_group(descriptor, directory)
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-    except OSError:
+            yield file
+    finally:
         with suppress(OSError):
             os.unlink(temporary)
-        raise
-    return temporary
+
+
+def _sync(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _open_temporary(directory: str) -> tuple[str, int]:

@@ -1,25 +1,28 @@
 """Files of this machine, by plain system calls (no fsspec, which costs start-up time)."""
 
+import io
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 
 from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage.create import copy_local, create_local, replace_local
+from icectl.storage.create import copy_local, create_local, open_new_local, replace_local
 from icectl.storage.listing import Rows, Step, first_steps, run_steps
 from icectl.storage.local_scan import LocalScan, Opened, is_text, path_used_to, status_of
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
 
 _PART = 250
 """Files that one thread removes in a row."""
+
+_WRITE_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,17 @@ class LocalStore:
         with path_used_to("write", location) as path:
             replace_local(path, content)
 
+    @contextmanager
+    def open_new(self, location: str) -> Iterator[IO[bytes]]:
+        """A file to write, which is there, whole, once this is left without an error (R-162)."""
+        with ExitStack() as stack:
+            with path_used_to("write", location) as path:
+                file = stack.enter_context(open_new_local(path))
+            with write_to(file.name, location) as new:
+                yield new
+            with path_used_to("write", location):
+                stack.close()
+
     def copy(self, source: str, target: str) -> None:
         """Link or copy a file to a name that nobody else uses."""
         with path_used_to("copy", source) as path, path_used_to("write", target) as new:
@@ -114,6 +128,23 @@ class LocalStore:
             return _remove(every)
         with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
             return [failed for part in pool.map(_remove, parts) for failed in part]
+
+
+def write_to(path: str, location: str) -> IO[bytes]:
+    """Open the temporary file of a new one, by the `name` that open_new's has, in any process."""
+    return io.BufferedWriter(_Written(path, location), _WRITE_BYTES)
+
+
+class _Written(io.FileIO):
+    """Writes whose errors come out as the Store protocol promises."""
+
+    def __init__(self, path: str, location: str) -> None:
+        super().__init__(path, "wb")
+        self._location = location
+
+    def write(self, content: Any, /) -> int:
+        with path_used_to("write", self._location):
+            return super().write(content)
 
 
 def _below(directories: Sequence[str | Opened], concurrency: int) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -105,6 +106,10 @@ class SchemeStore:
     def replace(self, location: str, content: bytes) -> None:
         """Write or overwrite a whole file, atomically."""
         self._of("replace", location).replace(location, content)
+
+    def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
+        """A file to write, which is there, whole, once this is left without an error."""
+        return self._of("open_new", location).open_new(location)
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file within one kind of storage."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -101,6 +102,10 @@ class PathMapStore:
     def clock_ms(self, location: str) -> int | None:
         """The time by which the storage dates new files."""
         return self.store.clock_ms(self.mapped(location))
+
+    def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
+        """Refuse."""
+        raise _refused(location)
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Refuse, unless there is nothing to remove."""

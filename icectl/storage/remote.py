@@ -3,8 +3,10 @@
 Writing only to S3 and `memory:`. Errors are translated here and passing ones tried again.
 """
 
+import errno
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -167,6 +169,20 @@ class RemoteStore:
             self.writer.replace(location, content)
         else:
             self.filesystem.pipe_file(self._path(location), content)
+
+    @contextmanager
+    def open_new(self, location: str) -> Iterator[IO[bytes]]:
+        """A file to write, which is there, whole, once this is left without an error."""
+        check_creatable(location)
+        if self.stat(location) is not None:
+            raise FileExistsError(errno.EEXIST, "it is there already", location)
+        if self.writer is not None:
+            with self.writer.open_new(location) as file:
+                yield file
+        else:
+            content = io.BytesIO()
+            yield content
+            create_in_memory(self.filesystem, self._path(location), content.getvalue())
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file, without its bytes passing through here where the storage can."""

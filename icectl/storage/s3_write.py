@@ -7,10 +7,11 @@ another writer committed. So each bucket is put to the test before its first new
 import errno
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import IO, Any
 
 from icectl.env import Env
 from icectl.errors import Refused, StorageError
@@ -23,6 +24,7 @@ from icectl.storage.failures import (
     was_refused,
 )
 from icectl.storage.retry import retry
+from icectl.storage.s3_upload import Target, upload
 from icectl.storage.store import FailedRemoval
 
 _TAKEN = {"412", "PreconditionFailed", "409", "ConditionalRequestConflict"}
@@ -61,6 +63,15 @@ class S3Writer:
     def replace(self, location: str, content: bytes) -> None:
         """Write or overwrite an object. Raises: StorageError."""
         self._call("write", location, partial(self._put, location, content))
+
+    def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
+        """An object to write that is not there yet, in parts where it is large.
+
+        Raises: StorageError, when the object is not there; its parts are gone then.
+        Cost: memory for one part.
+        """
+        bucket, key = _split(location)
+        return upload(Target(self.filesystem, bucket, key, partial(self._call, "write", location)))
 
     def remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
         """Delete objects, a thousand a request; those already gone count as removed.

@@ -1,6 +1,7 @@
 """Bytes at locations: the one seam to files and objects."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import IO, Protocol
 
@@ -86,6 +87,13 @@ class Store(Protocol):
 
     def replace(self, location: str, content: bytes) -> None:
         """Write or overwrite a whole file, atomically; for hints and journals, no commits."""
+
+    def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
+        """A file to write from its beginning to its end, of any size, under a name of one's own.
+
+        It is there, whole, once this is left without an error, and else leaves nothing.
+        FileExistsError where one was there before.
+        """
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file within one kind of storage, to a name that nobody else uses."""

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from icectl.errors import Refused
+from icectl.storage import s3_upload
 from icectl.storage.create import check_creatable
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.local import LocalStore
@@ -310,3 +311,34 @@ def test_other_object_storage_is_not_written_to():
     for scheme in ("gs", "abfs"):
         with pytest.raises(Refused, match=f"committing to {scheme}: storage is not offered"):
             check_creatable(f"{scheme}://bucket/t/a")
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(s3_upload, "_PART_BYTES", 5 << 20)  # the least that S3 takes
+
+
+@pytest.mark.parametrize("size", [0, 10, 5 << 20, 11 << 20])
+def test_a_new_file_has_all_that_was_written(place, size, small_parts):
+    content = bytes(range(256)) * (size // 256) + b"e" * (size % 256)
+    with place.store.open_new(place.at("d/a")) as file:
+        for start in range(0, size, 3_000_000):
+            file.write(content[start : start + 3_000_000])
+        assert place.store.stat(place.at("d/a")) is None
+    assert place.store.read(place.at("d/a")) == content
+    assert rows(place.store, place.at("d")) == [place.at("d/a")]
+
+
+def test_a_new_file_that_fails_leaves_nothing(place, small_parts):
+    broken = itertools.chain([bytes(11 << 20)], (None,))
+    with pytest.raises(TypeError), place.store.open_new(place.at("d/a")) as file:
+        file.writelines(broken)
+    assert place.store.stat(place.at("d/a")) is None
+    assert rows(place.store, place.at("d")) == []
+
+
+def test_a_new_file_does_not_take_the_place_of_another(place):
+    place.put("a", b"there")
+    with pytest.raises(FileExistsError), place.store.open_new(place.at("a")) as file:
+        file.write(b"new")
+    assert place.store.read(place.at("a")) == b"there"

@@ -6,6 +6,7 @@ All of them go through `WrappedStore.call`, once for each call of the Store prot
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import IO, Any, Literal
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from icectl.errors import StorageError
 from icectl.storage.failures import AnswerLost
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 
-WRITES = frozenset({"create", "replace", "copy", "remove"})
+WRITES = frozenset({"create", "open_new", "replace", "copy", "remove"})
 
 
 class WrappedStore:
@@ -55,6 +56,13 @@ class WrappedStore:
 
     def create(self, location: str, content: bytes) -> None:
         self.call("create", location, lambda: self.store.create(location, content))
+
+    @contextmanager
+    def open_new(self, location: str) -> Iterator[IO[bytes]]:
+        """Counts as one call, when the file is whole."""
+        with ExitStack() as stack:
+            yield stack.enter_context(self.store.open_new(location))
+            self.call("open_new", location, stack.close)
 
     def replace(self, location: str, content: bytes) -> None:
         self.call("replace", location, lambda: self.store.replace(location, content))

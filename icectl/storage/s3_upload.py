@@ -1,0 +1,117 @@
+"""Objects of S3 written while they are made: small ones by one request, large ones in parts."""
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, Any, BinaryIO
+
+from icectl.errors import StorageError
+
+Call = Callable[[Callable[[], Any]], Any]
+"""Makes a request, again where it fails for a passing reason; raises StorageError."""
+
+_PART_BYTES = 32 << 20
+"""An object has 10,000 parts at most."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Target:
+    """An object to write, and the means to do it; `filesystem` is s3fs's."""
+
+    filesystem: Any
+    bucket: str
+    key: str
+    call: Call
+
+    def request(self, method: str, **arguments: Any) -> Any:
+        """The answer to a request about the object. Raises: StorageError; FileNotFoundError."""
+        places = {"Bucket": self.bucket, "Key": self.key}
+        call = partial(self.filesystem.call_s3, method, **places, **arguments)
+        return self.call(partial(call, **self.filesystem.req_kw))
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What new objects are made with, such as their encryption."""
+        found: Mapping[str, Any] = self.filesystem.s3_additional_kwargs
+        return found
+
+
+@contextmanager
+def upload(target: Target) -> Iterator[IO[bytes]]:
+    """A file to write, whose bytes are an object once this is left without an error.
+
+    Raises: StorageError; then there is no object, and no part of one.
+    """
+    uploaded = _Uploaded(target)
+    try:
+        yield uploaded
+        uploaded.end()
+    except BaseException:
+        uploaded.abandon()
+        raise
+
+
+class _Uploaded(io.RawIOBase, BinaryIO):
+    """Bytes on their way into an object; up to a part of them waits."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__()
+        self._target = target
+        self._waiting = bytearray()
+        self._size_bytes = 0
+        self._upload_id: str | None = None
+        self._parts: list[Mapping[str, Any]] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size_bytes
+
+    def write(self, content: Any, /) -> int:
+        octets = memoryview(content).cast("B")
+        self._waiting += octets
+        self._size_bytes += len(octets)
+        while len(self._waiting) >= _PART_BYTES:
+            self._send_part(bytes(self._waiting[:_PART_BYTES]))
+            del self._waiting[:_PART_BYTES]
+        return len(octets)
+
+    def _send_part(self, content: bytes) -> None:
+        if self._upload_id is None:
+            made = self._target.request("create_multipart_upload", **self._target.settings)
+            self._upload_id = made["UploadId"]
+        number = len(self._parts) + 1
+        place = {"UploadId": self._upload_id, "PartNumber": number}
+        answer = self._target.request("upload_part", **place, Body=content)
+        self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
+
+    def end(self) -> None:
+        """Make the object of what was written. Raises: StorageError."""
+        content = bytes(self._waiting)
+        if self._upload_id is None:
+            self._target.request("put_object", Body=content, **self._target.settings)
+            return
+        if content:
+            self._send_part(content)
+        place = {"UploadId": self._upload_id, "MultipartUpload": {"Parts": self._parts}}
+        try:
+            self._target.request("complete_multipart_upload", **place)
+        except (StorageError, FileNotFoundError):
+            # An answer that was lost leaves no upload to complete again, but the whole object.
+            if self._stored_bytes() != self._size_bytes:
+                raise
+
+    def _stored_bytes(self) -> int | None:
+        try:
+            return int(self._target.request("head_object")["ContentLength"])
+        except (StorageError, FileNotFoundError):
+            return None
+
+    def abandon(self) -> None:
+        """Free the parts; the storage forgets them in time where it can't now."""
+        if self._upload_id is not None:
+            with suppress(StorageError, FileNotFoundError):
+                self._target.request("abort_multipart_upload", UploadId=self._upload_id)
