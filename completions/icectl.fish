@@ -124,6 +124,9 @@ complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l path-ma
 
 complete -c icectl -n '__fish_seen_subcommand_from compact; and test (count (commandline -opc)) -eq 2' -F
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l branch -x -d 'the branch to work on (default main)'
+complete -c icectl -n '__fish_seen_subcommand_from compact' -l strategy -x -a 'binpack sort zorder' -d 'order of rows: binpack (default, as they come), sort or zorder'
+complete -c icectl -n '__fish_seen_subcommand_from compact' -l sort-order -x -d 'what to sort by, as in "day(at), id desc nulls last" (default the table\'s)'
+complete -c icectl -n '__fish_seen_subcommand_from compact' -l zorder -x -d 'columns to keep together, each as well as the others'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l where -x -d 'only files that may hold such rows, as in "day >= \'2024-01-01\'"'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l target-file-size -x -d 'size of new files (default write.target-file-size-bytes)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l min-file-size -x -d 'smaller files are rewritten (default 75% of the target)'

@@ -15,6 +15,12 @@ from icectl.plan.compact import (
     CompactOptions,
     JobOrder,
 )
+from icectl.plan.compact_order import (
+    RowOrder,
+    parse_sort_order,
+    parse_zorder,
+    table_order,
+)
 from icectl.plan.compact_sizes import sizes_of
 from icectl.plan.where import parse_where
 from icectl.report.compact import Compaction, GroupOutput, compaction_result, print_compaction
@@ -25,6 +31,7 @@ from icectl.spec.properties import TARGET_FILE_SIZE_BYTES, read
 from icectl.units import parse_ratio, parse_size
 
 COMMAND = "compact"
+STRATEGIES = ("binpack", "sort", "zorder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,9 @@ class Request:
 
     table: str
     branch: str
+    strategy: str | None
+    sort_order: str | None
+    zorder: str | None
     where: str | None
     target_file_size: str | None
     min_file_size: str | None
@@ -154,6 +164,7 @@ def _options(request: Request) -> Callable[[TableMetadata], CompactOptions]:
         "max_groups": _positive(request.max_groups),
     }
     ratio = _ratio(request.min_delete_ratio)
+    _check_strategy(request)
 
     def of(metadata: TableMetadata) -> CompactOptions:
         where = None if request.where is None else parse_where(request.where, metadata)
@@ -161,6 +172,7 @@ def _options(request: Request) -> Callable[[TableMetadata], CompactOptions]:
         return CompactOptions(
             sizes=sizes_of(wanted, smallest, largest),
             output_spec_id=metadata.default_spec_id if spec_id is None else spec_id,
+            order=_order(request, metadata),
             where=where,
             min_delete_ratio=ratio,
             every=request.rewrite_all,
@@ -169,6 +181,37 @@ def _options(request: Request) -> Callable[[TableMetadata], CompactOptions]:
         )
 
     return of
+
+
+def _check_strategy(request: Request) -> None:
+    """Raises: UsageError, for a strategy that there is not or options of another one."""
+    if request.strategy not in (None, *STRATEGIES):
+        shown = ", ".join(STRATEGIES)
+        raise UsageError(f"`--strategy` is one of {shown}, not `{request.strategy}`")
+    if request.sort_order is not None and _strategy(request) != "sort":
+        raise UsageError("`--sort-order` is for `--strategy sort`")
+    if request.zorder is not None and _strategy(request) != "zorder":
+        raise UsageError("`--zorder` is for `--strategy zorder`")
+    if request.zorder is None and _strategy(request) == "zorder":
+        hint = "`--zorder a,b` names two or more"
+        raise UsageError("`--strategy zorder` wants columns", hint=hint)
+
+
+def _strategy(request: Request) -> str:
+    """The strategy that was asked for, or the one that the other options are for."""
+    if request.strategy is not None:
+        return request.strategy
+    if request.sort_order is not None:
+        return "sort"
+    return "binpack" if request.zorder is None else "zorder"
+
+
+def _order(request: Request, metadata: TableMetadata) -> RowOrder | None:
+    if request.zorder is not None:
+        return parse_zorder(request.zorder, metadata)
+    if request.sort_order is not None:
+        return parse_sort_order(request.sort_order, metadata)
+    return table_order(metadata) if _strategy(request) == "sort" else None
 
 
 def _size(name: str, text: str | None) -> int | None:

@@ -19,6 +19,7 @@ from icectl.engine.kernels.rewrite_data import (
     TableColumns,
     rewrite_data,
 )
+from icectl.engine.kernels.sort_rows import Sorting
 from icectl.engine.kernels.write_data import Outputs, WriteOptions, WrittenFile
 from icectl.entries.partition_key import decode_key
 from icectl.entries.schema import CARRIED, PLANNING
@@ -26,6 +27,7 @@ from icectl.plan.compact_task import DeleteFile, InputFile, RewriteTask
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.partition import PartitionSpec, partition_path
 from icectl.spec.single_value import Value
+from icectl.spec.sort import SortOrder
 from icectl.spec.types import Type
 
 
@@ -39,12 +41,18 @@ class TypedSpec:
 
 @dataclass(frozen=True, slots=True)
 class CompactJob:
-    """What all tasks of a run have in common; `sort_order_id` is what new files are sorted by."""
+    """What all tasks of a run have in common; `sorting` is none where rows keep their order."""
 
     columns: TableColumns
     specs: Mapping[int, TypedSpec]
     options: WriteOptions
-    sort_order_id: int | None = None
+    sorting: Sorting | None = None
+
+    @property
+    def sort_order_id(self) -> int | None:
+        """The table's sort order that new files are sorted by, where it is one of its own."""
+        order = None if self.sorting is None else self.sorting.order
+        return (order.order_id or None) if isinstance(order, SortOrder) else None  # R-084
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,7 @@ def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:
         job.columns,
         job.specs[task.spec_id].spec,
         None if task.partition_key is None else _partition(task.partition_key, job, task.spec_id),
+        job.sorting,
     )
 
 

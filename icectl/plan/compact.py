@@ -36,6 +36,7 @@ from icectl.entries.predicates import Predicate
 from icectl.entries.rows import Entries, data_files, delete_files, live, numbers
 from icectl.errors import Unsupported, UsageError
 from icectl.plan.binpack import pack
+from icectl.plan.compact_order import RowOrder
 from icectl.plan.compact_sizes import Sizes
 from icectl.plan.compact_task import RewriteTask
 from icectl.plan.compact_tasks import Bin, TaskMaker, split_bins
@@ -75,11 +76,11 @@ CHOSEN: Mapping[Verdict, str] = {
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:
-    """What the caller asks for; sort and z-order rewrite each group as a whole."""
+    """What the caller asks for; where rows get an `order`, each group is rewritten as a whole."""
 
     sizes: Sizes
     output_spec_id: int
-    strategy: Literal["binpack", "sort", "zorder"] = "binpack"
+    order: RowOrder | None = None
     where: Predicate | None = None
     min_input_files: int = MIN_INPUT_FILES
     max_group_bytes: int = MAX_GROUP_BYTES
@@ -360,7 +361,7 @@ class _Planning:
 
     def drafts(self, key: bytes | None, rows: list[int]) -> list[_Draft]:
         """The groups of one partition, or of all files of other specs."""
-        if key is None or self.options.strategy != "binpack":
+        if key is None or self.options.order is not None:
             return self._whole_drafts(key, rows)
         if not self._is_worth_it(rows):
             self.leave(rows, Verdict.TOO_FEW)

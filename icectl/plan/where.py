@@ -13,7 +13,6 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any
 
 from icectl.entries.predicates import (
@@ -29,6 +28,7 @@ from icectl.entries.predicates import (
     StartsWith,
 )
 from icectl.errors import UsageError
+from icectl.plan.column_names import container_of, near
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.moments import MICROS_PER_SECOND, parse_clock, parse_date, parse_timestamp
 from icectl.spec.partition import result_types
@@ -38,7 +38,6 @@ from icectl.spec.types import (
     DecimalType,
     FixedType,
     PrimitiveType,
-    StructType,
     Type,
     is_nested,
     type_text,
@@ -296,13 +295,11 @@ class _Parser:
 
     def _check_place(self, name: str, token: _Token) -> None:
         """Lists and maps have no metrics of their parts."""
-        schema, above = self._metadata.current_schema, name.split(".")
-        for end in range(1, len(above)):
-            parent = schema.field_named(".".join(above[:end]))
-            if parent is not None and not isinstance(parent.type, StructType):
-                message = f"`{name}` lies in a {type_text(parent.type).split('<')[0]}"
-                hint = "conditions are on columns and on fields of structs"
-                raise _failure(self._text, token.position, message, hint)
+        container = container_of(name, self._metadata.current_schema)
+        if container is not None:
+            hint = "conditions are on columns and on fields of structs"
+            message = f"`{name}` lies in a {container}"
+            raise _failure(self._text, token.position, message, hint)
 
     def _partition_field(self, name: str, token: _Token) -> Column:
         types = [
@@ -324,11 +321,8 @@ class _Parser:
     def _unknown(self, name: str, token: _Token) -> UsageError:
         names = [*_names(self._metadata.current_schema)]
         names += [item.name for spec in self._metadata.partition_specs for item in spec.fields]
-        by_case = {known.lower(): known for known in names}
-        near = [by_case[key] for key in get_close_matches(name.lower(), by_case, n=1)]
-        hint = f"did you mean `{near[0]}`?" if near else "`icectl inspect TABLE schemas` lists them"
         message = f"the table has no column `{name}`"
-        return _failure(self._text, token.position, message, hint)
+        return _failure(self._text, token.position, message, near(name, names))
 
 
 def _names(schema: Schema) -> Iterator[str]:

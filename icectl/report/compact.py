@@ -7,11 +7,13 @@ from typing import Any
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import by_row, take
 from icectl.plan.compact import CHOSEN, CompactPlan, Group, LiveFiles
+from icectl.plan.compact_order import ZOrder
 from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.tables import Column, print_table
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import partition_path, result_types
+from icectl.spec.sort import order_text
 from icectl.units import print_size
 
 
@@ -104,6 +106,7 @@ def print_compaction(console: Console, told: Compaction, *, whole: bool) -> None
     """Print each group with its reason, and what came of it; `whole`: every file too."""
     if whole or not told.is_run:
         _print_groups(console, told)
+        _print_order(console, told)
     if whole:
         _print_files(console, told)
     for reason, count in told.plan.left_alone.items() if whole or not told.is_run else ():
@@ -138,6 +141,17 @@ def _print_groups(console: Console, told: Compaction) -> None:
     ]
     if rows:
         print_table(console, columns, rows)
+
+
+def _print_order(console: Console, told: Compaction) -> None:
+    order, schema = told.plan.options.order, told.metadata.current_schema
+    if order is None or not told.plan.groups:
+        return
+    if isinstance(order, ZOrder):
+        names = ", ".join(schema.name_of(id_) or "" for id_ in order.column_ids)
+        console.say(f"rows of each group along a z-curve through {names}")
+    else:
+        console.say(f"rows of each group sorted by {order_text(order, schema)}")
 
 
 def _shown_partition(metadata: TableMetadata, group: Group) -> str:

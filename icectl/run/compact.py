@@ -1,5 +1,6 @@
 """Running a compaction: load, plan, rewrite group by group, compare, commit, clean up."""
 
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -8,6 +9,7 @@ from math import ceil
 from threading import Lock
 
 from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.codec.parquet_schema import arrow_schema
 from icectl.commit.attempt import Committer, Landed
 from icectl.commit.changes import changes
 from icectl.commit.conflicts import GroupResult
@@ -18,6 +20,8 @@ from icectl.engine.inline import InlineEngine
 from icectl.engine.kernels.delete_names import named_data_files
 from icectl.engine.kernels.read_data import written_schema
 from icectl.engine.kernels.rewrite_data import TableColumns
+from icectl.engine.kernels.sort_keys import sort_keys
+from icectl.engine.kernels.sort_rows import Sorting
 from icectl.engine.kernels.write_data import write_options
 from icectl.entries.applied import NamedFiles
 from icectl.entries.may_match import METRICS
@@ -26,6 +30,7 @@ from icectl.entries.rows import EMPTY, Entries, by_row, concat
 from icectl.env import Deadline, Env
 from icectl.errors import CommitConflict, EngineError, Unsupported
 from icectl.plan.compact import Branch, CompactOptions, CompactPlan, Group, LiveFiles, plan
+from icectl.plan.compact_order import RowOrder
 from icectl.plan.compact_task import RewriteTask
 from icectl.plan.model import pin_of
 from icectl.progress import Progress
@@ -43,6 +48,8 @@ from icectl.table.open import open_table
 from icectl.table.reading import in_threads
 
 COMMAND = "compact"
+_SORT_BYTES = 256 << 20
+"""Rows that a task sorts in memory, which takes twice that and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +120,7 @@ def prepare(
     planned = plan(metadata, pin, head, files, chosen)
     if planned.groups:
         _check_format(metadata)
-        job_of(metadata)
+        job_of(metadata, chosen.order)
     emptied = [GroupResult(group.number, group.tasks, EMPTY) for group in planned.groups]
     gone = changes(files, emptied).removed_delete_files
     return Prepared(loaded, planned, files, gone)
@@ -127,10 +134,10 @@ def _check_format(metadata: TableMetadata) -> None:
         raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
 
 
-def job_of(metadata: TableMetadata) -> CompactJob:
+def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
     """What all tasks of a run have in common.
 
-    Raises: Unsupported, for columns that can't be carried over; Refused.
+    Raises: Unsupported, for columns that can't be carried over or sorted by; Refused.
     """
     schema = metadata.current_schema
     columns = TableColumns(
@@ -143,7 +150,11 @@ def job_of(metadata: TableMetadata) -> CompactJob:
         spec.spec_id: TypedSpec(spec, result_types(spec, metadata.schemas))
         for spec in metadata.partition_specs
     }
-    return CompactJob(columns, specs, write_options(metadata.properties, 0, modes))
+    sorting = None
+    if order is not None:
+        sort_keys(order, columns.written, arrow_schema(columns.written))
+        sorting = Sorting(order, _SORT_BYTES, tempfile.gettempdir())
+    return CompactJob(columns, specs, write_options(metadata.properties, 0, modes), sorting)
 
 
 def _reader(compact: Compact, columns: frozenset[str]) -> LiveFilesReader:
@@ -175,7 +186,7 @@ def execute(
     Raises: CommitConflict, where nothing landed; CommitUnknown; Unsupported, CorruptTable,
     EngineError, StorageError, Incomplete, before anything has changed.
     """
-    run = _Run(compact, prepared, job_of(prepared.loaded.metadata))
+    run = _Run(compact, prepared, job_of(prepared.loaded.metadata, prepared.plan.options.order))
     for batch in _batches(prepared, commits):
         try:
             run.commit(batch)

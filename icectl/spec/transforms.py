@@ -10,12 +10,14 @@ import mmh3
 
 from icectl.spec.moments import DAY_SECONDS, civil_date
 from icectl.spec.single_value import EXACT, UNITS_PER_SECOND, Value, encode, text, unscaled
-from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type, type_text
+from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type, is_nested, type_text
 
 KNOWN = {"identity", "year", "month", "day", "hour", "void"}
 _PARAMETRISED = re.compile(r"(bucket|truncate)\[([0-9]+)\]")
 _INT = PrimitiveType("int")
 _HASHED_AS_LONG = {"int", "long", "date", "time", "timestamp", "timestamptz"}
+_OTHERWISE_HASHED = {"timestamp_ns", "timestamptz_ns", "string", "uuid", "binary"}
+_TRUNCATED = {"int", "long", "string", "binary"}
 _NOT_FOR_BUCKETS = (PrimitiveType("boolean"), PrimitiveType("float"), PrimitiveType("double"))
 """Types with a hash that the format does not let buckets use (R-076)."""
 
@@ -55,6 +57,25 @@ def result_type(transform: Transform, source: Type) -> Type | None:
             return source
         case _:
             return None
+
+
+def takes(transform: Transform, source: Type) -> bool:
+    """Whether a transform takes columns of a type (R-071); no unknown one does."""
+    name = source.name if isinstance(source, PrimitiveType) else ""
+    match transform.name:
+        case "identity" | "void":
+            return not is_nested(source)
+        case "bucket":
+            exact = isinstance(source, (DecimalType, FixedType))
+            return exact or name in _HASHED_AS_LONG | _OTHERWISE_HASHED
+        case "truncate":
+            return isinstance(source, DecimalType) or name in _TRUNCATED
+        case "year" | "month" | "day":
+            return name == "date" or name in UNITS_PER_SECOND
+        case "hour":
+            return name in UNITS_PER_SECOND
+        case _:
+            return False
 
 
 def apply(transform: Transform, source: Type, value: Value) -> Value:

@@ -67,6 +67,8 @@ def _link(temporary: str, path: str) -> None:
     try:
         os.link(temporary, path)
     except OSError as error:
+        if error.errno == errno.EEXIST:
+            raise FileExistsError(error.errno, error.strerror, path) from error
         if error.errno not in _NO_LINKS:
             raise
         raise Refused(

@@ -1,5 +1,6 @@
 """`icectl compact` from the command line: plans, reasons, choices, refusals, the law."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,17 @@ from jsonschema import Draft202012Validator
 
 from icectl.cli import app, session
 from icectl.report.document import document_schema
+from icectl.spec.transforms import apply, parse_transform
+from icectl.spec.types import PrimitiveType
 from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
-from tests.builders.rows import current_metadata, read_metadata, read_rows
+from tests.builders.rows import (
+    current_metadata,
+    live_entries,
+    read_metadata,
+    read_records,
+    read_rows,
+)
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import Ended
 from tests.stores.fixed_env import FixedEnv
@@ -27,8 +36,10 @@ def compact(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     """Run `icectl compact`."""
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
+    env = FixedEnv(NOW_MS)
+
     def run(*arguments: object) -> Ended:
-        code = app.main(["compact", *map(str, arguments)], env=FixedEnv(NOW_MS))
+        code = app.main(["compact", *map(str, arguments)], env=env)
         captured = capsys.readouterr()
         return Ended(code, captured.out, captured.err)
 
@@ -157,3 +168,105 @@ def test_empty_tables_have_nothing_to_do(tmp_path, compact, format_version) -> N
     table.set_properties({"a": "b"})
     ended = compact(tmp_path, "--json")
     assert (ended.code, ended.document["status"]) == (0, "nothing-to-do")
+
+
+def data_files(directory: Path) -> list[dict[str, Any]]:
+    """Live data files of the current snapshot, as manifests describe them."""
+    metadata = read_metadata(current_metadata(directory))
+    snapshot = next(
+        one
+        for one in metadata["snapshots"]
+        if one["snapshot-id"] == metadata["current-snapshot-id"]
+    )
+    return [entry["data_file"] for entry in live_entries(snapshot)]
+
+
+def shuffled(directory: Path, format_version: int = 2, partitioning: str = "none") -> TableBuilder:
+    """A table whose rows are in no order, in six files."""
+    table = TableBuilder(directory, format_version=format_version, partitioning=partitioning)
+    for start in range(6):
+        table.append([number * 7 % 60 for number in range(start * 10, start * 10 + 10)])
+    return table
+
+
+@pytest.mark.parametrize("format_version", [1, 2, 3])
+def test_rows_are_sorted_as_asked_for(tmp_path, compact, format_version) -> None:
+    table = shuffled(tmp_path, format_version)
+    ended = compact(tmp_path, "--sort-order", "category desc, bucket(4, id), id desc", "--json")
+    assert (ended.code, result(ended)["added_data_files"]) == (0, 1)
+    (file,) = data_files(tmp_path)
+    rows = read_records(file)
+    bucket = parse_transform("bucket[4]")
+    keys = [(apply(bucket, PrimitiveType("long"), row["id"]), -row["id"]) for row in rows]
+    parts = [[key for key, row in zip(keys, rows, strict=True) if row["category"] == one]
+             for one in ("c2", "c1", "c0")]  # fmt: skip
+    assert keys == [key for part in parts for key in sorted(part)]
+    assert ids(tmp_path) == sorted(table.ids())
+    assert file["sort_order_id"] is None
+    again = compact(tmp_path, "--sort-order", "id", "--json")
+    assert again.document["status"] == "nothing-to-do"
+
+
+def test_files_in_the_tables_own_order_are_marked_as_sorted(tmp_path, compact) -> None:
+    shuffled(tmp_path, partitioning="identity")
+    fields = [
+        {"transform": "identity", "source-id": 1, "direction": "asc", "null-order": "nulls-first"}
+    ]
+    newest = current_metadata(tmp_path)
+    members = read_metadata(newest) | {
+        "sort-orders": [{"order-id": 0, "fields": []}, {"order-id": 4, "fields": fields}],
+        "default-sort-order-id": 4,
+    }
+    newest.write_text(json.dumps(members))
+    planned = compact(tmp_path, "--strategy", "sort", "--dry-run")
+    assert "rows of each group sorted by id asc nulls first" in planned.out
+    assert compact(tmp_path, "--strategy", "sort").code == 0
+    files = data_files(tmp_path)
+    assert [file["sort_order_id"] for file in files] == [4, 4, 4]
+    for file in files:
+        found = [row["id"] for row in read_records(file)]
+        assert found == sorted(found)
+        assert len(found) == 20
+    assert compact(tmp_path, "--rewrite-all").code == 0
+    assert {file["sort_order_id"] for file in data_files(tmp_path)} == {None}
+
+
+def test_rows_move_along_a_curve(tmp_path, compact) -> None:
+    table = shuffled(tmp_path)
+    ended = compact(tmp_path, "--zorder", "id,at", "--dry-run")
+    assert "rows of each group along a z-curve through id, at" in ended.out
+    assert compact(tmp_path, "--zorder", "id,at").code == 0
+    (file,) = data_files(tmp_path)
+    assert [row["id"] for row in read_records(file)] == sorted(table.ids())  # `at` grows with `id`
+    assert file["sort_order_id"] is None
+
+
+def test_rows_that_move_to_the_current_spec_are_sorted_in_each_partition(tmp_path, compact) -> None:
+    table = shuffled(tmp_path)
+    table.respec("identity")
+    assert compact(tmp_path, "--sort-order", "id desc").code == 0
+    files = data_files(tmp_path)
+    assert sorted(file["partition"]["category"] for file in files) == ["c0", "c1", "c2"]
+    for file in files:
+        found = [row["id"] for row in read_records(file)]
+        assert found == sorted(found, reverse=True)
+    assert ids(tmp_path) == sorted(table.ids())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--strategy", "zoder"], "`--strategy` is one of binpack, sort, zorder, not `zoder`"),
+        (["--strategy", "sort"], "the table has no sort order of its own to sort by"),
+        (["--strategy", "zorder"], "`--strategy zorder` wants columns"),
+        (["--strategy", "zorder", "--sort-order", "id"], "`--sort-order` is for `--strategy sort`"),
+        (["--strategy", "binpack", "--zorder", "id,at"], "`--zorder` is for `--strategy zorder`"),
+        (["--zorder", "id,at", "--sort-order", "id"], "`--zorder` is for `--strategy zorder`"),
+        (["--sort-order", "colour"], "the table has no column `colour`"),
+    ],
+)
+def test_strategies_that_do_not_fit_are_wrong_usage(tmp_path, compact, options, message) -> None:
+    build(tmp_path)
+    ended = compact(tmp_path, *options)
+    assert ended.code == 2
+    assert message in ended.err

@@ -11,11 +11,15 @@ from icectl.report.document import Outcome
     examples=[
         ("icectl compact /wh/db/t --dry-run", "what would be rewritten, and why"),
         ("icectl compact /wh/db/t --where \"day >= '2024-01-01'\"", "some partitions only"),
+        ('icectl compact /wh/db/t --sort-order "day(at), id desc"', "and sort the rows"),
         ("icectl compact /wh/db/t --max-groups 20 --partial-progress 5", "a part of the work"),
         ("icectl compact /wh/db/t --check", "for CI: exit 4 when there is work"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
-    choices={"job_order": ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc")},
+    choices={
+        "strategy": ("binpack", "sort", "zorder"),
+        "job_order": ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"),
+    },
 )
 def compact(
     common: Common,
@@ -24,6 +28,30 @@ def compact(
     branch: Annotated[
         str, option("--branch", metavar="NAME", help="the branch to work on (default main)")
     ] = "main",
+    strategy: Annotated[
+        str | None,
+        option(
+            "--strategy",
+            metavar="NAME",
+            help="order of rows: binpack (default, as they come), sort or zorder",
+        ),
+    ] = None,
+    sort_order: Annotated[
+        str | None,
+        option(
+            "--sort-order",
+            metavar="KEYS",
+            help='what to sort by, as in "day(at), id desc nulls last" (default the table\'s)',
+        ),
+    ] = None,
+    zorder: Annotated[
+        str | None,
+        option(
+            "--zorder",
+            metavar="A,B",
+            help="columns to keep together, each as well as the others",
+        ),
+    ] = None,
     where: Annotated[
         str | None,
         option(
@@ -141,6 +169,13 @@ def compact(
     commit. A file that would only be copied is left alone: a second run has nothing to do. Old
     files stay until their snapshots expire.
 
+    With `--sort-order` or `--zorder` the rows of a group are sorted as a whole, so that its files
+    overlap little. Keys are columns or bucket(16, b), truncate(4, b), year, month, day, hour of
+    them; nulls go first where a key ascends, last where it descends. Which files are rewritten is
+    not a matter of their order: files of good size stay as they are, sorted or not, without
+    `--rewrite-all`, with which every run has the same work. New files are marked as sorted where
+    the order is one of the table's.
+
     `--where` selects files, never rows: those whose partition and column statistics do not rule out
     that they hold a row for which EXPR is true. EXPR knows comparisons, `in`, `between`, `is null`,
     `is nan`, `like 'text%'`, `and`, `or`, `not` and brackets; text and times stand in single
@@ -158,6 +193,9 @@ def compact(
     request = Request(
         table=table,
         branch=branch,
+        strategy=strategy,
+        sort_order=sort_order,
+        zorder=zorder,
         where=where,
         target_file_size=target_file_size,
         min_file_size=min_file_size,

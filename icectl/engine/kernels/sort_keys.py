@@ -22,9 +22,10 @@ from icectl.entries.column_values import (
 )
 from icectl.entries.transform_columns import transform_column
 from icectl.errors import Unsupported
+from icectl.plan.compact_order import RowOrder, ZOrder
 from icectl.spec.schema import Schema
-from icectl.spec.sort import SortField, SortOrder
-from icectl.spec.transforms import Transform, result_type
+from icectl.spec.sort import SortField
+from icectl.spec.transforms import Transform, result_type, takes
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type, type_text
 
 Words = npt.NDArray[np.uint64]
@@ -33,13 +34,6 @@ _SIGN = np.uint64(1 << 63)
 _NOTHING = pa.scalar(b"", pa.large_binary())
 _Z_BYTES = 8
 """What each column gives to a z-value; of text and bytes their beginning."""
-
-
-@dataclass(frozen=True, slots=True)
-class ZOrder:
-    """Rows along a z-curve through the values of these columns."""
-
-    column_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +68,7 @@ class SortKeys:
         return pc.binary_join_element_wise(*parts, _NOTHING)
 
 
-def sort_keys(order: SortOrder | ZOrder, schema: Schema, batches: pa.Schema) -> SortKeys:
+def sort_keys(order: RowOrder, schema: Schema, batches: pa.Schema) -> SortKeys:
     """Prepare to make the keys of batches of an Arrow schema, whose columns are those of `schema`.
 
     Raises: Unsupported, where a key is of an unknown transform, of several columns (R-007), or of a
@@ -97,7 +91,7 @@ def _key(item: SortField, schema: Schema, batches: pa.Schema) -> _Key:
             f"rows can't be sorted by {item.transform.text} of column {item.source_ids}"
         )
     result = result_type(item.transform, column.type)
-    if result is None or not _sorts(result):
+    if result is None or not takes(item.transform, column.type) or not _sorts(result):
         shown = f"{item.transform.text} of `{column.name}`, a {type_text(column.type)}"
         raise Unsupported(f"rows can't be sorted by {shown}")  # R-007
     null_byte = 0 if item.null_order == "nulls-first" else 1
@@ -185,10 +179,10 @@ _REAL = (PrimitiveType("float"), PrimitiveType("double"))
 
 
 def _real_words(column: pa.Array) -> Words:
-    """Floating-point numbers: -0.0 before 0.0, all NaN behind everything (R-084)."""
+    """Floating-point numbers: -0.0 before 0.0, NaN behind everything or before it, by sign."""
     values = column.fill_null(0).to_numpy(zero_copy_only=False)
-    bits = np.where(np.isnan(values), np.nan, values).view(np.uint64)
-    bits = np.where(np.isnan(values), bits & ~_SIGN, bits)
+    nan = np.copysign(np.nan, values).view(np.uint64)
+    bits: Words = np.where(np.isnan(values), nan, values.view(np.uint64))  # R-084
     return np.where(bits & _SIGN != 0, ~bits, bits | _SIGN)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.engine.kernels.sort_keys import SortKeys, ZOrder
-from icectl.spec.sort import SortOrder
+from icectl.engine.kernels.sort_keys import SortKeys
+from icectl.plan.compact_order import RowOrder
 
 _BATCH_ROWS = 65_536
 _RUN_PARTS, _FEWEST_ROWS = 256, 64
@@ -24,7 +24,7 @@ _KEY = "key"
 class Sorting:
     """How to sort; `memory_bytes` of rows are sorted at a time, the others wait in `directory`."""
 
-    order: SortOrder | ZOrder
+    order: RowOrder
     memory_bytes: int
     directory: str | None = None
     """None is the system's own place for temporary files."""

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from icectl.codec.parquet_schema import arrow_schema
-from icectl.engine.kernels.sort_keys import ZOrder, sort_keys
+from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.errors import Unsupported
+from icectl.plan.compact_order import ZOrder
 from icectl.spec.sort import order_from_json
 from tests.builders.data_files import schema
 
@@ -20,8 +21,8 @@ ASCENDING = [
     ("boolean", [False, True]),
     ("int", [-(2**31), -1, 0, 1, 2**31 - 1]),
     ("long", [-(2**63), -1, 0, 1, 2**63 - 1]),
-    ("float", [-INF, -1.5, -0.0, 0.0, 1e-40, 1.5, INF, NAN]),
-    ("double", [-INF, -1.5, -5e-324, -0.0, 0.0, 5e-324, 1.5, INF, NAN]),
+    ("float", [-NAN, -INF, -1.5, -0.0, 0.0, 1e-40, 1.5, INF, NAN]),
+    ("double", [-NAN, -INF, -1.5, -5e-324, -0.0, 0.0, 5e-324, 1.5, INF, NAN]),
     ("date", [dt.date(1960, 1, 1), dt.date(1970, 1, 1), dt.date(2024, 1, 1)]),
     ("time", [dt.time(0), dt.time(0, 0, 0, 1), dt.time(23)]),
     ("timestamp", [-(2**62), -1, 0, 1, 2**62]),
@@ -85,14 +86,15 @@ def test_a_second_field_decides_where_the_first_is_equal(type_, values, directio
     assert all(one[1] < other[0] for one, other in pairwise(ends))
 
 
-def test_all_nan_are_one_and_behind_everything() -> None:
-    stored = struct.pack("<Qddd", 0xFFF8000000000001, NAN, INF, -INF)
-    column = pa.Array.from_buffers(pa.float64(), 4, [None, pa.py_buffer(stored)])
+def test_r084_nan_is_before_or_behind_everything_by_its_sign_alone() -> None:
+    stored = struct.pack("<QQQdd", 0x7FF8000000000001, 0x7FF0000000000001, 0x7FFF << 48, INF, -INF)
+    stored += struct.pack("<QQ", 0xFFF8000000000001, 0xFFFF << 48)
+    column = pa.Array.from_buffers(pa.float64(), 7, [None, pa.py_buffer(stored)])
     wanted = schema((1, "c", "double"))
     batch = pa.RecordBatch.from_arrays([column], schema=arrow_schema(wanted))
     how = order((1, "identity", "asc", "nulls-first"))
     found = sort_keys(how, wanted, batch.schema).of(batch).to_pylist()
-    assert found[0] == found[1] > found[2] > found[3]
+    assert found[0] == found[1] == found[2] > found[3] > found[4] > found[5] == found[6]
 
 
 def test_transforms_are_what_is_compared() -> None:

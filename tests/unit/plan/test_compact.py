@@ -15,6 +15,7 @@ from icectl.plan.compact import (
     live_files,
     plan,
 )
+from icectl.plan.compact_order import ZOrder
 from icectl.plan.compact_sizes import Sizes
 from icectl.plan.model import pin_of
 from icectl.spec.manifest import FileFormat
@@ -273,7 +274,7 @@ def test_groups_hold_so_many_bytes_and_tasks_one_file() -> None:
 
 
 def test_strategies_that_order_rows_have_one_task_a_group() -> None:
-    found = planned(*files(100, 40), max_group_bytes=2000, strategy="sort")
+    found = planned(*files(100, 40), max_group_bytes=2000, order=ZOrder((1, 2)))
     assert [[len(task.inputs) for task in group.tasks] for group in found.groups] == [[20], [20]]
 
 

@@ -14,6 +14,7 @@ from icectl.spec.transforms import (
     human,
     parse_transform,
     result_type,
+    takes,
 )
 from icectl.spec.types import ListType, PrimitiveType, parse_type
 
@@ -275,3 +276,30 @@ def test_partition_values_are_shown_as_the_reference_implementation_does(
     transform: str, type_: str, value: Any, shown: str
 ) -> None:
     assert human(parse_transform(transform), parse_type(type_), value) == shown
+
+
+VALUES: list[tuple[str, Any]] = [
+    ("boolean", True), ("int", 1), ("long", 1), ("float", 1.0), ("double", 1.0), ("date", 1),
+    ("time", 1), ("timestamp", 1), ("timestamptz", 1), ("timestamp_ns", 1), ("timestamptz_ns", 1),
+    ("string", "a"), ("uuid", UUID), ("binary", b"a"), ("fixed[1]", b"a"),
+    ("decimal(9,2)", Decimal("1.00")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), VALUES, ids=[name for name, _ in VALUES])
+@pytest.mark.parametrize(
+    "text",
+    ["identity", "void", "bucket[4]", "truncate[4]", "year", "month", "day", "hour", "zorder"],
+)
+def test_r071_a_transform_takes_the_types_that_it_has_results_for(text, name, value) -> None:
+    transform, type_ = parse_transform(text), parse_type(name)
+    if takes(transform, type_):
+        apply(transform, type_, value)
+    else:
+        with pytest.raises(ValueError, match="does not take"):
+            apply(transform, type_, value)
+
+
+def test_r071_no_transform_takes_lists() -> None:
+    list_ = ListType(1, INT, element_required=False)
+    assert not any(takes(parse_transform(text), list_) for text in ("identity", "bucket[4]", "day"))
