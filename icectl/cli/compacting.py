@@ -25,7 +25,7 @@ from icectl.plan.compact_sizes import sizes_of
 from icectl.plan.where import parse_where
 from icectl.report.compact import Compaction, GroupOutput, compaction_result, print_compaction
 from icectl.report.document import Outcome, TableIdentity
-from icectl.run.compact import Compact, Compacted, Prepared, execute, prepare
+from icectl.run.compact import Compact, Compacted, Prepared, execute, prepare, remove_leftovers
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import TARGET_FILE_SIZE_BYTES, read
 from icectl.units import parse_ratio, parse_size
@@ -83,6 +83,8 @@ def compact(common: Common, request: Request, change: Change) -> Outcome:
     )
     whole = change.dry_run or change.check
     if not prepared.plan.has_work:
+        if not whole:
+            remove_leftovers(means, prepared)
         return _outcome(session, prepared, told, status="nothing-to-do", whole=whole)
     if whole:
         outcome = _outcome(session, prepared, told, status="planned", whole=True)

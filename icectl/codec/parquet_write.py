@@ -63,3 +63,7 @@ class ParquetWriter:
     def close(self) -> None:
         """Write the footer."""
         self._writer.close()
+
+    def abandon(self) -> None:
+        """Let go of a file that nobody wants; without this a footer would be written some day."""
+        self._writer.is_open = False

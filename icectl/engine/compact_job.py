@@ -95,7 +95,7 @@ def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:
         _deletes(task, job),
         job.columns,
         job.specs[task.spec_id].spec,
-        None if task.partition_key is None else _partition(task.partition_key, job, task.spec_id),
+        None if task.partition_key is None else partition_of(task.partition_key, job, task.spec_id),
         job.sorting,
     )
 
@@ -123,7 +123,8 @@ def _constants(file: InputFile | DeleteFile, job: CompactJob) -> Mapping[int, Va
     }  # R-180
 
 
-def _partition(key: bytes, job: CompactJob, spec_id: int) -> Partition:
+def partition_of(key: bytes, job: CompactJob, spec_id: int) -> Partition:
+    """A partition with the path of its files."""
     typed = job.specs[spec_id]
     if typed.spec.is_unpartitioned:
         return Partition(key, "")

@@ -10,7 +10,7 @@ from icectl.env import Deadline, Env
 from icectl.errors import CommitUnknown, IcectlError, StorageError
 from icectl.progress import Progress
 from icectl.run import output_journal
-from icectl.run.output_journal import OutputJournal, new_journal
+from icectl.run.output_journal import NO_DATA, DataPlaces, OutputJournal, new_journal
 from icectl.storage.location import join, parent
 from icectl.storage.store import FailedRemoval, Store
 
@@ -132,11 +132,13 @@ class Outputs:
                 self.store.remove([self.journal.location])
 
 
-def outputs_of(store: Store, env: Env, loaded: LoadedTable, command: str) -> Outputs:
+def outputs_of(
+    store: Store, env: Env, loaded: LoadedTable, command: str, data: DataPlaces = NO_DATA
+) -> Outputs:
     """The outputs of a run. A journal is of use where the newest version of the table is sure."""
     return Outputs(
         store,
         parent(loaded.metadata_location),
-        new_journal(env, loaded.metadata_location, command),
+        new_journal(env, loaded.metadata_location, command, data),
         is_journalled=loaded.current == "file-system",
     )

@@ -15,7 +15,7 @@ from icectl.commit.changes import changes
 from icectl.commit.conflicts import GroupResult
 from icectl.commit.rewrite_files import FileRewrite, Planned
 from icectl.commit.snapshot import branch_head
-from icectl.engine.compact_job import CompactJob, TaskResult, TypedSpec
+from icectl.engine.compact_job import CompactJob, TaskResult, TypedSpec, partition_of
 from icectl.engine.inline import InlineEngine
 from icectl.engine.kernels.delete_names import named_data_files
 from icectl.engine.kernels.read_data import written_schema
@@ -28,15 +28,16 @@ from icectl.entries.may_match import METRICS
 from icectl.entries.predicates import leaves
 from icectl.entries.rows import EMPTY, Entries, by_row, concat
 from icectl.env import Deadline, Env
-from icectl.errors import CommitConflict, EngineError, Unsupported
+from icectl.errors import CommitConflict, CommitUnknown, EngineError, IcectlError, Unsupported
 from icectl.plan.compact import Branch, CompactOptions, CompactPlan, Group, LiveFiles, plan
 from icectl.plan.compact_order import RowOrder
 from icectl.plan.compact_task import RewriteTask
 from icectl.plan.model import pin_of
 from icectl.progress import Progress
 from icectl.run.cleanup import Outputs, outputs_of
+from icectl.run.output_journal import DataPlaces, Leftovers
 from icectl.run.validate_data import every_column, name_mapping
-from icectl.spec.data_paths import data_file_name, data_location
+from icectl.spec.data_paths import data_file_name, data_folder, data_location
 from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metrics_modes import metrics_modes
@@ -187,12 +188,9 @@ def execute(
     EngineError, StorageError, Incomplete, before anything has changed.
     """
     run = _Run(compact, prepared, job_of(prepared.loaded.metadata, prepared.plan.options.order))
-    for batch in _batches(prepared, commits):
-        try:
-            run.commit(batch)
-        except CommitConflict as error:
-            run.fail(batch, error.message)
-            if run.failed_commits > max_failed_commits:
+    with _leftovers(compact).removed_after(prepared.loaded):
+        for batch in _batches(prepared, commits):
+            if not run.commit(batch, max_failed_commits):
                 break
     if run.landed is None:
         raise CommitConflict(run.reason)
@@ -202,6 +200,24 @@ def execute(
         tuple(run.done),
         run.failed,
         run.removed_delete_files,
+    )
+
+
+def remove_leftovers(compact: Compact, prepared: Prepared) -> None:
+    """Remove what killed runs have left, where there is nothing else to do; never raises."""
+    with _leftovers(compact).removed_after(prepared.loaded):
+        pass
+
+
+def _leftovers(compact: Compact) -> Leftovers:
+    return Leftovers(
+        store=compact.store,
+        catalog=compact.catalog,
+        env=compact.env,
+        progress=compact.progress,
+        concurrency=compact.concurrency,
+        shield=compact.shield,
+        commands=(COMMAND,),
     )
 
 
@@ -232,41 +248,68 @@ class _Run:
         self._compact = compact
         self._prepared = prepared
         self._job = job
-        self._base = prepared.loaded
         self.landed: Landed | None = None
         self.snapshot_ids: list[int] = []
         self.done: list[Done] = []
         self.failed: dict[int, str] = {}
-        self.failed_commits = 0
+        self._failed_commits = 0
         self.reason = ""
         self.removed_delete_files = 0
 
-    def fail(self, batch: Sequence[Group], reason: str) -> None:
-        """Note why a commit did not land, and its groups are not in the table."""
+    def commit(self, batch: Sequence[Group], max_failed_commits: int) -> bool:
+        """Rewrite and commit some groups; whether to go on with others.
+
+        Raises: as execute, as long as nothing has landed; CommitUnknown.
+        """
+        try:
+            self._commit(batch)
+        except CommitUnknown:
+            raise
+        except CommitConflict as error:
+            self._fail(batch, error.message)
+            self._failed_commits += 1
+            return self._failed_commits <= max_failed_commits
+        except IcectlError as error:
+            if self.landed is None:
+                raise
+            self._fail(batch, error.message)
+            return False
+        return True
+
+    def _fail(self, batch: Sequence[Group], reason: str) -> None:
+        """Note why groups are not in the table."""
         self.failed |= {group.number: reason for group in batch}
-        self.failed_commits += 1
         self.reason = self.reason or reason
 
-    def commit(self, batch: Sequence[Group]) -> None:
-        """Rewrite some groups and commit those that still hold.
-
-        Raises: as execute.
-        """
+    def _commit(self, batch: Sequence[Group]) -> None:
+        """Rewrite some groups and commit those that still hold."""
         compact = self._compact
         compact.deadline.check()
-        outputs = outputs_of(compact.store, compact.env, self._base, COMMAND)
+        base = self._prepared.loaded if self.landed is None else compact.catalog.load()
+        places = self._data_places(batch)
+        outputs = outputs_of(compact.store, compact.env, base, COMMAND, places)
         with outputs.removed_on_failure():
             results = self._rewritten(batch, outputs)
             rewrite = self._file_rewrite(results, outputs)
-            uuid = self._base.metadata.table_uuid
+            uuid = base.metadata.table_uuid
             requirements = [] if uuid is None else [AssertTableUuid(uuid)]
             committer = Committer(compact.catalog, compact.env, compact.progress)
             outputs.sent = True
             with compact.shield():
-                self.landed = committer.commit(self._base, requirements, rewrite.updates)
+                self.landed = committer.commit(base, requirements, rewrite.updates)
         self._note(batch, results, rewrite)
         outputs.keep(_used(self.landed, rewrite))
-        self._base = compact.catalog.load()
+
+    def _data_places(self, batch: Sequence[Group]) -> DataPlaces:
+        """Where the files of some groups will lie."""
+        table = self._prepared.loaded.metadata
+        found = set()
+        for group in batch:
+            key = group.partition_key
+            path = None if key is None else partition_of(key, self._job, group.spec_id).path
+            found.add(data_folder(table.location, table.properties, path))
+        exact = tuple(sorted(folder for folder, is_exact in found if is_exact))
+        return DataPlaces(exact, tuple(folder for folder, is_exact in found if not is_exact))
 
     def _file_rewrite(self, results: Sequence[GroupResult], outputs: Outputs) -> FileRewrite:
         loaded, planned = self._prepared.loaded, self._prepared.plan

@@ -1,7 +1,8 @@
 """The record of a run that writes files for a commit, so that a later run can remove what is left
 of it where it was killed.
 
-One JSON file in the metadata folder; its uuid is in the name of each file that the run writes.
+One JSON file in the metadata folder; its uuid is in the name of each file that the run writes, and
+it names the folders of those that lie elsewhere.
 
 Whether another run is dead can only be presumed, so what is removed does not depend on it. Whoever
 presumes it marks the journal as abandoned, and then looks which version of the table is the newest.
@@ -13,25 +14,50 @@ not reach no commit will ever name.
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.env import Env
 from icectl.errors import CommitConflict, IcectlError
 from icectl.progress import Progress
 from icectl.run import journal as journals
-from icectl.spec.metadata import TableMetadata
 from icectl.storage.location import loosest_key, name, parent
 from icectl.storage.store import Store
-from icectl.table.reachable import ReachReader, all_manifests, manifest_lists, metadata_files
+from icectl.table.reachable import (
+    ReachReader,
+    all_manifests,
+    live_files,
+    manifest_lists,
+    metadata_files,
+)
+
+_METADATA = ".avro"
+"""How names of manifests and manifest lists end."""
+
+_DATA = (".parquet", ".puffin")
+"""How names of data files, delete files and vectors end, as icectl writes them."""
 
 _PROCESSES = Path("/proc/self/ns/pid")
 """Links to a name for the processes that this one sees; only Linux has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataPlaces:
+    """Where a run writes data and delete files: right in `folders`, or anywhere below `trees`."""
+
+    folders: tuple[str, ...] = ()
+    trees: tuple[str, ...] = ()
+
+
+NO_DATA = DataPlaces()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +72,16 @@ class OutputJournal:
     created_ms: int
     host: str
     pid: int
+    data: DataPlaces
     abandoned: bool = False
     newest_version: int | None = None
 
 
-def new_journal(env: Env, metadata_location: str, command: str) -> OutputJournal:
+def new_journal(env: Env, metadata_location: str, command: str, data: DataPlaces) -> OutputJournal:
     """The journal of this process, not written yet."""
     uuid = env.new_uuid()
     location = journals.journal_location(metadata_location, command, uuid)
-    return OutputJournal(location, uuid, env.now_ms(), _host(env), os.getpid())
+    return OutputJournal(location, uuid, env.now_ms(), _host(env), os.getpid(), data)
 
 
 def _host(env: Env) -> str:
@@ -157,26 +184,17 @@ class Leftovers:
         """Remove what landed runs do not need, and what abandoned runs can commit no more."""
         try:
             newest = self.catalog.load()
-            reached = self._reached(newest.metadata)
+            reached = _Reached(ReachReader(self.store, self.concurrency, self.progress), newest)
             listed = self.store.list_directory(parent(loaded.metadata_location))
+            locations = [status.location for status in listed]
             for journal in found:
-                outputs = {
-                    loosest_key(place): place
-                    for place in _outputs(journal, [status.location for status in listed])
-                }
-                landed = not reached.isdisjoint(outputs)
-                if landed or _cannot_land(journal, newest):
-                    self._finish(journal, [outputs[key] for key in outputs.keys() - reached])
+                outputs = [place for place in locations if is_output(name(place), journal.uuid)]
+                if reached.names_some(outputs) or _cannot_land(journal, newest):
+                    data = list(data_outputs(self.store, journal))
+                    surplus = [*reached.without_metadata(outputs), *reached.without_live(data)]
+                    self._finish(journal, surplus)
         except IcectlError as error:
             self._warn(error)
-
-    def _reached(self, metadata: TableMetadata) -> frozenset[str]:
-        """Keys of the manifest lists and manifests of every snapshot."""
-        reader = ReachReader(self.store, self.concurrency, self.progress)
-        lists = manifest_lists(reader, metadata, metadata.snapshots)
-        manifests = all_manifests(lists, metadata.snapshots)
-        named = metadata_files(metadata, metadata.snapshots, manifests, {})
-        return frozenset(named.table["key"].to_pylist())
 
     def _finish(self, journal: OutputJournal, surplus: Sequence[str]) -> None:
         with self.shield():
@@ -187,6 +205,36 @@ class Leftovers:
         self.progress.warn(f"what killed runs have left stays: {error.message}")
 
 
+class _Reached:
+    """What the newest metadata reaches; its manifests are read only where live files matter."""
+
+    def __init__(self, reader: ReachReader, newest: LoadedTable) -> None:
+        self._reader = reader
+        self._metadata = newest.metadata
+        snapshots = newest.metadata.snapshots
+        lists = manifest_lists(reader, newest.metadata, snapshots)
+        self._manifests = all_manifests(lists, snapshots)
+        named = metadata_files(newest.metadata, snapshots, self._manifests, {})
+        self._described = frozenset(named.table["key"].to_pylist())
+
+    def names_some(self, places: Iterable[str]) -> bool:
+        """Whether one of these is a manifest list or a manifest of some snapshot."""
+        return any(loosest_key(place) in self._described for place in places)
+
+    def without_metadata(self, places: Iterable[str]) -> list[str]:
+        """Those that are no manifest list and no manifest of any snapshot."""
+        return [place for place in places if loosest_key(place) not in self._described]
+
+    def without_live(self, places: Sequence[str]) -> list[str]:
+        """Those that are live in no snapshot (R-191). Raises: what reading manifests raises."""
+        if not places:
+            return []
+        found = live_files(self._reader, self._metadata, self._manifests)
+        keys = pa.array([loosest_key(place) for place in places], pa.string())
+        are_live = pc.is_in(keys, value_set=found.table["key"].combine_chunks())
+        return [place for place, lives in zip(places, are_live, strict=True) if not lives.as_py()]
+
+
 def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
     """Whether the version that an abandoned run might still create is there already (R-162)."""
     if not journal.abandoned or journal.newest_version is None or newest.version is None:
@@ -194,13 +242,27 @@ def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
     return newest.current == "file-system" and newest.version > journal.newest_version
 
 
-def _outputs(journal: OutputJournal, listed: Sequence[str]) -> Sequence[str]:
-    return [place for place in listed if is_output(name(place), journal.uuid)]
-
-
 def is_output(file_name: str, uuid: str) -> bool:
     """Whether a file is a manifest or manifest list of the run with this uuid."""
-    return uuid in file_name and file_name.endswith(".avro")
+    return uuid in file_name and file_name.endswith(_METADATA)
+
+
+def data_outputs(store: Store, journal: OutputJournal) -> Iterator[str]:
+    """Data and delete files of a run, whoever wrote them. Raises: what listing raises."""
+    for folder in journal.data.folders:
+        for status in store.list_directory(folder):
+            if _is_data_output(name(status.location), journal.uuid):
+                yield status.location
+    for tree in journal.data.trees:
+        for batch in store.list(tree):
+            with_uuid = batch.filter(pc.match_substring(batch["location"], journal.uuid))
+            for location in with_uuid["location"].to_pylist():
+                if _is_data_output(name(location), journal.uuid):
+                    yield location
+
+
+def _is_data_output(file_name: str, uuid: str) -> bool:
+    return uuid in file_name and file_name.endswith(_DATA)
 
 
 def _is_there(pid: int) -> bool:
@@ -219,6 +281,8 @@ def _content(journal: OutputJournal) -> bytes:
         "created-ms": journal.created_ms,
         "host": journal.host,
         "pid": journal.pid,
+        "folders": journal.data.folders,
+        "trees": journal.data.trees,
         "abandoned": journal.abandoned,
         "newest-version": journal.newest_version,
     }
@@ -237,6 +301,7 @@ def _read(store: Store, location: str) -> OutputJournal:
         int(content["created-ms"]),
         str(content["host"]),
         int(content["pid"]),
+        DataPlaces(tuple(content["folders"]), tuple(content["trees"])),
         abandoned=content["abandoned"] is True,
         newest_version=None if version is None else int(version),
     )

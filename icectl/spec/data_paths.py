@@ -44,6 +44,20 @@ def data_location(
     return f"{below}/{prefixes}{'/' if is_partitioned else '-'}{name}"
 
 
+def data_folder(
+    table_location: str, properties: Mapping[str, str], partition: str | None
+) -> tuple[str, bool]:
+    """The folder of new data files of a partition, and whether they are right in it.
+
+    They are anywhere below it where files are spread, or the partition is not known.
+    """
+    is_spread = read(properties, OBJECT_STORAGE)
+    below = _below(table_location.rstrip("/"), properties, is_spread=is_spread)
+    if partition is None or is_spread:
+        return below, False
+    return f"{below}/{partition}" if partition else below, True
+
+
 def _below(table_location: str, properties: Mapping[str, str], *, is_spread: bool) -> str:
     """The folder of all data files, of old properties as well."""
     known = (DATA_PATH, *((OBJECT_STORAGE_PATH,) if is_spread else ()), FOLDER_STORAGE_PATH)

@@ -17,7 +17,7 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
-from icectl.cli import app, expiring, migrating, orphaning, rewriting, session
+from icectl.cli import app, compacting, expiring, migrating, orphaning, rewriting, session
 from icectl.spec.updates import SetProperties, apply_all, with_log
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
@@ -92,10 +92,11 @@ def _littered(directory: Path) -> None:
             os.utime(path, (week_ago, week_ago))
 
 
-LOADED = (expiring, migrating, orphaning, rewriting)
+LOADED = (compacting, expiring, migrating, orphaning, rewriting)
 """What a command imports when it is called: here once, for the processes that are forked."""
 
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
+COMPACT = ("compact", "--target-file-size", "1MiB", "--min-input-files", "2")
 CHANGING = {
     changing.name: changing
     for changing in [
@@ -112,6 +113,8 @@ CHANGING = {
             commits=False,
         ),
         Changing("rewrite-manifests", ("rewrite-manifests",), _of_version_2),
+        Changing("compact-v2", COMPACT, _of_version_2),
+        Changing("compact-v3", COMPACT, _of_version_3),
         Changing("migrate", ("migrate-v1-v2",), _of_first_writers),
         Changing(
             "migrate-and-rewrite", ("migrate-v1-v2", "--rewrite-manifests"), _of_first_writers

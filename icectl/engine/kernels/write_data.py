@@ -118,7 +118,7 @@ class DataWriter:
             for partition_key in list(self._open):
                 self._end(partition_key)
         for new in self._open.values():
-            new.stack.__exit__(kind, error, trace)
+            new.abandon(kind, error, trace)
 
     def write(self, batch: pa.RecordBatch, partition_key: bytes, path: str) -> None:
         """Take rows of a partition; `path` is the one of its folder."""
@@ -171,7 +171,7 @@ class _NewFile:
     ) -> None:
         self.partition_key = partition_key
         self.location = outputs.next_location(path)
-        self.stack = ExitStack()
+        self._stack = ExitStack()
         self.row_count = self.pending_rows = self.pending_bytes = 0
         self._schema = schema
         self._options = options
@@ -180,7 +180,7 @@ class _NewFile:
         arrow = arrow_schema(schema)
         self._nan_counts = dict.fromkeys(_real_columns(schema, arrow), 0)
         self._paths = {id_: _path(arrow, id_) for id_ in self._nan_counts}
-        file = self.stack.enter_context(outputs.create(self.location))
+        file = self._stack.enter_context(outputs.create(self.location))
         properties = {"iceberg.schema": json.dumps(schema_json(schema))}
         self._writer = ParquetWriter(file, arrow, options.parquet, properties)
 
@@ -207,12 +207,21 @@ class _NewFile:
         self.flush()
         self._writer.close()
         size_bytes = self.size_bytes
-        self.stack.close()
+        self._stack.close()
         with self._outputs.open(self.location) as file:
             footer = read_metrics(file, self._schema)
         counted = replace(footer, nan_value_counts=self._nan_counts)
         metrics = _shaped(counted, self._schema, self._options.modes)
         return WrittenFile(self.location, self.partition_key, size_bytes, footer, metrics)
+
+    def abandon(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._writer.abandon()
+        self._stack.__exit__(kind, error, trace)
 
 
 def _real_columns(schema: Schema, arrow: pa.Schema) -> list[int]:

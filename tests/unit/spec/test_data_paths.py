@@ -2,7 +2,7 @@
 
 import pytest
 
-from icectl.spec.data_paths import data_file_name, data_location
+from icectl.spec.data_paths import data_file_name, data_folder, data_location
 
 UUID = "3f2a6a1e-6c2b-4a58-9f3d-0d3a2f1b7c55"
 NAME = f"00003-17-{UUID}-00001.parquet"
@@ -51,3 +51,26 @@ def test_spread_files_outside_of_the_table_name_it() -> None:
     assert found == "s3://files/0101/0110/1001/10110010/db/t/a"
     old = {**SPREAD, "write.object-storage.path": "s3://b/db/t/spread"}
     assert data_location("s3://b/db/t", old, "", "a").startswith("s3://b/db/t/spread/0101/")
+
+
+@pytest.mark.parametrize(
+    ("properties", "partition", "expected"),
+    [
+        ({}, "", ("s3://b/db/t/data", True)),
+        ({}, "a=1/b=2", ("s3://b/db/t/data/a=1/b=2", True)),
+        ({}, None, ("s3://b/db/t/data", False)),
+        ({"write.data.path": "s3://other/files/"}, "a=1", ("s3://other/files/a=1", True)),
+        (SPREAD, "a=1", ("s3://b/db/t/data", False)),
+        ({**SPREAD, "write.object-storage.path": "s3://b/old"}, "", ("s3://b/old", False)),
+    ],
+)
+def test_the_folder_of_new_files_is_known_unless_they_are_spread(
+    properties, partition, expected
+) -> None:
+    folder, is_exact = data_folder("s3://b/db/t/", properties, partition)
+    assert (folder, is_exact) == expected
+    file = data_location(
+        "s3://b/db/t/", properties, "any" if partition is None else partition, NAME
+    )
+    assert file.startswith(f"{folder}/")
+    assert not is_exact or file == f"{folder}/{NAME}"
