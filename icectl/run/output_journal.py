@@ -21,10 +21,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.entries.files import containing
 from icectl.env import Env
 from icectl.errors import CommitConflict, IcectlError
 from icectl.progress import Progress
@@ -191,7 +189,10 @@ class Leftovers:
                 outputs = [place for place in locations if is_output(name(place), journal.uuid)]
                 if reached.names_some(outputs) or _cannot_land(journal, newest):
                     data = list(data_outputs(self.store, journal))
-                    surplus = [*reached.without_metadata(outputs), *reached.without_live(data)]
+                    surplus = [
+                        *reached.without_metadata(outputs),
+                        *reached.without_live(data, journal.uuid),
+                    ]
                     self._finish(journal, surplus)
         except IcectlError as error:
             self._warn(error)
@@ -225,14 +226,16 @@ class _Reached:
         """Those that are no manifest list and no manifest of any snapshot."""
         return [place for place in places if loosest_key(place) not in self._described]
 
-    def without_live(self, places: Sequence[str]) -> list[str]:
-        """Those that are live in no snapshot (R-191). Raises: what reading manifests raises."""
+    def without_live(self, places: Sequence[str], uuid: str) -> list[str]:
+        """Those, with a uuid in their names, that are live in no snapshot (R-191).
+
+        Raises: what reading manifests raises.
+        """
         if not places:
             return []
-        found = live_files(self._reader, self._metadata, self._manifests)
-        keys = pa.array([loosest_key(place) for place in places], pa.string())
-        are_live = pc.is_in(keys, value_set=found.table["key"].combine_chunks())
-        return [place for place, lives in zip(places, are_live, strict=True) if not lives.as_py()]
+        found = containing(live_files(self._reader, self._metadata, self._manifests), uuid)
+        keys = frozenset(found.table["key"].to_pylist())
+        return [place for place in places if loosest_key(place) not in keys]
 
 
 def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
@@ -255,8 +258,7 @@ def data_outputs(store: Store, journal: OutputJournal) -> Iterator[str]:
                 yield status.location
     for tree in journal.data.trees:
         for batch in store.list(tree):
-            with_uuid = batch.filter(pc.match_substring(batch["location"], journal.uuid))
-            for location in with_uuid["location"].to_pylist():
+            for location in batch["location"].to_pylist():
                 if _is_data_output(name(location), journal.uuid):
                     yield location
 

@@ -1,56 +1,23 @@
 """rewrite-manifests beside other writers: their commits stand, only what they changed is redone."""
 
-import json
-import subprocess
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from icectl.storage.local import LocalStore
-from tests.builders.expiry import reachable
-from tests.builders.rows import current_metadata, read_avro, read_metadata, read_rows
+from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
 from tests.fault.changing import run
-from tests.stores.wrapped import WrappedStore
-
-
-class MeanwhileStore(WrappedStore):
-    """Another writer commits just before the nth manifest list of icectl is created."""
-
-    def __init__(self, commit: Callable[[], object], times: int = 1) -> None:
-        super().__init__(LocalStore())
-        self.commit, self.left = commit, times
-        self.manifests = 0
-        self.lists = 0
-
-    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
-        name = location.rpartition("/")[2]
-        if method == "create" and name.startswith("snap-"):
-            self.lists += 1
-        elif method == "create" and name.endswith(".avro"):
-            self.manifests += 1
-        done = action()
-        if method == "create" and name.startswith("snap-") and self.left:
-            self.left -= 1
-            self.commit()
-        return done
-
-
-class BeforeStore(WrappedStore):
-    """Another run comes just before the first file of a kind is created."""
-
-    def __init__(self, kind: str, comes: Callable[[], object]) -> None:
-        super().__init__(LocalStore())
-        self.kind, self.comes, self.has_come = kind, comes, False
-
-    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
-        if method == "create" and self.kind in location and not self.has_come:
-            self.has_come = True
-            self.comes()
-        return action()
+from tests.fault.writers import (
+    BeforeStore,
+    MeanwhileStore,
+    check_clean,
+    left_over,
+    paths,
+    presume_dead,
+    shown,
+)
 
 
 def build(directory: Path, version: int) -> TableBuilder:
@@ -64,26 +31,6 @@ def build(directory: Path, version: int) -> TableBuilder:
 
 def rewrite(table: TableBuilder, store: MeanwhileStore, *options: str) -> tuple[int, Any]:
     return run(["rewrite-manifests", table.location, *options, "--yes", "--json"], store)
-
-
-def shown(table: TableBuilder) -> Any:
-    return read_rows(read_metadata(current_metadata(Path(table.location))))
-
-
-def paths(table: TableBuilder) -> Counter[str]:
-    """Live files at the head, by how often they are listed."""
-    metadata = read_metadata(current_metadata(Path(table.location)))
-    head = next(
-        item
-        for item in metadata["snapshots"]
-        if item["snapshot-id"] == metadata["current-snapshot-id"]
-    )
-    return Counter(
-        (entry["data_file"]["file_path"], entry["data_file"].get("content_offset"))
-        for manifest in read_avro(head["manifest-list"])
-        for entry in read_avro(manifest["manifest_path"])
-        if entry["status"] != 2
-    )
 
 
 CHANGES: dict[str, Callable[[TableBuilder], object]] = {
@@ -140,26 +87,6 @@ def test_what_another_run_has_rewritten_is_not_rewritten_again(tmp_path: Path) -
     assert set(paths(table).values()) == {1}
 
 
-def presume_dead(table: TableBuilder) -> None:
-    """Make every run that has a journal now look like a process that is no more."""
-    process = subprocess.Popen(["true"])
-    process.wait()
-    for path in (table.directory / "metadata").glob("icectl-*.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"pid": process.pid}))
-
-
-def left_over(table: TableBuilder) -> list[str]:
-    """Files that the table does not need: journals, manifests, manifest lists, temporary ones."""
-    needed = reachable(table.directory)
-    return [
-        str(path.relative_to(table.directory))
-        for path in table.directory.rglob("*")
-        if path.is_file()
-        and str(path.relative_to(table.directory)) not in needed
-        and not path.name.endswith((".metadata.json", "version-hint.text"))
-    ]
-
-
 @pytest.mark.parametrize("presumed_dead", [False, True])
 @pytest.mark.parametrize("moment", ["snap-", ".metadata.json"])
 def test_a_run_on_a_branch_does_not_disturb_one_on_main(
@@ -205,13 +132,6 @@ def test_a_run_that_is_taken_for_dead_may_still_land_where_nobody_else_commits(
     assert shown(table) == before
     check_clean(table)
     assert left_over(table) == []
-
-
-def check_clean(table: TableBuilder) -> None:
-    code, checked = run(
-        ["validate", table.location, "--level", "data", "--all-snapshots", "--json"]
-    )
-    assert (code, checked["result"]["counts"]["warning"]) == (0, 0)
 
 
 def test_a_branch_is_redone_on_its_own_head(tmp_path: Path) -> None:

@@ -150,6 +150,8 @@ class FaultyStore(WrappedStore):
             return action()
         self.failed = True
         if self.failure != "before":
-            action()
+            done = action()
+            if hasattr(done, "close"):
+                done.close()
         kind = AnswerLost if self.failure == "lost" else StorageError
         raise kind(f"call {self.nth}, {method} of {location}, fails {self.failure}")

@@ -3,6 +3,7 @@ before."""
 
 import contextlib
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import LoadedTable
 from icectl.errors import CommitConflict, StorageError
 from icectl.run.cleanup import Outputs, outputs_of
-from icectl.run.output_journal import Leftovers
+from icectl.run.output_journal import DataPlaces, Leftovers
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
 from tests.builders.expiry import NOW_MS, Clock
@@ -79,6 +80,16 @@ def rerun(table: TableBuilder, *, commits: bool, **means: Any) -> None:
             table.set_properties({"rerun": "yes"})
 
 
+def compacting(table: TableBuilder, data: DataPlaces) -> tuple[Outputs, Path]:
+    """A dead run that has written a manifest, and a data file in a partition's folder."""
+    outputs = outputs_of(LocalStore(), Clock(NOW_MS), loaded_by(table), COMMAND, data)
+    LocalStore().create(outputs.manifest(), b"Obj")
+    path = table.directory / f"data/a=1/00000-0-{outputs.journal.uuid}-00001.parquet"
+    path.parent.mkdir()
+    shutil.copy(next(table.directory.rglob("*.parquet")), path)
+    return dead(outputs), path
+
+
 def dead(outputs: Outputs) -> Outputs:
     """The run, as if its process had been another that is no more."""
     process = subprocess.Popen(["true"])
@@ -120,6 +131,33 @@ def test_what_a_dead_run_wrote_goes_with_a_commit(table: TableBuilder) -> None:
     outputs = dead(started(table))
     rerun(table, commits=True)
     assert present(outputs) == NONE
+
+
+PLACES = {
+    "its folder": lambda directory: DataPlaces(folders=(f"{directory}/data/a=1",)),
+    "a tree": lambda directory: DataPlaces(trees=(f"{directory}/data",)),
+}
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_data_files_of_a_dead_run_go_with_a_commit(table: TableBuilder, places: str) -> None:
+    outputs, path = compacting(table, PLACES[places](table.directory))
+    before = set(table.directory.rglob("*.parquet")) - {path}
+    rerun(table, commits=False)
+    assert path.exists()
+    rerun(table, commits=True)
+    assert (present(outputs), path.exists()) == ([False, False], False)
+    assert set(table.directory.rglob("*.parquet")) == before
+
+
+@pytest.mark.parametrize("end", ["-00001.parquet.crc", ".parquet-00001"])
+def test_only_data_files_with_its_uuid_go(table: TableBuilder, end: str) -> None:
+    outputs, path = compacting(table, PLACES["a tree"](table.directory))
+    others = [path.with_name(f"00000-0-{outputs.journal.uuid}{end}"), path.with_name("b.parquet")]
+    for other in others:
+        other.write_bytes(b"")
+    rerun(table, commits=True)
+    assert [other.exists() for other in others] == [True, True]
 
 
 def test_without_a_commit_it_goes_once_another_writer_has_committed(table: TableBuilder) -> None:

@@ -1,0 +1,269 @@
+"""compact beside other writers: only groups that they touched are dropped, no row comes or goes.
+
+The other writer commits while the manifest list of the compaction is written, so that its first try
+to commit loses, and the second is made on what the other has left.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.catalog.files import FileSystemCatalog
+from icectl.catalog.protocol import Committed
+from icectl.errors import StorageError
+from icectl.spec.updates import SetProperties, apply_all, with_log
+from icectl.storage.local import LocalStore
+from tests.builders.expiry import NOW_MS, Clock
+from tests.builders.rows import current_metadata, live_entries, read_metadata
+from tests.builders.table_builder import TableBuilder
+from tests.fault.changing import COMPACT, run
+from tests.fault.writers import (
+    BeforeStore,
+    MeanwhileStore,
+    check_clean,
+    left_over,
+    paths,
+    presume_dead,
+    shown,
+)
+from tests.stores.wrapped import WrappedStore
+
+
+def build(directory: Path, version: int = 2) -> TableBuilder:
+    table = TableBuilder(directory, format_version=version, partitioning="identity")
+    for start in range(0, 48, 12):
+        table.append(range(start, start + 12))
+    if version > 1:
+        table.delete_rows([1, 2, 13])
+    return table
+
+
+def compact(table: TableBuilder, store: WrappedStore | None, *options: str) -> tuple[int, Any]:
+    return run([COMPACT[0], table.location, *COMPACT[1:], *options, "--yes", "--json"], store)
+
+
+def ids(table: TableBuilder) -> list[int]:
+    return sorted(dict(row)["id"] for row in shown(table))
+
+
+def head(table: TableBuilder) -> dict[str, Any]:
+    metadata = read_metadata(current_metadata(table.directory))
+    found: dict[str, Any] = next(
+        one
+        for one in metadata["snapshots"]
+        if one["snapshot-id"] == metadata["current-snapshot-id"]
+    )
+    return found
+
+
+Act = Callable[[TableBuilder, int], object]
+CHANGES: dict[str, tuple[Act, int]] = {
+    "an append": (lambda table, at: table.append(range(60 + 12 * at, 72 + 12 * at)), 0),
+    "rows of a partition deleted by position": (lambda t, at: t.delete_rows([27 + at, 30]), 1),
+    "rows deleted by value": (lambda t, at: t.delete_rows([3 + at, 8], kind="equality"), 0),
+    "a file removed": (lambda table, at: table.remove_data_files(1), 1),
+    "files of a partition merged": (lambda table, at: table.replace_data_files(2), 1),
+}
+"""What another writer does, and how many of three groups it touches by doing it once."""
+TWICE = {"rows of a partition deleted by position": 2, "a file removed": 2}
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_rules_10_and_11_only_groups_that_another_writer_touched_are_dropped(
+    tmp_path: Path, version: int, change: str, times: int
+) -> None:
+    if version == 1 and "deleted" in change:
+        pytest.skip("version 1 has no deletes")
+    table = build(tmp_path / "t", version)
+    act, touched = CHANGES[change]
+    touched = touched if times == 1 else TWICE.get(change, touched)
+    rounds = iter(range(times))
+
+    code, document = compact(table, MeanwhileStore(lambda: act(table, next(rounds)), times))
+
+    assert code == (3 if touched else 0), document
+    result = document["result"]
+    assert [group["status"] for group in result["groups"]].count("failed") == touched
+    assert len(result["failed"]) == touched
+    assert ids(table) == sorted(table.ids())
+    assert set(paths(table).values()) == {1}
+    check_clean(table)
+    assert left_over(table) == []
+
+
+def test_rule_9_without_a_group_that_holds_nothing_is_committed(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(20), files=4)
+    store = MeanwhileStore(lambda: table.remove_data_files(1))
+    code, document = compact(table, store)
+    assert (code, document["error"]["id"]) == (11, "commit-conflict")
+    assert store.lists == 1
+    assert ids(table) == sorted(table.ids())
+    assert left_over(table) == []
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_rule_9_what_comes_takes_the_place_of_what_goes(tmp_path: Path, version: int) -> None:
+    table = build(tmp_path / "t", version)
+    assert compact(table, None)[0] == 0
+    summary = head(table)["summary"]
+    assert (summary["added-data-files"], summary["deleted-data-files"]) == ("3", "12")
+    assert (summary["added-records"], summary["deleted-records"]) == ("45", "48")
+    assert "added-delete-files" not in summary
+
+
+def expire(table: TableBuilder) -> None:
+    """All snapshots but the newest go, with their files."""
+    words = ["expire-snapshots", table.location, "--older-than", "0s", "--retain-last", "1"]
+    code, document = run([*words, "--yes", "--json"])
+    assert code == 0, document
+
+
+def test_rule_12_the_start_may_expire_while_its_files_are_live(tmp_path: Path) -> None:
+    """Nothing pins the snapshot that the plan was made on: what counts is what is live."""
+    table = build(tmp_path / "t")
+
+    def meanwhile() -> None:
+        table.append(range(60, 72))
+        expire(table)
+
+    code, document = compact(table, MeanwhileStore(meanwhile))
+    assert (code, document["status"]) == (0, "done"), document
+    assert ids(table) == sorted(table.ids())
+    check_clean(table)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_rule_15_deletes_go_with_the_files_that_they_meant(tmp_path: Path, version: int) -> None:
+    """One that names files of two groups stays while one of these is in the table."""
+    table = TableBuilder(tmp_path / "t", format_version=version)
+    table.append(range(8), files=2)
+    table.append(range(100, 180), files=1)
+    table.delete_rows([1, 5, 101])
+    code, document = compact(table, None, "--target-file-size", "4KiB", "--max-file-size", "64KiB")
+    assert code == 0, document
+    assert ids(table) == sorted(table.ids())
+    files = [entry["data_file"] for entry in live_entries(head(table))]
+    removed = document["result"]["removed_delete_files"]
+    assert (removed, sum(1 for file in files if file["content"])) == (
+        (0, 1) if version == 2 else (2, 1)
+    )
+    check_clean(table)
+
+
+def test_rule_20_the_first_commit_that_loses_ends_the_run(tmp_path: Path) -> None:
+    table = build(tmp_path / "t")
+    store = MeanwhileStore(lambda: table.remove_data_files(1))
+    code, document = compact(table, store, "--partial-progress", "3")
+    # The first of three commits loses its group, and nothing else has landed before.
+    assert code == 11, document
+    assert ids(table) == sorted(table.ids())
+    assert left_over(table) == []
+
+
+def test_rule_20_a_budget_lets_the_others_land(tmp_path: Path) -> None:
+    table = build(tmp_path / "t")
+    store = MeanwhileStore(lambda: table.remove_data_files(1))
+    options = ("--partial-progress", "3", "--max-failed-commits", "1")
+    code, document = compact(table, store, *options)
+    assert code == 3, document
+    statuses = [group["status"] for group in document["result"]["groups"]]
+    assert statuses == ["failed", "done", "done"]
+    assert len(document["result"]["snapshot_ids"]) == 2
+    assert ids(table) == sorted(table.ids())
+    assert left_over(table) == []
+
+
+@pytest.mark.parametrize("nth", [2, 3])
+def test_rule_20_what_has_landed_stays_whatever_ends_the_run(tmp_path: Path, nth: int) -> None:
+    table = build(tmp_path / "t")
+    before = ids(table)
+    code, document = compact(table, ListsFail(nth), "--partial-progress", "3")
+    assert code == 3, document
+    statuses = [group["status"] for group in document["result"]["groups"]]
+    assert statuses == ["done"] * (nth - 1) + ["failed"] + ["not-run"] * (3 - nth)
+    assert document["result"]["failed"][0]["reason"] == "the disk is full"
+    assert ids(table) == before
+    assert left_over(table) == []
+    assert compact(table, None)[1]["status"] == "done"
+    assert ids(table) == before
+
+
+class ListsFail(WrappedStore):
+    """The nth manifest list cannot be written."""
+
+    def __init__(self, nth: int) -> None:
+        super().__init__(LocalStore())
+        self.left = nth
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        if method == "create" and "/snap-" in location:
+            self.left -= 1
+            if self.left == 0:
+                raise StorageError("the disk is full")
+        return action()
+
+
+@pytest.mark.parametrize("presumed_dead", [False, True])
+@pytest.mark.parametrize("moment", ["data/category=c1", "snap-", ".metadata.json"])
+def test_a_run_on_a_branch_does_not_disturb_one_on_main(
+    tmp_path: Path, moment: str, presumed_dead: bool
+) -> None:
+    """Even where the other takes this one for dead, only what no commit can name any more goes."""
+    table = build(tmp_path / "t")
+    table.ref("audit", "branch")
+    table.append(range(100, 106), branch="audit")
+    before, codes = ids(table), []
+
+    def other_run() -> None:
+        if presumed_dead:
+            presume_dead(table)
+        codes.append(compact(table, None, "--branch", "audit")[0])
+
+    code, document = compact(table, BeforeStore(moment, other_run))
+    assert (codes, code) == ([0], 11 if presumed_dead else 0), document
+    assert ids(table) == before
+    check_clean(table)
+    assert compact(table, None)[0] == 0
+    assert ids(table) == before
+    assert left_over(table) == []
+
+
+def other_commit(table: TableBuilder) -> None:
+    """A commit that touches no file."""
+    catalog = FileSystemCatalog(LocalStore(), table.location, Clock(NOW_MS))
+    base = catalog.load()
+    changed = apply_all(base.metadata, [SetProperties({"meanwhile": "yes"})])
+    updated, _ = with_log(changed, base.metadata_location, base.metadata.last_updated_ms)
+    assert isinstance(catalog.commit(base, updated), Committed)
+
+
+class JournalStays(WrappedStore):
+    """Journals cannot be removed."""
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        if method == "remove" and "icectl-compact" in location:
+            raise StorageError("denied")
+        return action()
+
+
+def test_r191_files_of_a_landed_run_stay_when_all_that_tells_of_it_has_gone(tmp_path: Path) -> None:
+    """Its journal was left behind, its manifests were merged, its snapshot has expired."""
+    table = build(tmp_path / "t")
+    before = ids(table)
+    assert compact(table, JournalStays(LocalStore()))[0] == 0
+    assert [name for name in left_over(table) if "icectl-compact" in name]
+    presume_dead(table)
+    code, document = run(["rewrite-manifests", table.location, "--yes", "--json"])
+    assert (code, document["status"]) == (0, "done")
+    expire(table)
+    assert compact(table, None)[1]["status"] == "nothing-to-do"
+    other_commit(table)
+    assert compact(table, None)[1]["status"] == "nothing-to-do"
+    assert left_over(table) == []
+    assert ids(table) == before
+    check_clean(table)
