@@ -19,11 +19,8 @@ from typing import IO
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.codec.parquet_schema import schema_from_arrow
 from icectl.engine.kernels.equality_deletes import EqualityDeletes
 from icectl.engine.kernels.partition_rows import Partition
 from icectl.engine.kernels.read_data import SourceFile, written_schema
@@ -39,53 +36,19 @@ from icectl.engine.kernels.write_data import Outputs, write_options
 from icectl.spec.data_paths import data_file_name
 from icectl.spec.metrics_modes import metrics_modes
 from icectl.spec.partition import PartitionSpec
+from tests.benchmarks.compact_tables import (
+    COLUMNS,
+    SCHEMA,
+    write_file,
+    write_keys,
+    write_positions,
+)
 from tests.benchmarks.measure import call, in_turn, median, ratio, verdict
 
 FILE_COUNT, GROUP_COUNT = 64, 4
 SMALL_COUNT, SMALL_ROWS, EQUALITY_COUNT = 1_000, 1_100, 100
 MEMORY_LIMIT_BYTES = 1 << 30
 ROW_GROUP_BYTES = 128 << 20
-
-
-def fields(*names_and_kinds: tuple[str, pa.DataType, int]) -> pa.Schema:
-    return pa.schema(
-        [
-            pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
-            for name, kind, number in names_and_kinds
-        ]
-    )
-
-
-SCHEMA = fields(
-    ("id", pa.int64(), 1),
-    ("user_id", pa.int64(), 2),
-    ("amount", pa.float64(), 3),
-    ("price", pa.float64(), 4),
-    ("at", pa.timestamp("us", "UTC"), 5),
-    ("category", pa.string(), 6),
-    ("name", pa.string(), 7),
-    ("flag", pa.int32(), 8),
-)
-POSITIONS = fields(("file_path", pa.string(), 2_147_483_546), ("pos", pa.int64(), 2_147_483_545))
-COLUMNS = schema_from_arrow(SCHEMA)
-
-
-def write_file(path: Path, first: int, row_count: int) -> Path:
-    chance = np.random.default_rng(first)
-    categories = chance.integers(0, 5_000, row_count)
-    columns = [
-        np.arange(first, first + row_count),
-        chance.integers(0, 2_000_000, row_count),
-        chance.normal(100, 30, row_count),
-        chance.random(row_count),
-        pa.array(1_700_000_000_000_000 + chance.integers(0, 10**12, row_count), SCHEMA.types[4]),
-        [f"city-{number:05}" for number in categories],
-        [f"name-{number:08x}" for number in chance.integers(0, 2**32, row_count)],
-        chance.integers(0, 100, row_count).astype(np.int32),
-    ]
-    table = pa.Table.from_arrays([pa.array(column) for column in columns], schema=SCHEMA)
-    pq.write_table(table, path, compression="zstd", row_group_size=row_count)
-    return path
 
 
 def copy(paths: Sequence[Path], target: Path) -> None:
@@ -202,20 +165,14 @@ def small_files(directory: Path) -> None:
 
 def write_deletes(directory: Path, paths: Sequence[Path]) -> DeletesOfGroup:
     """A position delete file for each data file, and equality deletes for all of them."""
-    chance = np.random.default_rng(7)
     positions, equality = [], []
     for number, path in enumerate(paths):
-        location = directory / f"p{number}.parquet"
-        deleted = np.sort(chance.choice(SMALL_ROWS, 50, replace=False))
-        table = pa.Table.from_arrays([pa.array([str(path)] * 50), deleted], schema=POSITIONS)
-        pq.write_table(table, location)
-        positions.append(PositionDeletes(str(location), "parquet", frozenset([str(path)])))
+        made = write_positions(directory / f"p{number}.parquet", str(path), SMALL_ROWS, 50)
+        positions.append(PositionDeletes(str(made), "parquet", frozenset([str(path)])))
     every = frozenset(map(str, paths))
     for number in range(EQUALITY_COUNT):
-        location = directory / f"e{number}.parquet"
-        ids = chance.integers(0, SMALL_COUNT * SMALL_ROWS, 500)
-        pq.write_table(pa.Table.from_arrays([ids], schema=pa.schema([SCHEMA[0]])), location)
-        file = SourceFile(str(location), "parquet", 500, 2)
+        made = write_keys(directory / f"e{number}.parquet", number, SMALL_COUNT * SMALL_ROWS, 500)
+        file = SourceFile(str(made), "parquet", 500, 2)
         equality.append(EqualityDeletes(file, (1,), every))
     return DeletesOfGroup(tuple(positions), (), tuple(equality))
 

@@ -1,0 +1,216 @@
+"""Tables to compact, with real rows: the same for icectl and for every peer it is compared with.
+
+Data files are written with pyarrow, eight columns as hard to compress as real ones; metadata with
+the project's writer. A table of version 2 lies in a directory and has one snapshot, or a second one
+with deletes.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from icectl.codec.manifest import write_manifest
+from icectl.codec.manifest_list import write_manifest_list
+from icectl.codec.metadata_file import write_metadata
+from icectl.codec.parquet_metrics import read_metrics
+from icectl.codec.parquet_schema import schema_from_arrow
+from icectl.entries.rows import RawEntries
+from icectl.entries.schema import CARRIED, PLANNING
+from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import PartitionSpec
+from icectl.spec.schema import Schema
+from icectl.spec.snapshot import Snapshot, SnapshotRef
+from icectl.spec.sort import SortOrder
+
+SYNC = b"icectl-test-sync"
+START_MS = 1_750_000_000_000
+UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
+MAPS = (
+    "column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds",
+    "upper_bounds",
+)  # fmt: skip
+
+
+def fields(*names_and_kinds: tuple[str, pa.DataType, int]) -> pa.Schema:
+    """An Arrow schema with field ids."""
+    return pa.schema(
+        [
+            pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
+            for name, kind, number in names_and_kinds
+        ]
+    )
+
+
+SCHEMA = fields(
+    ("id", pa.int64(), 1),
+    ("user_id", pa.int64(), 2),
+    ("amount", pa.float64(), 3),
+    ("price", pa.float64(), 4),
+    ("at", pa.timestamp("us", "UTC"), 5),
+    ("category", pa.string(), 6),
+    ("name", pa.string(), 7),
+    ("flag", pa.int32(), 8),
+)
+POSITIONS = fields(("file_path", pa.string(), 2_147_483_546), ("pos", pa.int64(), 2_147_483_545))
+COLUMNS = schema_from_arrow(SCHEMA)
+KEY = Schema(0, COLUMNS.fields[:1])
+
+
+def write_file(path: Path, first: int, row_count: int) -> Path:
+    """A data file of rows with consecutive ids, in one row group."""
+    chance = np.random.default_rng(first)
+    categories = chance.integers(0, 5_000, row_count)
+    columns = [
+        np.arange(first, first + row_count),
+        chance.integers(0, 2_000_000, row_count),
+        chance.normal(100, 30, row_count),
+        chance.random(row_count),
+        pa.array(1_700_000_000_000_000 + chance.integers(0, 10**12, row_count), SCHEMA.types[4]),
+        [f"city-{number:05}" for number in categories],
+        [f"name-{number:08x}" for number in chance.integers(0, 2**32, row_count)],
+        chance.integers(0, 100, row_count).astype(np.int32),
+    ]
+    table = pa.Table.from_arrays([pa.array(column) for column in columns], schema=SCHEMA)
+    pq.write_table(table, path, compression="zstd", row_group_size=row_count)
+    return path
+
+
+def write_positions(path: Path, data_file: str, row_count: int, deleted: int) -> Path:
+    """A position delete file that deletes some rows of one data file."""
+    chance = np.random.default_rng(row_count)
+    positions = np.sort(chance.choice(row_count, deleted, replace=False))
+    table = pa.Table.from_arrays([pa.array([data_file] * deleted), positions], schema=POSITIONS)
+    pq.write_table(table, path, compression="zstd")
+    return path
+
+
+def write_keys(path: Path, number: int, largest: int, count: int) -> Path:
+    """An equality delete file that deletes some ids."""
+    ids = np.random.default_rng(number).integers(0, largest, count)
+    pq.write_table(pa.Table.from_arrays([ids], schema=pa.schema([SCHEMA[0]])), path)
+    return path
+
+
+def build(
+    directory: Path,
+    file_count: int,
+    rows_a_file: int,
+    *,
+    deleted_a_file: int = 0,
+    equality_files: int = 0,
+) -> list[Path]:
+    """Write a table; the paths of its data files.
+
+    `deleted_a_file` rows of each data file are deleted by a position delete file of its own, and
+    500 ids by each of `equality_files`.
+    """
+    (directory / "data").mkdir(parents=True)
+    (directory / "metadata").mkdir()
+    names = [f"{number:05}" for number in range(file_count)]
+    paths = [directory / "data" / f"{name}.parquet" for name in names]
+    with ProcessPoolExecutor(2) as pool:
+        firsts = [number * rows_a_file for number in range(file_count)]
+        list(pool.map(write_file, paths, firsts, [rows_a_file] * file_count, chunksize=16))
+    commits = [[_entry(path, COLUMNS, Content.DATA) for path in paths]]
+    deletes = []
+    if deleted_a_file:
+        for path in paths:
+            made = write_positions(
+                path.with_name(f"{path.stem}-deletes.parquet"), str(path), rows_a_file,
+                deleted_a_file,
+            )  # fmt: skip
+            entry = _entry(made, Schema(0, ()), Content.POSITION_DELETES)
+            deletes.append(entry | {"referenced_data_file": str(path)})
+    for number in range(equality_files):
+        made = directory / "data" / f"equality-{number:05}.parquet"
+        write_keys(made, number, file_count * rows_a_file, 500)
+        deletes.append(_entry(made, KEY, Content.EQUALITY_DELETES) | {"equality_ids": [1]})
+    _commit(directory, [*commits, deletes] if deletes else commits)
+    return paths
+
+
+def _entry(path: Path, schema: Schema, content: Content) -> dict[str, Any]:
+    with path.open("rb") as file:
+        metrics = read_metrics(file, schema)
+    return {
+        "content": int(content),
+        "status": int(Status.ADDED),
+        "location": str(path),
+        "file_format": int(FileFormat.PARQUET),
+        "spec_id": 0,
+        "partition_key": b"",
+        "record_count": metrics.record_count,
+        "file_size_in_bytes": path.stat().st_size,
+        "split_offsets": list(metrics.split_offsets),
+        **{name: sorted(getattr(metrics, name).items()) for name in MAPS},
+    }
+
+
+def _commit(directory: Path, commits: Sequence[Sequence[dict[str, Any]]]) -> None:
+    """A snapshot for each of the commits, one upon the other."""
+    manifests: list[ManifestFile] = []
+    snapshots: list[Snapshot] = []
+    for number, added in enumerate(commits, 1):
+        manifests.append(_manifest(directory, number, added))
+        path = directory / "metadata" / f"snap-{number}.avro"
+        path.write_bytes(
+            write_manifest_list(
+                manifests,
+                format_version=2,
+                snapshot_id=number,
+                parent_snapshot_id=number - 1 or None,
+                sequence_number=number,
+                sync_marker=SYNC,
+            )
+        )
+        operation = "append" if number == 1 else "delete"
+        snapshots.append(
+            Snapshot(
+                number,
+                START_MS,
+                parent_snapshot_id=number - 1 or None,
+                sequence_number=number,
+                manifest_list=str(path),
+                summary={"operation": operation},
+                schema_id=0,
+            )
+        )
+    last = len(commits)
+    metadata = TableMetadata(
+        2, UUID, str(directory), last, START_MS, 8, (COLUMNS,), 0, (PartitionSpec(0, ()),), 0, 999,
+        (SortOrder(0, ()),), 0, {}, last, tuple(snapshots), {"main": SnapshotRef(last, "branch")},
+    )  # fmt: skip
+    newest = directory / "metadata" / "v1.metadata.json"
+    newest.write_bytes(write_metadata(metadata, compressed=False))
+
+
+def _manifest(directory: Path, number: int, added: Sequence[dict[str, Any]]) -> ManifestFile:
+    rows = [
+        row | {"snapshot_id": number, "manifest": 0, "manifest_pos": at}
+        for at, row in enumerate(added)
+    ]
+    table = pa.Table.from_pylist(rows, schema=pa.schema([*PLANNING, *CARRIED]))
+    is_data = added[0]["content"] == Content.DATA
+    content = ManifestContent.DATA if is_data else ManifestContent.DELETES
+    written = write_manifest(
+        RawEntries(table),
+        schema=COLUMNS,
+        spec=PartitionSpec(0, ()),
+        format_version=2,
+        content=content,
+        snapshot_id=number,
+        sync_marker=SYNC,
+    )
+    path = directory / "metadata" / f"m{number}.avro"
+    path.write_bytes(written)
+    row_count = sum(row["record_count"] for row in added)
+    return ManifestFile(
+        str(path), len(written), 0, content, number, number, number, len(added), 0, 0, row_count,
+        0, 0, (),
+    )  # fmt: skip
