@@ -13,9 +13,9 @@ from icectl.spec.metadata_json import metadata_json, parse_metadata
 
 GZIP_MAGIC = b"\x1f\x8b"
 _SCALAR = rb'(?:"(?:[^"\\]|\\.)*"|[-+.0-9A-Za-z]+)'
-_LEADING_UUID = re.compile(
-    rb'\s*\{(?:\s*"[^"\\]*"\s*:\s*' + _SCALAR + rb'\s*,)*?\s*"table-uuid"\s*:\s*"([^"\\]*)"'
-)
+_LEADING = rb'\s*\{(?:\s*"[^"\\]*"\s*:\s*' + _SCALAR + rb"\s*,)*?\s*"
+_LEADING_UUID = re.compile(_LEADING + rb'"table-uuid"\s*:\s*"([^"\\]*)"')
+_LEADING_TIME = re.compile(_LEADING + rb'"last-updated-ms"\s*:\s*([0-9]+)\s*[,}]')
 _LEADING_NUMBER = re.compile(r"v?[0-9]+")
 
 
@@ -43,13 +43,24 @@ def read_members(content: bytes) -> Mapping[str, Any]:
 
 def find_table_uuid(beginning: bytes) -> str | None:
     """The table-uuid, where it stands in the beginning of a metadata file, behind scalars only."""
+    found = _leading(_LEADING_UUID, beginning)
+    return None if found is None else found.decode("utf-8", "replace")
+
+
+def find_last_updated_ms(beginning: bytes) -> int | None:
+    """The last-updated-ms, where it stands as `find_table_uuid` finds the table-uuid."""
+    found = _leading(_LEADING_TIME, beginning)
+    return None if found is None else int(found)
+
+
+def _leading(pattern: re.Pattern[bytes], beginning: bytes) -> bytes | None:
     if is_gzip(beginning):
         try:
             beginning = zlib.decompressobj(wbits=31).decompress(beginning)
         except zlib.error:
             return None
-    match = _LEADING_UUID.match(beginning)
-    return match[1].decode("utf-8", "replace") if match else None
+    match = pattern.match(beginning)
+    return match[1] if match else None
 
 
 def read_metadata(content: bytes) -> TableMetadata:

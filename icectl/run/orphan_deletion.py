@@ -146,9 +146,9 @@ class _Deletion:
         if newest != self.newest:
             references.add(newest)
             self.newest = newest
-        known = references.known.contains(batch.table["location"]).to_pylist()
-        self.done.spared["referenced"] += sum(known)
-        return where(batch, [not flag for flag in known])
+        reached = references.reach(batch.table["location"].combine_chunks()).to_pylist()
+        self.done.spared["referenced"] += sum(reached)
+        return where(batch, [not flag for flag in reached])
 
 
 def _same_second(first_ms: int | None, second_ms: int | None) -> bool:

@@ -1,28 +1,34 @@
 """Proving that no other table lies at, above or below the locations whose files may go."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.catalog.versions import is_metadata_file_name, metadata_version
-from icectl.codec.metadata_file import find_table_uuid, read_members
+from icectl.codec.metadata_file import find_last_updated_ms, find_table_uuid, read_members
 from icectl.errors import CorruptTable, Refused
 from icectl.storage.location import is_within, join, loosest_key, name, parent, shown
+from icectl.storage.real_paths import real_location
 from icectl.storage.store import Store
 from icectl.table.reading import in_threads
 
 _BEGINNING_BYTES = 4_096
-_OTHER_FORMATS = ("_delta_log", ".hoodie")
-"""Folders of table formats whose tables may share data files with an Iceberg table."""
+_OTHER_FORMATS = {"_delta_log": r".", ".hoodie": r".", "schema": r"schema-[0-9]+$"}
+"""Folders of table formats (Delta, Hudi, Paimon) whose tables may share data files with an Iceberg
+table, and how the names of files in them begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherTables:
-    """The search for metadata of other tables; `accepted` are files that it has looked at."""
+    """The search for metadata of other tables.
+
+    `accepted` are files that it has looked at, with their last-updated-ms where they tell it.
+    """
 
     store: Store
     concurrency: int
-    accepted: set[str] = field(default_factory=set)
+    accepted: dict[str, int | None] = field(default_factory=dict)
 
     def check_above(self, loaded: LoadedTable, places: Sequence[str]) -> None:
         """Look for metadata files of tables whose location is, or holds, one of the places.
@@ -40,8 +46,9 @@ class OtherTables:
             status.location
             for above in held
             if is_within(above, loaded.metadata.location)
-            for folder in _OTHER_FORMATS
-            for status in self.store.list_directory(join(above, folder))[:1]
+            for folder, names in _OTHER_FORMATS.items()
+            for status in self.store.list_directory(join(above, folder))
+            if re.match(names, name(status.location))
         ]
         self.check(loaded, found)
 
@@ -65,27 +72,30 @@ class OtherTables:
         for location in unlogged:
             if loosest_key(parent(location)) not in own:
                 raise _other_table(location, "it lies in another folder than the table's")
-        problems = in_threads(
-            lambda location: _why_not_ours(self.store, loaded, location),
+        looks = in_threads(
+            lambda location: _look(self.store, loaded, location),
             unlogged,
             [_BEGINNING_BYTES] * len(unlogged),
             threads=self.concurrency,
         )
-        for location, problem in zip(unlogged, problems, strict=True):
-            if problem is not None:
-                raise _other_table(location, problem)
-        self.accepted.update(unlogged)
+        for location, look in zip(unlogged, looks, strict=True):
+            if isinstance(look, str):
+                raise _other_table(location, look)
+            self.accepted[location] = look
 
     def check_newest(self, loaded: LoadedTable) -> None:
         """Refuse where one of the table's own files may be the current one instead of the loaded.
 
-        The caller may have named an old one, or a copy that lies elsewhere.
+        The caller may have named an old one, or a copy that lies elsewhere. A catalog with which
+        the table was registered may have begun to count anew: then the time tells.
         """
         folder = loosest_key(parent(loaded.metadata_location))
-        for location in sorted(self.accepted):
+        for location, updated_ms in sorted(self.accepted.items()):
             is_beside = loosest_key(parent(location)) == folder
             ahead = (metadata_version(location).version or 0) - (loaded.version or 0)
-            if ahead > 0 or (ahead == 0 and not is_beside):
+            is_later = (updated_ms or 0) > loaded.metadata.last_updated_ms
+            is_recounted = loaded.current == "given" and ahead < 0 and is_later
+            if ahead > 0 or (ahead == 0 and not is_beside) or is_recounted:
                 raise Refused(
                     f"{shown(location)} is not older than {shown(loaded.metadata_location)}: if it "
                     "is current, its files would be taken for orphans",
@@ -96,29 +106,39 @@ class OtherTables:
 
 
 def _above(place: str) -> Iterator[str]:
-    """A place, and the folders that hold it, up to the root."""
+    """A place, and the folders that hold it, up to the root, behind symbolic links too."""
     yield place
+    yield from _parents(place)
+    yield from _parents(real_location(place))
+
+
+def _parents(place: str) -> Iterator[str]:
     while (above := parent(place)) != place:
         yield above
         place = above
 
 
-def _why_not_ours(store: Store, loaded: LoadedTable, location: str) -> str | None:
-    """Why a metadata file cannot be one of the table's own; None where it is, or is gone."""
+def _look(store: Store, loaded: LoadedTable, location: str) -> str | int | None:
+    """Why a metadata file cannot be one of the table's own; otherwise its last-updated-ms.
+
+    None where it tells none, or is gone.
+    """
     own = loaded.metadata.table_uuid
     try:
-        found = find_table_uuid(store.read_range(location, 0, _BEGINNING_BYTES))
+        beginning = store.read_range(location, 0, _BEGINNING_BYTES)
+        found, updated_ms = find_table_uuid(beginning), find_last_updated_ms(beginning)
         if found is None:
-            found = read_members(store.read(location)).get("table-uuid")
+            members = read_members(store.read(location))
+            found, updated_ms = members.get("table-uuid"), members.get("last-updated-ms")
     except FileNotFoundError:
         return None
     except CorruptTable as error:
         return error.message
-    if found == own and own is not None:
-        return None
-    if found is None:
-        return None if _is_former(loaded, location) else "it has no table-uuid"
-    return f"its table-uuid is {found}, that of the table is {own}"
+    if found is None and not _is_former(loaded, location):
+        return "it has no table-uuid"
+    if found is not None and found != own:
+        return f"its table-uuid is {found}, that of the table is {own}"
+    return updated_ms if isinstance(updated_ms, int) else None
 
 
 def _is_former(loaded: LoadedTable, location: str) -> bool:

@@ -181,7 +181,8 @@ def _plan(
     rule: OrphanRule,
 ) -> OrphanPlan:
     removal.progress.phase("comparing", total=listing.file_count)
-    found, left_alone = orphans_among(listing.unreached(references.known, rule))
+    unreached = listing.unreached(references.known, rule)
+    found, left_alone = orphans_among(unreached, references.reach)
     kept = [
         check_sum
         for check_sum, file in lone_check_sums(found)

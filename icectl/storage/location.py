@@ -14,7 +14,9 @@ from icectl.entries.percent import unescaped
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _ABSOLUTE = re.compile(r"^(?:/|[A-Za-z][A-Za-z0-9+.-]+:)")
-_UP_TO_PATH = r"^([A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?)?/*"
+UP_TO_PATH = r"^([A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?)?/*"
+"""Matches scheme, authority and the slashes behind them."""
+
 _SCHEME_AND_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?")
 _ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)?(//[^/]*)?/?")
 _BEHIND_ROOT = r"(?s)^((?:[A-Za-z][A-Za-z0-9+.-]+:(?://[^/]*)?)?).*$"
@@ -103,18 +105,19 @@ def comparison_key(location: str) -> str:
 
 def before_path(location: str) -> str:
     """Scheme, authority and the slashes behind them: what `loosest_key` makes one slash of."""
-    match = re.match(_UP_TO_PATH, location)
+    match = re.match(UP_TO_PATH, location)
     return match.group() if match else ""
 
 
 def loosest_key(location: str) -> str:
     """The form under which everything that could be one file is equal.
 
-    Scheme and authority are dropped, percent signs decoded, repeated slashes collapsed.
+    Scheme and authority are dropped, percent escapes decoded, also those that were escaped again
+    (a path as a URI), repeated slashes collapsed.
     """
-    path = re.sub(_UP_TO_PATH, "/", location)
-    if "%" in path:
-        path = unquote(path, errors="replace")
+    path = re.sub(UP_TO_PATH, "/", location)
+    while "%" in path and (decoded := unquote(path, errors="replace")) != path:
+        path = decoded
     return re.sub("//+", "/", path)
 
 
@@ -125,18 +128,26 @@ def loosest_keys(locations: pa.ChunkedArray) -> pa.ChunkedArray:
     """
 
     def key(chunk: pa.Array) -> pa.Array:
-        paths = unescaped(_paths(chunk))
+        paths = _wholly_unescaped(_paths(chunk))
         doubled = pc.match_substring(paths, "//")
         return pc.replace_substring_regex(paths, "//+", "/") if pc.any(doubled).as_py() else paths
 
     return pa.chunked_array([key(chunk) for chunk in locations.chunks], locations.type)
 
 
+def _wholly_unescaped(paths: pa.Array) -> pa.Array:
+    """Paths without any percent escape. Order: kept; null stays null."""
+    decoded = unescaped(paths)
+    while decoded is not paths and decoded != paths:
+        paths, decoded = decoded, unescaped(decoded)
+    return decoded
+
+
 def _paths(locations: pa.Array) -> pa.Array:
     """What follows scheme and authority, behind one slash or more; null stays null."""
     if pc.all(pc.starts_with(locations, "/"), skip_nulls=False).as_py():
         return locations
-    return pc.replace_substring_regex(locations, _UP_TO_PATH, "/")
+    return pc.replace_substring_regex(locations, UP_TO_PATH, "/")
 
 
 def is_within(location: str, base: str) -> bool:

@@ -1,74 +1,101 @@
-"""Local paths behind symbolic links and dots, so that every way to a file is known."""
+"""Local folders by what they are, so that files are known by every way that leads to them."""
 
 import os
-import posixpath
-import re
+from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from icectl.storage import location as locations
 
-_DOTS = r"/\.\.?(?:/|$)"
 _NAME = r"/[^/]*$"
 
+Places = npt.NDArray[np.intp]
+Identity = tuple[int, int]
+"""Device and number of a folder."""
 
-class OtherWays:
-    """Other spellings of stored locations: without `.` and `..`, and through symbolic links.
 
-    `base` is the location that is listed, without following links.
+class FolderNames:
+    """The names of folders on this machine, by what each folder is.
+
+    Links, mounts, and letters whose case does not matter, give one folder several names; a listing
+    shows it under one of them.
     """
 
-    def __init__(self, base: str) -> None:
-        self._base = base.rstrip("/")
-        self._real_base = _real(self._base)
-        self._ways: dict[str, str | None] = {}
+    def __init__(self) -> None:
+        self._names: dict[Identity, list[str]] = {}
+        self._identities: dict[str, Identity | None] = {}
+        self._added: set[str] = set()
 
-    def of(self, stored: pa.Array) -> list[str]:
-        """The locations that some of the stored ones have too. Order: none."""
+    def add(self, files: pa.Array) -> None:
+        """Take in the folders of files, those that are there."""
+        for folder in _folders(files).dictionary.to_pylist():
+            identity = self._identity(folder)
+            if identity is not None and folder not in self._added:
+                self._added.add(folder)
+                self._names.setdefault(identity, []).append(folder)
+
+    def other_names(self, files: pa.Array) -> Iterator[tuple[Places, pa.Array]]:
+        """Files under the other names of their folders: each time which ones, and the names.
+
+        A name of the folder that they have already is none of these.
+        """
         import pyarrow.compute as pc
 
-        odd = stored.filter(pc.match_substring_regex(stored, _DOTS))
-        found = [_without_dots(location) for location in odd.to_pylist()]
-        if self._real_base is None:
-            return found
-        folders = pc.replace_substring_regex(stored, _NAME, "")
-        encoded = folders.dictionary_encode()
-        for index, folder in enumerate(encoded.dictionary.to_pylist()):
-            way = self._way(folder)
-            if way is not None:
-                mine = stored.filter(pc.equal(encoded.indices, index))
-                found += [way + location[len(folder) :] for location in mine.to_pylist()]
-        return found
+        encoded = _folders(files)
+        codes = encoded.indices.to_numpy()
+        for code, folder in enumerate(encoded.dictionary.to_pylist()):
+            others = self._others(folder)
+            if not others:
+                continue
+            places = np.flatnonzero(codes == code)
+            inside = pc.utf8_slice_codeunits(files.take(pa.array(places)), len(folder))
+            for name in others:
+                yield places, pc.binary_join_element_wise(name, inside, "")
 
-    def _way(self, folder: str) -> str | None:
-        """Where the listing shows the files of a folder, if not where they are said to be."""
-        if folder not in self._ways:
-            self._ways[folder] = self._find(folder)
-        return self._ways[folder]
+    def _others(self, folder: str) -> list[str]:
+        identity = self._identity(folder)
+        if identity is None:
+            return []
+        return [name for name in self._names.get(identity, ()) if name != folder]
 
-    def _find(self, folder: str) -> str | None:
-        real = _real(folder)
-        if real is None or self._real_base is None:
-            return None
-        if real != self._real_base and not real.startswith(self._real_base.rstrip("/") + "/"):
-            return None
-        shown = self._base + real[len(self._real_base.rstrip("/")) :]
-        return None if locations.loosest_key(shown) == locations.loosest_key(folder) else shown
+    def _identity(self, folder: str) -> Identity | None:
+        if folder not in self._identities:
+            self._identities[folder] = _identity(folder)
+        return self._identities[folder]
+
+
+def _folders(files: pa.Array) -> pa.DictionaryArray:
+    import pyarrow.compute as pc
+
+    return pc.replace_substring_regex(files, _NAME, "").dictionary_encode()
+
+
+def _identity(folder: str) -> Identity | None:
+    """What a folder is; None where it is not there, or not on this machine."""
+    try:
+        found = os.stat(locations.local_path(folder) or "/")
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def real_location(location: str) -> str:
     """Where symbolic links lead to; a location that is not on this machine leads to itself."""
-    return _real(location) or location
-
-
-def _real(location: str) -> str | None:
-    """The path without symbolic links; None for what is not on this machine."""
     try:
         return os.path.realpath(locations.local_path(location))
     except ValueError:
-        return None
+        return location
 
 
-def _without_dots(location: str) -> str:
-    start = locations.root(location)
-    return start + posixpath.normpath(re.sub("/+", "/", location[len(start) :]))
+def linked_files(files: pa.Array) -> list[str]:
+    """What those of the files that are symbolic links lead to. Order: kept."""
+    return [real_location(file) for file in files.to_pylist() if _is_link(file)]
+
+
+def _is_link(location: str) -> bool:
+    try:
+        return os.path.islink(locations.local_path(location))
+    except ValueError:
+        return False

@@ -1,14 +1,17 @@
 """Everything that a table's metadata refers to, in whatever state: what is never an orphan."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.entries.files import together
 from icectl.spec.manifest import ManifestFile
-from icectl.storage.location import join, parent, relative_ones
-from icectl.storage.real_paths import OtherWays
+from icectl.storage.location import is_local, join, parent, relative_ones
+from icectl.storage.other_ways import OtherWays
+from icectl.storage.real_paths import FolderNames, linked_files
 from icectl.storage.same_store import SameStore
 from icectl.table.known_locations import KnownLocations
 from icectl.table.manifests import scan_manifests
@@ -39,6 +42,8 @@ class References:
         self._places = tuple(places)
         self._same_store = same_store
         self._other_ways = [OtherWays(place) for place in places]
+        self._folders = FolderNames() if any(map(is_local, places)) else None
+        self._in_places = "|".join(re.escape(place.rstrip("/")) for place in places)
         self._snapshots_read: set[int] = set()
         self._manifests_read: set[str] = set()
 
@@ -91,9 +96,25 @@ class References:
         """Take in files that the table refers to by way of others."""
         self._add_known(pa.array(locations, pa.string()))
 
+    def reach(self, locations: pa.Array) -> pa.BooleanArray:
+        """Whether the table refers to each file, by any name of the folder that it lies in.
+
+        Shape: one flag per location. Order: kept.
+        """
+        reached = self.known.contains(locations)
+        if self._folders is None:
+            return reached
+        flags = reached.to_numpy(zero_copy_only=False).copy()
+        for places, named in self._folders.other_names(locations):
+            flags[places] |= self.known.contains(named).to_numpy(zero_copy_only=False)
+        return pa.array(flags)
+
     def _add(self, stored: pa.Array, table: str) -> None:
         self._add_known(stored)
         self.add_files([join(table, location) for location in relative_ones(stored).to_pylist()])
+        if self._folders is not None:
+            usual = pc.match_substring_regex(stored, f"^(?:{self._in_places})/")
+            self.add_files(linked_files(stored.filter(pc.invert(usual))))
         self.doubtful |= self._same_store.doubtful(stored, self._places)
 
     def _add_known(self, stored: pa.Array) -> None:
@@ -102,3 +123,5 @@ class References:
         self.known.add(stored)
         for ways in self._other_ways:
             self.known.add(pa.array(ways.of(stored), pa.string()))
+        if self._folders is not None:
+            self._folders.add(stored)

@@ -1,7 +1,7 @@
 """Files of a listing that a table does not reach, each with the reason why it goes or stays."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import quote_plus
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ _HIDDEN = r"(?:^|/)[._]"
 _JOURNAL = r"/icectl-[a-z0-9-]+\.json$"
 _METADATA_FILE = (
     r"(?:^|/)[^/.][^/]*\.metadata\.json(?:\.gz)?$"
-    r"|/_delta_log/[0-9]+\.json$|/\.hoodie/[^/]*\.properties$"
+    r"|/_delta_log/[0-9]+\.json$|/\.hoodie/[^/]*\.properties$|/schema/schema-[0-9]+$"
 )
 
 
@@ -58,7 +58,9 @@ def metadata_files(listed: pa.RecordBatch) -> list[str]:
     The logs of other table formats count too: their tables may share the data files.
     """
     locations = listed["location"]
-    some = pc.ends_with(locations, ".json")
+    some = pc.or_(
+        pc.ends_with(locations, ".json"), pc.match_substring(locations, "/schema/schema-")
+    )
     for ending in (".json.gz", ".properties"):
         some = pc.or_(some, pc.ends_with(locations, ending))
     named = locations.filter(some)
@@ -79,9 +81,12 @@ def symbolic_links(listed: pa.RecordBatch) -> list[str]:
     return found
 
 
-def orphans_among(batches: Iterable[pa.RecordBatch]) -> tuple[Listed, dict[Verdict, int]]:
+def orphans_among(
+    batches: Iterable[pa.RecordBatch], are_reached: Callable[[pa.Array], pa.BooleanArray]
+) -> tuple[Listed, dict[Verdict, int]]:
     """The orphans among files that are not reached, and how many others stay for which reason.
 
+    `are_reached` takes a closer look at those that would go.
     Shape: batches of UNREACHED_SCHEMA. Order: by location.
     """
     parts, counts = [LISTING_SCHEMA.empty_table()], dict.fromkeys(Verdict, 0)
@@ -89,6 +94,7 @@ def orphans_among(batches: Iterable[pa.RecordBatch]) -> tuple[Listed, dict[Verdi
         for item in pc.value_counts(batch["verdict"]).to_pylist():
             counts[Verdict(item["values"])] += item["counts"]
         going = batch.filter(pc.equal(batch["verdict"], int(Verdict.ORPHAN)))
+        going = going.filter(pc.invert(are_reached(described_files(going["location"]))))
         parts.append(pa.Table.from_batches([going.select(LISTING_SCHEMA.names)]))
     counts.pop(Verdict.ORPHAN)
     return Listed(pa.concat_tables(parts).sort_by("location")), counts

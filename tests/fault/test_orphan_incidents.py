@@ -179,7 +179,8 @@ def test_rule_39_and_incident_1_another_table_at_above_or_below_is_refused(
 
 
 @pytest.mark.parametrize(
-    "place", ["t/_delta_log/00000000000000000000.json", "t/.hoodie/hoodie.properties"]
+    "place",
+    ["t/_delta_log/00000000000000000000.json", "t/.hoodie/hoodie.properties", "t/schema/schema-0"],
 )
 def test_rule_39_a_table_of_another_format_that_shares_the_files_is_refused(
     table: TableBuilder, place: str

@@ -11,7 +11,9 @@ ROOTS = st.sampled_from(
     ["s3://b/", "s3a://b/", "s3://c", "file:///", "file:/", "/", "", "//", "s3://é/", "s3://b//"]
 )
 PATHS = st.lists(
-    st.sampled_from(["a", "b", "é", "/", "//", "%", "%2F", "%61", "%C3%A9", "%C3", "s3:", "\0"]),
+    st.sampled_from(
+        ["a", "b", "é", "/", "//", "%", "%2F", "%61", "%C3%A9", "%C3", "%252F", "s3:", "\0"]
+    ),
     max_size=12,
 ).map("".join)
 LOCATIONS = st.builds(str.__add__, ROOTS, PATHS)

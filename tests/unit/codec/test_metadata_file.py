@@ -6,6 +6,7 @@ import json
 import pytest
 
 from icectl.codec.metadata_file import (
+    find_last_updated_ms,
     find_table_uuid,
     is_gzip,
     read_members,
@@ -131,3 +132,17 @@ def test_a_uuid_is_found_in_the_beginning_of_a_file(beginning):
 )
 def test_what_is_not_surely_the_tables_uuid_is_not_taken_for_it(beginning):
     assert find_table_uuid(beginning) is None
+
+
+@pytest.mark.parametrize(
+    ("beginning", "found"),
+    [
+        (b'{"table-uuid":"9c12","last-updated-ms" : 1700000000000 ,"x":', 1_700_000_000_000),
+        (gzip.compress(b'{"last-updated-ms":17}'), 17),
+        (b'{"last-updated-ms":17', None),
+        (b'{"properties":{},"last-updated-ms":17}', None),
+        (b'{"last-updated-ms":"17"}', None),
+    ],
+)
+def test_the_time_is_found_as_the_uuid_is(beginning, found):
+    assert find_last_updated_ms(beginning) == found

@@ -45,6 +45,7 @@ def test_comparison_keys_know_no_other_equivalence(one, other):
         ("hdfs://nn:8020//t/data/a.parquet", "/t/data/a.parquet"),
         ("s3://b/t/dt=2024-01-01%2012%3A00/a+b", "/t/dt=2024-01-01 12:00/a+b"),
         ("s3://b/t/a%2F%2Fb", "/t/a/b"),
+        ("file:/t/c=a%252Fb/%2525", "/t/c=a/b/%"),
         ("s3://b/t/100%/a", "/t/100%/a"),
         ("s3://b/t/%FF", "/t/\ufffd"),
         ("abfss://box@account.dfs.core.windows.net/t/a", "/t/a"),
