@@ -4,6 +4,7 @@ A location is a string. Two strengths of identity exist: `comparison_key` tells 
 to which file, `loosest_key` tells whether a file may be deleted (any match keeps it).
 """
 
+import posixpath
 import re
 from urllib.parse import unquote
 
@@ -20,6 +21,7 @@ UP_TO_PATH = r"^([A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?)?/*"
 _SCHEME_AND_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?")
 _ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)?(//[^/]*)?/?")
 _BEHIND_ROOT = r"(?s)^((?:[A-Za-z][A-Za-z0-9+.-]+:(?://[^/]*)?)?).*$"
+_DOTS = r"/\.\.?(?:/|$)"
 _LOCAL_AUTHORITY = re.compile(r"//(localhost)?(?=/)")
 _PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+://[^/@:]*):[^/@]*@")
 
@@ -113,12 +115,13 @@ def loosest_key(location: str) -> str:
     """The form under which everything that could be one file is equal.
 
     Scheme and authority are dropped, percent escapes decoded, also those that were escaped again
-    (a path as a URI), repeated slashes collapsed.
+    (a path as a URI), repeated slashes collapsed, `.` and `..` resolved.
     """
     path = re.sub(UP_TO_PATH, "/", location)
     while "%" in path and (decoded := unquote(path, errors="replace")) != path:
         path = decoded
-    return re.sub("//+", "/", path)
+    path = re.sub("//+", "/", path)
+    return posixpath.normpath(path) if re.search(_DOTS, path) else path
 
 
 def loosest_keys(locations: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -129,10 +132,18 @@ def loosest_keys(locations: pa.ChunkedArray) -> pa.ChunkedArray:
 
     def key(chunk: pa.Array) -> pa.Array:
         paths = _wholly_unescaped(_paths(chunk))
-        doubled = pc.match_substring(paths, "//")
-        return pc.replace_substring_regex(paths, "//+", "/") if pc.any(doubled).as_py() else paths
+        if pc.any(pc.match_substring(paths, "//")).as_py():
+            paths = pc.replace_substring_regex(paths, "//+", "/")
+        return _without_dots(paths) if pc.any(pc.match_substring(paths, "/.")).as_py() else paths
 
     return pa.chunked_array([key(chunk) for chunk in locations.chunks], locations.type)
+
+
+def _without_dots(paths: pa.Array) -> pa.Array:
+    """Paths with `.` and `..` resolved. Order: kept; null stays null."""
+    dotted = pc.fill_null(pc.match_substring_regex(paths, _DOTS), fill_value=False)
+    resolved = [posixpath.normpath(path) for path in paths.filter(dotted).to_pylist()]
+    return pc.replace_with_mask(paths, dotted, pa.array(resolved, pa.string()))
 
 
 def _wholly_unescaped(paths: pa.Array) -> pa.Array:

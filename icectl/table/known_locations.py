@@ -127,6 +127,8 @@ def _plain(locations: pa.Array, spans: Spans) -> tuple[int, Flags]:
     first = int(spans.starts[0])
     octets = spans.content[first : int(spans.starts[-1] + spans.lengths[-1])]
     slashes = octets == ord("/")
+    dotted = slashes[:-1] & (octets[1:] == ord("."))
+    plain[_rows(spans, np.flatnonzero(dotted) + first)] = False
     doubled = slashes[:-1] & slashes[1:]
     usual = sum(before[place : place + 2] == b"//" for place in range(len(before)))
     if not plain.all() or np.count_nonzero(doubled) != usual * len(plain):

@@ -450,8 +450,8 @@ def test_any_spelling_that_matches_keeps_a_file(icectl, aged):
     one, two, three = (item["path"] for item in plan["files"] if item["kind"] == "data_files")
     spelled = [
         f"file://{one}",
-        f"s3a://bucket{two.replace('=', '%3D')}",
-        three.replace("/data/", "//data/"),
+        f"s3a://bucket{two.replace('=', '%253D')}",
+        three.replace("/data/", "//./data/x/../"),
     ]
 
     def name(members: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ def known(*parts: list[str]) -> KnownLocations:
         "s3://bucket/wh/t/data/a%20b.parquet",
         "s3://bucket/wh/t/data%2Fa%20b.parquet",
         "s3://bucket/wh/t/data/a%2520b.parquet",
+        "s3://bucket/wh/t/./data/x/../a b.parquet",
     ],
 )
 def test_a_location_is_known_in_every_spelling(spelling):
