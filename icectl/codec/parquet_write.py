@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from icectl.codec.parquet_dictionary import columns_with_dictionary
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +36,9 @@ class ParquetWriter:
     ) -> None:
         self._file = file
         self._schema = schema
-        self._writer = pq.ParquetWriter(
-            file,
-            schema,
-            version="2.6",
-            compression=options.compression,
-            compression_level=options.compression_level,
-            data_page_size=options.page_size_bytes,
-            max_rows_per_page=options.page_row_limit,
-            dictionary_pagesize_limit=options.dictionary_size_bytes,
-            write_page_index=True,
-            write_page_checksum=True,
-            store_decimal_as_integer=True,  # R-095
-            store_schema=False,
-        )
-        self._writer.add_key_value_metadata(dict(properties))
+        self._options = options
+        self._properties = properties
+        self._writer: Any = None
 
     @property
     def size_bytes(self) -> int:
@@ -58,12 +48,35 @@ class ParquetWriter:
     def write_row_group(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Write batches of the schema as one row group."""
         table = pa.Table.from_batches(batches, self._schema)
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._begun(table).write_table(table, row_group_size=max(1, table.num_rows))
 
     def close(self) -> None:
         """Write the footer."""
-        self._writer.close()
+        self._begun(self._schema.empty_table()).close()
+
+    def _begun(self, rows: pa.Table) -> Any:
+        """The writer of the file, begun with its first rows."""
+        if self._writer is None:
+            options = self._options
+            self._writer = pq.ParquetWriter(
+                self._file,
+                self._schema,
+                version="2.6",
+                compression=options.compression,
+                compression_level=options.compression_level,
+                use_dictionary=columns_with_dictionary(rows),
+                data_page_size=options.page_size_bytes,
+                max_rows_per_page=options.page_row_limit,
+                dictionary_pagesize_limit=options.dictionary_size_bytes,
+                write_page_index=True,
+                write_page_checksum=True,
+                store_decimal_as_integer=True,  # R-095
+                store_schema=False,
+            )
+            self._writer.add_key_value_metadata(dict(self._properties))
+        return self._writer
 
     def abandon(self) -> None:
         """Let go of a file that nobody wants; without this a footer would be written some day."""
-        self._writer.is_open = False
+        if self._writer is not None:
+            self._writer.is_open = False
