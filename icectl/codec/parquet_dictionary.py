@@ -41,7 +41,7 @@ def _is_distinct(column: pa.ChunkedArray) -> bool:
     present = len(column) - column.null_count
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks])
-    return present > 0 and pc.count_distinct(column).as_py() > _DISTINCT * present
+    return bool(present) and int(pc.count_distinct(column).as_py()) > _DISTINCT * present
 
 
 def _paths(schema: pa.Schema) -> Sequence[str]:
