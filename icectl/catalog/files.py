@@ -6,6 +6,7 @@ an engine that commits by renaming over a file. Directories that belong to a cat
 
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,6 +94,24 @@ class FileSystemCatalog:
         if isinstance(outcome, Committed) and base.current == "file-system":
             self._refresh_hint(target)
         return outcome
+
+    def forget(self, base: LoadedTable, updated: TableMetadata, dropped: Sequence[str]) -> None:
+        """Delete metadata files of the table that left its log, where it wants that (R-024, R-193).
+
+        Never raises; does nothing where a catalog has a say in which version is current.
+        """
+        wanted = (properties.DELETE_AFTER_COMMIT, properties.GC_ENABLED)  # R-024, R-193
+        if base.current != "file-system" or not all(
+            properties.read(updated.properties, each) for each in wanted
+        ):
+            return
+        logged = {locations.loosest_key(entry.metadata_file) for entry in updated.metadata_log}
+        inside = [place for place in dropped if locations.is_within(place, updated.location)]
+        surplus = [place for place in inside if locations.loosest_key(place) not in logged]
+        try:
+            self.store.remove(surplus)
+        except (StorageError, Refused):
+            _LOGGER.debug("cannot delete metadata files of %s", updated.location, exc_info=True)
 
     def _survey(self, loaded: LoadedTable) -> tuple[int | None, tuple[MetadataVersion, ...]]:
         """The number in the hint, and the metadata files: read in this order, as they are written
@@ -256,6 +275,9 @@ class SingleFileCatalog:
         Raises: Refused.
         """
         raise _read_only(base)
+
+    def forget(self, base: LoadedTable, updated: TableMetadata, dropped: Sequence[str]) -> None:
+        """Do nothing: there was no commit."""
 
 
 def load_file(store: Store, location: str) -> LoadedTable:

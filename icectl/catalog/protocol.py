@@ -1,5 +1,6 @@
 """The current metadata of a table, and swapping it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,3 +59,9 @@ class Catalog(Protocol):
 
     def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
         """Make `updated` current if `base` still is; never raises once the write was sent."""
+
+    def forget(self, base: LoadedTable, updated: TableMetadata, dropped: Sequence[str]) -> None:
+        """Delete metadata files that a commit dropped from the log, where the table wants that.
+
+        Never raises: one that stays is an orphan (R-024).
+        """

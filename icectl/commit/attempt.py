@@ -29,11 +29,15 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """The means to commit to one table."""
+    """The means to commit to one table.
+
+    `forgets` is false where the caller itself deletes the metadata files that a commit drops.
+    """
 
     catalog: Catalog
     env: Env
     progress: Progress
+    forgets: bool = True
 
     def commit(
         self,
@@ -58,11 +62,13 @@ class Committer:
             changes = updates(base.metadata)
             if not changes:
                 raise CommitConflict("another writer has made these changes already")
-            updated, _ = with_log(
+            updated, dropped = with_log(
                 apply_all(base.metadata, changes), base.metadata_location, self._now_ms(base)
             )
             outcome = self.catalog.commit(base, updated)
             if isinstance(outcome, Committed):
+                if self.forgets and dropped:
+                    self.catalog.forget(base, updated, dropped)  # R-024
                 return Landed(updated, outcome.metadata_location)
             if isinstance(outcome, Unknown):
                 raise _unknown(outcome)  # R-156

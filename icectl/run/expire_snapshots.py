@@ -285,7 +285,8 @@ def _commit(expiry: Expiry, prepared: Prepared, record: Journal | None) -> Lande
         again = decide_again(metadata, policy, prepared.now_ms, prepared.plan.retention)
         return updates_again(metadata, again)
 
-    committer = Committer(expiry.catalog, expiry.env, expiry.progress)
+    # The plan names what leaves the log, and `--keep-files` keeps that too.
+    committer = Committer(expiry.catalog, expiry.env, expiry.progress, forgets=False)
     try:
         with expiry.shield():
             return committer.commit(loaded, requirements, build)

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders.orphans import edit_metadata
+from tests.builders.rows import current_metadata, read_metadata
 from tests.fault.changing import CHANGING, run, subject_of
 
 
@@ -30,3 +32,42 @@ def test_a_command_does_its_work_once_and_leaves_a_sound_table(name: str, tmp_pa
     code, document = subject.run()
     assert (code, document["status"]) == (0, "nothing-to-do")
     assert subject.contents() == files
+
+
+COMMITTING = [changing.name for changing in CHANGING.values() if changing.commits]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("name", COMMITTING)
+def test_r024_metadata_files_leave_with_the_log_where_the_table_says_so(
+    name: str, wanted: bool, tmp_path: Path
+) -> None:
+    """But for those outside the table, which may be another one's."""
+    subject = subject_of(name, tmp_path)
+    folder = subject.directory / "metadata"
+    members = read_metadata(current_metadata(subject.directory))
+    outside = tmp_path / "v0.metadata.json"
+    outside.touch()
+    first = {"timestamp-ms": 1_700_000_000_000, "metadata-file": str(outside)}
+    properties = {
+        "write.metadata.previous-versions-max": "2",
+        "write.metadata.delete-after-commit.enabled": str(wanted).lower(),
+    }
+    edit_metadata(
+        subject.directory,
+        properties=members["properties"] | properties,
+        metadata_log=[first, *members["metadata-log"]],
+    )
+    before = {path.name for path in folder.glob("*.metadata.json")}
+    code, document = subject.run()
+    assert (code, document["status"]) == (0, "done")
+    current = current_metadata(subject.directory)
+    log = [Path(entry["metadata-file"]) for entry in read_metadata(current)["metadata-log"]]
+    left = {path.name for path in folder.glob("*.metadata.json")}
+    assert len(log) == 2
+    if wanted:
+        assert left == {current.name, *(path.name for path in log)}
+    else:
+        assert left >= before | {current.name}
+    assert outside.exists()
+    subject.check_whole()

@@ -53,6 +53,8 @@ class ScriptedCatalog:
         self.commits.append((base, updated))
         return self.answers.pop(0)(updated)
 
+    def forget(self, base: LoadedTable, updated: TableMetadata, dropped: Sequence[str]) -> None: ...
+
 
 def committer(*answers: Answer) -> tuple[Committer, ScriptedCatalog, FixedEnv]:
     catalog, env = ScriptedCatalog(list(answers)), FixedEnv()
