@@ -139,6 +139,7 @@ complete -c icectl -n '__fish_seen_subcommand_from compact' -l max-groups -x -d 
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l job-order -x -a 'none bytes-asc bytes-desc files-asc files-desc' -d 'which groups come first: none (default), bytes-asc, bytes-desc, files-asc or files-desc'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l max-group-size -x -d 'bytes that are rewritten and committed together (default 100GiB)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l output-spec-id -x -d 'partition spec of new files (default the table\'s)'
+complete -c icectl -n '__fish_seen_subcommand_from compact' -l deletes-only -d 'merge position deletes and vectors, and leave data files alone'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l partial-progress -x -d 'commit in up to N steps (default 1)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l max-failed-commits -x -d 'steps that may lose against other writers before the run ends (default 0)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l dry-run -s n -d 'print the whole plan, change nothing'

@@ -27,7 +27,7 @@ from icectl.report.compact import Compaction, GroupOutput, compaction_result, pr
 from icectl.report.document import Outcome, TableIdentity
 from icectl.run.compact import Compact, Compacted, Prepared, execute, prepare, remove_leftovers
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.properties import TARGET_FILE_SIZE_BYTES, read
+from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, TARGET_FILE_SIZE_BYTES, read
 from icectl.units import parse_ratio, parse_size
 
 COMMAND = "compact"
@@ -55,6 +55,7 @@ class Request:
     rewrite_all: bool
     output_spec_id: str | None
     job_order: str
+    deletes_only: bool
     partial_progress: str | None
     max_failed_commits: str | None
 
@@ -167,10 +168,12 @@ def _options(request: Request) -> Callable[[TableMetadata], CompactOptions]:
     }
     ratio = _ratio(request.min_delete_ratio)
     _check_strategy(request)
+    _check_deletes_only(request)
+    property_ = DELETE_TARGET_FILE_SIZE_BYTES if request.deletes_only else TARGET_FILE_SIZE_BYTES
 
     def of(metadata: TableMetadata) -> CompactOptions:
         where = None if request.where is None else parse_where(request.where, metadata)
-        wanted = target or read(metadata.properties, TARGET_FILE_SIZE_BYTES)
+        wanted = target or read(metadata.properties, property_)
         return CompactOptions(
             sizes=sizes_of(wanted, smallest, largest),
             output_spec_id=metadata.default_spec_id if spec_id is None else spec_id,
@@ -178,6 +181,7 @@ def _options(request: Request) -> Callable[[TableMetadata], CompactOptions]:
             where=where,
             min_delete_ratio=ratio,
             every=request.rewrite_all,
+            deletes_only=request.deletes_only,
             job_order=cast("JobOrder", request.job_order),  # checked above
             **fixed,  # type: ignore[arg-type]
         )
@@ -197,6 +201,22 @@ def _check_strategy(request: Request) -> None:
     if request.zorder is None and _strategy(request) == "zorder":
         hint = "`--zorder a,b` names two or more"
         raise UsageError("`--strategy zorder` wants columns", hint=hint)
+
+
+def _check_deletes_only(request: Request) -> None:
+    """Raises: UsageError, for options that only say how data files are rewritten."""
+    of_data = {
+        "--strategy": request.strategy,
+        "--sort-order": request.sort_order,
+        "--zorder": request.zorder,
+        "--max-file-size": request.max_file_size,
+        "--min-delete-ratio": request.min_delete_ratio,
+        "--output-spec-id": request.output_spec_id,
+        "--job-order": None if request.job_order == "none" else request.job_order,
+    }
+    given = [name for name, value in of_data.items() if value is not None]
+    if request.deletes_only and given:
+        raise UsageError(f"`{given[0]}` is for data files, which `--deletes-only` leaves alone")
 
 
 def _strategy(request: Request) -> str:

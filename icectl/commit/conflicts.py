@@ -30,6 +30,8 @@ class EqualityDelete:
 
 
 _STATED = ("record_count", "spec_id", "partition_key", "sequence_number", "first_row_id")
+"""What an entry says of a data file that has to be as it was; where only its deletes are merged,
+the last may have come meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,8 @@ def head_of(files: LiveFiles, results: Iterable[GroupResult]) -> Head:
 def conflict(result: GroupResult, head: Head) -> str | None:
     """Why a group cannot be committed on a head; None where it can.
 
-    Spec: R-111 to R-113; rules of RewriteFiles in the reference implementation, but for deletes
-    that have gone.
+    Spec: R-111 to R-113, R-152; rules of RewriteFiles in the reference implementation, but for
+    deletes that have gone.
     """
     for task in result.tasks:
         for file in task.inputs:
@@ -141,9 +143,10 @@ def _moves(task: RewriteTask) -> bool:
 
 def _of_file(task: Task, file: InputFile, head: Head) -> str | None:
     stated = head.entry(file.location)
-    if stated is None:
+    if stated is None:  # R-152
         return f"`{file.location}` is not live any more"
-    if stated != tuple(getattr(file, name) for name in _STATED):
+    compared = len(_STATED) - isinstance(task, MergeDeletesTask)
+    if stated[:compared] != tuple(getattr(file, name) for name in _STATED[:compared]):
         return f"`{file.location}` has another entry now"
     by_position, by_value = head.applied(file.location)
     if by_position != _positions_applied(task, file):

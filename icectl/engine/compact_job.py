@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from icectl.codec.parquet_metrics import FileMetrics
 from icectl.engine.kernels.equality_deletes import EqualityDeletes
 from icectl.engine.kernels.partition_rows import Partition
 from icectl.engine.kernels.read_data import SourceFile
@@ -23,9 +24,10 @@ from icectl.engine.kernels.sort_rows import Sorting
 from icectl.engine.kernels.write_data import Outputs, WriteOptions, WrittenFile
 from icectl.entries.partition_key import decode_key
 from icectl.entries.schema import CARRIED, PLANNING
-from icectl.plan.compact_task import DeleteFile, InputFile, RewriteTask
+from icectl.plan.compact_task import DeleteFile, InputFile, RewriteTask, Task
 from icectl.spec.manifest import Content, FileFormat, Status
-from icectl.spec.partition import PartitionSpec, partition_path
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import PartitionSpec, partition_path, result_types
 from icectl.spec.single_value import Value
 from icectl.spec.sort import SortOrder
 from icectl.spec.types import Type
@@ -37,6 +39,14 @@ class TypedSpec:
 
     spec: PartitionSpec
     types: tuple[Type | None, ...]
+
+
+def typed_specs(metadata: TableMetadata) -> Mapping[int, TypedSpec]:
+    """Every partition spec of a table, by id."""
+    return {
+        spec.spec_id: TypedSpec(spec, result_types(spec, metadata.schemas))
+        for spec in metadata.partition_specs
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +99,14 @@ def run_rewrite(task: RewriteTask, job: CompactJob, outputs: Outputs) -> TaskRes
 
 def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:
     """The task as the kernel takes it."""
+    typed = job.specs[task.spec_id]
     return FileGroup(
         tuple(_source(file, job) for file in task.inputs),
         sum(file.size_bytes for file in task.inputs),
         _deletes(task, job),
         job.columns,
-        job.specs[task.spec_id].spec,
-        None if task.partition_key is None else partition_of(task.partition_key, job, task.spec_id),
+        typed.spec,
+        None if task.partition_key is None else partition_of(task.partition_key, typed),
         job.sorting,
     )
 
@@ -123,23 +134,20 @@ def _constants(file: InputFile | DeleteFile, job: CompactJob) -> Mapping[int, Va
     }  # R-180
 
 
-def partition_of(key: bytes, job: CompactJob, spec_id: int) -> Partition:
+def partition_of(key: bytes, typed: TypedSpec) -> Partition:
     """A partition with the path of its files."""
-    typed = job.specs[spec_id]
     if typed.spec.is_unpartitioned:
         return Partition(key, "")
     return Partition(key, partition_path(typed.spec, typed.types, decode_key(key, typed.types)))
 
 
-def _deletes(task: RewriteTask, job: CompactJob) -> DeletesOfGroup:
+def deletes_by_position(task: Task) -> DeletesOfGroup:
+    """The position delete files and vectors of a task as kernels take them."""
     positions: dict[int, set[str]] = {}
-    equality: dict[int, set[str]] = {}
     vectors = []
     for file in task.inputs:
         for at in file.position_deletes:
             positions.setdefault(at, set()).add(file.location)
-        for at in file.equality_deletes:
-            equality.setdefault(at, set()).add(file.location)
         if file.vector is not None:
             found = file.vector
             place = found.location, found.content_offset, found.size_bytes
@@ -151,13 +159,20 @@ def _deletes(task: RewriteTask, job: CompactJob) -> DeletesOfGroup:
             for at, named in positions.items()
         ),
         tuple(vectors),
-        tuple(
-            EqualityDeletes(
-                _delete_source(files[at], job), files[at].equality_ids, frozenset(named)
-            )
-            for at, named in equality.items()
-        ),
     )
+
+
+def _deletes(task: RewriteTask, job: CompactJob) -> DeletesOfGroup:
+    equality: dict[int, set[str]] = {}
+    for file in task.inputs:
+        for at in file.equality_deletes:
+            equality.setdefault(at, set()).add(file.location)
+    files = task.delete_files
+    by_value = tuple(
+        EqualityDeletes(_delete_source(files[at], job), files[at].equality_ids, frozenset(named))
+        for at, named in equality.items()
+    )
+    return replace(deletes_by_position(task), equality_deletes=by_value)
 
 
 def _delete_source(file: DeleteFile, job: CompactJob) -> SourceFile:
@@ -185,16 +200,15 @@ def _entries(files: tuple[WrittenFile, ...], task: RewriteTask, job: CompactJob)
             "sort_order_id": job.sort_order_id,
             "manifest": 0,
             "manifest_pos": at,
-            **_metrics(file),
+            **carried_metrics(file.metrics),
         }
         for at, file in enumerate(files)
     ]
     return pa.Table.from_pylist(rows, schema=pa.schema([*PLANNING, *CARRIED]))
 
 
-def _metrics(file: WrittenFile) -> dict[str, object]:
+def carried_metrics(found: FileMetrics) -> dict[str, object]:
     """Metrics as entries carry them; a map without a key is left out."""
-    found = file.metrics
     maps = {
         "column_sizes": found.column_sizes,
         "value_counts": found.value_counts,

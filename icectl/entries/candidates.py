@@ -20,7 +20,10 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Verdict(IntEnum):
-    """What is found of a data file; those from ASKED_FOR on are reasons to rewrite it."""
+    """What is found of a data file.
+
+    Those from ASKED_FOR on are reasons to rewrite it, from OF_MANY_DELETE_FILES on its deletes.
+    """
 
     NOT_SELECTED = 0
     UNREADABLE = 1
@@ -28,11 +31,15 @@ class Verdict(IntEnum):
     TOO_FEW = 3
     NO_GAIN = 4
     LATER = 5
-    ASKED_FOR = 6
-    SMALL = 7
-    LARGE = 8
-    MANY_DELETE_FILES = 9
-    MANY_DELETED_ROWS = 10
+    MERGED = 6
+    ASKED_FOR = 7
+    SMALL = 8
+    LARGE = 9
+    MANY_DELETE_FILES = 10
+    MANY_DELETED_ROWS = 11
+    OF_MANY_DELETE_FILES = 12
+    OF_POSITION_DELETES = 13
+    OF_SMALL_VECTOR_FILES = 14
 
 
 DELETES = (Verdict.MANY_DELETE_FILES, Verdict.MANY_DELETED_ROWS)

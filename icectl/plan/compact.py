@@ -38,7 +38,7 @@ from icectl.errors import Unsupported, UsageError
 from icectl.plan.binpack import pack
 from icectl.plan.compact_order import RowOrder
 from icectl.plan.compact_sizes import Sizes
-from icectl.plan.compact_task import RewriteTask
+from icectl.plan.compact_task import RewriteTask, Task
 from icectl.plan.compact_tasks import Bin, TaskMaker, split_bins
 from icectl.plan.model import Pin
 from icectl.spec.manifest import ManifestFile
@@ -61,6 +61,7 @@ LEFT_ALONE: Mapping[Verdict, str] = {
     Verdict.TOO_FEW: "one of too few in their partition",
     Verdict.NO_GAIN: "would only be copied",
     Verdict.LATER: "left to another run by `--max-groups`",
+    Verdict.MERGED: "without deletes that merging would change",
 }
 """Why a data file is left alone."""
 
@@ -70,13 +71,19 @@ CHOSEN: Mapping[Verdict, str] = {
     Verdict.LARGE: "too large",
     Verdict.MANY_DELETE_FILES: "of many delete files",
     Verdict.MANY_DELETED_ROWS: "of many deleted rows",
+    Verdict.OF_MANY_DELETE_FILES: "of deletes in several files, or in shared ones",
+    Verdict.OF_POSITION_DELETES: "of position deletes, not a vector",
+    Verdict.OF_SMALL_VECTOR_FILES: "of a vector in a small file",
 }
-"""Why a data file is rewritten."""
+"""Why a data file, or its deletes, is rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:
-    """What the caller asks for; where rows get an `order`, each group is rewritten as a whole."""
+    """What the caller asks for; where rows get an `order`, each group is rewritten as a whole.
+
+    `deletes_only` merges the deletes of data files, and leaves these as they are.
+    """
 
     sizes: Sizes
     output_spec_id: int
@@ -89,6 +96,7 @@ class CompactOptions:
     every: bool = False
     max_groups: int | None = None
     job_order: JobOrder = "none"
+    deletes_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -188,8 +196,9 @@ class Group:
     spec_id: int
     partition_key: bytes | None
     files: tuple[int, ...]
-    tasks: tuple[RewriteTask, ...]
+    tasks: tuple[Task, ...]
     reason: str
+    input_files: int
     input_bytes: int
     input_rows: int
     expected_files: int
@@ -279,7 +288,7 @@ def plan(
             planning.leave(draft.files, Verdict.LATER)
     drafts = drafts[: options.max_groups]
     rows = [row for draft in drafts for row in draft.files]
-    _check_spelling(files, rows)
+    check_spelling(files, rows)
     make = TaskMaker(files.data, files.deletes, files.index, rows)
     groups = tuple(
         planning.group(draft, make, _blank_task(number, draft, branch, options))
@@ -310,7 +319,7 @@ def _output_types(metadata: TableMetadata, options: CompactOptions) -> Sequence[
     return result_types(spec, metadata.schemas)
 
 
-def _check_spelling(files: LiveFiles, rows: Sequence[int]) -> None:
+def check_spelling(files: LiveFiles, rows: Sequence[int]) -> None:
     """Refuse to rewrite data files of which readers disagree on the deleted rows.
 
     Raises: Unsupported.
@@ -450,6 +459,7 @@ class _Planning:
             files=rows,
             tasks=tasks,
             reason=self._reason(rows),
+            input_files=len(rows),
             input_bytes=self._total(rows),
             input_rows=int(numbers(self.files.data, "record_count")[list(rows)].sum()),
             expected_files=sum(sizes.parts(bin_.expected_bytes) for bin_ in draft.bins),

@@ -79,8 +79,8 @@ class RewriteTask:
 class MergeDeletesTask:
     """Data files whose position deletes and vectors become one each, of the form asked for.
 
-    Data files and deletes are of one spec and partition; the new deletes carry `sequence_number`,
-    the highest of the old ones.
+    New deletes are of the spec and partition of their data file, and carry the highest sequence
+    number of the old ones.
     """
 
     task_id: str
@@ -88,9 +88,6 @@ class MergeDeletesTask:
     inputs: tuple[InputFile, ...]
     delete_files: tuple[DeleteFile, ...]
     form: Literal["positions", "vectors"]
-    spec_id: int
-    partition_key: bytes
-    sequence_number: int
 
 
 Task = RewriteTask | MergeDeletesTask

@@ -46,18 +46,25 @@ class Compaction:
 
 
 def compaction_result(told: Compaction) -> dict[str, Any]:
-    """The result: of a plan, what comes out is an estimate, and the rows of it are not known."""
+    """The result: of a plan, what comes out is an estimate, and the rows of it are not known.
+
+    Where only deletes are merged, files, bytes and rows are those of delete files.
+    """
     groups = told.plan.groups
     done = [group for group in groups if not told.is_run or group.number in told.outputs]
     outputs = told.outputs.values()
     added = sum(group.expected_files for group in groups)
+    if told.is_run:
+        added = sum(one.file_count for one in outputs)
+    deletes_only = told.plan.options.deletes_only
     added_bytes = sum(group.expected_bytes for group in groups)
     return {
         "branch": told.plan.branch.name,
         "groups": [_group(told, group) for group in groups],
-        "rewritten_data_files": sum(len(group.files) for group in done),
-        "added_data_files": sum(one.file_count for one in outputs) if told.is_run else added,
+        "rewritten_data_files": 0 if deletes_only else sum(group.input_files for group in done),
+        "added_data_files": 0 if deletes_only else added,
         "removed_delete_files": told.removed_delete_files,
+        "added_delete_files": added if deletes_only else 0,
         "rewritten_bytes": sum(group.input_bytes for group in done),
         "added_bytes": sum(one.size_bytes for one in outputs) if told.is_run else added_bytes,
         "rows_before": sum(group.input_rows for group in done),
@@ -75,7 +82,7 @@ def _group(told: Compaction, group: Group) -> Mapping[str, Any]:
     return {
         "partition": partition_text(told.metadata, group),
         "spec_id": group.spec_id,
-        "input_files": len(group.files),
+        "input_files": group.input_files,
         "output_files": group.expected_files if output is None else output.file_count,
         "input_bytes": group.input_bytes,
         "output_bytes": group.expected_bytes if output is None else output.size_bytes,
@@ -131,8 +138,8 @@ def _print_groups(console: Console, told: Compaction) -> None:
     rows = [
         (
             str(group.number),
-            _shown_partition(told.metadata, group),
-            f"{len(group.files):,}",
+            _shown_partition(told, group),
+            f"{group.input_files:,}",
             print_size(group.input_bytes),
             f"{group.expected_files:,}",
             group.reason,
@@ -154,9 +161,11 @@ def _print_order(console: Console, told: Compaction) -> None:
         console.say(f"rows of each group sorted by {order_text(order, schema)}")
 
 
-def _shown_partition(metadata: TableMetadata, group: Group) -> str:
-    text = partition_text(metadata, group)
-    return "(of other specs)" if text is None else text or "(all)"
+def _shown_partition(told: Compaction, group: Group) -> str:
+    text = partition_text(told.metadata, group)
+    if text is None:
+        return "(any)" if told.plan.options.deletes_only else "(of other specs)"
+    return text or "(all)"
 
 
 def _print_files(console: Console, told: Compaction) -> None:
@@ -183,9 +192,21 @@ def _summary(told: Compaction) -> str:
     if not told.plan.has_work:
         return "nothing to do: compacting would gain nothing"
     result = compaction_result(told)
+    if told.plan.options.deletes_only:
+        return _merged(told, result)
     before = f"{result['rewritten_data_files']:,} files of {print_size(result['rewritten_bytes'])}"
     after = f"{result['added_data_files']:,} of {print_size(result['added_bytes'])}"
     deletes = f"{result['removed_delete_files']:,} delete files"
     if not told.is_run:
         return f"{before} would become about {after}; {deletes} would go"
     return f"{before} became {after}; {deletes} went"
+
+
+def _merged(told: Compaction, result: Mapping[str, Any]) -> str:
+    """What becomes of delete files; vectors count for themselves where they go."""
+    added, removed = result["added_delete_files"], result["removed_delete_files"]
+    new, size = f"{added:,} delete files", print_size(result["added_bytes"])
+    old = f"{removed:,} delete files and vectors"
+    if not told.is_run:
+        return f"about {new} would come in the place of {old}"
+    return f"{new} of {size} came in the place of {old}"

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import ceil
@@ -15,7 +15,7 @@ from icectl.commit.changes import changes
 from icectl.commit.conflicts import GroupResult
 from icectl.commit.rewrite_files import FileRewrite, Planned
 from icectl.commit.snapshot import branch_head
-from icectl.engine.compact_job import CompactJob, TaskResult, TypedSpec, partition_of
+from icectl.engine.compact_job import CompactJob, TaskResult, TypedSpec, partition_of, typed_specs
 from icectl.engine.inline import InlineEngine
 from icectl.engine.kernels.delete_names import named_data_files
 from icectl.engine.kernels.read_data import written_schema
@@ -30,18 +30,19 @@ from icectl.entries.rows import EMPTY, Entries, by_row, concat
 from icectl.env import Deadline, Env
 from icectl.errors import CommitConflict, CommitUnknown, EngineError, IcectlError, Unsupported
 from icectl.plan.compact import Branch, CompactOptions, CompactPlan, Group, LiveFiles, plan
+from icectl.plan.compact_deletes import plan_deletes
 from icectl.plan.compact_order import RowOrder
-from icectl.plan.compact_task import RewriteTask
+from icectl.plan.compact_task import MergeDeletesTask, RewriteTask
 from icectl.plan.model import pin_of
 from icectl.progress import Progress
 from icectl.run.cleanup import Outputs, outputs_of
+from icectl.run.merge_deletes import Merging
 from icectl.run.output_journal import DataPlaces, Leftovers
 from icectl.run.validate_data import every_column, name_mapping
 from icectl.spec.data_paths import data_file_name, data_folder, data_location
 from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metrics_modes import metrics_modes
-from icectl.spec.partition import result_types
 from icectl.spec.requirements import AssertTableUuid
 from icectl.storage.store import Store
 from icectl.table.live_files import LiveFilesReader
@@ -118,8 +119,9 @@ def prepare(
         metadata, head.snapshot, {}
     )
     pin = pin_of(metadata, loaded.metadata_location)
-    planned = plan(metadata, pin, head, files, chosen)
-    if planned.groups:
+    planner = plan_deletes if chosen.deletes_only else plan
+    planned = planner(metadata, pin, head, files, chosen)
+    if planned.groups and not chosen.deletes_only:
         _check_format(metadata)
         job_of(metadata, chosen.order)
     emptied = [GroupResult(group.number, group.tasks, EMPTY) for group in planned.groups]
@@ -147,15 +149,13 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
         name_mapping(metadata),
     )
     modes = metrics_modes(metadata.properties, schema, ())
-    specs = {
-        spec.spec_id: TypedSpec(spec, result_types(spec, metadata.schemas))
-        for spec in metadata.partition_specs
-    }
     sorting = None
     if order is not None:
         sort_keys(order, columns.written, arrow_schema(columns.written))
         sorting = Sorting(order, _SORT_BYTES, tempfile.gettempdir())
-    return CompactJob(columns, specs, write_options(metadata.properties, 0, modes), sorting)
+    return CompactJob(
+        columns, typed_specs(metadata), write_options(metadata.properties, 0, modes), sorting
+    )
 
 
 def _reader(compact: Compact, columns: frozenset[str]) -> LiveFilesReader:
@@ -187,7 +187,7 @@ def execute(
     Raises: CommitConflict, where nothing landed; CommitUnknown; Unsupported, CorruptTable,
     EngineError, StorageError, Incomplete, before anything has changed.
     """
-    run = _Run(compact, prepared, job_of(prepared.loaded.metadata, prepared.plan.options.order))
+    run = _Run(compact, prepared)
     with _leftovers(compact).removed_after(prepared.loaded):
         for batch in _batches(prepared, commits):
             if not run.commit(batch, max_failed_commits):
@@ -238,16 +238,16 @@ def _gives_row_ids(prepared: Prepared) -> bool:
     if prepared.loaded.metadata.format_version < 3:
         return False
     tasks = (task for group in prepared.plan.groups for task in group.tasks)
-    return any(file.first_row_id is None for task in tasks for file in task.inputs)  # R-106
+    rewriting = (task for task in tasks if isinstance(task, RewriteTask))
+    return any(file.first_row_id is None for task in rewriting for file in task.inputs)  # R-106
 
 
 class _Run:
     """A run under way: what has landed, and what has not."""
 
-    def __init__(self, compact: Compact, prepared: Prepared, job: CompactJob) -> None:
+    def __init__(self, compact: Compact, prepared: Prepared) -> None:
         self._compact = compact
         self._prepared = prepared
-        self._job = job
         self.landed: Landed | None = None
         self.snapshot_ids: list[int] = []
         self.done: list[Done] = []
@@ -286,7 +286,7 @@ class _Run:
         compact = self._compact
         compact.deadline.check()
         base = self._prepared.loaded if self.landed is None else compact.catalog.load()
-        places = self._data_places(batch)
+        places = _data_places(self._prepared.loaded.metadata, batch)
         outputs = outputs_of(compact.store, compact.env, base, COMMAND, places)
         with outputs.removed_on_failure():
             results = self._rewritten(batch, outputs)
@@ -299,17 +299,6 @@ class _Run:
                 self.landed = committer.commit(base, requirements, rewrite.updates)
         self._note(batch, results, rewrite)
         outputs.keep(_used(self.landed, rewrite))
-
-    def _data_places(self, batch: Sequence[Group]) -> DataPlaces:
-        """Where the files of some groups will lie."""
-        table = self._prepared.loaded.metadata
-        found = set()
-        for group in batch:
-            key = group.partition_key
-            path = None if key is None else partition_of(key, self._job, group.spec_id).path
-            found.add(data_folder(table.location, table.properties, path))
-        exact = tuple(sorted(folder for folder, is_exact in found if is_exact))
-        return DataPlaces(exact, tuple(folder for folder, is_exact in found if not is_exact))
 
     def _file_rewrite(self, results: Sequence[GroupResult], outputs: Outputs) -> FileRewrite:
         loaded, planned = self._prepared.loaded, self._prepared.plan
@@ -329,17 +318,21 @@ class _Run:
         )
 
     def _rewritten(self, batch: Sequence[Group], outputs: Outputs) -> list[GroupResult]:
-        engine = InlineEngine(
-            self._compact.store,
-            self._compact.progress,
-            self._compact.deadline,
-            self._compact.concurrency,
-        )
+        compact, metadata = self._compact, self._prepared.loaded.metadata
         tasks = [task for group in batch for task in group.tasks]
-        places = _Places(self._prepared.loaded.metadata, outputs)
-        found = {one.task_id: one for one in engine.rewrite(tasks, self._job, places.next)}
+        means = (compact.store, compact.progress, compact.deadline, compact.concurrency)
+        found: Iterable[TaskResult]
+        if self._prepared.plan.options.deletes_only:
+            merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]
+            found = Merging(*means).merge(merging, metadata, outputs)
+        else:
+            rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
+            job = job_of(metadata, self._prepared.plan.options.order)
+            places = _Places(metadata, outputs)
+            found = InlineEngine(*means).rewrite(rewriting, job, places.next)
+        by_id = {one.task_id: one for one in found}
         return [
-            _group_result(group, [found[task.task_id] for task in group.tasks]) for group in batch
+            _group_result(group, [by_id[task.task_id] for task in group.tasks]) for group in batch
         ]
 
     def _note(
@@ -355,8 +348,9 @@ class _Run:
 
 
 def _done(group: Group, result: GroupResult) -> Done:
-    sizes = list(by_row(result.added, "file_size_in_bytes", "record_count"))
-    return Done(group, len(sizes), sum(size for size, _ in sizes), sum(rows for _, rows in sizes))
+    found = list(by_row(result.added, "location", "file_size_in_bytes", "record_count"))
+    sizes = {location: size for location, size, _ in found}
+    return Done(group, len(sizes), sum(sizes.values()), sum(rows for _, _, rows in found))
 
 
 def _used(landed: Landed, rewrite: FileRewrite) -> frozenset[str]:
@@ -371,7 +365,8 @@ def _group_result(group: Group, results: Sequence[TaskResult]) -> GroupResult:
 
     Raises: EngineError.
     """
-    counts = {file.location: file.record_count for task in group.tasks for file in task.inputs}
+    rewriting = [task for task in group.tasks if isinstance(task, RewriteTask)]
+    counts = {file.location: file.record_count for task in rewriting for file in task.inputs}
     read = sum(result.read_row_count for result in results)
     if read != sum(counts.values()):
         raise EngineError(
@@ -379,6 +374,27 @@ def _group_result(group: Group, results: Sequence[TaskResult]) -> GroupResult:
         )
     added = concat([Entries(result.entries) for result in results])
     return GroupResult(group.number, group.tasks, added)
+
+
+def _data_places(metadata: TableMetadata, batch: Sequence[Group]) -> DataPlaces:
+    """Where the files of some groups will lie."""
+    specs = typed_specs(metadata)
+    found = {
+        data_folder(metadata.location, metadata.properties, _path(group, specs)) for group in batch
+    }
+    exact = tuple(sorted(folder for folder, is_exact in found if is_exact))
+    return DataPlaces(exact, tuple(folder for folder, is_exact in found if not is_exact))
+
+
+def _path(group: Group, specs: Mapping[int, TypedSpec]) -> str | None:
+    """The path of a group's partition; None where its files may be in any.
+
+    Vectors of several partitions are in one file, which is in none.
+    """
+    if any(isinstance(task, MergeDeletesTask) and task.form == "vectors" for task in group.tasks):
+        return ""
+    key = group.partition_key
+    return None if key is None else partition_of(key, specs[group.spec_id]).path
 
 
 class _Places:

@@ -25,6 +25,14 @@ def data_file_name(number: int, task_id: int, operation_id: str, count: int) -> 
     return f"{number:05}-{task_id}-{operation_id}-{count:05}.parquet"
 
 
+def delete_file_name(
+    number: int, task_id: int, operation_id: str, count: int, *, is_vector: bool
+) -> str:
+    """`00003-17-<uuid>-00001-deletes.parquet`, as Spark names delete files, or `.puffin`."""
+    stem = data_file_name(number, task_id, operation_id, count).removesuffix(".parquet")
+    return f"{stem}-deletes.{'puffin' if is_vector else 'parquet'}"
+
+
 def data_location(
     table_location: str, properties: Mapping[str, str], partition: str, file_name: str
 ) -> str:

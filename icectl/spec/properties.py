@@ -111,6 +111,10 @@ DATA_PATH = TableProperty("write.data.path", _optional, None, "folder of data fi
 TARGET_FILE_SIZE_BYTES = TableProperty(
     "write.target-file-size-bytes", _number(1), 536_870_912, "size that data files should have"
 )
+DELETE_TARGET_FILE_SIZE_BYTES = TableProperty(
+    "write.delete.target-file-size-bytes", _number(1), 67_108_864,
+    "size that delete files should have",
+)  # fmt: skip
 TARGET_MANIFEST_SIZE_BYTES = TableProperty(
     "commit.manifest.target-size-bytes", _number(1), 8_388_608, "size that manifests should have"
 )

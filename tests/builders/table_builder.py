@@ -42,7 +42,14 @@ from icectl.spec.snapshot import Snapshot, SnapshotRef
 from icectl.spec.sort import SortOrder
 from icectl.spec.transforms import apply, parse_transform
 from icectl.spec.types import DecimalType, NestedField, PrimitiveType, Type
-from icectl.spec.updates import AddSnapshot, SetProperties, SetSnapshotRef, apply_all, with_log
+from icectl.spec.updates import (
+    AddSnapshot,
+    SetProperties,
+    SetSnapshotRef,
+    UpgradeFormatVersion,
+    apply_all,
+    with_log,
+)
 
 SCHEMA = Schema(
     0,
@@ -218,6 +225,11 @@ class TableBuilder:
         """Set table properties."""
         self._update([SetProperties(dict(properties))])
 
+    def upgrade(self) -> None:
+        """Raise the format version to 3; files get row ids with the next commit."""
+        self.format_version = 3
+        self._update([UpgradeFormatVersion(3)])
+
     def respec(self, partitioning: str) -> None:
         """Partition what is appended from now on in another way; older files keep their spec."""
         first = self.metadata.last_partition_id + 1
@@ -294,6 +306,7 @@ class TableBuilder:
             path = entry["location"]
             positions = [at for at, id_ in enumerate(self._row_of_id[path]) if id_ in ids]
             rows += [(entry["partition_values"], path, at) for at in positions]
+            self._deleted_positions.setdefault(path, set()).update(positions)
         added = []
         for values in dict.fromkeys(values for values, _, _ in rows):
             location, path = self._new_path(self._folder(values), "-deletes.parquet")

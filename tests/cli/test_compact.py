@@ -270,3 +270,47 @@ def test_strategies_that_do_not_fit_are_wrong_usage(tmp_path, compact, options, 
     ended = compact(tmp_path, *options)
     assert ended.code == 2
     assert message in ended.err
+
+
+def test_deletes_are_merged_and_data_files_left_alone(tmp_path, compact) -> None:
+    table = build(tmp_path)
+    table.delete_rows([7, 16])
+    ended = compact(tmp_path, "--deletes-only", "--json")
+    assert (ended.code, ended.document["status"]) == (0, "done")
+    found = result(ended)
+    (group,) = found["groups"]
+    assert (group["partition"], group["input_files"], group["output_files"]) == (
+        "category=c1", 2, 2,
+    )  # fmt: skip
+    assert (found["rewritten_data_files"], found["added_data_files"]) == (0, 0)
+    assert (found["removed_delete_files"], found["added_delete_files"]) == (2, 2)
+    assert (found["rows_before"], found["rows_after"]) == (4, 4)
+    assert found["left_alone"] == {"without deletes that merging would change": 7}
+    assert ids(tmp_path) == sorted(table.ids())
+    again = compact(tmp_path, "--deletes-only", "--json")
+    assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+
+
+def test_a_plan_of_deletes_tells_which_are_merged_and_why(tmp_path, compact) -> None:
+    table = build(tmp_path)
+    table.delete_rows([7, 16])
+    text = compact(tmp_path, "--deletes-only", "--dry-run").out
+    assert "2 data files whose de" in text
+    assert text.count("of deletes in several") == 2
+    assert "about 2 delete files would come in the place of 2 delete files and vectors" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--strategy", "sort"], "`--strategy` is for data files"),
+        (["--output-spec-id", "0"], "`--output-spec-id` is for data files"),
+        (["--job-order", "bytes-asc"], "`--job-order` is for data files"),
+    ],
+)
+def test_options_of_data_files_are_wrong_usage_where_these_stay(
+    tmp_path, compact, options, message
+) -> None:
+    build(tmp_path)
+    ended = compact(tmp_path, "--deletes-only", *options)
+    assert (ended.code, message in ended.err) == (2, True)

@@ -50,6 +50,14 @@ def _of_version_2(directory: Path) -> None:
     table.remove_data_files(2)
 
 
+def _of_many_deletes(directory: Path) -> None:
+    """Rows of two data files, deleted by delete files that they share."""
+    table = TableBuilder(directory)
+    table.append(range(12), files=2)
+    table.delete_rows([1, 8])
+    table.delete_rows([2, 9])
+
+
 def _of_version_3(directory: Path) -> None:
     """Vectors that were replaced, an old snapshot under a tag."""
     table = TableBuilder(directory, format_version=3, partitioning="identity")
@@ -115,6 +123,7 @@ CHANGING = {
         Changing("rewrite-manifests", ("rewrite-manifests",), _of_version_2),
         Changing("compact-v2", COMPACT, _of_version_2),
         Changing("compact-v3", COMPACT, _of_version_3),
+        Changing("merge-deletes", ("compact", "--deletes-only"), _of_many_deletes),
         Changing("migrate", ("migrate-v1-v2",), _of_first_writers),
         Changing(
             "migrate-and-rewrite", ("migrate-v1-v2", "--rewrite-manifests"), _of_first_writers

@@ -73,7 +73,7 @@ TWICE = {"rows of a partition deleted by position": 2, "a file removed": 2}
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.full)])
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_rules_10_and_11_only_groups_that_another_writer_touched_are_dropped(
+def test_r152_rules_10_and_11_only_groups_that_another_writer_touched_are_dropped(
     tmp_path: Path, version: int, change: str, times: int
 ) -> None:
     if version == 1 and "deleted" in change:

@@ -13,6 +13,7 @@ from icectl.report.document import Outcome
         ("icectl compact /wh/db/t --where \"day >= '2024-01-01'\"", "some partitions only"),
         ('icectl compact /wh/db/t --sort-order "day(at), id desc"', "and sort the rows"),
         ("icectl compact /wh/db/t --max-groups 20 --partial-progress 5", "a part of the work"),
+        ("icectl compact /wh/db/t --deletes-only", "merge deletes, leave data files alone"),
         ("icectl compact /wh/db/t --check", "for CI: exit 4 when there is work"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
@@ -147,6 +148,12 @@ def compact(
             help="partition spec of new files (default the table's)",
         ),
     ] = None,
+    deletes_only: Annotated[
+        bool,
+        option(
+            "--deletes-only", help="merge position deletes and vectors, and leave data files alone"
+        ),
+    ] = False,
     partial_progress: Annotated[
         str | None,
         option("--partial-progress", metavar="N", help="commit in up to N steps (default 1)"),
@@ -181,6 +188,13 @@ def compact(
     `is nan`, `like 'text%'`, `and`, `or`, `not` and brackets; text and times stand in single
     quotes, names with other characters in backticks.
 
+    With `--deletes-only` data files stay as they are, and only their deletes by position are
+    rewritten. Up to version 2 those of a data file that are in two delete files or more
+    (`--min-delete-files`) become one file, which is about no other data file. From version 3 on
+    position deletes become deletion vectors, and vectors move into few Puffin files where there are
+    `--min-input-files` small ones. Sizes are those of delete files (default
+    write.delete.target-file-size-bytes). This needs no engine: it is done in this process.
+
     Before the commit the rows of each new file are compared with those that were read. New files
     keep the sequence number that the run started from, so that rows which are deleted meanwhile
     stay deleted. What counts is whether the files that were read, and their deletes, are still
@@ -208,6 +222,7 @@ def compact(
         rewrite_all=rewrite_all,
         output_spec_id=output_spec_id,
         job_order=job_order,
+        deletes_only=deletes_only,
         partial_progress=partial_progress,
         max_failed_commits=max_failed_commits,
     )

@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from icectl.codec.data_file import DataFile
+from icectl.codec.dv import Positions, check_cardinality, read_dv
 from icectl.codec.parquet_schema import field_id
 from icectl.engine.kernels.check_delete_file import FILE_PATH, POSITION
 from icectl.engine.kernels.columns import path_to
@@ -46,19 +48,9 @@ class DeletedPositions:
 
         Raises: CorruptTable R-121; Unsupported.
         """
-        if any(path_to(deletes.schema, id_) is None for id_ in (FILE_PATH, POSITION)):
-            message = "a position delete file lacks one of the columns `file_path` and `pos`"
-            raise CorruptTable(message, rule="R-121")  # R-121
-        places = _places(deletes)
-        named = _Named(frozenset(applies_to), self._by_key)
-        for rows in deletes.batches({FILE_PATH, POSITION}):
-            paths, positions = (rows.batch.column(place) for place in places)
-            if paths.null_count or positions.null_count:
-                message = "a position delete file has a null path or position"
-                raise CorruptTable(message, rule="R-121")  # R-121
-            for target, numbers in named.split(paths, positions):
-                marked = self._flags if target.is_exact else self._otherwise_spelled
-                self._mark(marked, target.location, numbers)
+        for target, numbers in named_positions(deletes, applies_to, self._by_key):
+            marked = self._flags if target.is_exact else self._otherwise_spelled
+            self._mark(marked, target.location, numbers)
 
     def check_spelling(self) -> None:
         """Refuse deletes that only apply if two spellings of a path mean the same file.
@@ -70,12 +62,7 @@ class DeletedPositions:
             for location, flags in self._otherwise_spelled.items()
         )
         if count:
-            location = next(iter(self._otherwise_spelled))
-            raise Unsupported(
-                f"position deletes spell the path of {location} in another way, so that readers "
-                f"disagree on {count:,} rows",
-                hint="rewrite the position deletes with the engine that wrote them",
-            )
+            raise spelled_otherwise(next(iter(self._otherwise_spelled)), count)
 
     def _mark(
         self, marked: dict[str, Flags], location: str, positions: npt.NDArray[np.integer]
@@ -88,16 +75,56 @@ class DeletedPositions:
         flags[inside.astype(np.int64)] = True
 
 
+def spelled_otherwise(location: str, row_count: int) -> Unsupported:
+    """The error for deletes that only apply if two spellings of a path mean the same file."""
+    return Unsupported(
+        f"position deletes spell the path of {location} in another way, so that readers disagree "
+        f"on {row_count:,} rows",
+        hint="rewrite the position deletes with the engine that wrote them",
+    )
+
+
+def vector_positions(file: IO[bytes], offset: int, size_bytes: int, count: int) -> Positions:
+    """The positions of one deletion vector of a Puffin file. Raises: as read_dv; R-118."""
+    file.seek(offset)
+    positions = read_dv(file.read(size_bytes))
+    check_cardinality(positions, count)
+    return positions
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A data file that is named, by its entry's spelling or by another."""
+
+    location: str
+    is_exact: bool
+
+
+def named_positions(
+    deletes: DataFile, applies_to: Collection[str], by_key: Mapping[str, str]
+) -> Iterator[tuple[Target, npt.NDArray[np.int64]]]:
+    """What a position delete file says of the data files that it applies to, some at a time.
+
+    `by_key` gives locations by their loosest key.
+    Raises: CorruptTable R-121.
+    """
+    if any(path_to(deletes.schema, id_) is None for id_ in (FILE_PATH, POSITION)):
+        message = "a position delete file lacks one of the columns `file_path` and `pos`"
+        raise CorruptTable(message, rule="R-121")  # R-121
+    places = _places(deletes)
+    named = _Named(frozenset(applies_to), by_key)
+    for rows in deletes.batches({FILE_PATH, POSITION}):
+        paths, positions = (rows.batch.column(place) for place in places)
+        if paths.null_count or positions.null_count:
+            message = "a position delete file has a null path or position"
+            raise CorruptTable(message, rule="R-121")  # R-121
+        yield from named.split(paths, positions)
+
+
 def _places(deletes: DataFile) -> tuple[int, int]:
     """Where path and position stand in the batches of these two columns."""
     order = [field_id(one) for one in deletes.schema if field_id(one) in (FILE_PATH, POSITION)]
     return order.index(FILE_PATH), order.index(POSITION)
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    location: str
-    is_exact: bool
 
 
 class _Named:
@@ -106,11 +133,11 @@ class _Named:
     def __init__(self, applies_to: frozenset[str], by_key: Mapping[str, str]) -> None:
         self._applies_to = applies_to
         self._by_key = by_key
-        self._known: dict[str, _Target | None] = {}
+        self._known: dict[str, Target | None] = {}
 
     def split(
         self, paths: pa.Array, positions: pa.Array
-    ) -> Iterator[tuple[_Target, npt.NDArray[np.int64]]]:
+    ) -> Iterator[tuple[Target, npt.NDArray[np.int64]]]:
         """The positions of each data file that is named and applied to."""
         encoded = paths if pa.types.is_dictionary(paths.type) else paths.dictionary_encode()
         codes = encoded.indices.to_numpy()
@@ -124,13 +151,13 @@ class _Named:
                 yield target, numbers[start:end]
             start = end
 
-    def _target(self, path: str) -> _Target | None:
+    def _target(self, path: str) -> Target | None:
         if path not in self._known:
             self._known[path] = self._looked_up(path)
         return self._known[path]
 
-    def _looked_up(self, path: str) -> _Target | None:
+    def _looked_up(self, path: str) -> Target | None:
         if path in self._applies_to:
-            return _Target(path, is_exact=True)
+            return Target(path, is_exact=True)
         meant = self._by_key.get(loosest_key(path))
-        return _Target(meant, is_exact=False) if meant in self._applies_to else None
+        return Target(meant, is_exact=False) if meant in self._applies_to else None

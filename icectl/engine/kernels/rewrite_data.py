@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
 
 from icectl.codec.data_file import open_data_file
 from icectl.codec.data_rows import Rows
-from icectl.codec.dv import check_cardinality, read_dv
+from icectl.codec.dv import Positions
 from icectl.codec.parquet_schema import NameMapping, arrow_schema, is_same_schema
-from icectl.engine.kernels.deleted_positions import DeletedPositions
+from icectl.engine.kernels.deleted_positions import DeletedPositions, vector_positions
 from icectl.engine.kernels.equality_deletes import (
     LARGEST_INDEX_ROWS,
     EqualityDeletes,
@@ -46,6 +47,11 @@ class DeletionVector:
     content_size_in_bytes: int
     record_count: int
     data_file: str
+
+    def positions(self, file: IO[bytes]) -> Positions:
+        """The positions, read from the Puffin file."""
+        size = self.content_size_in_bytes
+        return vector_positions(file, self.content_offset, size, self.record_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +192,7 @@ def _deleted_positions(group: FileGroup, outputs: Outputs) -> DeletedPositions:
     deleted = DeletedPositions({file.location: file.record_count for file in group.files})
     for vector in group.deletes.vectors:
         with outputs.open(vector.location) as file:
-            file.seek(vector.content_offset)
-            positions = read_dv(file.read(vector.content_size_in_bytes))
-        check_cardinality(positions, vector.record_count)
-        deleted.add(vector.data_file, positions)
+            deleted.add(vector.data_file, vector.positions(file))
     for deletes in group.deletes.position_deletes:
         with outputs.open(deletes.location) as file:
             deleted.add_file(open_data_file(file, deletes.file_format), deletes.applies_to)

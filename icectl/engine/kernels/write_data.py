@@ -54,16 +54,21 @@ def write_options(
     properties: Mapping[str, str], target_size_bytes: int, modes: Mapping[int, MetricsMode]
 ) -> WriteOptions:
     """The options that the properties of a table ask for. Raises: Refused."""
+    row_group_size_bytes = read(properties, PARQUET_ROW_GROUP_SIZE_BYTES)
+    parquet = parquet_options(properties)
+    return WriteOptions(target_size_bytes, row_group_size_bytes, parquet, modes)
+
+
+def parquet_options(properties: Mapping[str, str]) -> ParquetOptions:
+    """How the properties of a table ask for Parquet files to be written. Raises: Refused."""
     codec = read(properties, PARQUET_COMPRESSION)
-    parquet = ParquetOptions(
+    return ParquetOptions(
         "none" if codec == "uncompressed" else codec,
         read(properties, PARQUET_COMPRESSION_LEVEL),
         read(properties, PARQUET_PAGE_SIZE_BYTES),
         read(properties, PARQUET_PAGE_ROW_LIMIT),
         read(properties, PARQUET_DICTIONARY_SIZE_BYTES),
     )
-    row_group_size_bytes = read(properties, PARQUET_ROW_GROUP_SIZE_BYTES)
-    return WriteOptions(target_size_bytes, row_group_size_bytes, parquet, modes)
 
 
 @dataclass(frozen=True, slots=True)

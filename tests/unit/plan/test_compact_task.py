@@ -36,7 +36,7 @@ DELETES = (
     [
         RewriteTask("0-1", 0, (INPUT,), DELETES, 1, None, 9, 2000, 900),
         RewriteTask("0-2", 0, (INPUT,), (), 0, b"\x00\xff", 0, 2000, 900),
-        MergeDeletesTask("1-0", 1, (INPUT,), DELETES[:1], "vectors", 0, b"\x00\xff", 8),
+        MergeDeletesTask("1-0", 1, (INPUT,), DELETES[:1], "vectors"),
     ],
 )
 def test_a_task_crosses_as_text_unchanged(task) -> None:

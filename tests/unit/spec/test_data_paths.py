@@ -2,7 +2,7 @@
 
 import pytest
 
-from icectl.spec.data_paths import data_file_name, data_folder, data_location
+from icectl.spec.data_paths import data_file_name, data_folder, data_location, delete_file_name
 
 UUID = "3f2a6a1e-6c2b-4a58-9f3d-0d3a2f1b7c55"
 NAME = f"00003-17-{UUID}-00001.parquet"
@@ -11,6 +11,12 @@ SPREAD = {"write.object-storage.enabled": "true"}
 
 def test_files_are_named_as_spark_names_them() -> None:
     assert data_file_name(3, 17, UUID, 1) == NAME
+
+
+def test_delete_files_are_named_as_spark_names_them() -> None:
+    stem = f"00003-17-{UUID}-00001-deletes"
+    assert delete_file_name(3, 17, UUID, 1, is_vector=False) == f"{stem}.parquet"
+    assert delete_file_name(3, 17, UUID, 1, is_vector=True) == f"{stem}.puffin"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,144 @@
+"""Deletes by position of data files, merged: one delete file or one vector for each of them."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+
+from icectl.codec.data_file import open_data_file
+from icectl.codec.dv import Positions, dv_blob
+from icectl.codec.parquet_metrics import FileMetrics, read_metrics
+from icectl.codec.parquet_schema import arrow_schema
+from icectl.codec.parquet_write import ParquetOptions, ParquetWriter
+from icectl.codec.puffin import read_puffin, write_puffin
+from icectl.engine.kernels.check_delete_file import FILE_PATH, POSITION
+from icectl.engine.kernels.deleted_positions import (
+    named_positions,
+    spelled_otherwise,
+    vector_positions,
+)
+from icectl.engine.kernels.rewrite_data import DeletesOfGroup
+from icectl.engine.kernels.write_data import Outputs
+from icectl.errors import CorruptTable, EngineError
+from icectl.spec.schema import Schema
+from icectl.spec.types import NestedField, PrimitiveType
+from icectl.storage.location import loosest_key
+
+SCHEMA = Schema(
+    0,
+    (
+        NestedField(FILE_PATH, "file_path", PrimitiveType("string"), required=True),
+        NestedField(POSITION, "pos", PrimitiveType("long"), required=True),
+    ),
+)
+"""What a position delete file says of each row (R-121)."""
+
+_ROW_GROUP_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class MergedDeletes:
+    """All deletes by position of one data file: a delete file, or a vector at `content_offset`."""
+
+    data_file: str
+    location: str
+    file_size_in_bytes: int
+    record_count: int
+    content_offset: int | None = None
+    content_size_in_bytes: int | None = None
+    metrics: FileMetrics | None = None
+
+
+def merged_positions(
+    locations: Collection[str], deletes: DeletesOfGroup, open_file: Callable[[str], IO[bytes]]
+) -> Mapping[str, Positions]:
+    """The deleted positions of data files, of those that have some (R-115).
+
+    Order: positions ascend, each once.
+    Raises: CorruptTable; Unsupported, where deletes name a data file in another spelling.
+    Cost: memory for each deleted position.
+    """
+    found: dict[str, list[Positions]] = {}
+    by_key = {loosest_key(location): location for location in locations}
+    for vector in deletes.vectors:
+        with open_file(vector.location) as file:
+            found.setdefault(vector.data_file, []).append(vector.positions(file))
+    for one in deletes.position_deletes:
+        with open_file(one.location) as file:
+            opened = open_data_file(file, one.file_format)
+            for target, numbers in named_positions(opened, one.applies_to, by_key):
+                if not target.is_exact:
+                    raise spelled_otherwise(target.location, len(numbers))
+                if len(numbers) and int(numbers.min()) < 0:
+                    message = f"{one.location} deletes a row at a position below 0"
+                    raise CorruptTable(message, rule="R-121")  # R-121
+                found.setdefault(target.location, []).append(numbers.astype(np.uint64))
+    return {location: np.unique(np.concatenate(parts)) for location, parts in found.items()}
+
+
+def write_delete_file(
+    data_file: str, positions: Positions, path: str, options: ParquetOptions, outputs: Outputs
+) -> MergedDeletes:
+    """Write the positions of one data file as a delete file in a partition, and read it again.
+
+    Raises: EngineError, where other positions are read than were written.
+    """
+    location = outputs.next_location(path)
+    schema = arrow_schema(SCHEMA)
+    with outputs.create(location) as file:
+        writer = ParquetWriter(file, schema, options, {"delete-type": "position"})
+        try:
+            for start in range(0, len(positions), _ROW_GROUP_ROWS):
+                part = positions[start : start + _ROW_GROUP_ROWS].astype(np.int64)
+                paths = pa.repeat(pa.scalar(data_file, pa.string()), len(part))
+                batch = pa.record_batch([paths, pa.array(part)], schema=schema)
+                writer.write_row_group([batch])
+            writer.close()
+        except BaseException:
+            writer.abandon()
+            raise
+        size_bytes = writer.size_bytes
+    with outputs.open(location) as file:
+        metrics = read_metrics(file, SCHEMA)
+        read = [
+            numbers
+            for target, numbers in named_positions(
+                open_data_file(file, "parquet"), [data_file], {loosest_key(data_file): data_file}
+            )
+            if target.is_exact
+        ]
+    _check(location, positions, np.concatenate(read))
+    return MergedDeletes(data_file, location, size_bytes, len(positions), metrics=metrics)
+
+
+def write_vectors(
+    merged: Mapping[str, Positions], created_by: str, outputs: Outputs
+) -> Sequence[MergedDeletes]:
+    """Write the positions of data files as vectors of one Puffin file, and read them again.
+
+    Raises: EngineError, where other positions are read than were written.
+    Cost: memory for the file.
+    """
+    if not merged:
+        return ()
+    blobs = [dv_blob(positions, data_file) for data_file, positions in merged.items()]
+    content = write_puffin(blobs, {"created-by": created_by})
+    location = outputs.next_location("")
+    with outputs.create(location) as file:
+        file.write(content)
+    places = read_puffin(content).blobs
+    with outputs.open(location) as file:
+        for (_, positions), blob in zip(merged.items(), places, strict=True):
+            read = vector_positions(file, blob.offset, blob.length, len(positions))
+            _check(location, positions, read)
+    return tuple(
+        MergedDeletes(data_file, location, len(content), len(positions), blob.offset, blob.length)
+        for (data_file, positions), blob in zip(merged.items(), places, strict=True)
+    )
+
+
+def _check(location: str, written: Positions, read: Positions) -> None:
+    if not np.array_equal(written.astype(np.int64), read.astype(np.int64)):
+        raise EngineError(f"{location} deletes other rows than were to be deleted")

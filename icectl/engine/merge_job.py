@@ -1,0 +1,98 @@
+"""One task that merges deletes, carried out by the kernels: no engine but this process."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from icectl import __version__
+from icectl.codec.parquet_write import ParquetOptions
+from icectl.engine.compact_job import (
+    TaskResult,
+    TypedSpec,
+    carried_metrics,
+    deletes_by_position,
+    partition_of,
+)
+from icectl.engine.kernels.merge_deletes import (
+    MergedDeletes,
+    merged_positions,
+    write_delete_file,
+    write_vectors,
+)
+from icectl.engine.kernels.write_data import Outputs
+from icectl.entries.schema import CARRIED, PLANNING
+from icectl.plan.compact_task import InputFile, MergeDeletesTask
+from icectl.spec.manifest import Content, FileFormat, Status
+
+
+@dataclass(frozen=True, slots=True)
+class MergeJob:
+    """What all tasks of a run have in common."""
+
+    specs: Mapping[int, TypedSpec]
+    parquet: ParquetOptions
+
+
+def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: Outputs) -> TaskResult:
+    """Merge the deletes of each data file of a task; what was written is compared with it.
+
+    Raises: as merged_positions, write_delete_file.
+    """
+    locations = [file.location for file in task.inputs]
+    merged = merged_positions(locations, deletes_by_position(task), outputs.open)
+    inputs = {file.location: file for file in task.inputs}
+    if task.form == "vectors":
+        found = write_vectors(merged, f"icectl {__version__}", outputs)
+    else:
+        found = [
+            write_delete_file(
+                location, positions, _path(inputs[location], job), job.parquet, outputs
+            )
+            for location, positions in merged.items()
+        ]
+    sizes = {one.location: one.file_size_in_bytes for one in found}
+    return TaskResult(
+        task.task_id,
+        _entries(task, inputs, found),
+        read_row_count=0,
+        deleted_row_count=sum(one.record_count for one in found),
+        written_row_count=0,
+        written_bytes=sum(sizes.values()),
+    )
+
+
+def _path(file: InputFile, job: MergeJob) -> str:
+    return partition_of(file.partition_key, job.specs[file.spec_id]).path
+
+
+def _entries(
+    task: MergeDeletesTask, inputs: Mapping[str, InputFile], found: Sequence[MergedDeletes]
+) -> pa.Table:
+    rows = []
+    for at, one in enumerate(found):
+        file = inputs[one.data_file]
+        row = {
+            "content": Content.POSITION_DELETES,
+            "status": Status.ADDED,
+            "location": one.location,
+            "file_format": FileFormat.PUFFIN if one.metrics is None else FileFormat.PARQUET,
+            "spec_id": file.spec_id,
+            "partition_key": file.partition_key,
+            "record_count": one.record_count,
+            "file_size_in_bytes": one.file_size_in_bytes,
+            "sequence_number": _newest(task, file),
+            "referenced_data_file": one.data_file,
+            "content_offset": one.content_offset,
+            "content_size_in_bytes": one.content_size_in_bytes,
+            "manifest": 0,
+            "manifest_pos": at,
+        }
+        rows.append(row if one.metrics is None else row | carried_metrics(one.metrics))
+    return pa.Table.from_pylist(rows, schema=pa.schema([*PLANNING, *CARRIED]))
+
+
+def _newest(task: MergeDeletesTask, file: InputFile) -> int:
+    """The highest sequence number of the deletes of a data file, so that it applies as they did."""
+    numbers = [task.delete_files[at].sequence_number for at in file.position_deletes]
+    return max(numbers + ([] if file.vector is None else [file.vector.sequence_number]))
