@@ -24,10 +24,11 @@ class OtherWays:
         """The locations that some of the stored ones may have too. Order: none."""
         import pyarrow.compute as pc
 
-        elsewhere = stored.filter(pc.invert(pc.match_substring_regex(stored, self._below)))
-        alike = elsewhere.filter(pc.match_substring(elsewhere, self._tail))
+        others = stored.filter(pc.invert(pc.starts_with(stored, f"{self._base}/")))
+        alike = others.filter(pc.match_substring(others, self._tail))
+        elsewhere = alike.filter(pc.invert(pc.match_substring_regex(alike, self._below)))
         found: list[str] = []
-        for location in alike.to_pylist():
+        for location in elsewhere.to_pylist():
             tails = {location.partition(self._tail)[2], location.rpartition(self._tail)[2]}
             found += [f"{self._base}/{tail}" for tail in tails]
         return found

@@ -1,6 +1,5 @@
 """Everything that a table's metadata refers to, in whatever state: what is never an orphan."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -43,7 +42,6 @@ class References:
         self._same_store = same_store
         self._other_ways = [OtherWays(place) for place in places]
         self._folders = FolderNames() if any(map(is_local, places)) else None
-        self._in_places = "|".join(re.escape(place.rstrip("/")) for place in places)
         self._snapshots_read: set[int] = set()
         self._manifests_read: set[str] = set()
 
@@ -113,9 +111,14 @@ class References:
         self._add_known(stored)
         self.add_files([join(table, location) for location in relative_ones(stored).to_pylist()])
         if self._folders is not None:
-            usual = pc.match_substring_regex(stored, f"^(?:{self._in_places})/")
-            self.add_files(linked_files(stored.filter(pc.invert(usual))))
+            self.add_files(linked_files(self._elsewhere(stored)))
         self.doubtful |= self._same_store.doubtful(stored, self._places)
+
+    def _elsewhere(self, stored: pa.Array) -> pa.Array:
+        """The locations that do not begin as one of the places does."""
+        for place in self._places:
+            stored = stored.filter(pc.invert(pc.starts_with(stored, place.rstrip("/") + "/")))
+        return stored
 
     def _add_known(self, stored: pa.Array) -> None:
         if not len(stored):
