@@ -1,0 +1,177 @@
+"""Orphans in tables of a PyIceberg catalog, which expires snapshots and leaves their files."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import EqualTo, In
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from icectl.cli import app, session
+from icectl.storage.local import LocalStore
+from icectl.storage.store import Store
+from tests.fault.test_orphan_incidents import HookedStore
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "kind", StringType(), required=False),
+)
+SPECS = {
+    "unpartitioned": PartitionSpec(),
+    "identity": PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "kind")),
+}
+KINDS = ["a/b c", "50%", "ü=?", "..", "_x", None]
+STRAYS = {"data/lost.parquet", "data/kind=a%2Fb+c/lost.parquet", "metadata/lost-m0.avro"}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
+    made = SqlCatalog(
+        "test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
+    )
+    made.create_namespace("db")
+    yield made
+    made.engine.dispose()
+
+
+def rows(table: Table, first: int, last: int) -> pa.Table:
+    """A row of each kind in turn."""
+    found = [{"id": n, "kind": KINDS[n % len(KINDS)]} for n in range(first, last)]
+    return pa.Table.from_pylist(found, schema=table.schema().as_arrow())
+
+
+def written(catalog: SqlCatalog, spec: PartitionSpec, version: int) -> Table:
+    """Seven snapshots of which the older expire, but for one under a tag; all a week old."""
+    properties = {"format-version": str(version), "write.metadata.previous-versions-max": "4"}
+    table = catalog.create_table("db.t", SCHEMA, partition_spec=spec, properties=properties)
+    table.append(rows(table, 0, 12))
+    table.append(rows(table, 12, 24))
+    table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "kept").commit()
+    table.delete(EqualTo("kind", "50%"))
+    table.delete(In("id", [2, 3]))
+    table.append(rows(table, 24, 30))
+    table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
+    folder = directory_of(table)
+    for name in STRAYS:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"lost")
+    make_old(folder)
+    return table
+
+
+def make_old(folder: Path) -> None:
+    week_ago = time.time() - 7 * 86_400
+    for path in files_of(folder):
+        os.utime(path, (week_ago, week_ago))
+
+
+def directory_of(table: Table) -> Path:
+    return Path(local(table.location()))
+
+
+def local(location: str) -> str:
+    return location.removeprefix("file://")
+
+
+def files_of(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+def known_to(table: Table) -> set[Path]:
+    """The files that PyIceberg itself says the table consists of."""
+    inspected = table.inspect
+    found = set(inspected.all_files()["file_path"].to_pylist())
+    found |= set(inspected.all_manifests()["path"].to_pylist())
+    found |= {snapshot.manifest_list for snapshot in table.snapshots()}
+    found |= set(inspected.metadata_log_entries()["file"].to_pylist())
+    return {Path(local(place)) for place in found}
+
+
+def shown(table: Table) -> dict[int, list[Any]]:
+    return {
+        snapshot.snapshot_id: table.scan(snapshot_id=snapshot.snapshot_id)
+        .to_arrow()
+        .sort_by("id")
+        .to_pylist()
+        for snapshot in table.snapshots()
+    }
+
+
+def remove(table: Table, *options: str, store: Store | None = None) -> tuple[int, dict[str, Any]]:
+    """Run `icectl remove-orphans --json`, as of the real time, for the catalog's word."""
+    words = ["remove-orphans", str(directory_of(table)), "--max-fraction", "1", "--json"]
+    out = StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
+        patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+        patch.setattr(session, "open_store", lambda *_: store or LocalStore())
+        code = app.main([*words, "--metadata-file", local(table.metadata_location), *options])
+    return code, json.loads(out.getvalue())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("spec", SPECS)
+def test_what_pyiceberg_left_behind_goes_and_what_it_knows_stays(
+    catalog: SqlCatalog, spec: str, version: int
+) -> None:
+    table = written(catalog, SPECS[spec], version)
+    folder, before = directory_of(table), shown(table)
+    files, needed = files_of(folder), known_to(table)
+    newest = table.current_snapshot().snapshot_id
+    assert len(before) == 2
+    assert needed < files
+    code, document = remove(table, "--yes")
+    assert code == 0, document["error"]
+    hidden = {path for path in files - needed if "/_" in str(path.relative_to(folder))}
+    assert files_of(folder) == needed | hidden
+    assert document["result"]["removed"] == len(files - needed - hidden) > len(STRAYS)
+
+    table = catalog.load_table("db.t")
+    assert shown(table) == before
+    table.append(rows(table, 30, 36))
+    table.delete(EqualTo("kind", "ü=?"))
+    kinds = [row["kind"] for row in before[newest]] + KINDS
+    found = table.scan().to_arrow()["kind"].to_pylist()
+    assert sorted(map(str, found)) == sorted(str(kind) for kind in kinds if kind != "ü=?")
+
+
+@pytest.fixture
+def committing(catalog: SqlCatalog) -> Callable[[Table], None]:
+    """PyIceberg commits again; its new files are as old as the others."""
+
+    def commit(table: Table) -> None:
+        catalog.load_table("db.t").append(rows(table, 30, 36))
+        make_old(directory_of(table))
+
+    return commit
+
+
+@pytest.mark.parametrize("moment", ["list", "stat"])
+def test_a_commit_to_the_catalog_meanwhile_ends_the_run(
+    catalog: SqlCatalog, committing: Callable[[Table], None], moment: str
+) -> None:
+    table = written(catalog, SPECS["identity"], 2)
+    hooked = HookedStore(moment, lambda: committing(table))
+    files = files_of(directory_of(table))
+    code, document = remove(table, "--yes", store=hooked)
+    assert (code, document["status"], hooked.method) == (5, "refused", "")
+    assert files_of(directory_of(table)) > files
+    newest = catalog.load_table("db.t")
+    assert newest.scan().to_arrow().num_rows == table.scan().to_arrow().num_rows + 6
+    code, document = remove(newest, "--yes")
+    assert (code, document["error"]) == (0, None)
+    assert known_to(newest) <= files_of(directory_of(newest))
