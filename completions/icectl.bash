@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate expire-snapshots rewrite-manifests compact remove-orphans migrate-v1-v2 --help --version" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate expire-snapshots rewrite-manifests compact remove-orphans migrate-v1-v2 upgrade-to-v4 --help --version" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -66,6 +66,13 @@ _icectl() {
             case "$previous" in
                 --color) words="auto always never" ;;
                 --concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
+            esac
+            ;;
+        upgrade-to-v4)
+            options="--lazy --eager --branch --allow-read-only --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --color) words="auto always never" ;;
+                --branch|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
             esac
             ;;
     esac

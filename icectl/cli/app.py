@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, str] = {
     "compact": "rewrite data files into ones of good size, deletes applied",
     "remove-orphans": "delete or move files that the table does not refer to",
     "migrate-v1-v2": "turn a version 1 table into a version 2 table",
+    "upgrade-to-v4": "turn a table into one of the version 4 proposal",
 }
 """Every command with its one line of help. Its module has its name, and is imported to run it."""
 

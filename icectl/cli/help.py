@@ -15,17 +15,6 @@ WIDTH = 79
 _LEFT = 28
 GROUPS = ("Options", FILES, POLICY, CHANGING, STORAGE, RUNNING, OUTPUT)
 
-PLANNED = (
-    "validate",
-    "expire-snapshots",
-    "rewrite-manifests",
-    "compact",
-    "remove-orphans",
-    "migrate-v1-v2",
-    "upgrade-to-v4",
-)
-"""Commands of the plan; those that this version lacks are named as such."""
-
 ROOT_SUMMARY = "Inspect, validate and maintain Apache Iceberg tables."
 
 
@@ -143,12 +132,7 @@ def _examples(command: Command) -> Iterator[str]:
 
 
 def unknown_command(name: str, known: Sequence[str]) -> UsageError:
-    """Say that there is no such command: not yet, or not at all."""
-    if name in PLANNED:
-        listed = ", ".join(f"`{entry}`" for entry in known)
-        return UsageError(
-            f"`{name}` is not in this version of icectl yet", hint=f"this version has {listed}"
-        )
+    """Say that there is no such command, and which may have been meant."""
     close = get_close_matches(name, known, n=1)
     hint = f"did you mean `{close[0]}`?" if close else "`icectl --help` lists the commands"
     return UsageError(f"there is no command `{name}`", hint=hint)

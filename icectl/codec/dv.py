@@ -1,4 +1,4 @@
-"""Blobs of type deletion-vector-v1: positions of deleted rows in a 64-bit Roaring bitmap.
+"""Positions of deleted rows: blobs of type deletion-vector-v1, and bare bitmaps of manifest DVs.
 
 Reading walks the containers by hand: pyroaring checks no more than the end of the buffer, and a
 damaged file must end in CorruptTable. Writing is pyroaring's.
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pyroaring import BitMap64
+from pyroaring import BitMap, BitMap64
 
 from icectl.codec.puffin import NewBlob
 from icectl.errors import CorruptTable
@@ -104,6 +104,31 @@ def read_positions(bitmap: bytes) -> Positions:
     if reader.offset != len(bitmap):
         raise _corrupt("bytes follow its bitmap")
     return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+
+def read_bitmap(content: bytes) -> Positions:
+    """Read a bare portable 32-bit Roaring bitmap, the inline form of a manifest DV (6.3).
+
+    Order: ascending, each once.
+    Raises: CorruptTable, when it is damaged or has bytes left over (V4-082).
+    """
+    reader = _Reader(content)
+    try:
+        parts = _bitmap32(reader)
+        if reader.offset != len(content):
+            raise _corrupt("bytes follow its bitmap")
+    except CorruptTable as error:
+        message = error.message.removesuffix(f" ({error.rule})")
+        raise CorruptTable(message, rule="V4-082") from error  # V4-082
+    return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+
+def write_bitmap(positions: npt.ArrayLike) -> bytes:
+    """Write positions as a bare portable 32-bit Roaring bitmap, byte for byte as 6.4 has it."""
+    bitmap = BitMap(np.asarray(positions, dtype=np.uint32))
+    bitmap.run_optimize()
+    content: bytes = bitmap.serialize()
+    return content
 
 
 class _Reader:

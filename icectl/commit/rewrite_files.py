@@ -1,5 +1,8 @@
-"""A `replace` snapshot of rewritten files, versions 1 to 3: manifests whose entries go are written
-anew, new manifests hold what comes, all others are listed as they are."""
+"""A `replace` snapshot of rewritten files.
+
+Up to version 3, manifests whose entries go are written anew, new manifests hold what comes, and all
+others are listed as they are. From version 4 on a new root says what goes and comes.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,6 +12,8 @@ from icectl.commit.changes import Changes, changes
 from icectl.commit.conflicts import GroupResult, conflict, head_of
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.snapshot import NewSnapshot, compose, head
+from icectl.commit.tree_rewrite import tree_change
+from icectl.commit.tree_snapshot import NewFiles, TreeWriter
 from icectl.entries.clusters import one_cluster, per_manifest, pieces
 from icectl.entries.rows import (
     Entries,
@@ -48,7 +53,7 @@ class Planned:
     files: LiveFiles
 
 
-class CommitOutputs(Protocol):
+class CommitOutputs(NewFiles, Protocol):
     """Where the files of a commit go; each is on record before it is written."""
 
     def manifest(self) -> str:
@@ -76,7 +81,7 @@ class FileRewrite:
     outputs: CommitOutputs
     lost: dict[int, str] = field(default_factory=dict)
     changes: Changes | None = None
-    _manifests: frozenset[str] = frozenset()
+    _metadata_files: set[str] = field(default_factory=set)
     _written: dict[tuple[object, ...], list[ManifestFile]] = field(default_factory=dict)
 
     def updates(self, metadata: TableMetadata) -> Sequence[Update]:
@@ -92,18 +97,20 @@ class FileRewrite:
         self.changes = changes(files, results)
         if not len(self.changes.removed) and not len(self.changes.added):
             return ()
+        if metadata.format_version >= 4:
+            return self._put_on_tree(metadata, self.changes)
         numbers = tuple(result.number for result in results)
         added = self._added(metadata, self.changes.added, numbers)
         rewritten = self._rewritten(metadata, files, self.changes.removed)
         kept = self._kept(files, self.changes.removed)
         written = [*added, *rewritten]
-        self._manifests = frozenset(item.manifest_path for item in written)
+        new_manifests = frozenset(item.manifest_path for item in written)
         new = NewSnapshot(
             self.snapshot_id,
             self.planned.branch,
             "replace",
             (*written, *kept),
-            self._manifests,
+            new_manifests,
             {
                 **self.changes.summary,
                 "manifests-created": str(len(written)),
@@ -113,17 +120,29 @@ class FileRewrite:
         )
         location = self.outputs.manifest_list(self.snapshot_id)
         composed = compose(metadata, new, manifest_list=location, env=self.env)
+        self._metadata_files = {*new_manifests, location}
         self.reader.store.create(location, composed.manifest_list)
         self.outputs.check()
         return composed.updates
 
+    def _put_on_tree(self, metadata: TableMetadata, changes: Changes) -> Sequence[Update]:
+        """The snapshot of a version 4 table."""
+        writer = TreeWriter(self.reader.store, self.env, self.planned.branch, self.outputs)
+        updates = writer.write(
+            metadata, self.snapshot_id, lambda facts, _: tree_change(facts, changes), {}
+        )
+        assert writer.last is not None  # it has just been written
+        self._metadata_files = writer.last.files
+        self.outputs.check()
+        return updates
+
     @property
     def written(self) -> frozenset[str]:
-        """Files that the last try needs: new manifests, and the data files of its groups."""
+        """Files that the last try needs: those of its metadata, and data files of its groups."""
         if self.changes is None:
             return frozenset()
         data = (location for (location,) in by_row(self.changes.added, "location"))
-        return frozenset((*self._manifests, *data))
+        return frozenset((*self._metadata_files, *data))
 
     def _files(self, metadata: TableMetadata) -> LiveFiles:
         """The live files of the branch's head, which most often is the one planned on."""

@@ -91,16 +91,21 @@ def compose(metadata: TableMetadata, new: NewSnapshot, *, manifest_list: str, en
         parent_snapshot_id=None if parent is None else parent.snapshot_id,
         sequence_number=sequence_number,
         manifest_list=manifest_list,
-        summary={"operation": new.operation, **new.summary, **_engine()},
+        summary={"operation": new.operation, **new.summary, **engine_summary()},
         schema_id=metadata.current_schema_id,
         first_row_id=first_row_id,
         added_rows=added_rows if metadata.format_version >= 3 else None,  # R-104
     )
-    old = metadata.refs.get(new.branch)
-    ref = SnapshotRef(new.snapshot_id, "branch")
+    return Composed(content, put_on(metadata, new.branch, snapshot))
+
+
+def put_on(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[Update, ...]:
+    """The updates that make a new snapshot the head of a branch, which keeps its retention."""
+    old = metadata.refs.get(branch)
+    ref = SnapshotRef(snapshot.snapshot_id, "branch")
     if old is not None:
-        ref = replace(old, snapshot_id=new.snapshot_id)
-    return Composed(content, (AddSnapshot(snapshot), SetSnapshotRef(new.branch, ref)))
+        ref = replace(old, snapshot_id=snapshot.snapshot_id)
+    return AddSnapshot(snapshot), SetSnapshotRef(branch, ref)
 
 
 def carried_totals(summary: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -108,7 +113,8 @@ def carried_totals(summary: Mapping[str, str] | None) -> Mapping[str, str]:
     return {key: value for key, value in (summary or {}).items() if key.startswith("total-")}
 
 
-def _engine() -> Mapping[str, str]:
+def engine_summary() -> Mapping[str, str]:
+    """Who made a snapshot."""
     return {"engine-name": "icectl", "engine-version": __version__}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from icectl.entries.rows import Entries, live, location_keys, repeats, where
-from icectl.plan.model import Finding, Pin
+from icectl.plan.model import Finding, Pin, Step
 from icectl.plan.validate.finding import finding
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata
@@ -12,14 +12,6 @@ from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import AssignUuid, SetManifestList, Update, UpgradeFormatVersion
 
 TO_VERSION = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One change, and what it comes to."""
-
-    step: str
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)

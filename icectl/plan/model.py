@@ -24,6 +24,14 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """One change of an upgrade, and what it comes to."""
+
+    step: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pin:
     """The state of a table that a plan was made from."""
 

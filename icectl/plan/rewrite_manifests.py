@@ -25,7 +25,7 @@ PLANNED_COLUMNS = frozenset(
     {
         "content", "status", "location", "spec_id", "partition_key", "record_count", "snapshot_id",
         "sequence_number", "file_sequence_number", "first_row_id", "content_offset",
-        "content_size_in_bytes",
+        "content_size_in_bytes", "file_format",
     }
 )  # fmt: skip
 """What a rewrite decides by, and what it compares before it commits."""
@@ -143,7 +143,7 @@ def _decided(
     if excluded is not None:
         return replace(group, reason=excluded)
     if options.every:
-        return _rewriting(
+        return rewriting(
             metadata, group, group.kept, listed, options, "every manifest is asked for"
         )
     if len(group.kept) >= max(options.min_manifests, 2):
@@ -152,8 +152,8 @@ def _decided(
         places = spread(found, numbers(live_in(listed, group.kept), "manifest"))
         if places > wanted:
             reason = f"{found.count:,} partitions are spread over {places:,} places"
-            return _rewriting(metadata, group, group.kept, listed, options, reason)
-    return _by_size(metadata, group, listed, options)
+            return rewriting(metadata, group, group.kept, listed, options, reason)
+    return by_size(metadata, group, listed, options)
 
 
 def _without_dead(
@@ -187,7 +187,7 @@ def _excluded(metadata: TableMetadata, group: Group, options: RewriteOptions) ->
     return None
 
 
-def _by_size(
+def by_size(
     metadata: TableMetadata, group: Group, listed: Listed, options: RewriteOptions
 ) -> Group:
     """Merge the small manifests of a group and cut the large ones, where the number changes."""
@@ -206,10 +206,10 @@ def _by_size(
         [f"{len(small):,} are smaller than {print_size(round(SMALL * target))}"] if not few else []
     )
     told += [f"{len(large):,} larger than {print_size(round(LARGE * target))}"] if large else []
-    return _rewriting(metadata, group, rewritten, listed, options, ", ".join(told))
+    return rewriting(metadata, group, rewritten, listed, options, ", ".join(told))
 
 
-def _rewriting(
+def rewriting(
     metadata: TableMetadata,
     group: Group,
     rewritten: tuple[int, ...],
@@ -217,6 +217,7 @@ def _rewriting(
     options: RewriteOptions,
     reason: str,
 ) -> Group:
+    """The group with some of its manifests rewritten, for a reason."""
     entries = live_in(listed, rewritten)
     return replace(
         group,

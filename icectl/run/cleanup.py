@@ -11,7 +11,7 @@ from icectl.errors import CommitUnknown, IcectlError, StorageError
 from icectl.progress import Progress
 from icectl.run import output_journal
 from icectl.run.output_journal import NO_DATA, DataPlaces, OutputJournal, new_journal
-from icectl.storage.location import join, parent
+from icectl.storage.location import join, loosest_key, parent
 from icectl.storage.store import FailedRemoval, Store
 
 BATCH = 1_000
@@ -88,6 +88,18 @@ class Outputs:
         """Where the next manifest list goes. Raises: what writing the journal raises."""
         return self._named(f"snap-{snapshot_id}-{len(self.locations)}-{self.journal.uuid}.avro")
 
+    def leaf(self) -> str:
+        """Where the next leaf of version 4 goes. Raises: what writing the journal raises."""
+        return self._named(f"{self.journal.uuid}-m{len(self.locations)}.parquet")
+
+    def bitmaps(self) -> str:
+        """Where large manifest delete vectors go. Raises: what writing the journal raises."""
+        return self._named(f"{self.journal.uuid}-{len(self.locations)}-mdv.puffin")
+
+    def root(self, snapshot_id: int) -> str:
+        """Where the next root goes. Raises: what writing the journal raises."""
+        return self._named(f"root-{snapshot_id}-{len(self.locations)}-{self.journal.uuid}.parquet")
+
     def add(self, location: str) -> str:
         """Put a file that will be written on record. Raises: what writing the journal raises."""
         if self.is_journalled and not self.locations:
@@ -124,7 +136,8 @@ class Outputs:
     def keep(self, used: Collection[str]) -> None:
         """Remove all files but these, and the journal; never raises, what stays is left to a later
         run, or an orphan."""
-        surplus = [location for location in self.locations if location not in used]
+        keys = {loosest_key(location) for location in used}
+        surplus = [item for item in self.locations if loosest_key(item) not in keys]
         with suppress(StorageError):
             if surplus and self.store.remove(surplus):
                 return

@@ -298,7 +298,7 @@ class _Run:
             with compact.shield():
                 self.landed = committer.commit(base, requirements, rewrite.updates)
         self._note(batch, results, rewrite)
-        outputs.keep(_used(self.landed, rewrite))
+        outputs.keep(rewrite.written)
 
     def _file_rewrite(self, results: Sequence[GroupResult], outputs: Outputs) -> FileRewrite:
         loaded, planned = self._prepared.loaded, self._prepared.plan
@@ -351,13 +351,6 @@ def _done(group: Group, result: GroupResult) -> Done:
     found = list(by_row(result.added, "location", "file_size_in_bytes", "record_count"))
     sizes = {location: size for location, size, _ in found}
     return Done(group, len(sizes), sum(sizes.values()), sum(rows for _, _, rows in found))
-
-
-def _used(landed: Landed, rewrite: FileRewrite) -> frozenset[str]:
-    """Files of a commit that the table needs now."""
-    snapshot = landed.metadata.snapshot(rewrite.snapshot_id)
-    lists = () if snapshot is None or snapshot.manifest_list is None else (snapshot.manifest_list,)
-    return frozenset((*rewrite.written, *lists))
 
 
 def _group_result(group: Group, results: Sequence[TaskResult]) -> GroupResult:

@@ -88,11 +88,9 @@ class _Going:
     ) -> Files:
         """What the snapshots that go reach, but for the contents of manifests that stay."""
         going = [item for item in self.metadata.snapshots if item.snapshot_id in going_ids]
-        kept_paths = {manifest.manifest_path for manifest in staying}
+        kept_paths = {manifest.identity for manifest in staying}
         only_going = [
-            manifest
-            for manifest in self._manifests(going)
-            if manifest.manifest_path not in kept_paths
+            manifest for manifest in self._manifests(going) if manifest.identity not in kept_paths
         ]
         named = [
             self._live_files(only_going),

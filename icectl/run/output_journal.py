@@ -14,6 +14,7 @@ not reach no commit will ever name.
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +40,9 @@ from icectl.table.reachable import (
 
 _METADATA = ".avro"
 """How names of manifests and manifest lists end."""
+
+_OF_TREE = re.compile(r"-m[0-9]+\.parquet|-[0-9]+-mdv\.puffin|root-[0-9]+-[0-9]+-\.parquet")
+"""Names of leaves, of bitmaps and of roots (version 4), the uuid cut out."""
 
 _DATA = (".parquet", ".puffin")
 """How names of data files, delete files and vectors end, as icectl writes them."""
@@ -246,8 +250,14 @@ def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
 
 
 def is_output(file_name: str, uuid: str) -> bool:
-    """Whether a file is a manifest or manifest list of the run with this uuid."""
-    return uuid in file_name and file_name.endswith(_METADATA)
+    """Whether a file is a manifest, a manifest list, a root or a bitmap of leaves of the run with
+    this uuid.
+
+    Data files, too, end in `.parquet`, and may lie in the same folder: the whole name counts.
+    """
+    if uuid not in file_name:
+        return False
+    return file_name.endswith(_METADATA) or bool(_OF_TREE.fullmatch(file_name.replace(uuid, "")))
 
 
 def data_outputs(store: Store, journal: OutputJournal) -> Iterator[str]:
@@ -264,7 +274,8 @@ def data_outputs(store: Store, journal: OutputJournal) -> Iterator[str]:
 
 
 def _is_data_output(file_name: str, uuid: str) -> bool:
-    return uuid in file_name and file_name.endswith(_DATA)
+    is_file = uuid in file_name and file_name.endswith(_DATA)
+    return is_file and not is_output(file_name, uuid)
 
 
 def _is_there(pid: int) -> bool:

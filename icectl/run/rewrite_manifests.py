@@ -8,6 +8,7 @@ from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.commit.attempt import Committer, Landed
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.snapshot import NewSnapshot, branch_head, carried_totals, compose, head
+from icectl.commit.tree_snapshot import TreeWriter, leaves_anew
 from icectl.entries.rows import (
     EMPTY,
     Entries,
@@ -19,6 +20,7 @@ from icectl.entries.rows import (
 )
 from icectl.env import Deadline, Env
 from icectl.plan.model import pin_of
+from icectl.plan.rewrite_leaves import plan_leaves
 from icectl.plan.rewrite_manifests import (
     PLANNED_COLUMNS,
     Group,
@@ -42,6 +44,9 @@ from icectl.table.manifests import load_entries, read_snapshot_manifests
 from icectl.table.open import open_table
 
 COMMAND = "rewrite-manifests"
+
+TREES_FROM = 4
+"""The format version whose commits write roots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +118,9 @@ def prepare(
     snapshot = branch_head(metadata, branch)
     listed = _listed(rewrite, metadata, snapshot)
     pin = pin_of(metadata, loaded.metadata_location)
+    decide = plan_leaves if metadata.format_version >= TREES_FROM else plan
     return Prepared(
-        loaded, plan(metadata, pin, branch, listed, options(metadata)), listed, snapshot
+        loaded, decide(metadata, pin, branch, listed, options(metadata)), listed, snapshot
     )
 
 
@@ -141,6 +147,8 @@ def execute(rewrite: Rewrite, prepared: Prepared) -> Rewritten:
     Raises: CommitConflict, CommitUnknown; Unsupported, StorageError, Incomplete, before anything
     has changed.
     """
+    if prepared.loaded.metadata.format_version >= TREES_FROM:
+        return _execute_on_tree(rewrite, prepared)
     rewrite.deadline.check()
     made = _Made(outputs_of(rewrite.store, rewrite.env, prepared.loaded, COMMAND))
     snapshot_id = rewrite.env.new_snapshot_id()
@@ -153,6 +161,35 @@ def execute(rewrite: Rewrite, prepared: Prepared) -> Rewritten:
         used |= {snapshot.manifest_list} if snapshot and snapshot.manifest_list else set()
         made.stored.keep(used)
     return Rewritten(landed, snapshot_id, written)
+
+
+def _execute_on_tree(rewrite: Rewrite, prepared: Prepared) -> Rewritten:
+    """Write leaves anew, and a root that lists them, and commit it (V4 7.6)."""
+    rewrite.deadline.check()
+    base, branch = prepared.loaded, prepared.plan.branch
+    outputs = outputs_of(rewrite.store, rewrite.env, base, COMMAND)
+    snapshot_id = rewrite.env.new_snapshot_id()
+    writer = TreeWriter(rewrite.store, rewrite.env, branch, outputs)
+    chosen = [prepared.listed.manifests[at] for group in prepared.plan.chosen
+              for at in group.rewritten]  # fmt: skip
+
+    def updates(metadata: TableMetadata) -> Sequence[Update]:
+        made = writer.write(
+            metadata, snapshot_id, lambda facts, state: leaves_anew(facts, state, chosen), {}
+        )
+        outputs.check()
+        return made
+
+    uuid = base.metadata.table_uuid
+    requirements = [] if uuid is None else [AssertTableUuid(uuid)]
+    committer = Committer(rewrite.catalog, rewrite.env, rewrite.progress)
+    with _leftovers(rewrite).removed_after(base):
+        with outputs.removed_on_failure():
+            outputs.sent = True
+            with rewrite.shield():
+                landed = committer.commit(base, requirements, updates)
+        outputs.keep(set() if writer.last is None else writer.last.files)
+    return Rewritten(landed, snapshot_id, () if writer.last is None else writer.last.leaves)
 
 
 def remove_leftovers(rewrite: Rewrite, prepared: Prepared) -> None:

@@ -52,12 +52,20 @@ class FieldSummary:
     upper_bound: bytes | None = None
 
 
+ManifestIdentity = tuple[str, ManifestContent, bytes]
+"""Location, content and dead rows: what tells manifests apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
     """One manifest as its manifest list describes it (R-050).
 
     A count of None is unknown and taken as non-zero (R-051). Sequence numbers and content of a
     version 1 list read as 0 (R-046).
+
+    A version 4 root describes its leaves so: `dead` is the bitmap of positions that its delete
+    vector names; `dead_locations` are the files of vectors of it that are not inline. `in_root` is
+    true of the root itself, as the manifest of the files that it lists directly.
     """
 
     manifest_path: str
@@ -76,6 +84,20 @@ class ManifestFile:
     partitions: tuple[FieldSummary, ...] | None = None
     key_metadata: bytes | None = None
     first_row_id: int | None = None
+    file_format: FileFormat = FileFormat.AVRO
+    dead: bytes = b""
+    dead_locations: tuple[str, ...] = ()
+    in_root: bool = False
+
+    @property
+    def is_of_tree(self) -> bool:
+        """Whether only a version 4 root can describe it."""
+        return self.file_format is not FileFormat.AVRO or bool(self.dead)
+
+    @property
+    def identity(self) -> ManifestIdentity:
+        """What tells it apart: a leaf with other dead rows is another one."""
+        return self.manifest_path, self.content, self.dead
 
 
 @dataclass(frozen=True, slots=True)

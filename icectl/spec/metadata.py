@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from icectl.spec.expressions import Expression
 from icectl.spec.partition import PartitionSpec
 from icectl.spec.schema import Schema
 from icectl.spec.snapshot import (
@@ -49,6 +50,7 @@ class TableMetadata:
     partition_statistics: tuple[PartitionStatisticsFile, ...] = ()
     next_row_id: int | None = None
     encryption_keys: tuple[Mapping[str, Any], ...] = ()
+    expressions: tuple[Expression, ...] = ()
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property

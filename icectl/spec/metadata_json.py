@@ -3,9 +3,18 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from icectl.errors import CorruptTable, Unsupported
+from icectl.spec.expressions import (
+    Expression,
+    expression_from_json,
+    expression_json,
+    linked_spec_from_json,
+    linked_spec_json,
+)
+from icectl.spec.locations import resolved, shortened, with_locations
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import (
     FIRST_FIELD_ID,
@@ -15,6 +24,7 @@ from icectl.spec.partition import (
     spec_from_json,
     spec_json,
 )
+from icectl.spec.properties import RELATIVE_LOCATIONS, read
 from icectl.spec.schema import Schema, schema_from_json, schema_json
 from icectl.spec.snapshot import (
     MetadataLogEntry,
@@ -28,7 +38,7 @@ from icectl.spec.sort import SortOrder, order_from_json, order_json
 
 T = TypeVar("T")
 
-NEWEST_VERSION = 3
+NEWEST_VERSION = 4
 """The newest format version that is read and written."""
 
 MEMBERS = {
@@ -37,7 +47,7 @@ MEMBERS = {
     "partition-specs", "default-spec-id", "last-partition-id", "sort-orders",
     "default-sort-order-id", "properties", "current-snapshot-id", "snapshots", "refs",
     "snapshot-log", "metadata-log", "statistics", "partition-statistics", "next-row-id",
-    "encryption-keys",
+    "encryption-keys", "expressions",
 }  # fmt: skip
 SNAPSHOT_MEMBERS = {
     "snapshot-id", "parent-snapshot-id", "sequence-number", "timestamp-ms", "manifest-list",
@@ -63,7 +73,8 @@ def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
     """
     version = _version(members)
     schemas = _schemas(members, version)
-    specs = _specs(members, version)
+    expressions = _expressions(members, version)
+    specs = _specs(members, version, expressions, schemas)
     snapshots = tuple(_each(members, "snapshots", _snapshot, "R-030"))
     current = _number(members, "current-snapshot-id", "R-015", -1)
     current_snapshot_id = None if current == -1 else current  # R-016
@@ -93,11 +104,14 @@ def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
         ),
         next_row_id=_next_row_id(members, version),
         encryption_keys=tuple(_each(members, "encryption-keys", _object, "R-195")),
+        expressions=expressions,
         unknown=_others(members, MEMBERS),
     )
     if current_snapshot_id is not None and metadata.current_snapshot is None:  # R-015
         raise CorruptTable(f"current snapshot {current} is not in `snapshots`", rule="R-015")
-    return metadata
+    if version < 4:
+        return metadata
+    return with_locations(metadata, partial(resolved, metadata.location))
 
 
 def _version(members: Mapping[str, Any]) -> int:
@@ -105,11 +119,8 @@ def _version(members: Mapping[str, Any]) -> int:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise CorruptTable(f"`format-version` is {version!r}", rule="R-011")
     if version > NEWEST_VERSION:  # R-001
-        built = (
-            "reading version 4, a proposal, is not built yet" if version == 4 else "it is unknown"
-        )
         raise Unsupported(
-            f"the table has format version {version}: {built}",
+            f"the table has format version {version}, which is unknown",
             hint="maintain it with the engine that wrote it, or with a newer icectl",
         )
     return version
@@ -219,8 +230,28 @@ def _current_schema_id(members: Mapping[str, Any], version: int, schemas: Sequen
     return current
 
 
-def _specs(members: Mapping[str, Any], version: int) -> tuple[PartitionSpec, ...]:
-    specs = tuple(_each(members, "partition-specs", spec_from_json, "R-077"))
+def _expressions(members: Mapping[str, Any], version: int) -> tuple[Expression, ...]:
+    if version < 4:
+        return ()
+    _required(members, "expressions", "V4-003")
+    return tuple(_each(members, "expressions", expression_from_json, "V4-012"))
+
+
+def _specs(
+    members: Mapping[str, Any],
+    version: int,
+    expressions: Sequence[Expression],
+    schemas: Sequence[Schema],
+) -> tuple[PartitionSpec, ...]:
+    parse, rule = spec_from_json, "R-077"
+    if version >= 4:
+        by_id = {expression.expr_id: expression for expression in expressions}
+        rule = "V4-010"
+
+        def parse(value: Mapping[str, Any]) -> PartitionSpec:
+            return linked_spec_from_json(value, by_id, schemas)
+
+    specs = tuple(_each(members, "partition-specs", parse, rule))
     if specs:
         return specs
     if version > 1:
@@ -358,6 +389,8 @@ def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
     Members that a version must not write are left out (R-011, R-177), unknown ones kept (R-018).
     """
     version = metadata.format_version
+    if version >= 4 and read(metadata.properties, RELATIVE_LOCATIONS):
+        metadata = with_locations(metadata, partial(shortened, metadata.location))
     members: dict[str, Any] = {"format-version": version}
     _put(members, "table-uuid", metadata.table_uuid)
     members["location"] = metadata.location
@@ -372,7 +405,10 @@ def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
     if version == 1:
         members["partition-spec"] = fields_json(metadata.default_spec)  # R-012
     members["default-spec-id"] = metadata.default_spec_id
-    members["partition-specs"] = [spec_json(spec) for spec in metadata.partition_specs]  # R-173
+    as_json = spec_json if version < 4 else linked_spec_json
+    members["partition-specs"] = [as_json(spec) for spec in metadata.partition_specs]  # R-173
+    if version >= 4:
+        members["expressions"] = [expression_json(one) for one in metadata.expressions]
     members["last-partition-id"] = metadata.last_partition_id
     members["default-sort-order-id"] = metadata.default_sort_order_id
     members["sort-orders"] = [order_json(order) for order in metadata.sort_orders]

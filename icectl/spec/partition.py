@@ -16,13 +16,17 @@ FIELD_MEMBERS = {"source-id", "source-ids", "field-id", "name", "transform"}
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One field of a spec: transform of the source columns (R-081)."""
+    """One field of a spec: transform of the source columns (R-081).
+
+    `expr_id` is the expression that it is a link to, in version 4.
+    """
 
     source_ids: tuple[int, ...]
     field_id: int
     name: str
     transform: Transform
     unknown: Mapping[str, Any] = field(default_factory=dict)
+    expr_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,13 @@ def _at_least_one(text: str) -> int:
     return max(1, _number(0)(text))
 
 
+def _ratio(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError("not between 0 and 1")
+    return value
+
+
 def _choice(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text.strip().lower() not in choices:
@@ -173,4 +180,33 @@ OBJECT_STORAGE_PATH = TableProperty(
 )
 FOLDER_STORAGE_PATH = TableProperty(
     "write.folder-storage.path", _optional, None, "folder of data files, once"
+)
+TREE_MAX_DATA_FILES = TableProperty(
+    "icectl.v4.root.max-data-files", _number(0), 1_000, "live data files that a root may list"
+)
+TREE_MAX_DELETE_ENTRIES = TableProperty(
+    "icectl.v4.root.max-delete-entries", _number(0), 5_000, "live delete entries a root may list"
+)
+VECTOR_INLINE_MAX_BYTES = TableProperty(
+    "icectl.v4.mdv.inline-max-bytes", _number(0), 16_384, "largest bitmap kept in a root"
+)
+VECTOR_INLINE_TOTAL_MAX_BYTES = TableProperty(
+    "icectl.v4.mdv.inline-total-max-bytes", _number(0), 1_048_576, "bytes of bitmaps in one root"
+)
+VECTOR_REWRITE_RATIO = TableProperty(
+    "icectl.v4.mdv.rewrite-ratio", _ratio, 0.25, "dead share from which a leaf is rewritten"
+)
+LEAF_MAX_ENTRIES = TableProperty(
+    "icectl.v4.leaf.max-entries", _number(1), 1_000_000, "entries of a new leaf"
+)
+AFFINITY_ENABLED = TableProperty(
+    "icectl.v4.affinity.enabled", _boolean, True,  # noqa: FBT003
+    "whether delete leaves are kept to one data leaf each",
+)  # fmt: skip
+RELATIVE_LOCATIONS = TableProperty(
+    "icectl.v4.relative-locations", _boolean, False,  # noqa: FBT003
+    "whether locations below the table's are written without it",
+)  # fmt: skip
+MIN_LEAVES_TO_MERGE = TableProperty(
+    "commit.manifest.min-count-to-merge", _number(1), 100, "small leaves from which they are merged"
 )

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from icectl.errors import Refused
+from icectl.spec.expressions import link_specs
+from icectl.spec.locations import with_locations, with_scheme
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metadata_json import NEWEST_VERSION
 from icectl.spec.properties import PREVIOUS_VERSIONS_MAX, read
@@ -144,6 +146,8 @@ def with_log(
     Second: locations of the metadata files that fell off the log, oldest first. `metadata` still
     carries the `last_updated_ms` of the file it replaces.
     """
+    if metadata.format_version >= 4:
+        previous_location = with_scheme(metadata.location, previous_location)
     entry = MetadataLogEntry(metadata.last_updated_ms, previous_location)
     keep = read(metadata.properties, PREVIOUS_VERSIONS_MAX)
     log = (*metadata.metadata_log, entry)
@@ -183,7 +187,25 @@ def _upgrade(metadata: TableMetadata, update: UpgradeFormatVersion) -> TableMeta
     if new > 1 and metadata.table_uuid is None:  # R-170
         raise Refused("the table has no UUID, which version 2 requires")
     next_row_id = 0 if old < 3 <= new else metadata.next_row_id  # R-174
-    return replace(metadata, format_version=new, next_row_id=next_row_id)
+    upgraded = replace(metadata, format_version=new, next_row_id=next_row_id)
+    return _with_expressions(upgraded) if old < 4 <= new else upgraded
+
+
+def _with_expressions(metadata: TableMetadata) -> TableMetadata:
+    """Name what partition fields compute (V4 2.4), and give locations a scheme (L2)."""
+    linked = link_specs(metadata.partition_specs, metadata.schemas, metadata.last_column_id)
+
+    def complete(location: str) -> str:
+        return with_scheme(metadata.location, location)
+
+    upgraded = replace(
+        metadata,
+        location=complete(metadata.location),
+        partition_specs=linked.specs,
+        expressions=linked.expressions,
+        last_column_id=metadata.last_column_id + len(linked.expressions),  # V4-009
+    )
+    return with_locations(upgraded, complete)
 
 
 def _add_snapshot(metadata: TableMetadata, update: AddSnapshot) -> TableMetadata:

@@ -23,6 +23,8 @@ _ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)?(//[^/]*)?/?")
 _BEHIND_ROOT = r"(?s)^((?:[A-Za-z][A-Za-z0-9+.-]+:(?://[^/]*)?)?).*$"
 _DOTS = r"/\.\.?(?:/|$)"
 _LOCAL_AUTHORITY = re.compile(r"//(localhost)?(?=/)")
+_LOCAL_SPELLING = r"^(?i:file):(?://(?:localhost)?)?(/(?:[^/]|$))"
+"""How local paths are spelled; RE2 copies the first group whole."""
 _PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+://[^/@:]*):[^/@]*@")
 
 
@@ -103,6 +105,17 @@ def comparison_key(location: str) -> str:
         return f"file:{local_path(location)}"
     except ValueError:
         return location
+
+
+def comparison_keys(locations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """`comparison_key` of every location, none of which is a relative path.
+
+    Order: kept; null stays null.
+    """
+    import pyarrow.compute as pc
+
+    keys = pc.replace_substring_regex(locations, _LOCAL_SPELLING, r"\1")
+    return pc.replace_substring_regex(keys, "^/", "file:/")
 
 
 def before_path(location: str) -> str:

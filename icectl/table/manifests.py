@@ -5,8 +5,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -34,6 +35,7 @@ from icectl.table.reading import (
     read_in_threads,
     try_file,
 )
+from icectl.table.schemes import listed_with_scheme, with_schemes
 
 ReadList = Callable[[bytes], tuple[ManifestFile, ...]]
 """Decodes a manifest list."""
@@ -69,6 +71,11 @@ class ManifestRead:
         return self.header, self.rows
 
 
+def _trees(metadata: TableMetadata) -> Any:
+    """What reads trees: loaded where there is one, since it takes its time."""
+    return import_module("icectl.table.tree_manifests").Trees(metadata)
+
+
 def read_snapshot_manifests(
     store: Store,
     metadata: TableMetadata,
@@ -79,15 +86,17 @@ def read_snapshot_manifests(
     """Read the manifests that a snapshot lists; `read_list` decodes its manifest list.
 
     Order: that of the manifest list.
-    Raises: StorageError where a file is missing; CorruptTable; Unsupported for a root manifest.
-    Spec: Snapshots; a version 1 snapshot may embed the locations instead (R-030).
+    Raises: StorageError where a file is missing; CorruptTable; Unsupported.
+    Spec: Snapshots; a version 1 snapshot may embed the locations instead (R-030), one of version 4
+    has a root (V4-030).
     """
     if snapshot.root_manifest is not None:
-        message = f"snapshot {snapshot.snapshot_id} has a version 4 root manifest"
-        raise Unsupported(message, hint="this version of icectl reads format versions 1 to 3")
+        listed: tuple[ManifestFile, ...] = _trees(metadata).listed(store, snapshot)
+        return listed
     if snapshot.manifest_list is not None:
         location = snapshot.manifest_list
-        return decode_file(location, lambda: read_list(read_file(store, location)))
+        found = decode_file(location, lambda: read_list(read_file(store, location)))
+        return tuple(listed_with_scheme(metadata, item) for item in found)
     return tuple(
         _embedded_manifest(store, metadata, location) for location in snapshot.manifests or ()
     )
@@ -140,6 +149,8 @@ def _try_manifest_list(
     store: Store, metadata: TableMetadata, snapshot: Snapshot, read_list: ReadList
 ) -> ManifestListRead:
     location = snapshot.manifest_list
+    if snapshot.root_manifest is not None:
+        return _try_root(store, metadata, snapshot, snapshot.root_manifest)
     if location is None:
         return _try_embedded_manifests(store, metadata, snapshot)
     content = try_file(store, location)
@@ -152,11 +163,22 @@ def _try_manifest_list(
     return ManifestListRead(snapshot, manifests, read_list_properties(content), len(content))
 
 
+def _try_root(
+    store: Store, metadata: TableMetadata, snapshot: Snapshot, location: str
+) -> ManifestListRead:
+    try:
+        return ManifestListRead(snapshot, read_snapshot_manifests(store, metadata, snapshot))
+    except (CorruptTable, Unsupported) as error:
+        return ManifestListRead(snapshot, problems=((location, error),))
+    except StorageError as error:
+        if error.error_id not in OF_ONE_FILE:
+            raise
+        return ManifestListRead(snapshot, problems=((location, error),))
+
+
 def _try_embedded_manifests(
     store: Store, metadata: TableMetadata, snapshot: Snapshot
 ) -> ManifestListRead:
-    if snapshot.root_manifest is not None:
-        read_snapshot_manifests(store, metadata, snapshot)  # says what it is
     found: list[ManifestFile] = []
     problems: list[tuple[str, Problem]] = []
     for location in snapshot.manifests or ():
@@ -204,10 +226,10 @@ def distinct_manifests(lists: Iterable[Sequence[ManifestFile]]) -> tuple[Manifes
 
     Order: first appearance.
     """
-    distinct: dict[str, ManifestFile] = {}
+    distinct: dict[tuple[str, ManifestContent, bytes], ManifestFile] = {}
     for manifests in lists:
         for manifest in manifests:
-            distinct.setdefault(manifest.manifest_path, manifest)
+            distinct.setdefault(manifest.identity, manifest)
     return tuple(distinct.values())
 
 
@@ -347,12 +369,16 @@ def try_manifests(
             return ManifestRead(index, problem=content)
         spec = metadata.spec(manifests[index].partition_spec_id)
         read = partial(read_manifest, content, columns=columns, manifest=index, spec=spec)
+        if manifests[index].is_of_tree:
+            read = partial(
+                _trees(metadata).decode, content, manifests[index], columns=columns, index=index
+            )
         try:
             header, rows = decode_file(manifests[index].manifest_path, read)
         except (CorruptTable, Unsupported) as error:
             return ManifestRead(index, len(content), problem=error)
         progress.advance(1)
-        return ManifestRead(index, len(content), header, rows)
+        return ManifestRead(index, len(content), header, with_schemes(metadata, rows))
 
     alone = [range(index, index + 1) for index in range(len(manifests))]
     return _read(store, manifests, alone, decode, concurrency=concurrency, progress=progress)
@@ -428,11 +454,15 @@ class _Decoder:
 
     def _read(self, indices: Sequence[int], contents: Sequence[bytes]) -> ManifestsRead:
         first = indices[0]
-        spec = self.metadata.spec(self.manifests[first].partition_spec_id)
-        headers, rows = read_manifests(
-            contents, columns=self.wanted[first], manifests=indices, spec=spec
-        )
-        return ManifestsRead(first, headers, rows)
+        manifest, columns = self.manifests[first], self.wanted[first]
+        if manifest.is_of_tree:
+            header, rows = _trees(self.metadata).decode(
+                contents[0], manifest, columns=columns, index=first
+            )
+            return ManifestsRead(first, [header], rows)
+        spec = self.metadata.spec(manifest.partition_spec_id)
+        headers, rows = read_manifests(contents, columns=columns, manifests=indices, spec=spec)
+        return ManifestsRead(first, headers, with_schemes(self.metadata, rows))
 
 
 def _groups(
@@ -447,6 +477,7 @@ def _groups(
             groups
             and size <= _TOGETHER_BYTES
             and manifest.partition_spec_id == manifests[index - 1].partition_spec_id
+            and not (manifest.is_of_tree or manifests[index - 1].is_of_tree)
             and wanted[index] == wanted[index - 1]
         ):
             groups[-1].append(index)

@@ -94,23 +94,29 @@ def metadata_files(
     manifests: Iterable[ManifestFile],
     sizes: Mapping[str, int],
 ) -> Files:
-    """Manifest lists, manifests and statistics files of snapshots.
+    """Manifest lists or roots, manifests and statistics files of snapshots.
 
     `sizes` holds bytes by loosest key; a manifest that it does not name has the length of its list.
     """
-    described: dict[str, int | None] = {
-        item.manifest_path: item.manifest_length for item in manifests
-    }
+    described: dict[str, int | None] = {}
+    for item in manifests:
+        if not item.in_root:
+            described[item.manifest_path] = item.manifest_length
+        described |= dict.fromkeys(item.dead_locations)
     named: list[tuple[FileKind, Mapping[str, int | None]]] = [
         (FileKind.MANIFESTS, described),
         (
             FileKind.MANIFEST_LISTS,
-            {item.manifest_list: None for item in snapshots if item.manifest_list},
+            dict.fromkeys(filter(None, map(_list_of, snapshots))),
         ),
     ]
     parts = [_named(kind, found, sizes) for kind, found in named]
     ids = frozenset(snapshot.snapshot_id for snapshot in snapshots)
     return distinct(together([*parts, statistics_files(metadata, ids)]))
+
+
+def _list_of(snapshot: Snapshot) -> str | None:
+    return snapshot.root_manifest or snapshot.manifest_list
 
 
 def statistics_files(metadata: TableMetadata, snapshot_ids: Collection[int]) -> Files:

@@ -1,19 +1,20 @@
 """Everything that a table's metadata refers to, in whatever state: what is never an orphan."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.entries.files import together
-from icectl.spec.manifest import ManifestFile
+from icectl.spec.manifest import ManifestFile, ManifestIdentity
 from icectl.storage.location import is_local, join, parent, relative_ones
 from icectl.storage.other_ways import OtherWays
 from icectl.storage.real_paths import FolderNames, linked_files
 from icectl.storage.same_store import SameStore
 from icectl.table.known_locations import KnownLocations
-from icectl.table.manifests import scan_manifests
+from icectl.table.manifests import distinct_manifests, scan_manifests
 from icectl.table.reachable import (
     ReachReader,
     all_manifests,
@@ -43,7 +44,7 @@ class References:
         self._other_ways = [OtherWays(place) for place in places]
         self._folders = FolderNames() if any(map(is_local, places)) else None
         self._snapshots_read: set[int] = set()
-        self._manifests_read: set[str] = set()
+        self._manifests_read: set[ManifestIdentity] = set()
 
     def add(self, loaded: LoadedTable) -> None:
         """Take in all that the table refers to; what was read before is not read again.
@@ -59,6 +60,8 @@ class References:
             if snapshot.snapshot_id not in self._snapshots_read
         ]
         listed = all_manifests(manifest_lists(self._reader, metadata, unread), unread)
+        # Rows that delete vectors of version 4 name count like deleted entries.
+        listed = distinct_manifests([[replace(item, dead=b"") for item in listed]])
         described = together(
             [
                 log_files(metadata, loaded.metadata_location),
@@ -70,11 +73,11 @@ class References:
         self._add(described.table["location"].combine_chunks(), table)
         folders = [parent(loaded.metadata_location), join(metadata.location, "metadata")]
         self._add(pa.array([join(folder, _HINT) for folder in folders], pa.string()), table)
-        manifests = [item for item in listed if item.manifest_path not in self._manifests_read]
+        manifests = [item for item in listed if item.identity not in self._manifests_read]
         for stored in self._entries(loaded, manifests):
             self._add(stored, table)
         self._snapshots_read |= {snapshot.snapshot_id for snapshot in unread}
-        self._manifests_read |= {item.manifest_path for item in manifests}
+        self._manifests_read |= {item.identity for item in manifests}
 
     def _entries(
         self, loaded: LoadedTable, manifests: Sequence[ManifestFile]

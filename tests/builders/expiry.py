@@ -139,7 +139,7 @@ def reachable(directory: Path) -> set[str]:
     metadata = read_metadata(current_metadata(directory))
     found: set[str] = set()
     for snapshot in metadata.get("snapshots", []):
-        found |= {snapshot["manifest-list"]} if "manifest-list" in snapshot else set()
+        found |= {snapshot[key] for key in ("manifest-list", "root-manifest") if key in snapshot}
         found |= {manifest["manifest_path"] for manifest in listed_manifests(snapshot)}
         for entry in live_entries(snapshot):
             found.add(entry["data_file"]["file_path"])

@@ -1,13 +1,17 @@
 """Reads the rows of a table without icectl: fastavro, pyarrow and the format's own words.
 
 For tables of the builder and of the peers on local paths. Deletes are applied by sequence number
-and partition as R-111 to R-113 say; the DV decoder here is its own.
+and partition as R-111 to R-113 say; the DV decoder here is its own. Roots and leaves of version 4
+are read by the names that icectl gives their columns.
 """
 
 import gzip
 import json
+import re
 import struct
 from collections import defaultdict
+from collections.abc import Iterator
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -75,7 +79,17 @@ def _decoded(path: Path, file_format: str, _size: int, _mtime_ns: int) -> tuple[
 
 
 def listed_manifests(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
-    """The manifests of a snapshot; version 1 may embed them, with nothing said of them."""
+    """The manifests of a snapshot; version 1 may embed them, with nothing said of them.
+
+    Of version 4 also the files of bitmaps.
+    """
+    if "root-manifest" in snapshot:
+        rows = _parquet(snapshot["root-manifest"])
+        return [
+            {"manifest_path": row["location"]}
+            for row in rows
+            if row["content_type"] in (3, 4, 5) and row["location"] is not None
+        ]
     if "manifest-list" in snapshot:
         return read_avro(snapshot["manifest-list"])
     return [{"manifest_path": path, "partition_spec_id": 0} for path in snapshot["manifests"]]
@@ -83,23 +97,102 @@ def listed_manifests(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
 
 def live_entries(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
     """Live entries of a snapshot, sequence number and spec of the manifest filled in."""
-    entries = []
-    for manifest in listed_manifests(snapshot):
-        for entry in read_avro(manifest["manifest_path"]):
-            if entry["status"] == 2:
-                continue
-            inherited = manifest.get("sequence_number", 0) if entry["status"] == 1 else 0
-            sequence = entry.get("sequence_number")
-            entry["sequence"] = inherited if sequence is None else sequence
-            entry["spec"] = manifest["partition_spec_id"]
-            entries.append(entry)
-    return entries
+    if "root-manifest" in snapshot:
+        return list(_tree_entries(snapshot))
+    return [
+        entry
+        for manifest in listed_manifests(snapshot)
+        for _, entry in _avro_entries(
+            manifest["manifest_path"],
+            manifest.get("sequence_number", 0),
+            manifest["partition_spec_id"],
+        )
+    ]
+
+
+def _avro_entries(location: str, number: int, spec: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(position, live entry) of a manifest of versions 1 to 3."""
+    for at, entry in enumerate(read_avro(location)):
+        if entry["status"] == 2:
+            continue
+        inherited = number if entry["status"] == 1 else 0
+        sequence = entry.get("sequence_number")
+        entry["sequence"] = inherited if sequence is None else sequence
+        entry["spec"] = spec
+        yield at, entry
+
+
+def _tree_entries(snapshot: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Live entries of a snapshot of version 4, by its root and leaves (V4 8.1)."""
+    number = snapshot["sequence-number"]
+    root = [
+        row for row in _parquet(snapshot["root-manifest"]) if row["tracking_info"]["status"] != 2
+    ]
+    dead = {row["referenced_file"]: _dead(row) for row in root if row["content_type"] == 5}
+    for row in root:
+        kind, tracked = row["content_type"], row["tracking_info"]
+        if kind in (0, 1, 2):
+            yield _tree_entry(row, number)
+        elif kind in (3, 4):
+            gone = dead.get(row["location"], set())
+            number_of_leaf = tracked["sequence_number"]
+            if row["file_format"] == "avro":
+                spec = row["partition_spec_id"]
+                found = _avro_entries(row["location"], number_of_leaf, spec)
+            else:
+                leaf = enumerate(_parquet(row["location"]))
+                found = (
+                    (at, _tree_entry(one, number_of_leaf))
+                    for at, one in leaf
+                    if one["tracking_info"]["status"] != 2
+                )
+            yield from (entry for at, entry in found if at not in gone)
+
+
+def _parquet(location: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.ParquetFile(local(location)).read().to_pylist()
+    return rows
+
+
+def _dead(row: dict[str, Any]) -> set[int]:
+    vector = row["deletion_vector"]
+    if vector["inline_content"] is not None:
+        return _roaring(vector["inline_content"], 0)[0]
+    return _blob_positions(row["location"], vector["offset"], vector["size_in_bytes"])
+
+
+def _tree_entry(row: dict[str, Any], number: int) -> dict[str, Any]:
+    """A row of a root or leaf as an entry of older versions; its partition is in its statistics."""
+    tracked, vector = row["tracking_info"], row["deletion_vector"] or {}
+    sequence = tracked["sequence_number"]
+    stats = row.get("content_stats") or {}
+    return {
+        "status": tracked["status"],
+        "snapshot_id": tracked["snapshot_id"],
+        "sequence": number if sequence is None else sequence,
+        "spec": row["partition_spec_id"],
+        "data_file": {
+            "content": row["content_type"],
+            "file_path": row["location"],
+            "file_format": row["file_format"],
+            "record_count": row["record_count"],
+            "file_size_in_bytes": row["file_size_in_bytes"],
+            "referenced_data_file": row["referenced_file"],
+            "content_offset": vector.get("offset"),
+            "content_size_in_bytes": vector.get("size_in_bytes"),
+            "partition": {name: (group or {}).get("lower_bound") for name, group in stats.items()},
+        },
+    }
 
 
 def dv_positions(entry: dict[str, Any]) -> set[int]:
     """Positions of a deletion-vector-v1 blob, by a decoder of its own (R-119)."""
     start, length = entry["content_offset"], entry["content_size_in_bytes"]
-    blob = local(entry["file_path"]).read_bytes()[start : start + length]
+    return _blob_positions(entry["file_path"], start, length)
+
+
+def _blob_positions(location: str, start: int, length: int) -> set[int]:
+    blob = local(location).read_bytes()[start : start + length]
     assert blob[4:8] == b"\xd1\xd3\x39\x64"
     count, at = struct.unpack_from("<Q", blob, 8)[0], 16
     positions: set[int] = set()
@@ -164,7 +257,9 @@ def read_rows(metadata: dict[str, Any], snapshot_id: int | None = None) -> list[
         if data.get("content", 0):
             continue
         gone = {
-            at for at, sequence in positions[data["file_path"]] if entry["sequence"] <= sequence
+            at
+            for at, sequence in positions[local(data["file_path"])]
+            if entry["sequence"] <= sequence
         }
         filters = [
             _equality_keys(delete)
@@ -172,8 +267,8 @@ def read_rows(metadata: dict[str, Any], snapshot_id: int | None = None) -> list[
             if entry["sequence"] < delete["sequence"]
             and (
                 delete["spec"] in unpartitioned
-                or (delete["spec"], delete["data_file"]["partition"])
-                == (entry["spec"], data["partition"])
+                or (delete["spec"], _partition(metadata, delete))
+                == (entry["spec"], _partition(metadata, entry))
             )
         ]
         for at, record in enumerate(read_records(data)):
@@ -186,19 +281,41 @@ def read_rows(metadata: dict[str, Any], snapshot_id: int | None = None) -> list[
     return sorted(rows, key=repr)
 
 
-def _position_deletes(deletes: list[dict[str, Any]]) -> dict[str, list[tuple[int, int]]]:
-    positions: dict[str, list[tuple[int, int]]] = defaultdict(list)
+def _partition(metadata: dict[str, Any], entry: dict[str, Any]) -> list[Any]:
+    """The partition of an entry, whichever version wrote it."""
+    stored = entry["data_file"]["partition"]
+    if metadata["format-version"] < 4:
+        return list(stored.values())
+    if not any(re.fullmatch(r"s\d+", name) for name in stored):
+        return [_plain(value) for value in stored.values()]
+    expressions = {one["expr-id"]: one for one in metadata["expressions"]}
+    spec = next(one for one in metadata["partition-specs"] if one["spec-id"] == entry["spec"])
+    values = []
+    for field in spec["fields"]:
+        expr = expressions[field["expr-id"]]["expr"]
+        number = expr["source-id"] if expr["transform"] == "identity" else field["expr-id"]
+        values.append(_plain(stored[f"s{number}"]))
+    return values
+
+
+def _plain(value: Any) -> Any:
+    """A date as its number of days: manifests of old have either."""
+    return (value - date(1970, 1, 1)).days if type(value) is date else value
+
+
+def _position_deletes(deletes: list[dict[str, Any]]) -> dict[Path, list[tuple[int, int]]]:
+    positions: dict[Path, list[tuple[int, int]]] = defaultdict(list)
     for entry in deletes:
         data = entry["data_file"]
         if data["content"] != 1:
             continue
         if data["file_format"].lower() == "puffin":
-            positions[data["referenced_data_file"]] += [
+            positions[local(data["referenced_data_file"])] += [
                 (at, entry["sequence"]) for at in dv_positions(data)
             ]
             continue
         for record in read_records(data):
-            positions[record["file_path"]].append((record["pos"], entry["sequence"]))
+            positions[local(record["file_path"])].append((record["pos"], entry["sequence"]))
     return positions
 
 

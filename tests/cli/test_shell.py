@@ -100,17 +100,6 @@ def test_help_of_a_command_imports_no_library_but_typer(command: str) -> None:
     assert loaded & heavy == set()
 
 
-@pytest.mark.parametrize("name", ["compact", "upgrade-to-v4"])
-def test_a_command_of_a_later_version_says_so(run: Run, name: str) -> None:
-    ended = run(name, "/wh/t", "--json")
-    assert ended.code == 2
-    assert ended.err == (
-        f"error: `{name}` is not in this version of icectl yet\n"
-        f"hint: this version has {', '.join(f'`{known}`' for known in app.COMMANDS)}\n"
-    )
-    assert ended.document["error"]["exit"] == 2
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [

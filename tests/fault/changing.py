@@ -17,7 +17,16 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
-from icectl.cli import app, compacting, expiring, migrating, orphaning, rewriting, session
+from icectl.cli import (
+    app,
+    compacting,
+    expiring,
+    migrating,
+    orphaning,
+    rewriting,
+    session,
+    upgrading_to_v4,
+)
 from icectl.spec.updates import SetProperties, apply_all, with_log
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
@@ -25,6 +34,7 @@ from tests.builders.expiry import NOW_MS, Clock, aged_table, reachable
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import Row, current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
+from tests.builders.tree_table import data_files, remove_data_files, set_properties, upgrade
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,17 @@ def _of_first_writers(directory: Path) -> None:
     as_first_writers_did(directory)
 
 
+def _of_version_4(directory: Path) -> None:
+    """Leaves with dead rows, some in a Puffin file, and an old snapshot under a tag."""
+    _of_version_3(directory)
+    clock = Clock(NOW_MS - 5 * 86_400_000)
+    upgrade(directory, clock, "--eager")
+    first, second, *_ = data_files(directory)
+    remove_data_files(directory, clock, [first])
+    set_properties(directory, clock, {"icectl.v4.mdv.inline-max-bytes": "0"})
+    remove_data_files(directory, clock, [second])
+
+
 STRAYS = (
     "data/lost-1.parquet", "data/.lost-1.parquet.crc", "data/k=1/lost-2.parquet",
     "metadata/lost-m0.avro", "metadata/snap-1-lost.avro",
@@ -100,7 +121,7 @@ def _littered(directory: Path) -> None:
             os.utime(path, (week_ago, week_ago))
 
 
-LOADED = (compacting, expiring, migrating, orphaning, rewriting)
+LOADED = (compacting, expiring, migrating, orphaning, rewriting, upgrading_to_v4)
 """What a command imports when it is called: here once, for the processes that are forked."""
 
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
@@ -128,6 +149,10 @@ CHANGING = {
         Changing(
             "migrate-and-rewrite", ("migrate-v1-v2", "--rewrite-manifests"), _of_first_writers
         ),
+        Changing("upgrade", ("upgrade-to-v4",), _of_version_2),
+        Changing("upgrade-eagerly", ("upgrade-to-v4", "--eager"), _of_version_3),
+        Changing("expire-v4", EXPIRE, _of_version_4, deletes_old_files=True),
+        Changing("rewrite-v4", ("rewrite-manifests",), _of_version_4),
     ]
 }
 

@@ -40,9 +40,9 @@ HOME_OF = {
     "mmh3": {"spec"},
     "pyspark": {"engine"},
     "py4j": {"engine"},
-    "numpy": {"codec", "entries", "storage", "engine", "table"},
+    "numpy": {"codec", "entries", "storage", "engine", "table", "commit"},
     "pyarrow.parquet": {"codec", "table"},
-    "pyarrow.compute": {"codec", "entries", "storage", "table", "engine", "report"},
+    "pyarrow.compute": {"codec", "entries", "storage", "table", "engine", "commit", "report"},
     "pyarrow": {
         "codec",
         "entries",

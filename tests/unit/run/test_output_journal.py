@@ -14,7 +14,7 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import LoadedTable
 from icectl.errors import CommitConflict, StorageError
 from icectl.run.cleanup import Outputs, outputs_of
-from icectl.run.output_journal import DataPlaces, Leftovers
+from icectl.run.output_journal import DataPlaces, Leftovers, is_output
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
 from tests.builders.expiry import NOW_MS, Clock
@@ -25,6 +25,7 @@ from tests.unit.run.test_journal import Warnings
 
 COMMAND = "rewrite-manifests"
 DAY_MS = 24 * 3_600_000
+UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 
 
 class Elsewhere(Clock):
@@ -349,3 +350,21 @@ def test_a_run_that_kept_what_it_committed_leaves_no_journal(table: TableBuilder
     outputs = started(table)
     outputs.keep(set(outputs.locations))
     assert present(outputs) == OUTPUTS_ONLY
+
+
+@pytest.mark.parametrize(
+    ("file_name", "expected"),
+    [
+        (f"{UUID}-m0.avro", True),
+        (f"snap-5-1-{UUID}.avro", True),
+        (f"{UUID}-m12.parquet", True),
+        (f"{UUID}-3-mdv.puffin", True),
+        (f"root-5-4-{UUID}.parquet", True),
+        # Data files of the same run, which may lie in the same folder.
+        (f"00000-1-{UUID}-00001.parquet", False),
+        (f"00000-1-{UUID}-00001-deletes.puffin", False),
+        ("0b8c1f0e-6f0e-4b8e-9a53-5b6b0a0d8f12-m0.avro", False),
+    ],
+)
+def test_metadata_of_a_run_is_told_from_its_data_by_the_name(file_name, expected) -> None:
+    assert is_output(file_name, UUID) is expected

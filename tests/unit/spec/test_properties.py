@@ -22,6 +22,7 @@ DEFAULTS = [
     ("write.target-file-size-bytes", 536_870_912),
     ("write.delete.target-file-size-bytes", 67_108_864),
     ("commit.manifest.target-size-bytes", 8_388_608),
+    ("commit.manifest.min-count-to-merge", 100),
     ("commit.retry.num-retries", 4),
     ("commit.retry.min-wait-ms", 100),
     ("commit.retry.max-wait-ms", 60_000),
@@ -39,6 +40,15 @@ DEFAULTS = [
     ("write.object-storage.partitioned-paths", True),
     ("write.object-storage.path", None),
     ("write.folder-storage.path", None),
+    # Those of the paper on version 4 (its section 1.7).
+    ("icectl.v4.root.max-data-files", 1_000),
+    ("icectl.v4.root.max-delete-entries", 5_000),
+    ("icectl.v4.mdv.inline-max-bytes", 16_384),
+    ("icectl.v4.mdv.inline-total-max-bytes", 1_048_576),
+    ("icectl.v4.mdv.rewrite-ratio", 0.25),
+    ("icectl.v4.leaf.max-entries", 1_000_000),
+    ("icectl.v4.affinity.enabled", True),
+    ("icectl.v4.relative-locations", False),
 ]
 
 KNOWN = {item.name: item for item in vars(properties).values() if isinstance(item, TableProperty)}

@@ -105,8 +105,8 @@ def test_r176_a_table_is_not_downgraded(v2):
 
 
 def test_r001_a_table_is_not_upgraded_beyond_what_is_read(v3):
-    with pytest.raises(Refused, match="version 4 is not written"):
-        apply(v3, UpgradeFormatVersion(4))
+    with pytest.raises(Refused, match="version 5 is not written"):
+        apply(v3, UpgradeFormatVersion(5))
 
 
 def test_r040_a_new_snapshot_raises_the_last_sequence_number(v2):

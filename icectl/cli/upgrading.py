@@ -1,0 +1,149 @@
+"""The course of an upgrade to a newer format version: plan, question, run, outcome."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.cli.options import Change
+from icectl.cli.session import Session
+from icectl.commit.attempt import Landed
+from icectl.errors import CommitConflict, IcectlError, Refused
+from icectl.plan.model import Finding
+from icectl.report import upgrading as report
+from icectl.report.document import Outcome, TableIdentity
+from icectl.report.upgrading import print_plan, print_upgrade, question, upgrade_result
+
+
+class Plan(report.UpgradePlan, Protocol):
+    """A plan that findings may forbid."""
+
+    @property
+    def forbidding(self) -> Sequence[Finding]:
+        """The findings that forbid it."""
+
+
+class Done(Protocol):
+    """What a run did."""
+
+    @property
+    def landed(self) -> Landed:
+        """The table after it."""
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The snapshot that it made."""
+
+    @property
+    def unfinished(self) -> IcectlError | None:
+        """Why not everything was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One upgrade: what it is called, its plan, and how it is run.
+
+    `refusal` makes an error of the findings that forbid it; `tidy` is done where nothing else is.
+    """
+
+    command: str
+    to_version: int
+    to_know: Sequence[str]
+    loaded: LoadedTable
+    plan: Plan
+    execute: Callable[[], Done]
+    refusal: Callable[[Sequence[Finding]], Refused]
+    tidy: Callable[[], None]
+
+
+def upgrade(session: Session, course: Course, change: Change) -> Outcome:
+    """Unless the plan is all that was asked for, ask, and run it."""
+    told = report.Upgrade(
+        course.loaded.metadata.location, course.plan, course.to_version, course.to_know
+    )
+    planning = change.dry_run or change.check
+    if not course.plan.has_work:
+        if not planning:
+            course.tidy()
+        return _outcome(course, told, status="nothing-to-do", dry_run=planning)
+    if planning:
+        return _planned(course, told, change)
+    if course.plan.forbidding:
+        raise course.refusal(course.plan.forbidding)
+    if not change.yes and not _confirmed(session, told):
+        raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
+    try:
+        done = course.execute()
+    except CommitConflict:
+        if not change.skip_if_busy:
+            raise
+        untouched = replace(told, plan=_Untouched(course.plan.from_version))
+        return _outcome(course, untouched, status="nothing-to-do", dry_run=False)
+    return _done(course, told, done)
+
+
+@dataclass(frozen=True, slots=True)
+class _Untouched:
+    """What is told of a plan that another run was faster than."""
+
+    from_version: int
+    steps: tuple[()] = ()
+    findings: tuple[()] = ()
+    legacy_manifests: int = 0
+    has_work: bool = False
+
+
+def _confirmed(session: Session, told: report.Upgrade) -> bool:
+    """Show what would happen, and ask; UsageError where there is nobody to ask."""
+    if session.console.asks:
+        print_plan(session.console, told)
+    return session.console.ask(question(told))
+
+
+def _planned(course: Course, told: report.Upgrade, change: Change) -> Outcome:
+    """The plan; it ends with 5 where a real run would be refused."""
+    if course.plan.forbidding:
+        outcome = _outcome(course, told, status="refused", dry_run=True)
+        return replace(outcome, exit_code=5)
+    outcome = _outcome(course, told, status="planned", dry_run=True)
+    return replace(outcome, exit_code=4) if change.check else outcome
+
+
+def _done(course: Course, told: report.Upgrade, done: Done) -> Outcome:
+    location = done.landed.metadata_location
+    told = replace(
+        told,
+        done=True,
+        snapshot_id=done.snapshot_id,
+        unfinished=None if done.unfinished is None else done.unfinished.message,
+        new_metadata_file=location if course.loaded.current == "given" else None,
+    )
+    outcome = _outcome(
+        course, told, status="done" if done.unfinished is None else "incomplete", dry_run=False
+    )
+    assert outcome.table is not None
+    table = replace(outcome.table, metadata_location_after=location)
+    return replace(outcome, table=table, exit_code=0 if done.unfinished is None else 3)
+
+
+def _outcome(
+    course: Course,
+    told: report.Upgrade,
+    *,
+    status: Literal["done", "planned", "nothing-to-do", "incomplete", "refused"],
+    dry_run: bool,
+) -> Outcome:
+    metadata = course.loaded.metadata
+    return Outcome(
+        command=course.command,
+        result=upgrade_result(told),
+        render=lambda console: print_upgrade(console, told),
+        table=TableIdentity(
+            metadata.location,
+            metadata.table_uuid,
+            metadata.format_version,
+            course.loaded.metadata_location,
+        ),
+        status=status,
+        dry_run=dry_run,
+    )

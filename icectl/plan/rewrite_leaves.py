@@ -1,0 +1,83 @@
+"""Which leaves of a version 4 snapshot are written anew, and what of its root becomes leaves: pure.
+
+Leaves with dead rows lose them, small ones are merged, and files that the root lists itself move
+into leaves. Manifests of older versions stay unless one of these is the case.
+"""
+
+from dataclasses import replace
+
+from icectl.entries.rows import count_by_manifest, live, position_delete_files
+from icectl.errors import UsageError
+from icectl.plan.model import Pin
+from icectl.plan.rewrite_manifests import (
+    Group,
+    Listed,
+    RewriteOptions,
+    RewritePlan,
+    by_size,
+    rewriting,
+)
+from icectl.spec.manifest import ManifestContent
+from icectl.spec.metadata import TableMetadata
+
+
+def plan_leaves(
+    metadata: TableMetadata, pin: Pin, branch: str, listed: Listed, options: RewriteOptions
+) -> RewritePlan:
+    """Decide what of a version 4 snapshot is written anew, data and deletes apart (V4 7.6).
+
+    Raises: UsageError for what only manifests of older versions know.
+    """
+    if options.sort_by or options.spec_id is not None:
+        raise UsageError(
+            "leaves of version 4 hold rows of all partition specs, in the order of their commits",
+            hint="leave out `--sort-by` and `--spec-id`",
+        )
+    groups = []
+    for content in ManifestContent:
+        found = tuple(at for at, item in enumerate(listed.manifests) if item.content is content)
+        if found:
+            group = Group(metadata.default_spec_id, content, (), found, "nothing to gain")
+            groups.append(_decided(metadata, group, listed, options))
+    return RewritePlan(pin, branch, options, tuple(groups))
+
+
+def _decided(
+    metadata: TableMetadata, group: Group, listed: Listed, options: RewriteOptions
+) -> Group:
+    if options.content not in ("all", group.content.name.lower()):
+        return replace(group, reason=f"not of {options.content}")
+    movable = _movable(metadata, group, listed)
+    manifests = listed.manifests
+    sized = by_size(
+        metadata,
+        replace(group, kept=tuple(at for at in movable if not manifests[at].in_root)),
+        listed,
+        options,
+    )
+    dead = {at for at in movable if manifests[at].dead}
+    own = {at for at in movable if manifests[at].in_root and listed.live_counts[at]}
+    chosen = set(movable) if options.every else {*sized.rewritten, *dead, *own}
+    if not chosen:
+        return group
+    told = [sized.reason] if sized.rewritten else []
+    told += [f"{len(dead):,} have dead rows"] if dead else []
+    told += ["the root lists files itself"] if own else []
+    reason = "every manifest is asked for" if options.every else ", ".join(told)
+    return rewriting(metadata, group, tuple(sorted(chosen)), listed, options, reason)
+
+
+def _movable(metadata: TableMetadata, group: Group, listed: Listed) -> tuple[int, ...]:
+    """The manifests whose rows can be rows of a leaf of version 4 (7.6, 6)."""
+    files = live(position_delete_files(listed.entries))
+    fixed = count_by_manifest(files, len(listed.manifests))
+    opaque = {
+        spec.spec_id
+        for spec in metadata.partition_specs
+        if any(item.transform.name == "unknown" for item in spec.fields)
+    }
+    return tuple(
+        at
+        for at in group.kept
+        if not fixed[at] and listed.manifests[at].partition_spec_id not in opaque
+    )

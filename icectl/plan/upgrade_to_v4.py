@@ -1,0 +1,274 @@
+"""What turning a table into a version 4 table changes, and what forbids it: pure (section 11)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from icectl.entries.live_faults import chosen_manifests, live_faults
+from icectl.entries.rows import (
+    Entries,
+    count_by_value,
+    equality_delete_files,
+    live,
+    position_delete_files,
+)
+from icectl.plan.model import Finding, Pin, Step
+from icectl.plan.validate.live_entries import roots
+from icectl.spec.expressions import HIGHEST_STATS_ID, Expression, link_specs
+from icectl.spec.manifest import ManifestFile, ManifestHeader
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import result_types
+
+TO_VERSION = 4
+_HIGHEST_ID = 2_147_483_447
+
+Mode = Literal["lazy", "default", "eager"]
+"""The metadata alone; with a root of the current snapshot; with all manifests written anew."""
+
+RULES = {
+    "U-02": "encrypted tables are read by their own engine alone",
+    "U-03": "restore the partition spec, or rewrite the manifests with the engine",
+    "U-04": "rewrite the files of that spec with the engine before",
+    "U-05": "`--allow-read-only` upgrades all the same: nothing can be written then",
+    "U-06": "compact the affected files first, so that the equality deletes go",
+    "U-07": "nothing to do: its values are carried on",
+    "U-08": "nothing to do: they are read as they are",
+    "U-09": "nothing to do: they stay in manifests of the old version",
+    "U-10": "`icectl validate TABLE` lists them; compact or repair the table first",
+    "U-12": "no ids are left for expressions",
+    "U-13": "`icectl validate TABLE` says what is wrong with it",
+}
+"""The next step where a condition of 11.3 does not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest snapshot of a branch: its manifests with their headers, and their entries.
+
+    `unreadable` says why there are none.
+    """
+
+    branch: str
+    snapshot_id: int
+    manifests: tuple[ManifestFile, ...] = ()
+    headers: tuple[ManifestHeader, ...] = ()
+    entries: Entries | None = None
+    has_root: bool = False
+    unreadable: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradePlan:
+    """One upgrade; nothing is done where it has no steps, or an error among its findings.
+
+    `branches` get a snapshot with a root, in this order. `legacy_manifests` counts manifests of
+    older versions that stay in the current snapshot.
+    """
+
+    pin: Pin
+    from_version: int
+    mode: Mode
+    steps: tuple[Step, ...]
+    findings: tuple[Finding, ...] = ()
+    branches: tuple[str, ...] = ()
+    legacy_manifests: int = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to change."""
+        return bool(self.steps)
+
+    @property
+    def forbidding(self) -> tuple[Finding, ...]:
+        """The findings that forbid the upgrade."""
+        return tuple(item for item in self.findings if item.severity == "error")
+
+
+def plan(
+    metadata: TableMetadata,
+    pin: Pin,
+    heads: Sequence[Head],
+    mode: Mode,
+    *,
+    branch: str = "main",
+    allow_read_only: bool = False,
+) -> UpgradePlan:
+    """Decide what an upgrade changes; `heads` are those of all branches.
+
+    Spec: 11.1 to 11.5; a table of version 4 only gets the roots that it lacks.
+    """
+    steps = list(_metadata_steps(metadata)) if metadata.format_version < TO_VERSION else []
+    lacking = [head.branch for head in heads if not head.has_root]
+    branches: list[str] = []
+    if mode == "default":
+        branches = [name for name in lacking if name == branch]
+    elif mode == "eager":
+        branches = lacking
+    manifests = sum(len(head.manifests) for head in heads if head.branch in branches)
+    if branches and mode == "default":
+        detail = f"branch {branch} gets a root that lists its {manifests:,} manifests"
+        steps.append(Step("write-root", detail))
+    elif branches:
+        detail = f"{manifests:,} manifests of {len(branches)} branches are written anew, as leaves"
+        steps.append(Step("rewrite-manifests", detail))
+    current = next((head for head in heads if head.branch == branch), None)
+    findings = list(_findings(metadata, heads, allow_read_only=allow_read_only)) if steps else []
+    return UpgradePlan(
+        pin,
+        metadata.format_version,
+        mode,
+        tuple(steps),
+        tuple(findings),
+        tuple(branches),
+        0 if current is None or mode == "eager" else len(current.manifests),
+    )
+
+
+def _metadata_steps(metadata: TableMetadata) -> Iterator[Step]:
+    if metadata.table_uuid is None:
+        yield Step("assign-uuid", "the table gets a uuid, which it never had")
+    yield Step("upgrade-format-version", f"`format-version` becomes {TO_VERSION}")
+    made = _expressions(metadata)
+    if made:
+        detail = f"{len(made)} partition fields become expressions, with ids up to "
+        yield Step("write-expressions", f"{detail}{made[-1].expr_id}")
+    if metadata.format_version < 3:
+        yield Step("assign-row-ids", "rows get ids from the first commit of each branch on")
+
+
+def _expressions(metadata: TableMetadata) -> Sequence[Expression]:
+    specs, schemas = metadata.partition_specs, metadata.schemas
+    return link_specs(specs, schemas, metadata.last_column_id).expressions
+
+
+# -- what forbids it ------------------------------------------------------------------------------
+
+
+def _findings(
+    metadata: TableMetadata, heads: Sequence[Head], *, allow_read_only: bool
+) -> Iterator[Finding]:
+    yield from _encrypted(metadata, heads)
+    if metadata.format_version < TO_VERSION:
+        made = _expressions(metadata)
+        yield from _ids(metadata, heads, made)
+        yield from _opaque(metadata, made, allow_read_only=allow_read_only)
+        yield from _lost_sources(metadata)
+    embedding = [one.snapshot_id for one in metadata.snapshots if one.manifests is not None]
+    if embedding:  # U-08
+        message = f"{len(embedding)} snapshots embed their manifests, and keep doing so"
+        yield _finding("U-08", f"snapshot {embedding[0]}", message, "warning")
+    for head in heads:
+        yield from _head(metadata, head)
+
+
+def _finding(
+    rule: str, subject: str, message: str, severity: Literal["error", "warning", "info"] = "error"
+) -> Finding:
+    return Finding(rule, severity, subject, message, RULES[rule])
+
+
+def _encrypted(metadata: TableMetadata, heads: Sequence[Head]) -> Iterator[Finding]:
+    """Nothing of the table is encrypted (U-02)."""
+    for snapshot in metadata.snapshots:
+        if snapshot.key_id is not None:
+            yield _finding("U-02", f"snapshot {snapshot.snapshot_id}", "it has a `key-id`")
+            return
+    if metadata.properties.get("encryption.key-id"):
+        yield _finding("U-02", "table properties", "`encryption.key-id` is set")
+    for head in heads:
+        for manifest in head.manifests:
+            if manifest.key_metadata is not None:
+                yield _finding("U-02", manifest.manifest_path, "it has key metadata")
+                return
+
+
+def _ids(
+    metadata: TableMetadata, heads: Sequence[Head], made: Sequence[Expression]
+) -> Iterator[Finding]:
+    """Every expression has an id, and room for its statistics (U-04, U-12)."""
+    if made and made[-1].expr_id > _HIGHEST_ID:  # U-12
+        message = f"its expressions would need ids up to {made[-1].expr_id}"
+        yield _finding("U-12", "`last-column-id`", message)
+    by_id = {one.expr_id: one for one in made}
+    specs = link_specs(metadata.partition_specs, metadata.schemas, metadata.last_column_id).specs
+    used = {metadata.default_spec_id}
+    for head in heads:
+        if head.entries is not None:
+            used |= set(count_by_value(live(head.entries), "spec_id"))
+    for spec in specs:
+        for item in spec.fields if spec.spec_id in used else ():
+            number = None if item.expr_id is None else by_id[item.expr_id].stats_id
+            if number is not None and not 1 <= number <= HIGHEST_STATS_ID:  # U-04
+                message = f"statistics of `{item.name}` would need the id {number}"
+                yield _finding("U-04", f"partition spec {spec.spec_id}", message)
+
+
+def _opaque(
+    metadata: TableMetadata, made: Sequence[Expression], *, allow_read_only: bool
+) -> Iterator[Finding]:
+    """New files can be partitioned by the default spec (U-05)."""
+    by_field = {(one.partition_field_id, one.name): one for one in made}
+    for item in metadata.default_spec.fields:
+        if by_field[item.field_id, item.name].is_opaque:
+            message = f"the transform `{item.transform.text}` of `{item.name}` can't be computed"
+            subject = f"partition spec {metadata.default_spec_id}"
+            yield _finding("U-05", subject, message, "warning" if allow_read_only else "error")
+
+
+def _lost_sources(metadata: TableMetadata) -> Iterator[Finding]:
+    """Partition fields whose column is in no schema (U-07)."""
+    for spec in metadata.partition_specs:
+        for item in spec.fields:
+            columns = (schema.field(item.source_ids[0]) for schema in metadata.schemas)
+            if all(column is None for column in columns):
+                message = f"the column that `{item.name}` was made of is gone"
+                yield _finding("U-07", f"partition spec {spec.spec_id}", message, "warning")
+
+
+def _head(metadata: TableMetadata, head: Head) -> Iterator[Finding]:
+    subject = f"branch {head.branch}"
+    if head.unreadable is not None:  # U-13
+        yield _finding("U-13", subject, head.unreadable)
+        return
+    for manifest in head.manifests:
+        if metadata.spec(manifest.partition_spec_id) is None:  # U-03
+            message = f"it is of spec {manifest.partition_spec_id}, which there is not"
+            yield _finding("U-03", manifest.manifest_path, message)
+            return
+    if head.entries is None:
+        return
+    yield from _equality_deletes(metadata, head)
+    files = position_delete_files(live(head.entries))
+    if len(files):  # U-09
+        message = f"{len(files):,} position delete files stay in manifests of their version"
+        yield _finding("U-09", subject, message, "info")
+    faults = live_faults(head.entries, len(head.manifests), roots(metadata))
+    everything = chosen_manifests(set(range(len(head.manifests))), len(head.manifests))
+    for fault, what in (
+        (faults.repeated.in_snapshot(everything), "is live more than once"),
+        (faults.repeated_vectors.in_snapshot(everything), "has two deletion vectors"),
+        (faults.vectors.lost(everything), "has a deletion vector, but is not live"),
+    ):
+        if fault is not None:  # U-10
+            yield _finding("U-10", subject, f"`{fault.location}` {what}")
+
+
+def _equality_deletes(metadata: TableMetadata, head: Head) -> Iterator[Finding]:
+    """The partitions of equality deletes can be told from their manifests (U-06)."""
+    if head.entries is None:
+        return
+    deletes = equality_delete_files(live(head.entries))
+    for at in sorted(count_by_value(deletes, "manifest")):
+        manifest, header = head.manifests[at], head.headers[at]
+        spec = metadata.spec(manifest.partition_spec_id)
+        if spec is None or spec.is_unpartitioned:
+            continue
+        stored = {number for number, _ in header.partition_record}
+        types = result_types(spec, metadata.schemas)
+        for item, type_ in zip(spec.fields, types, strict=True):
+            is_lost = item.field_id not in stored and None not in stored
+            if type_ is None or is_lost:  # U-06
+                what = "has no known type" if type_ is None else "is not stored"
+                message = f"it has equality deletes whose partition value `{item.name}` {what}"
+                yield _finding("U-06", manifest.manifest_path, message)
+                break

@@ -1,0 +1,108 @@
+"""The plan and the outcome of an upgrade to a newer format version, as result members and text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from icectl.plan.model import Finding, Step
+from icectl.report.console import Console
+from icectl.report.document import id_text
+from icectl.report.tables import Column, print_table
+
+
+class UpgradePlan(Protocol):
+    """What is told of a plan."""
+
+    @property
+    def from_version(self) -> int:
+        """The version that the table has."""
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """What changes."""
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What to know before, and what forbids it."""
+
+    @property
+    def legacy_manifests(self) -> int:
+        """Manifests of older versions that stay in the current snapshot."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """An upgrade as it is told: `to_know` is what to know before it.
+
+    `snapshot_id` is that of rewritten manifests, or of a new root.
+    """
+
+    table_location: str
+    plan: UpgradePlan
+    to_version: int
+    to_know: Sequence[str]
+    done: bool = False
+    snapshot_id: int | None = None
+    unfinished: str | None = None
+    new_metadata_file: str | None = None
+
+
+def upgrade_result(upgrade: Upgrade) -> dict[str, Any]:
+    """The result of a plan or a run."""
+    plan = upgrade.plan
+    return {
+        "from_version": plan.from_version,
+        "to_version": max(upgrade.to_version, plan.from_version),
+        "steps": [{"step": item.step, "detail": item.detail} for item in plan.steps],
+        "snapshot_id": id_text(upgrade.snapshot_id),
+        "legacy_manifests": plan.legacy_manifests,
+        "findings": [
+            {
+                "rule": item.rule,
+                "severity": item.severity,
+                "subject": item.subject,
+                "message": item.message,
+                "hint": item.hint,
+            }
+            for item in plan.findings
+        ],
+    }
+
+
+def question(upgrade: Upgrade) -> str:
+    """What the user is asked before anything happens."""
+    return f"make {upgrade.table_location} a table of version {upgrade.to_version} for good?"
+
+
+def print_upgrade(console: Console, upgrade: Upgrade) -> None:
+    """Print the steps, what they cost, and what came of them."""
+    plan = upgrade.plan
+    if not plan.has_work:
+        console.say(f"nothing to do: the table is of version {plan.from_version}")
+        return
+    if not upgrade.done:
+        print_plan(console, upgrade)
+        return
+    console.say(f"the table is of version {upgrade.to_version} now")
+    if plan.legacy_manifests:
+        console.say(f"{plan.legacy_manifests:,} manifests of older versions stay, and stay valid")
+    if upgrade.unfinished is not None:
+        console.warn(f"its manifests were not rewritten: {upgrade.unfinished}")
+    if upgrade.new_metadata_file is not None:
+        console.say(f"new metadata file: {upgrade.new_metadata_file}")
+        console.say("point the catalog at it")
+
+
+def print_plan(console: Console, upgrade: Upgrade) -> None:
+    """Print what would change, what is lost by it, and what forbids it."""
+    rows = [(item.step, item.detail) for item in upgrade.plan.steps]
+    print_table(console, (Column("step"), Column("detail", cut="end")), rows)
+    console.print()
+    for line in upgrade.to_know:
+        console.print(line)
+    for item in upgrade.plan.findings:
+        console.print(f"{item.severity} {item.rule}: {item.subject}: {item.message}")

@@ -1,0 +1,237 @@
+"""Running an upgrade to version 4: load, check, write roots, commit; eager ones once per branch."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.commit.attempt import Committer, Landed
+from icectl.commit.snapshot import head
+from icectl.commit.tree_draft import ParentState, TreeChange
+from icectl.commit.tree_snapshot import TreeWriter
+from icectl.entries.inherit import inherit
+from icectl.entries.rows import concat
+from icectl.entries.schema import PLANNING_COLUMNS
+from icectl.env import Deadline, Env
+from icectl.errors import CorruptTable, IcectlError, Refused, StorageError, Unsupported
+from icectl.plan.model import Finding, pin_of
+from icectl.plan.upgrade_to_v4 import TO_VERSION, Head, Mode, UpgradePlan, plan
+from icectl.progress import Progress
+from icectl.run.cleanup import outputs_of
+from icectl.run.output_journal import Leftovers
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.requirements import AssertTableUuid
+from icectl.spec.snapshot import Snapshot
+from icectl.spec.updates import AssignUuid, Update, UpgradeFormatVersion, apply_all
+from icectl.storage.location import comparison_key
+from icectl.storage.store import Store
+from icectl.table.manifests import read_snapshot_manifests, scan_manifests
+from icectl.table.open import open_table
+from icectl.table.reading import FILE_MISSING
+from icectl.table.tree import TreeFacts, can_move, leaf_rows, read_leaf
+
+COMMAND = "upgrade-to-v4"
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """The means to upgrade one table."""
+
+    store: Store
+    catalog: Catalog
+    env: Env
+    progress: Progress
+    deadline: Deadline
+    concurrency: int
+    shield: Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeOptions:
+    """How much is converted, and which branch gets a root where not all do."""
+
+    mode: Mode
+    branch: str = "main"
+    allow_read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan and what it was made from."""
+
+    loaded: LoadedTable
+    plan: UpgradePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """What a run did; `unfinished` says why not all branches were rewritten."""
+
+    landed: Landed
+    snapshot_id: int | None = None
+    unfinished: IcectlError | None = None
+
+
+def prepare(upgrade: Upgrade, options: UpgradeOptions) -> Prepared:
+    """Load the table, look at the heads of its branches, and plan; nothing is written.
+
+    Raises: Refused, where the table must not be touched; StorageError of the store.
+    """
+    loaded = open_table(upgrade.catalog)
+    metadata = loaded.metadata
+    upgrade.catalog.check_writable(loaded)
+    heads = [_head(upgrade, metadata, name, snapshot) for name, snapshot in _branches(metadata)]
+    made = plan(
+        metadata,
+        pin_of(metadata, loaded.metadata_location),
+        heads,
+        options.mode,
+        branch=options.branch,
+        allow_read_only=options.allow_read_only,
+    )
+    return Prepared(loaded, made)
+
+
+def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
+    """The branches and their heads, main first."""
+    refs = {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.type == "branch"}
+    names = sorted(refs, key=lambda name: (name != "main", name))
+    found = [(name, metadata.snapshot(refs[name])) for name in names]
+    return [(name, snapshot) for name, snapshot in found if snapshot is not None]
+
+
+def _head(upgrade: Upgrade, metadata: TableMetadata, branch: str, snapshot: Snapshot) -> Head:
+    if snapshot.root_manifest is not None:
+        return Head(branch, snapshot.snapshot_id, has_root=True)
+    try:
+        manifests = read_snapshot_manifests(upgrade.store, metadata, snapshot)
+        headers, parts = [], []
+        scanned = scan_manifests(
+            upgrade.store,
+            metadata,
+            manifests,
+            columns=PLANNING_COLUMNS,
+            concurrency=upgrade.concurrency,
+            progress=upgrade.progress,
+        )
+        for _, header, rows in scanned:
+            headers.append(header)
+            parts.append(inherit(rows, manifests))
+        entries = concat(parts) if parts else None
+        return Head(branch, snapshot.snapshot_id, manifests, tuple(headers), entries)
+    except (CorruptTable, Unsupported) as error:
+        return Head(branch, snapshot.snapshot_id, unreadable=error.message)
+    except StorageError as error:
+        if error.error_id != FILE_MISSING:
+            raise
+        return Head(branch, snapshot.snapshot_id, unreadable=error.message)
+
+
+def refusal(forbidding: Sequence[Finding]) -> Refused:
+    """Why a table is not upgraded: the first condition that does not hold."""
+    first = forbidding[0]
+    return Refused(
+        f"{first.subject}: {first.message} ({first.rule})", hint=first.hint, id="not-upgradable"
+    )
+
+
+def execute(upgrade: Upgrade, prepared: Prepared) -> Upgraded:
+    """Commit the new metadata, with the root of one branch by default; eager ones follow.
+
+    Raises: Refused where a finding forbids it; CommitConflict, CommitUnknown; StorageError,
+    Incomplete, before anything has changed.
+    """
+    if prepared.plan.forbidding:
+        raise refusal(prepared.plan.forbidding)
+    upgrade.deadline.check()
+    eager = prepared.plan.mode == "eager"
+    first = () if eager else prepared.plan.branches
+    landed, snapshot_id = prepared.loaded, None
+    done: Landed | None = None
+    if prepared.plan.from_version < TO_VERSION or first:
+        done, snapshot_id = _commit(upgrade, landed, first[0] if first else None, eager=False)
+    for branch in prepared.plan.branches if eager else ():
+        try:
+            upgrade.deadline.check()
+            done, made = _commit(upgrade, upgrade.catalog.load(), branch, eager=True)
+        except IcectlError as error:
+            if done is None:
+                raise
+            return Upgraded(done, snapshot_id, error)
+        snapshot_id = made if branch == "main" or snapshot_id is None else snapshot_id
+    if done is None:
+        raise Refused("there is nothing left to upgrade")
+    return Upgraded(done, snapshot_id)
+
+
+def remove_leftovers(upgrade: Upgrade, prepared: Prepared) -> None:
+    """Remove what killed runs have left, where there is nothing else to do; never raises."""
+    with _leftovers(upgrade).removed_after(prepared.loaded):
+        pass
+
+
+def _commit(
+    upgrade: Upgrade, base: LoadedTable, branch: str | None, *, eager: bool
+) -> tuple[Landed, int | None]:
+    """One commit: to version 4, and where there is a branch, a snapshot of it with a root."""
+    outputs = outputs_of(upgrade.store, upgrade.env, base, COMMAND)
+    uuid, snapshot_id = upgrade.env.new_uuid(), upgrade.env.new_snapshot_id()
+    writer = TreeWriter(upgrade.store, upgrade.env, branch or "main", outputs)
+
+    def changes(metadata: TableMetadata) -> Sequence[Update]:
+        updates: list[Update] = []
+        if metadata.format_version < TO_VERSION:
+            if metadata.table_uuid is None:
+                updates.append(AssignUuid(uuid))
+            updates.append(UpgradeFormatVersion(TO_VERSION))
+        upgraded = apply_all(metadata, updates)
+        if branch is not None and _lacks_root(upgraded, branch):
+            change = _rewritten if eager else _listed
+            updates += writer.write(
+                upgraded, snapshot_id, lambda facts, state: change(upgrade, facts, state), {}
+            )
+        outputs.check()
+        return updates
+
+    known = base.metadata.table_uuid
+    requirements = [AssertTableUuid(known)] if known else []
+    committer = Committer(upgrade.catalog, upgrade.env, upgrade.progress)
+    with _leftovers(upgrade).removed_after(base):
+        with outputs.removed_on_failure():
+            outputs.sent = True
+            with upgrade.shield():
+                landed = committer.commit(base, requirements, changes)
+        outputs.keep(set() if writer.last is None else writer.last.files)
+    return landed, None if landed.metadata.snapshot(snapshot_id) is None else snapshot_id
+
+
+def _leftovers(upgrade: Upgrade) -> Leftovers:
+    return Leftovers(
+        store=upgrade.store,
+        catalog=upgrade.catalog,
+        env=upgrade.env,
+        progress=upgrade.progress,
+        concurrency=upgrade.concurrency,
+        shield=upgrade.shield,
+        commands=(COMMAND,),
+    )
+
+
+def _lacks_root(metadata: TableMetadata, branch: str) -> bool:
+    snapshot = head(metadata, branch)
+    return snapshot is not None and snapshot.root_manifest is None
+
+
+def _listed(_: Upgrade, facts: TreeFacts, __: ParentState) -> TreeChange:
+    """A root that lists the manifests as they are."""
+    return TreeChange(facts.empty(), operation="replace")
+
+
+def _rewritten(upgrade: Upgrade, facts: TreeFacts, state: ParentState) -> TreeChange:
+    """A root of new leaves; what version 4 can't say stays in manifests of its version (11.5)."""
+    keys = frozenset(
+        comparison_key(str(leaf["location"]))
+        for leaf in leaf_rows(state.rows)
+        if can_move(facts, read_leaf(upgrade.store, facts, leaf))
+    )
+    return TreeChange(facts.empty(), rewritten=keys, operation="replace")

@@ -1,0 +1,183 @@
+"""Expressions of version 4: what partition fields compute, named once for the whole table (2.4)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from icectl.spec.partition import (
+    FIELD_MEMBERS,
+    PartitionField,
+    PartitionSpec,
+    result_types,
+    source_ids,
+    sources_json,
+)
+from icectl.spec.schema import Schema
+from icectl.spec.transforms import Transform, parse_transform
+from icectl.spec.types import Type, parse_type, type_json
+
+HIGHEST_STATS_ID = 999_949
+"""The last id of a column or expression that statistics have room for (V4-014)."""
+
+_MEMBERS = {"expr-id", "type", "expr", "partition-field-id"}
+_EXPR_MEMBERS = {"source-id", "source-ids", "transform", "name", "partition-field-id"}
+_LINK = "expr-id"
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A derived column of the table; `type` is None where nothing tells it.
+
+    `partition_field_id` is the id of its values in the partitions of older manifests; expressions
+    that no spec uses may have none.
+    """
+
+    expr_id: int
+    type: Type | None
+    source_ids: tuple[int, ...]
+    transform: Transform
+    name: str
+    partition_field_id: int | None = None
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    unknown_in_expr: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def stats_id(self) -> int | None:
+        """What its statistics are kept under: the column's id for identity; None for void (X2)."""
+        if self.transform.name == "void":
+            return None
+        return self.source_ids[0] if self.transform.name == "identity" else self.expr_id
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether its values are carried and compared, but can't be computed (X6)."""
+        return self.transform.name == "unknown" or len(self.source_ids) > 1
+
+
+def expression_from_json(value: Mapping[str, Any]) -> Expression:
+    """An expression from its JSON. Raises: ValueError, KeyError or TypeError, when it is none."""
+    expr = value["expr"]
+    if ("source-id" in expr) == ("source-ids" in expr):  # V4-012
+        raise ValueError("it has not exactly one of `source-id` and `source-ids`")
+    stored_type = value.get("type")
+    number = value.get("partition-field-id", expr.get("partition-field-id"))
+    return Expression(
+        int(value[_LINK]),
+        None if stored_type is None else parse_type(stored_type),
+        source_ids(expr),
+        parse_transform(str(expr["transform"])),
+        str(expr["name"]),
+        None if number is None else int(number),
+        {key: item for key, item in value.items() if key not in _MEMBERS},
+        {key: item for key, item in expr.items() if key not in _EXPR_MEMBERS},
+    )
+
+
+def expression_json(expression: Expression) -> dict[str, Any]:
+    """The JSON form of an expression."""
+    members: dict[str, Any] = {_LINK: expression.expr_id}
+    if expression.type is not None:
+        members["type"] = type_json(expression.type)
+    members["expr"] = (
+        sources_json(expression.source_ids)
+        | {"transform": expression.transform.text, "name": expression.name}
+        | dict(expression.unknown_in_expr)
+    )
+    if expression.partition_field_id is not None:
+        members["partition-field-id"] = expression.partition_field_id
+    return members | dict(expression.unknown)
+
+
+def linked_spec_from_json(
+    value: Mapping[str, Any], expressions: Mapping[int, Expression], schemas: Sequence[Schema]
+) -> PartitionSpec:
+    """A spec whose fields are links to expressions, or to columns (2.3).
+
+    Raises: ValueError, KeyError or TypeError, when it is none, names nothing (V4-010), or says
+    itself what the expression contradicts (V4-011).
+    """
+    fields = tuple(_linked(item, expressions, schemas) for item in value["fields"])
+    unknown = {key: item for key, item in value.items() if key not in {"spec-id", "fields"}}
+    return PartitionSpec(int(value["spec-id"]), fields, unknown)
+
+
+def _linked(
+    item: Mapping[str, Any], expressions: Mapping[int, Expression], schemas: Sequence[Schema]
+) -> PartitionField:
+    number = int(item[_LINK])
+    expression = expressions.get(number) or _identity(number, schemas)
+    if expression.partition_field_id is None:  # V4-013
+        raise ValueError(f"expression {number} has no `partition-field-id`")
+    linked = PartitionField(
+        expression.source_ids,
+        expression.partition_field_id,
+        expression.name,
+        expression.transform,
+        {key: member for key, member in item.items() if key not in FIELD_MEMBERS | {_LINK}},
+        number,
+    )
+    told = {
+        "source-id": expression.source_ids[0],
+        "source-ids": list(expression.source_ids),
+        "transform": expression.transform.text,
+        "name": expression.name,
+        "field-id": expression.partition_field_id,
+    }
+    for key, expected in told.items():
+        if key in item and item[key] != expected:  # V4-011
+            raise ValueError(f"its field says `{key}` {item[key]!r}, the expression {expected!r}")
+    return linked
+
+
+def _identity(number: int, schemas: Sequence[Schema]) -> Expression:
+    """What a link to a column stands for: identity of it, under the column's own id (V4-010)."""
+    for schema in reversed(schemas):
+        column = schema.field(number)
+        if column is not None:
+            name = schema.name_of(number) or column.name
+            transform = parse_transform("identity")
+            return Expression(number, column.type, (number,), transform, name, number)
+    raise ValueError(f"no expression and no column has the id {number}")  # V4-010
+
+
+def linked_spec_json(spec: PartitionSpec) -> dict[str, Any]:
+    """The version 4 form of a spec, whose fields have expressions all."""
+    fields = [{_LINK: item.expr_id} | dict(item.unknown) for item in spec.fields]
+    return {"spec-id": spec.spec_id, "fields": fields} | dict(spec.unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """Specs with their fields linked to expressions, old and new ones."""
+
+    specs: tuple[PartitionSpec, ...]
+    expressions: tuple[Expression, ...]
+
+
+def link_specs(
+    specs: Sequence[PartitionSpec], schemas: Sequence[Schema], last_column_id: int
+) -> Linked:
+    """Expressions for the fields of specs that have none yet, as the upgrade makes them (2.4).
+
+    Order: of the specs kept; expressions by ascending spec id and the fields' order, with ids from
+    `last_column_id` + 1. Two fields share one if all that they say is equal (X4).
+    """
+    made: dict[tuple[Any, ...], Expression] = {}
+    linked: dict[int, PartitionSpec] = {}
+    for spec in sorted(specs, key=lambda one: one.spec_id):
+        types = result_types(spec, schemas)
+        fields = []
+        for item, type_ in zip(spec.fields, types, strict=True):
+            key = (item.source_ids, item.transform.text, item.name, item.field_id)
+            if key not in made:
+                made[key] = Expression(
+                    last_column_id + 1 + len(made),
+                    type_,
+                    item.source_ids,
+                    item.transform,
+                    item.name,
+                    item.field_id,
+                )
+            fields.append(replace(item, expr_id=made[key].expr_id))
+        linked[spec.spec_id] = replace(spec, fields=tuple(fields))
+    return Linked(tuple(linked[spec.spec_id] for spec in specs), tuple(made.values()))

@@ -1,0 +1,71 @@
+"""Locations inside metadata: whole ones, and from version 4 on ones below the table's (V4 2.6)."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from icectl.errors import Unsupported
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def with_scheme(table_location: str, location: str) -> str:
+    """A location of older versions, all absolute, as version 4 needs it: with a scheme (L2)."""
+    if _SCHEME.match(location):
+        return location
+    found = _SCHEME.match(table_location)
+    return f"{found.group() if found else 'file:'}{location}"
+
+
+def resolved(table_location: str, location: str) -> str:
+    """A location of version 4 as an absolute one (L1).
+
+    Raises: Unsupported, where it begins with a slash: by the letter it lies below the table, but
+    whoever wrote it may have meant a path of the machine, and files were deleted for the other's.
+    """
+    if _SCHEME.match(location):
+        return location
+    if location.startswith("/"):  # L1
+        raise Unsupported(
+            f"`{location}` is neither absolute nor relative: it begins with a slash",
+            hint="version 4 wants a scheme, as in file:///wh, or a path below the table's location",
+        )
+    return f"{table_location.rstrip('/')}/{location}"
+
+
+def shortened(table_location: str, location: str) -> str:
+    """A location as a relative one, where it lies below the table's (L4)."""
+    base = f"{table_location.rstrip('/')}/"
+    rest = location.removeprefix(base)
+    # What is left must not read as something else.
+    return location if rest.startswith("/") or _SCHEME.match(rest) or not rest else rest
+
+
+def with_locations(metadata: TableMetadata, of: Callable[[str], str]) -> TableMetadata:
+    """The metadata with every location but the table's own replaced (L5)."""
+    return replace(
+        metadata,
+        snapshots=tuple(_of_snapshot(item, of) for item in metadata.snapshots),
+        metadata_log=tuple(
+            replace(item, metadata_file=of(item.metadata_file)) for item in metadata.metadata_log
+        ),
+        statistics=tuple(
+            replace(item, statistics_path=of(item.statistics_path)) for item in metadata.statistics
+        ),
+        partition_statistics=tuple(
+            replace(item, statistics_path=of(item.statistics_path))
+            for item in metadata.partition_statistics
+        ),
+    )
+
+
+def _of_snapshot(snapshot: Snapshot, of: Callable[[str], str]) -> Snapshot:
+    listed, embedded, root = snapshot.manifest_list, snapshot.manifests, snapshot.root_manifest
+    return replace(
+        snapshot,
+        manifest_list=None if listed is None else of(listed),
+        manifests=None if embedded is None else tuple(map(of, embedded)),
+        root_manifest=None if root is None else of(root),
+    )

@@ -1,0 +1,58 @@
+"""What version 4 manifests keep statistics of: columns and expressions, by their stats id (5.1)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from icectl.spec.expressions import HIGHEST_STATS_ID
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.schema import Schema
+from icectl.spec.types import NestedField, StructType, Type, is_nested
+
+
+@dataclass(frozen=True, slots=True)
+class StatsColumn:
+    """A column or an expression; `is_required` is never true of expressions."""
+
+    id: int
+    type: Type
+    is_required: bool = False
+    is_expression: bool = False
+
+
+def stats_columns(metadata: TableMetadata) -> tuple[StatsColumn, ...]:
+    """Everything that entries of a table may have statistics of.
+
+    Shape: the primitive columns of the current schema outside of lists and maps, columns of older
+    schemas that specs partition by identity, and the other expressions that specs use.
+    Order: ascending ids.
+    """
+    found = {column.id: column for column in _columns(metadata.current_schema)}
+    used = {item.expr_id for spec in metadata.partition_specs for item in spec.fields}
+    for expression in metadata.expressions:
+        number = expression.stats_id
+        if expression.expr_id not in used or number is None or number in found:
+            continue
+        if number == expression.expr_id:
+            if expression.type is not None:
+                found[number] = StatsColumn(number, expression.type, is_expression=True)
+            continue
+        for schema in reversed(metadata.schemas):
+            source = schema.field(number)
+            if source is not None:
+                found[number] = StatsColumn(number, source.type, source.required)
+                break
+    return tuple(found[number] for number in sorted(found) if 1 <= number <= HIGHEST_STATS_ID)
+
+
+def _columns(schema: Schema) -> Iterator[StatsColumn]:
+    """Primitive columns, those inside structs too."""
+
+    def walk(fields: tuple[NestedField, ...], *, required: bool) -> Iterator[StatsColumn]:
+        for one in fields:
+            is_required = required and one.required
+            if isinstance(one.type, StructType):
+                yield from walk(one.type.fields, required=is_required)
+            elif not is_nested(one.type):
+                yield StatsColumn(one.id, one.type, is_required)
+
+    yield from walk(schema.fields, required=True)

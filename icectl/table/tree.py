@@ -1,0 +1,466 @@
+"""Version 4 snapshots: their roots and leaves, with inheritance resolved, and what lives in them.
+
+A state of a table is one Arrow table of root rows, and leaves that are read as they are needed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.codec.content_stats import conform, from_maps
+from icectl.codec.dv import read_bitmap, read_dv
+from icectl.codec.manifest import read_manifest
+from icectl.codec.partition_stats import TupleField, tuple_fields, with_tuples
+from icectl.codec.tree import TreeContent, TreeFile, read_tree
+from icectl.entries.inherit import inherit
+from icectl.entries.rows import Entries
+from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.tree_rows import STATS, TREE_ROWS
+from icectl.errors import CorruptTable, Unsupported
+from icectl.spec.locations import resolved, shortened
+from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import result_types
+from icectl.spec.properties import RELATIVE_LOCATIONS, read
+from icectl.spec.snapshot import Snapshot
+from icectl.spec.stats_columns import StatsColumn, stats_columns
+from icectl.storage.location import comparison_key
+from icectl.storage.store import Store
+from icectl.table.reading import decode_file, read_file
+from icectl.table.schemes import completed
+
+_ABSOLUTE = "^[A-Za-z][A-Za-z0-9+.-]+:"
+LOCATIONS = ("location", "referenced_file")
+Positions = npt.NDArray[np.uint64]
+LEAVES = (Content.DATA_MANIFEST, Content.DELETE_MANIFEST)
+OWN_CONTENTS = {
+    ManifestContent.DATA: (Content.DATA,),
+    ManifestContent.DELETES: (Content.POSITION_DELETES, Content.EQUALITY_DELETES),
+}
+"""The contents of files that a root lists itself, as manifests would."""
+FILES = (Content.DATA, Content.POSITION_DELETES, Content.EQUALITY_DELETES)
+
+
+@dataclass(frozen=True)
+class TreeFacts:
+    """What reading and writing manifests has to know of their table."""
+
+    metadata: TableMetadata
+
+    @cached_property
+    def columns(self) -> tuple[StatsColumn, ...]:
+        """What statistics are kept of."""
+        return stats_columns(self.metadata)
+
+    @cached_property
+    def rows_schema(self) -> pa.Schema:
+        """The schema of rows in memory: TREE_ROWS, and statistics of `columns`."""
+        return TREE_ROWS.append(pa.field(STATS, conform(None, self.columns, 0).type))
+
+    def tuple_fields(self, spec_id: int) -> tuple[TupleField, ...]:
+        """Where statistics hold the tuples of a spec. Raises: CorruptTable V4-054."""
+        spec = self.metadata.spec(spec_id)
+        if spec is None:
+            raise CorruptTable(f"an entry is of spec {spec_id}, which there is not", rule="V4-054")
+        expressions = {one.expr_id: one for one in self.metadata.expressions}
+        return tuple_fields(spec, expressions, {one.id: one.type for one in self.columns})
+
+    def absolute(self, locations: pa.Array) -> pa.Array:
+        """Locations with relative ones below the table's (L1). Raises: Unsupported."""
+        relative = pc.invert(pc.match_substring_regex(locations, _ABSOLUTE))
+        if not pc.any(relative, min_count=0).as_py():
+            return locations
+        return self._each(locations, partial(resolved, self.metadata.location))
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        """Rows with locations as they are written: relative where the table wants that (L4)."""
+        if not read(self.metadata.properties, RELATIVE_LOCATIONS):
+            return rows
+        for name in LOCATIONS:
+            at = rows.schema.get_field_index(name)
+            column = self._each(rows[name], self.stored_location)
+            rows = rows.set_column(at, rows.schema.field(name), column)
+        return rows
+
+    def stored_location(self, location: str) -> str:
+        """A location as it is written (L4)."""
+        if not read(self.metadata.properties, RELATIVE_LOCATIONS):
+            return location
+        return shortened(self.metadata.location, location)
+
+    def _each(self, locations: pa.Array, of: Callable[[str], str]) -> pa.Array:
+        found = [None if one is None else of(one) for one in locations.to_pylist()]
+        return pa.array(found, pa.string())
+
+    def empty(self) -> pa.Table:
+        """No rows."""
+        return self.rows_schema.empty_table()
+
+
+def read_root(
+    store: Store, facts: TreeFacts, snapshot: Snapshot, *, carried: bool = False
+) -> pa.Table:
+    """The rows of a snapshot's root, inheritance resolved, locations absolute.
+
+    With `carried` the rows will be written again, and must be known whole.
+
+    Raises: StorageError; CorruptTable; Unsupported. `snapshot` has a root manifest.
+    """
+    location = snapshot.root_manifest
+    if location is None:
+        raise ValueError(snapshot.snapshot_id)
+    content = read_file(store, location)
+    return decode_file(location, lambda: root_rows(facts, content, snapshot, carried=carried))
+
+
+def root_rows(
+    facts: TreeFacts, content: bytes, snapshot: Snapshot, *, carried: bool = False
+) -> pa.Table:
+    """The rows of a root, as read_root gives them, out of its bytes."""
+    file = read_tree(content)
+    if carried:
+        _check_whole(file.unknown_field_ids)
+    if file.content is not TreeContent.ROOT:  # V4-040
+        raise CorruptTable("it is no root manifest", rule="V4-040")
+    return _root_inherited(_conformed(facts, file.rows), snapshot)
+
+
+def _check_whole(unknown: Sequence[int]) -> None:
+    """Raises: Unsupported, where a manifest has columns that writing it again would lose."""
+    if unknown:
+        ids = ", ".join(map(str, unknown))
+        message = f"a manifest has columns that icectl does not know (field ids {ids})"
+        raise Unsupported(message, hint="maintain it with the engine that wrote it")
+
+
+def _conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
+    """Rows with statistics of today's columns and absolute locations."""
+    stored = rows.column(STATS) if STATS in rows.column_names else None
+    stats = None if stored is None or not len(rows) else _whole(stored)
+    conformed = conform(stats, facts.columns, len(rows))
+    rows = rows.select(TREE_ROWS.names).append_column(facts.rows_schema.field(STATS), conformed)
+    for name in LOCATIONS:
+        at = rows.schema.get_field_index(name)
+        column = facts.absolute(_whole(rows.column(name)))
+        rows = rows.set_column(at, rows.schema.field(name), column)
+    return rows
+
+
+def _root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:
+    """Null numbers of ADDED rows are the snapshot's (4.6)."""
+    added = pc.equal(rows["status"], int(Status.ADDED))
+    for name, number in (
+        ("snapshot_id", snapshot.snapshot_id),
+        ("sequence_number", snapshot.sequence_number),
+        ("file_sequence_number", snapshot.sequence_number),
+    ):
+        stored = rows[name]
+        if not stored.null_count:
+            continue
+        filled = pc.if_else(pc.and_(added, stored.is_null()), pa.scalar(number, pa.int64()), stored)
+        if filled.null_count:  # V4-062
+            message = f"a row of a root has no {name.replace('_', ' ')}"
+            raise CorruptTable(message, rule="V4-062")
+        rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), filled)
+    return rows
+
+
+def manifest_file(row: Mapping[str, object]) -> ManifestFile:
+    """A leaf's row in the form that older versions list manifests in."""
+    data = row["content"] == Content.DATA_MANIFEST
+    return ManifestFile(
+        manifest_path=_text(row["location"]),
+        manifest_length=_number(row["file_size_in_bytes"]),
+        partition_spec_id=_number(row["spec_id"]),
+        content=ManifestContent.DATA if data else ManifestContent.DELETES,
+        sequence_number=_number(row["sequence_number"]),
+        min_sequence_number=_number(row["min_sequence_number"]),
+        added_snapshot_id=_number(row["snapshot_id"]),
+        added_files_count=_number(row["added_files_count"]),
+        existing_files_count=_number(row["existing_files_count"]),
+        deleted_files_count=_number(row["deleted_files_count"]),
+        added_rows_count=_number(row["added_rows_count"]),
+        existing_rows_count=_number(row["existing_rows_count"]),
+        deleted_rows_count=_number(row["deleted_rows_count"]),
+        key_metadata=row["key_metadata"],  # type: ignore[arg-type]
+        first_row_id=row["first_row_id"],  # type: ignore[arg-type]
+    )
+
+
+def read_leaf(
+    store: Store,
+    facts: TreeFacts,
+    leaf: Mapping[str, object],
+    *,
+    stats: bool = True,
+    carried: bool = False,
+) -> pa.Table:
+    """All rows of a leaf, inheritance resolved: `leaf` is its row in the root.
+
+    Without `stats` those of version 4 leaves are null. With `carried` the rows will be written
+    again, and must be known whole.
+
+    Shape: the schema of `facts`; a row's ordinal is its position.
+    Raises: StorageError; CorruptTable; Unsupported.
+    """
+    location = _text(leaf["location"])
+    content = read_file(store, location)
+    return decode_file(
+        location, lambda: rows_of_leaf(facts, content, leaf, stats=stats, carried=carried)
+    )
+
+
+def rows_of_leaf(
+    facts: TreeFacts,
+    content: bytes,
+    leaf: Mapping[str, object],
+    *,
+    stats: bool = True,
+    carried: bool = False,
+) -> pa.Table:
+    """The rows of a leaf, as read_leaf gives them, out of its bytes."""
+    if leaf["file_format"] == FileFormat.AVRO:
+        return _legacy_rows(facts, content, leaf, carried=carried)
+    file = read_tree(content, stats=stats)
+    if carried:
+        _check_whole(file.unknown_field_ids)
+    return _leaf_rows(facts, file, leaf)
+
+
+def _leaf_rows(facts: TreeFacts, file: TreeFile, leaf: Mapping[str, object]) -> pa.Table:
+    wanted = TreeContent.DATA if leaf["content"] == Content.DATA_MANIFEST else TreeContent.DELETE
+    if file.content is not wanted:  # V4-100
+        raise CorruptTable(f"it says content {file.content}, the root {wanted}", rule="V4-100")
+    rows = _conformed(facts, file.rows)
+    contents = set(rows["content"].unique().to_pylist())
+    if contents & {Content.DATA_MANIFEST, Content.DELETE_MANIFEST}:  # V4-102
+        raise CorruptTable("a leaf names a manifest", rule="V4-102")
+    allowed = {Content.DATA} if wanted is TreeContent.DATA else set(FILES[1:])
+    if contents - allowed:  # V4-101
+        raise CorruptTable("a leaf has rows of another kind than its own", rule="V4-101")
+    if len(rows) != leaf["record_count"]:  # V4-103
+        message = f"it has {len(rows)} rows, the root says {leaf['record_count']}"
+        raise CorruptTable(message, rule="V4-103")
+    return _leaf_inherited(rows, leaf)
+
+
+def _leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
+    """What rows leave null, the leaf's row in the root says (4.6)."""
+    is_added = pc.equal(rows["status"], int(Status.ADDED))
+    ids = pc.fill_null(rows["snapshot_id"], pa.scalar(leaf["snapshot_id"], pa.int64()))
+    rows = _replaced(rows, "snapshot_id", ids)
+    for name in ("sequence_number", "file_sequence_number"):
+        stored = rows[name]
+        if not stored.null_count:
+            continue
+        number = pa.scalar(leaf[name], pa.int64())
+        filled = pc.if_else(pc.and_(is_added, stored.is_null()), number, stored)
+        if filled.null_count:  # V4-105
+            message = f"a row that is not ADDED has no {name.replace('_', ' ')}"
+            raise CorruptTable(message, rule="V4-105")
+        rows = _replaced(rows, name, filled)
+    first = leaf["first_row_id"]
+    if first is None or leaf["content"] != Content.DATA_MANIFEST:
+        return rows
+    stored = _whole(rows["first_row_id"])
+    takes = pc.and_(stored.is_null(), pc.not_equal(rows["status"], int(Status.DELETED)))
+    mask = np.asarray(_whole(takes).to_numpy(zero_copy_only=False), bool)
+    counts = np.where(mask, rows["record_count"].to_numpy(), 0)
+    ids = pa.array(_number(first) + np.cumsum(counts) - counts, pa.int64())
+    return _replaced(rows, "first_row_id", pc.if_else(pa.array(mask), ids, stored))
+
+
+def _legacy_rows(
+    facts: TreeFacts, content: bytes, leaf: Mapping[str, object], *, carried: bool
+) -> pa.Table:
+    """Rows of an Avro manifest of an older version, in the form of version 4 (3.4)."""
+    listed = manifest_file(leaf)
+    spec = facts.metadata.spec(listed.partition_spec_id)
+    header, raw = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=spec)
+    if header.content is not listed.content:  # V4-111
+        raise CorruptTable("its content is not what the root says", rule="V4-111")
+    if carried:
+        _check_whole(header.unknown_field_ids)
+    entries = inherit(raw, [listed])
+    return tree_rows(facts, entries, header.spec_id or listed.partition_spec_id)
+
+
+def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
+    """Entries of older versions as rows of version 4: statistics hold metrics and tuples (5.7)."""
+    table = entries.table
+    stats = from_maps(entries, facts.columns)
+    spec = facts.metadata.spec(spec_id)
+    if spec is not None:
+        stats = with_tuples(
+            stats,
+            _whole(table["partition_key"]),
+            _whole(table["record_count"]),
+            facts.tuple_fields(spec_id),
+            result_types(spec, facts.metadata.schemas),
+        )
+    is_data = pc.equal(table["content"], int(Content.DATA))
+    columns: list[pa.Array | pa.ChunkedArray] = []
+    for field in TREE_ROWS:
+        name = {"referenced_file": "referenced_data_file"}.get(field.name, field.name)
+        if name not in table.column_names:
+            columns.append(pa.nulls(len(table), field.type))
+        elif field.name in LOCATIONS:
+            columns.append(completed(facts.metadata, _whole(table[name])))
+        elif name == "sort_order_id":  # C-29
+            columns.append(pc.if_else(is_data, table[name], pa.scalar(None, field.type)))
+        else:
+            columns.append(table[name].cast(field.type))
+    return pa.table([*columns, stats], schema=facts.rows_schema)
+
+
+def can_move(facts: TreeFacts, rows: pa.Table) -> bool:
+    """Whether rows of a leaf may be written into another one (7.6, 6).
+
+    Position delete files of version 2 have no form of version 4, nor have tuples whose type is
+    not known (X6).
+    """
+    is_file = pc.and_(
+        pc.equal(rows["content"], int(Content.POSITION_DELETES)),
+        pc.not_equal(rows["file_format"], int(FileFormat.PUFFIN)),
+    )
+    is_live = pc.not_equal(rows["status"], int(Status.DELETED))
+    if pc.any(pc.and_(is_file, is_live), min_count=0).as_py():
+        return False
+    specs = [facts.metadata.spec(number) for number in rows["spec_id"].unique().to_pylist()]
+    schemas = facts.metadata.schemas
+    return all(spec is not None and None not in result_types(spec, schemas) for spec in specs)
+
+
+ReadRange = Callable[[str, int, int], bytes]
+"""Reads part of a file: location, offset, length."""
+
+
+def vectors(store: Store, rows: pa.Table) -> dict[str, Positions]:
+    """Dead positions of leaves, by the leaf's comparison key, of live rows of a root (8.1).
+
+    Raises: CorruptTable V4-080 for two of one leaf, V4-082 for bad bytes.
+    """
+    found: dict[str, Positions] = {}
+    for row in vector_rows(live_rows(rows)):
+        key = comparison_key(row["referenced_file"])
+        if key in found:
+            raise CorruptTable(f"`{key}` has two manifest delete vectors", rule="V4-080")  # V4-080
+        found[key] = vector_positions(store.read_range, row)
+    return found
+
+
+def vector_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows of manifest delete vectors, without statistics. Order: kept."""
+    yield from of_contents(rows, Content.MANIFEST_DV).drop_columns([STATS]).to_pylist()
+
+
+def vector_positions(read_range: ReadRange, row: Mapping[str, object]) -> Positions:
+    """The positions of one manifest delete vector, inline or in a Puffin file."""
+    inline = row["inline_content"]
+    if isinstance(inline, bytes):
+        positions = read_bitmap(inline)
+    else:
+        location = _text(row["location"])
+        blob = read_range(
+            location, _number(row["content_offset"]), _number(row["content_size_in_bytes"])
+        )
+        positions = decode_file(location, lambda: read_dv(blob))
+    if len(positions) != row["record_count"]:  # V4-082
+        message = f"a manifest delete vector has {len(positions)} positions, its row says otherwise"
+        raise CorruptTable(message, rule="V4-082")
+    return positions
+
+
+def live_rows(rows: pa.Table) -> pa.Table:
+    """Rows of a root that are ADDED or EXISTING. Order: kept."""
+    return rows.filter(pc.not_equal(rows["status"], int(Status.DELETED)))
+
+
+def of_contents(rows: pa.Table, *contents: Content) -> pa.Table:
+    """Rows of some content types. Order: kept."""
+    return rows.filter(
+        pc.is_in(rows["content"], pa.array([int(one) for one in contents], pa.int8()))
+    )
+
+
+def leaf_rows(rows: pa.Table) -> Iterator[dict[str, object]]:
+    """The rows of leaves, without their statistics, one by one. Order: kept."""
+    yield from of_contents(rows, *LEAVES).drop_columns([STATS]).to_pylist()
+
+
+ReadLeaf = Callable[[Mapping[str, object]], pa.Table]
+"""Reads the rows of a leaf, given its row in the root."""
+
+
+def live_files(root: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
+    """The live data files, delete vectors and equality deletes of a state (8.1).
+
+    Shape: the schema of the root; status is EXISTING for what an EXISTING leaf calls ADDED (ST1).
+    Order: those of the root, then by leaf and position.
+    Raises: CorruptTable V4-083 for a position that the leaf lacks.
+    """
+    rows = live_rows(root)
+    parts = [of_contents(rows, *FILES)]
+    for leaf in leaf_rows(rows):
+        positions = dead.get(comparison_key(_text(leaf["location"])), NONE)
+        if is_dead(leaf, positions):
+            continue
+        part = without(read(leaf), positions)
+        if leaf["status"] == Status.EXISTING:
+            existing = pa.repeat(pa.scalar(int(Status.EXISTING), pa.int8()), len(part))
+            part = _replaced(part, "status", existing)
+        parts.append(part)
+    return pa.concat_tables(parts)
+
+
+NONE: Positions = np.empty(0, np.uint64)
+
+
+def is_dead(leaf: Mapping[str, object], positions: Positions) -> bool:
+    """Whether it is certain without reading it that nothing lives in a leaf (EN11).
+
+    Raises: CorruptTable V4-083 for a position that the leaf lacks.
+    """
+    if len(positions) and int(positions[-1]) >= _number(leaf["record_count"]):  # V4-083
+        message = f"position {int(positions[-1])} of `{leaf['location']}` is beyond its end"
+        raise CorruptTable(message, rule="V4-083")
+    live = _number(leaf["added_files_count"]) + _number(leaf["existing_files_count"])
+    return leaf["deleted_files_count"] == 0 and live == len(positions)
+
+
+def without(rows: pa.Table, positions: Positions) -> pa.Table:
+    """The live rows of a leaf that no delete vector names. Order: kept."""
+    alive = np.ones(len(rows), bool)
+    alive[positions.astype(np.int64)] = False
+    return rows.filter(pc.and_(pa.array(alive), pc.not_equal(rows["status"], int(Status.DELETED))))
+
+
+def _replaced(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
+
+
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    combined = column.combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        return combined.chunk(0) if combined.num_chunks else pa.nulls(0, column.type)
+    return combined
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise CorruptTable("a row of a manifest has no location", rule="V4-051")  # V4-051
+    return value
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int):
+        raise CorruptTable("a row of a manifest lacks a number", rule="V4-058")  # V4-058
+    return value

@@ -1,0 +1,274 @@
+"""`icectl upgrade-to-v4`: rows stay the same from every snapshot, and through what follows."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.cli import app
+from icectl.env import SystemEnv
+from tests.builders.first_writers import as_first_writers_did
+from tests.builders.rows import Row, current_metadata, live_entries, read_metadata, read_rows
+from tests.builders.table_builder import TableBuilder
+from tests.builders.tree_table import remove_data_files
+
+MODES = ("--lazy", "", "--eager")
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+Icectl = Callable[..., Ran]
+
+
+@pytest.fixture
+def icectl(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Icectl:
+    """Run a command."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+
+    def run(*arguments: str) -> Ran:
+        code = app.main([word for word in arguments if word])
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    return run
+
+
+def build(directory: Path, version: int) -> TableBuilder:
+    """A table with a branch, a tag, deletes of every kind that its version has."""
+    table = TableBuilder(directory, format_version=version, partitioning="two")
+    table.append(range(12), files=3)
+    table.ref("eoy", "tag")
+    table.append(range(12, 24))
+    if version > 1:
+        table.delete_rows([1, 2, 13])
+    if version == 2:
+        table.delete_rows([5], kind="equality")
+    table.ref("audit", "branch")
+    table.append(range(100, 106), branch="audit")
+    table.remove_data_files(1)
+    return table
+
+
+def every_row(directory: Path) -> dict[int, list[Row]]:
+    """Rows of every snapshot, by a reader that is not icectl's."""
+    metadata = read_metadata(current_metadata(directory))
+    return {
+        snapshot["snapshot-id"]: read_rows(metadata, snapshot["snapshot-id"])
+        for snapshot in metadata["snapshots"]
+    }
+
+
+def head(directory: Path, branch: str = "main") -> dict[str, Any]:
+    metadata = read_metadata(current_metadata(directory))
+    wanted = metadata["refs"][branch]["snapshot-id"]
+    return next(one for one in metadata["snapshots"] if one["snapshot-id"] == wanted)
+
+
+def live_leaves(directory: Path) -> list[str]:
+    """The leaves of the current root, as pyarrow reads it."""
+    root = head(directory)["root-manifest"].removeprefix("file:")
+    rows = pq.ParquetFile(root).read(["content_type", "location"]).to_pylist()
+    return [row["location"] for row in rows if row["content_type"] in (3, 4)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_every_snapshot_has_the_rows_that_it_had(tmp_path, icectl, version, mode) -> None:
+    directory = tmp_path / "t"
+    build(directory, version)
+    before = every_row(directory)
+    of_main, of_audit = (before[head(directory, name)["snapshot-id"]] for name in ("main", "audit"))
+    assert icectl("upgrade-to-v4", str(directory), mode, "--yes").code == 0
+    after = every_row(directory)
+    assert {key: after[key] for key in before} == before
+    assert after[head(directory)["snapshot-id"]] == of_main
+    assert after[head(directory, "audit")["snapshot-id"]] == of_audit
+    roots = {name for name in ("main", "audit") if "root-manifest" in head(directory, name)}
+    assert roots == {"--lazy": set(), "": {"main"}, "--eager": {"main", "audit"}}[mode]
+    assert len(after) - len(before) == len(roots)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_maintenance_after_it_changes_no_row_and_then_has_nothing_to_do(
+    tmp_path, icectl, version, mode
+) -> None:
+    directory = tmp_path / "t"
+    build(directory, version)
+    assert icectl("upgrade-to-v4", str(directory), mode, "--yes").code == 0
+    rows = every_row(directory)[head(directory)["snapshot-id"]]
+    assert icectl("rewrite-manifests", str(directory)).code == 0
+    assert every_row(directory)[head(directory)["snapshot-id"]] == rows
+    again = icectl("rewrite-manifests", str(directory), "--json")
+    assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+    words = ("--older-than", "0s", "--retain-last", "1", "--yes")
+    assert icectl("expire-snapshots", str(directory), *words).code == 0
+    kept = every_row(directory)
+    assert kept[head(directory)["snapshot-id"]] == rows
+    again = icectl("expire-snapshots", str(directory), *words, "--json")
+    assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+    found = icectl(
+        "remove-orphans", str(directory), "-n", "--older-than", "0s", "--allow-recent", "--json"
+    )
+    assert (found.code, found.document["status"]) == (0, "nothing-to-do")
+    assert every_row(directory) == kept
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_expiry_deletes_what_only_old_snapshots_have_live(tmp_path, icectl, version) -> None:
+    """A data file that a delete vector over a leaf has killed goes with the last snapshot of it."""
+    directory = tmp_path / "t"
+    build(directory, version)
+    assert icectl("upgrade-to-v4", str(directory), "--eager", "--yes").code == 0
+    words = ("--older-than", "0s", "--retain-last", "1", "--yes")
+    assert icectl("expire-snapshots", str(directory), *words).code == 0
+    metadata = read_metadata(current_metadata(directory))
+    live = {
+        entry["data_file"]["file_path"].removeprefix("file:")
+        for snapshot in metadata["snapshots"]
+        for entry in live_entries(snapshot)
+    }
+    there = {str(path) for path in (directory / "data").rglob("*") if path.is_file()}
+    assert there == live
+
+
+def test_a_second_upgrade_has_nothing_to_do_and_a_lazy_one_can_go_on(tmp_path, icectl) -> None:
+    directory = tmp_path / "t"
+    build(directory, 2)
+    assert icectl("upgrade-to-v4", str(directory), "--lazy", "--yes").code == 0
+    again = icectl("upgrade-to-v4", str(directory), "--lazy", "--check", "--json")
+    assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+    further = icectl("upgrade-to-v4", str(directory), "--check", "--json")
+    assert (further.code, further.document["status"]) == (4, "planned")
+    assert [step["step"] for step in further.document["result"]["steps"]] == ["write-root"]
+    assert icectl("upgrade-to-v4", str(directory), "--yes").code == 0
+    for mode in ("", "--lazy"):
+        done = icectl("upgrade-to-v4", str(directory), mode, "--yes", "--json")
+        assert (done.code, done.document["status"]) == (0, "nothing-to-do")
+    rest = icectl("upgrade-to-v4", str(directory), "--eager", "--yes", "--json")
+    assert rest.code == 0
+    assert "root-manifest" in head(directory, "audit")
+
+
+def test_the_document_names_steps_and_versions(tmp_path, icectl) -> None:
+    directory = tmp_path / "t"
+    build(directory, 2)
+    ran = icectl("upgrade-to-v4", str(directory), "--yes", "--json")
+    result = ran.document["result"]
+    assert (ran.code, ran.document["status"]) == (0, "done")
+    assert (result["from_version"], result["to_version"]) == (2, 4)
+    assert [step["step"] for step in result["steps"]] == [
+        "upgrade-format-version",
+        "write-expressions",
+        "assign-row-ids",
+        "write-root",
+    ]
+    assert result["legacy_manifests"] == len(live_leaves(directory)) == 4
+    assert [one["rule"] for one in result["findings"]] == ["U-09", "U-09"]
+    assert result["snapshot_id"] == str(head(directory)["snapshot-id"])
+    assert ran.document["table"]["metadata_location_after"].endswith(".metadata.json")
+
+
+def test_the_metadata_is_that_of_version_4(tmp_path, icectl) -> None:
+    directory = tmp_path / "t"
+    build(directory, 1)
+    as_first_writers_did(directory)
+    assert icectl("upgrade-to-v4", str(directory), "--lazy", "--yes").code == 0
+    new = read_metadata(current_metadata(directory))
+    assert new["format-version"] == 4
+    assert len(new["table-uuid"]) == 36
+    assert not {"schema", "partition-spec"} & new.keys()
+    assert new["location"] == f"file:{directory}"
+    first = max(
+        number for schema in new["schemas"] for number in (f["id"] for f in schema["fields"])
+    )
+    ids = [one["expr-id"] for one in new["expressions"]]
+    assert ids == sorted(ids)
+    assert ids[0] > first
+    assert new["last-column-id"] == ids[-1]
+    assert [one["partition-field-id"] for one in new["expressions"]] == [1000, 1001]
+    assert [field["expr-id"] for field in new["partition-specs"][0]["fields"]] == ids
+    assert new["next-row-id"] == 0
+    assert {snapshot["sequence-number"] for snapshot in new["snapshots"]} == {0}
+
+
+def test_lazy_and_eager_exclude_each_other(tmp_path, icectl) -> None:
+    build(tmp_path / "t", 2)
+    ran = icectl("upgrade-to-v4", str(tmp_path / "t"), "--lazy", "--eager", "--yes")
+    assert ran.code == 2
+    assert "exclude each other" in ran.err
+
+
+def test_a_table_without_snapshots_is_upgraded(tmp_path, icectl) -> None:
+    TableBuilder(tmp_path / "t", format_version=2).set_properties({"owner": "a"})
+    assert icectl("upgrade-to-v4", str(tmp_path / "t"), "--yes").code == 0
+    new = read_metadata(current_metadata(tmp_path / "t"))
+    assert new["format-version"] == 4
+    assert "current-snapshot-id" not in new
+
+
+def test_l4_a_table_that_wants_relative_locations_gets_them(tmp_path, icectl) -> None:
+    directory = tmp_path / "t"
+    build(directory, 3).set_properties({"icectl.v4.relative-locations": "true"})
+    # Locations are shortened letter by letter, so the table's must be spelled as its files' are.
+    files = _files(icectl, directory)
+    assert icectl("upgrade-to-v4", str(directory), "--eager", "--yes").code == 0
+    new = read_metadata(current_metadata(directory))
+    stored = [snapshot.get("root-manifest", "metadata/") for snapshot in new["snapshots"]]
+    assert all(location.startswith("metadata/") for location in stored)
+    assert head(directory)["root-manifest"] in stored
+    root = pq.ParquetFile(directory / head(directory)["root-manifest"]).read(["location"])
+    assert all(place.startswith("metadata/") for place in root["location"].to_pylist())
+    assert _files(icectl, directory) == files
+    remove_data_files(directory, SystemEnv(), files[:1])
+    assert _files(icectl, directory) == files[1:]
+    assert icectl("rewrite-manifests", str(directory)).code == 0
+    assert _files(icectl, directory) == files[1:]
+    found = icectl(
+        "remove-orphans", str(directory), "-n", "--older-than", "0s", "--allow-recent", "--json"
+    )
+    assert (found.code, found.document["status"]) == (0, "nothing-to-do")
+
+
+def _files(icectl: Icectl, directory: Path) -> list[str]:
+    """The live data files as icectl reads them, sorted, without scheme."""
+    ran = icectl("inspect", str(directory), "files", "--json")
+    assert ran.code == 0, ran.err
+    rows = ran.document["result"]["rows"]
+    return sorted(one["file_path"].removeprefix("file:") for one in rows if one["content"] == 0)
+
+
+def test_a_manifest_with_columns_that_are_not_known_is_not_written_again(tmp_path, icectl) -> None:
+    """Lossless or refuse: what icectl does not know it cannot carry over."""
+    directory = tmp_path / "t"
+    build(directory, 3)
+    assert icectl("upgrade-to-v4", str(directory), "--yes").code == 0
+    path = Path(head(directory)["root-manifest"].removeprefix("file:"))
+    file = pq.ParquetFile(path)
+    rows = file.read()
+    added = pa.field("extra", pa.int64(), metadata={"PARQUET:field_id": "9001"})
+    pq.write_table(
+        rows.append_column(added, pa.nulls(len(rows), pa.int64())).replace_schema_metadata(
+            file.metadata.metadata
+        ),
+        path,
+    )
+    before = sorted(path.name for path in directory.rglob("*"))
+    ran = icectl("rewrite-manifests", str(directory), "--json")
+    assert ran.code == 14
+    assert "field ids 9001" in ran.err
+    assert sorted(path.name for path in directory.rglob("*")) == before
