@@ -25,6 +25,7 @@ from icectl.engine.kernels.write_data import Outputs, WriteOptions, WrittenFile
 from icectl.entries.partition_key import decode_key
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.plan.compact_task import DeleteFile, InputFile, RewriteTask, Task
+from icectl.spec.locations import with_scheme
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionSpec, partition_path, result_types
@@ -49,14 +50,23 @@ def typed_specs(metadata: TableMetadata) -> Mapping[int, TypedSpec]:
     }
 
 
+def scheme_of_paths(metadata: TableMetadata) -> str:
+    """What paths have that delete files store without a scheme (V4 L2); empty up to version 3."""
+    return with_scheme(metadata.location, "") if metadata.format_version >= 4 else ""
+
+
 @dataclass(frozen=True, slots=True)
 class CompactJob:
-    """What all tasks of a run have in common; `sorting` is none where rows keep their order."""
+    """What all tasks of a run have in common; `sorting` is none where rows keep their order.
+
+    `scheme` is that of `scheme_of_paths`.
+    """
 
     columns: TableColumns
     specs: Mapping[int, TypedSpec]
     options: WriteOptions
     sorting: Sorting | None = None
+    scheme: str = ""
 
     @property
     def sort_order_id(self) -> int | None:
@@ -141,7 +151,7 @@ def partition_of(key: bytes, typed: TypedSpec) -> Partition:
     return Partition(key, partition_path(typed.spec, typed.types, decode_key(key, typed.types)))
 
 
-def deletes_by_position(task: Task) -> DeletesOfGroup:
+def deletes_by_position(task: Task, scheme: str) -> DeletesOfGroup:
     """The position delete files and vectors of a task as kernels take them."""
     positions: dict[int, set[str]] = {}
     vectors = []
@@ -159,6 +169,7 @@ def deletes_by_position(task: Task) -> DeletesOfGroup:
             for at, named in positions.items()
         ),
         tuple(vectors),
+        scheme=scheme,
     )
 
 
@@ -172,7 +183,7 @@ def _deletes(task: RewriteTask, job: CompactJob) -> DeletesOfGroup:
         EqualityDeletes(_delete_source(files[at], job), files[at].equality_ids, frozenset(named))
         for at, named in equality.items()
     )
-    return replace(deletes_by_position(task), equality_deletes=by_value)
+    return replace(deletes_by_position(task, job.scheme), equality_deletes=by_value)
 
 
 def _delete_source(file: DeleteFile, job: CompactJob) -> SourceFile:

@@ -28,10 +28,11 @@ from icectl.spec.manifest import Content, FileFormat, Status
 
 @dataclass(frozen=True, slots=True)
 class MergeJob:
-    """What all tasks of a run have in common."""
+    """What all tasks of a run have in common, as in CompactJob."""
 
     specs: Mapping[int, TypedSpec]
     parquet: ParquetOptions
+    scheme: str = ""
 
 
 def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: Outputs) -> TaskResult:
@@ -40,7 +41,7 @@ def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: Outputs) -> TaskRe
     Raises: as merged_positions, write_delete_file.
     """
     locations = [file.location for file in task.inputs]
-    merged = merged_positions(locations, deletes_by_position(task), outputs.open)
+    merged = merged_positions(locations, deletes_by_position(task, job.scheme), outputs.open)
     inputs = {file.location: file for file in task.inputs}
     if task.form == "vectors":
         found = write_vectors(merged, f"icectl {__version__}", outputs)

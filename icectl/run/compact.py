@@ -15,7 +15,14 @@ from icectl.commit.changes import changes
 from icectl.commit.conflicts import GroupResult
 from icectl.commit.rewrite_files import FileRewrite, Planned
 from icectl.commit.snapshot import branch_head
-from icectl.engine.compact_job import CompactJob, TaskResult, TypedSpec, partition_of, typed_specs
+from icectl.engine.compact_job import (
+    CompactJob,
+    TaskResult,
+    TypedSpec,
+    partition_of,
+    scheme_of_paths,
+    typed_specs,
+)
 from icectl.engine.inline import InlineEngine
 from icectl.engine.kernels.delete_names import named_data_files
 from icectl.engine.kernels.read_data import written_schema
@@ -153,9 +160,8 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
     if order is not None:
         sort_keys(order, columns.written, arrow_schema(columns.written))
         sorting = Sorting(order, _SORT_BYTES, tempfile.gettempdir())
-    return CompactJob(
-        columns, typed_specs(metadata), write_options(metadata.properties, 0, modes), sorting
-    )
+    options = write_options(metadata.properties, 0, modes)
+    return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of_paths(metadata))
 
 
 def _reader(compact: Compact, columns: frozenset[str]) -> LiveFilesReader:

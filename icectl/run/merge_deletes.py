@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import count
 from threading import Lock
 
-from icectl.engine.compact_job import TaskResult, typed_specs
+from icectl.engine.compact_job import TaskResult, scheme_of_paths, typed_specs
 from icectl.engine.kernels.write_data import Outputs, parquet_options
 from icectl.engine.merge_job import MergeJob, run_merge
 from icectl.env import Deadline
@@ -41,7 +41,9 @@ class Merging:
         """
         self.progress.phase("merging deletes", total=len(tasks))
         lock = Lock()
-        job = MergeJob(typed_specs(metadata), parquet_options(metadata.properties))
+        job = MergeJob(
+            typed_specs(metadata), parquet_options(metadata.properties), scheme_of_paths(metadata)
+        )
 
         def run(task: MergeDeletesTask) -> TaskResult:
             self.deadline.check()

@@ -1,5 +1,6 @@
 """The live files of a snapshot, as compactions plan and commit with them."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -8,6 +9,7 @@ from icectl.entries.rows import EMPTY, Entries, take
 from icectl.plan.compact import LiveFiles, live_files
 from icectl.plan.compact_tasks import LOADED_COLUMNS
 from icectl.progress import Progress
+from icectl.spec.locations import with_scheme
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
@@ -48,10 +50,10 @@ class LiveFilesReader:
             progress=self.progress,
         )
         found = live_files(metadata, manifests, entries, {}, {})
-        named = self._named(found, known)
+        named = self._named(metadata, found, known)
         return replace(found, named_files=named, spelling=_spelling(found, named))
 
-    def _named(self, files: LiveFiles, known: NamedFiles) -> NamedFiles:
+    def _named(self, metadata: TableMetadata, files: LiveFiles, known: NamedFiles) -> NamedFiles:
         of_partitions = sorted(files.matches.position_deletes[0].order.tolist())
         unread = [
             row
@@ -65,7 +67,17 @@ class LiveFilesReader:
         if not unread:
             return known
         read: Mapping[str, Mapping[str, int]] = self.read_names(take(files.deletes, unread))
+        if metadata.format_version >= 4:
+            read = {place: _with_schemes(metadata, names) for place, names in read.items()}
         return {**known, **read}
+
+
+def _with_schemes(metadata: TableMetadata, names: Mapping[str, int]) -> Mapping[str, int]:
+    """Paths in a delete file of an older version as version 4 reads them (L2)."""
+    counts = Counter[str]()
+    for name, count in names.items():
+        counts[with_scheme(metadata.location, name)] += count
+    return counts
 
 
 def _spelling(files: LiveFiles, named: NamedFiles) -> Mapping[str, str]:

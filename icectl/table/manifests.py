@@ -330,7 +330,7 @@ def load_entries_to_match(
     parts: list[RawEntries] = []
     for part in scanned:
         if wanted[part.first] is of_deletes:
-            named = with_referenced_data_files(part.rows).table
+            named = with_schemes(metadata, with_referenced_data_files(part.rows)).table
             parts.append(RawEntries(named.drop_columns(sorted(of_deletes - columns))))
         else:
             parts.append(part.rows)

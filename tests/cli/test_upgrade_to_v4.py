@@ -128,6 +128,27 @@ def test_maintenance_after_it_changes_no_row_and_then_has_nothing_to_do(
     assert every_row(directory) == kept
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_compaction_after_it_changes_no_row_and_then_has_nothing_to_do(
+    tmp_path, icectl, version, mode
+) -> None:
+    directory = tmp_path / "t"
+    build(directory, version)
+    assert icectl("upgrade-to-v4", str(directory), mode, "--yes").code == 0
+    before = every_row(directory)
+    rows = before[head(directory)["snapshot-id"]]
+    words = ("compact", str(directory), "--min-input-files", "2", "--yes", "--json")
+    done = icectl(*words)
+    assert (done.code, done.document["status"]) == (0, "done")
+    after = every_row(directory)
+    assert {key: after[key] for key in before} == before
+    assert after[head(directory)["snapshot-id"]] == rows
+    assert head(directory)["summary"]["total-delete-files"] == "0"
+    again = icectl(*words)
+    assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+
+
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_expiry_deletes_what_only_old_snapshots_have_live(tmp_path, icectl, version) -> None:
     """A data file that a delete vector over a leaf has killed goes with the last snapshot of it."""

@@ -153,6 +153,7 @@ CHANGING = {
         Changing("upgrade-eagerly", ("upgrade-to-v4", "--eager"), _of_version_3),
         Changing("expire-v4", EXPIRE, _of_version_4, deletes_old_files=True),
         Changing("rewrite-v4", ("rewrite-manifests",), _of_version_4),
+        Changing("compact-v4", COMPACT, _of_version_4),
     ]
 }
 

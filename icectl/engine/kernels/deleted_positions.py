@@ -14,6 +14,7 @@ from icectl.codec.parquet_schema import field_id
 from icectl.engine.kernels.check_delete_file import FILE_PATH, POSITION
 from icectl.engine.kernels.columns import path_to
 from icectl.errors import CorruptTable, Unsupported
+from icectl.spec.locations import with_scheme
 from icectl.storage.location import loosest_key
 
 Flags = npt.NDArray[np.bool_]
@@ -23,11 +24,14 @@ Flags = npt.NDArray[np.bool_]
 class DeletedPositions:
     """Deleted rows of some data files, by the location of each.
 
+    `scheme` is what paths in delete files have that are stored without one (V4 L2); where it is
+    empty they are compared as they stand.
     Memory: a byte for each row of the data files that have deletes.
     """
 
-    def __init__(self, record_counts: Mapping[str, int]) -> None:
+    def __init__(self, record_counts: Mapping[str, int], scheme: str = "") -> None:
         self._record_counts = record_counts
+        self._scheme = scheme
         self._flags: dict[str, Flags] = {}
         self._otherwise_spelled: dict[str, Flags] = {}
         self._by_key = {loosest_key(location): location for location in record_counts}
@@ -48,7 +52,7 @@ class DeletedPositions:
 
         Raises: CorruptTable R-121; Unsupported.
         """
-        for target, numbers in named_positions(deletes, applies_to, self._by_key):
+        for target, numbers in named_positions(deletes, applies_to, self._by_key, self._scheme):
             marked = self._flags if target.is_exact else self._otherwise_spelled
             self._mark(marked, target.location, numbers)
 
@@ -101,18 +105,18 @@ class Target:
 
 
 def named_positions(
-    deletes: DataFile, applies_to: Collection[str], by_key: Mapping[str, str]
+    deletes: DataFile, applies_to: Collection[str], by_key: Mapping[str, str], scheme: str = ""
 ) -> Iterator[tuple[Target, npt.NDArray[np.int64]]]:
     """What a position delete file says of the data files that it applies to, some at a time.
 
-    `by_key` gives locations by their loosest key.
+    `by_key` gives locations by their loosest key; `scheme` is that of paths without one.
     Raises: CorruptTable R-121.
     """
     if any(path_to(deletes.schema, id_) is None for id_ in (FILE_PATH, POSITION)):
         message = "a position delete file lacks one of the columns `file_path` and `pos`"
         raise CorruptTable(message, rule="R-121")  # R-121
     places = _places(deletes)
-    named = _Named(frozenset(applies_to), by_key)
+    named = _Named(frozenset(applies_to), by_key, scheme)
     for rows in deletes.batches({FILE_PATH, POSITION}):
         paths, positions = (rows.batch.column(place) for place in places)
         if paths.null_count or positions.null_count:
@@ -130,9 +134,10 @@ def _places(deletes: DataFile) -> tuple[int, int]:
 class _Named:
     """The data files that the paths of one delete file mean."""
 
-    def __init__(self, applies_to: frozenset[str], by_key: Mapping[str, str]) -> None:
+    def __init__(self, applies_to: frozenset[str], by_key: Mapping[str, str], scheme: str) -> None:
         self._applies_to = applies_to
         self._by_key = by_key
+        self._scheme = scheme
         self._known: dict[str, Target | None] = {}
 
     def split(
@@ -157,6 +162,8 @@ class _Named:
         return self._known[path]
 
     def _looked_up(self, path: str) -> Target | None:
+        if self._scheme:
+            path = with_scheme(self._scheme, path)
         if path in self._applies_to:
             return Target(path, is_exact=True)
         meant = self._by_key.get(loosest_key(path))

@@ -68,7 +68,7 @@ def merged_positions(
     for one in deletes.position_deletes:
         with open_file(one.location) as file:
             opened = open_data_file(file, one.file_format)
-            for target, numbers in named_positions(opened, one.applies_to, by_key):
+            for target, numbers in named_positions(opened, one.applies_to, by_key, deletes.scheme):
                 if not target.is_exact:
                     raise spelled_otherwise(target.location, len(numbers))
                 if len(numbers) and int(numbers.min()) < 0:

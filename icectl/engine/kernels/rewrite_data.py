@@ -56,11 +56,15 @@ class DeletionVector:
 
 @dataclass(frozen=True, slots=True)
 class DeletesOfGroup:
-    """The deletes that apply to files of a group, as the caller matched them."""
+    """The deletes that apply to files of a group, as the caller matched them.
+
+    `scheme` is that of paths without one, as DeletedPositions takes it.
+    """
 
     position_deletes: tuple[PositionDeletes, ...] = ()
     vectors: tuple[DeletionVector, ...] = ()
     equality_deletes: tuple[EqualityDeletes, ...] = ()
+    scheme: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +193,8 @@ def _live_rows(
 
 
 def _deleted_positions(group: FileGroup, outputs: Outputs) -> DeletedPositions:
-    deleted = DeletedPositions({file.location: file.record_count for file in group.files})
+    counts = {file.location: file.record_count for file in group.files}
+    deleted = DeletedPositions(counts, group.deletes.scheme)
     for vector in group.deletes.vectors:
         with outputs.open(vector.location) as file:
             deleted.add(vector.data_file, vector.positions(file))
