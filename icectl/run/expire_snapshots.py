@@ -40,8 +40,9 @@ from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.requirements import AssertTableUuid
 from icectl.spec.updates import Update, with_log
-from icectl.storage.location import is_within, join, loosest_key, parent
+from icectl.storage.location import is_local, is_within, join, loosest_key, parent
 from icectl.storage.store import FileStatus, Store
+from icectl.table.known_files import KnownFiles
 from icectl.table.open import open_table
 from icectl.table.reachable import ReachReader, dropped_files, log_files
 
@@ -81,7 +82,7 @@ class Prepared:
 
     `deletable` and `outside` are the plan's files inside and outside the table's location, together
     with those that an earlier run recorded and did not finish deleting (`unfinished`). The commit
-    of an `abandoned` run never landed.
+    of an `abandoned` run never landed. `staying` is what the snapshots that stay reach.
     """
 
     loaded: LoadedTable
@@ -92,6 +93,7 @@ class Prepared:
     outside: Files
     unfinished: tuple[Journal, ...]
     abandoned: tuple[Journal, ...]
+    staying: Files
 
     @property
     def has_work(self) -> bool:
@@ -150,7 +152,9 @@ def prepare(expiry: Expiry, options: ExpireOptions) -> Prepared:
     inside, outside = _by_place(every, metadata.location)
     if planned.unlogged:
         expiry.progress.warn(_log_warning(planned.unlogged))
-    return Prepared(loaded, options, now_ms, planned, inside, outside, unfinished, abandoned)
+    return Prepared(
+        loaded, options, now_ms, planned, inside, outside, unfinished, abandoned, reached.staying
+    )
 
 
 def _deletes_files(loaded: LoadedTable, options: ExpireOptions) -> bool:
@@ -310,7 +314,24 @@ def _doomed(expiry: Expiry, prepared: Prepared) -> Files | None:
     except IcectlError as error:  # the commit stands, so this is no reason to fail
         expiry.progress.warn(f"nothing is deleted: {error.message}")
         return None
-    return still_deletable([prepared.deletable], [found.table["key"] for found in protected])
+    left = still_deletable([prepared.deletable], [found.table["key"] for found in protected])
+    if not is_local(prepared.loaded.metadata.location):
+        return left
+    return _named_by_none(left, [prepared.staying, *protected])
+
+
+def _named_by_none(doomed: Files, staying: Sequence[Files]) -> Files:
+    """The files that nothing which stays names by way of a link or mount."""
+    known = KnownFiles(local=True)
+    for files in staying:
+        for chunk in files.table["location"].chunks:
+            known.add(chunk)
+    named = [
+        location
+        for chunk in doomed.table["location"].chunks
+        for location in chunk.filter(known.contain(chunk)).to_pylist()
+    ]
+    return excluding(doomed, named)
 
 
 def _reached_by_newest(expiry: Expiry, prepared: Prepared) -> Sequence[Files]:

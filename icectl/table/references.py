@@ -11,8 +11,9 @@ from icectl.entries.files import together
 from icectl.spec.manifest import ManifestFile, ManifestIdentity
 from icectl.storage.location import is_local, join, parent, relative_ones
 from icectl.storage.other_ways import OtherWays
-from icectl.storage.real_paths import FolderNames, linked_files
+from icectl.storage.real_paths import linked_files
 from icectl.storage.same_store import SameStore
+from icectl.table.known_files import KnownFiles
 from icectl.table.known_locations import KnownLocations
 from icectl.table.manifests import distinct_manifests, scan_manifests
 from icectl.table.reachable import (
@@ -36,13 +37,13 @@ class References:
     """
 
     def __init__(self, reader: ReachReader, places: Sequence[str], same_store: SameStore) -> None:
-        self.known = KnownLocations()
         self.doubtful: dict[str, str] = {}
         self._reader = reader
         self._places = tuple(places)
         self._same_store = same_store
         self._other_ways = [OtherWays(place) for place in places]
-        self._folders = FolderNames() if any(map(is_local, places)) else None
+        self._are_local = any(map(is_local, places))
+        self._files = KnownFiles(local=self._are_local)
         self._snapshots_read: set[int] = set()
         self._manifests_read: set[ManifestIdentity] = set()
 
@@ -97,23 +98,22 @@ class References:
         """Take in files that the table refers to by way of others."""
         self._add_known(pa.array(locations, pa.string()))
 
+    @property
+    def known(self) -> KnownLocations:
+        """The locations of the files, in every spelling."""
+        return self._files.locations
+
     def reach(self, locations: pa.Array) -> pa.BooleanArray:
         """Whether the table refers to each file, by any name of the folder that it lies in.
 
         Shape: one flag per location. Order: kept.
         """
-        reached = self.known.contains(locations)
-        if self._folders is None:
-            return reached
-        flags = reached.to_numpy(zero_copy_only=False).copy()
-        for places, named in self._folders.other_names(locations):
-            flags[places] |= self.known.contains(named).to_numpy(zero_copy_only=False)
-        return pa.array(flags)
+        return self._files.contain(locations)
 
     def _add(self, stored: pa.Array, table: str) -> None:
         self._add_known(stored)
         self.add_files([join(table, location) for location in relative_ones(stored).to_pylist()])
-        if self._folders is not None:
+        if self._are_local:
             self.add_files(linked_files(self._elsewhere(stored)))
         self.doubtful |= self._same_store.doubtful(stored, self._places)
 
@@ -126,8 +126,6 @@ class References:
     def _add_known(self, stored: pa.Array) -> None:
         if not len(stored):
             return
-        self.known.add(stored)
+        self._files.add(stored)
         for ways in self._other_ways:
-            self.known.add(pa.array(ways.of(stored), pa.string()))
-        if self._folders is not None:
-            self._folders.add(stored)
+            self._files.add(pa.array(ways.of(stored), pa.string()))

@@ -467,6 +467,30 @@ def test_any_spelling_that_matches_keeps_a_file(icectl, aged):
     assert [Path(path).exists() for path in (one, two, three)] == [True, True, True]
 
 
+def test_a_file_that_stays_under_another_name_of_its_folder_is_kept(icectl, aged, tmp_path):
+    """Statistics that stay name data files of the expired snapshots by way of links."""
+    head = max(aged.table.ids_of)
+    (tmp_path / "link").symlink_to(aged.directory, target_is_directory=True)
+    (aged.directory / "again").symlink_to(aged.directory / "data", target_is_directory=True)
+    plan = result(icectl(aged.table.location, "--older-than", "0s", "-n", "--json"))
+    one, two, three = (item["path"] for item in plan["files"] if item["kind"] == "data_files")
+    named = [
+        one.replace(str(aged.directory), str(tmp_path / "link")),
+        two.replace("/data/", "/again/"),
+    ]
+
+    def name(members: dict[str, Any]) -> None:
+        members["partition-statistics"] = [
+            {"snapshot-id": head, "statistics-path": path, "file-size-in-bytes": 1}
+            for path in named
+        ]
+
+    edit_metadata(aged.directory, name)
+    found = result(icectl(aged.table.location, "--older-than", "0s", "-y", "--json"))
+    assert found["deleted"]["data_files"] == 1
+    assert [Path(path).exists() for path in (one, two, three)] == [True, True, False]
+
+
 def test_what_cannot_be_deleted_ends_with_3_and_is_finished_later(icectl, aged):
     plan = result(icectl(aged.table.location, "--older-than", "0s", "-n", "--json"))
     stuck = Path(plan["files"][0]["path"])
