@@ -44,12 +44,13 @@ _icectl() {
             esac
             ;;
         compact)
-            options="--branch --strategy --sort-order --zorder --where --target-file-size --min-file-size --max-file-size --min-input-files --min-delete-ratio --min-delete-files --rewrite-all --max-groups --job-order --max-group-size --output-spec-id --deletes-only --partial-progress --max-failed-commits --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
+            options="--branch --strategy --sort-order --zorder --where --target-file-size --min-file-size --max-file-size --min-input-files --min-delete-ratio --min-delete-files --rewrite-all --max-groups --job-order --max-group-size --output-spec-id --deletes-only --partial-progress --max-failed-commits --engine --master --spark-conf --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --strategy) words="binpack sort zorder" ;;
                 --job-order) words="none bytes-asc bytes-desc files-asc files-desc" ;;
+                --engine) words="spark local" ;;
                 --color) words="auto always never" ;;
-                --branch|--sort-order|--zorder|--where|--target-file-size|--min-file-size|--max-file-size|--min-input-files|--min-delete-ratio|--min-delete-files|--max-groups|--max-group-size|--output-spec-id|--partial-progress|--max-failed-commits|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
+                --branch|--sort-order|--zorder|--where|--target-file-size|--min-file-size|--max-file-size|--min-input-files|--min-delete-ratio|--min-delete-files|--max-groups|--max-group-size|--output-spec-id|--partial-progress|--max-failed-commits|--master|--spark-conf|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
             esac
             ;;
         remove-orphans)

@@ -16,7 +16,7 @@ IcectlError
 Anything else that reaches the command line is a bug: exit 1, with its traceback.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class IcectlError(Exception):
@@ -35,6 +35,10 @@ class IcectlError(Exception):
         self.message = message
         self.hint = hint if hint is not None else self.default_hint
         self.error_id = id if id is not None else self.id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Cross to other processes as it is, whatever its construction asks for."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 class UsageError(IcectlError):

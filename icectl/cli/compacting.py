@@ -1,12 +1,17 @@
 """The course of `icectl compact`: options, plan, run, outcome."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, open_session
-from icectl.cli.settings import parse_count
+from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, Layer, parse_count
+from icectl.cli.spark_options import check_no_spark_options, spark_options
+from icectl.engine.compact_job import Engine
+from icectl.engine.inline import InlineEngine
+from icectl.engine.spark_rewrite import SparkEngine
 from icectl.errors import CommitConflict, UsageError
 from icectl.plan.compact import (
     MAX_GROUP_BYTES,
@@ -58,6 +63,15 @@ class Request:
     deletes_only: bool
     partial_progress: str | None
     max_failed_commits: str | None
+    spark_conf: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """How many commits a run makes at most, and how many of them may fail before it ends."""
+
+    most: int
+    may_fail: int
 
 
 def compact(common: Common, request: Request, change: Change) -> Outcome:
@@ -69,16 +83,40 @@ def compact(common: Common, request: Request, change: Change) -> Outcome:
         raise UsageError(message)
     budget = _count("--max-failed-commits", request.max_failed_commits) or 0
     session = open_session(common, request.table, read_only=False, change=change)
-    means = Compact(
-        store=session.store,
-        catalog=session.catalog,
-        env=session.env,
-        progress=session.progress,
-        deadline=session.deadline,
-        concurrency=session.concurrency,
-        shield=session.shield,
+    with _engine(session, request) as engine:
+        means = Compact(
+            store=session.store,
+            catalog=session.catalog,
+            engine=engine,
+            env=session.env,
+            progress=session.progress,
+            deadline=session.deadline,
+            concurrency=session.concurrency,
+            shield=session.shield,
+        )
+        prepared = prepare(means, request.branch, options)
+        return _run(session, means, prepared, change, Commits(commits, budget))
+
+
+def _engine(session: Session, request: Request) -> AbstractContextManager[Engine]:
+    """The engine that was asked for; it starts nothing before it has work."""
+    settings = session.settings
+    if settings.read(COMPACT_ENGINE) == "spark":
+        options = spark_options(session, settings.read(COMPACT_MASTER), request.spark_conf)
+        return SparkEngine(options, session.storage, session.progress, session.deadline)
+    is_asked_for = settings.origin(COMPACT_MASTER).layer is Layer.OPTION
+    check_no_spark_options(
+        settings.read(COMPACT_MASTER) if is_asked_for else None, request.spark_conf
     )
-    prepared = prepare(means, request.branch, options)
+    return nullcontext(
+        InlineEngine(session.store, session.progress, session.deadline, session.concurrency)
+    )
+
+
+def _run(
+    session: Session, means: Compact, prepared: Prepared, change: Change, commits: Commits
+) -> Outcome:
+    """Tell the plan, or carry it out."""
     told = Compaction(
         prepared.plan, prepared.files, prepared.loaded.metadata, prepared.removed_delete_files
     )
@@ -91,7 +129,7 @@ def compact(common: Common, request: Request, change: Change) -> Outcome:
         outcome = _outcome(session, prepared, told, status="planned", whole=True)
         return replace(outcome, exit_code=4) if change.check else outcome
     try:
-        done = execute(means, prepared, commits=commits, max_failed_commits=budget)
+        done = execute(means, prepared, commits=commits.most, max_failed_commits=commits.may_fail)
     except CommitConflict:
         if not change.skip_if_busy:
             raise

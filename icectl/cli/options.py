@@ -40,6 +40,12 @@ TableArgument = Annotated[
 ]
 
 
+SparkConf = Annotated[
+    list[str] | None,
+    option("--spark-conf", metavar="KEY=VALUE", help="a setting of Spark; repeatable"),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Shell:
     """Where a command runs: its console, clock, settings, time limit, and what may end it."""

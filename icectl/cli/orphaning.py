@@ -7,15 +7,14 @@ from typing import Literal
 
 from icectl.cli.deleted_list import write_deleted_list
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, open_session, split_pair
+from icectl.cli.session import Session, open_session
 from icectl.cli.settings import (
     ORPHANS_MAX_FRACTION,
     ORPHANS_OLDER_THAN,
     ORPHANS_QUARANTINE,
-    is_secret,
 )
+from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.engine.orphan_search import LocalOrphanSearch, OrphanSearch
-from icectl.engine.spark import LOCAL_MASTER, SparkOptions
 from icectl.engine.spark_orphans import SparkOrphanSearch
 from icectl.entries.listed import listed_files
 from icectl.errors import Refused, UsageError
@@ -106,11 +105,7 @@ def _search(session: Session, request: Request, same_store: SameStore) -> Orphan
 
 
 def _spark_search(session: Session, request: Request) -> SparkOrphanSearch:
-    given = [split_pair(text, "--spark-conf", text.partition("=")) for text in request.spark_conf]
-    for key, value in given:
-        if is_secret(key):
-            session.console.hide(value)
-    options = SparkOptions(request.master or LOCAL_MASTER, tuple(given))
+    options = spark_options(session, request.master, request.spark_conf)
     return SparkOrphanSearch(
         options, session.storage, session.store, session.progress, session.deadline
     )
@@ -158,9 +153,7 @@ def _check_engine(request: Request) -> None:
                 "list on Spark"
             )
         return
-    for option, given in (("--master", request.master), ("--spark-conf", request.spark_conf)):
-        if given:
-            raise UsageError(f"`{option}` goes with `--engine spark`")
+    check_no_spark_options(request.master, request.spark_conf)
 
 
 def _check_one_of(option: str, given: str, known: Sequence[str]) -> None:

@@ -188,6 +188,16 @@ ORPHANS_MAX_FRACTION: Setting[float] = Setting(
 ORPHANS_QUARANTINE: Setting[str | None] = Setting(
     "remove-orphans.quarantine", "URI", str, None, "move orphans there instead of deleting them"
 )
+COMPACT_ENGINE: Setting[str | None] = Setting(
+    "compact.engine",
+    "ENGINE",
+    _one_of("spark", "local"),
+    "spark",
+    "what rewrites rows: `spark`, or `local`, which needs no Java",
+)
+COMPACT_MASTER: Setting[str | None] = Setting(
+    "compact.master", "URL", str, None, "cluster of Spark (default: the cores of this machine)"
+)
 VALIDATE_LEVEL: Setting[str | None] = Setting(
     "validate.level",
     "LEVEL",
@@ -219,6 +229,8 @@ SETTINGS: Sequence[Setting[Any]] = (
     ORPHANS_OLDER_THAN,
     ORPHANS_MAX_FRACTION,
     ORPHANS_QUARANTINE,
+    COMPACT_ENGINE,
+    COMPACT_MASTER,
     VALIDATE_LEVEL,
     VALIDATE_FAIL_ON,
 )

@@ -3,8 +3,9 @@
 A job is what all tasks of a run have in common; job and task are values that cross to any worker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -25,6 +26,7 @@ from icectl.engine.kernels.write_data import Outputs, WriteOptions, WrittenFile
 from icectl.entries.partition_key import decode_key
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.plan.compact_task import DeleteFile, InputFile, RewriteTask, Task
+from icectl.spec.data_paths import data_file_name, data_location
 from icectl.spec.locations import with_scheme
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.metadata import TableMetadata
@@ -90,6 +92,51 @@ class TaskResult:
     written_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class FileNames:
+    """The locations of a run's new data files; `uuid` is the run's, and in the name of each."""
+
+    table_location: str
+    properties: Mapping[str, str]
+    uuid: str
+
+    def location(self, group: int, writer: int, partition: str, count: int) -> str:
+        """Where a writer's file number `count` of a group goes; writers count for themselves."""
+        name = data_file_name(group, writer, self.uuid, count)
+        return data_location(self.table_location, self.properties, partition, name)
+
+
+class Places(Protocol):
+    """Where the new files of a run go, and the record of them, by which they are removed again."""
+
+    @property
+    def names(self) -> FileNames:
+        """For engines whose workers are out of sight: they name files themselves."""
+
+    def next(self, task: RewriteTask, partition: str) -> str:
+        """The location of a task's next file in the folder of a partition, on record from now."""
+
+    def record(self, locations: Sequence[str]) -> None:
+        """Put files on record that workers have named."""
+
+    def find(self) -> None:
+        """Put on record whatever the run has written, by a look into the folders of its files."""
+
+
+class Engine(Protocol):
+    """What carries tasks out."""
+
+    def rewrite(
+        self, tasks: Sequence[RewriteTask], job: CompactJob, places: Places
+    ) -> Iterator[TaskResult]:
+        """What comes of each task.
+
+        Order: that of the tasks.
+        Raises: as run_rewrite; Incomplete, at the time limit; EngineError. What was written stays,
+        on record.
+        """
+
+
 def run_rewrite(task: RewriteTask, job: CompactJob, outputs: Outputs) -> TaskResult:
     """Rewrite the files of a task; its rows are compared with those of the new files.
 
@@ -99,7 +146,7 @@ def run_rewrite(task: RewriteTask, job: CompactJob, outputs: Outputs) -> TaskRes
     found = rewrite_data(file_group(task, job), options, outputs)
     return TaskResult(
         task.task_id,
-        _entries(found.files, task, job),
+        entries_of(found.files, task, job),
         found.totals.row_count + found.deleted_row_count,
         found.deleted_row_count,
         found.totals.row_count,
@@ -196,7 +243,8 @@ def _delete_source(file: DeleteFile, job: CompactJob) -> SourceFile:
     )
 
 
-def _entries(files: tuple[WrittenFile, ...], task: RewriteTask, job: CompactJob) -> pa.Table:
+def entries_of(files: tuple[WrittenFile, ...], task: RewriteTask, job: CompactJob) -> pa.Table:
+    """Entries of new files of a task, as a result has them."""
     rows = [
         {
             "content": Content.DATA,

@@ -1,10 +1,10 @@
 """The engine without a JVM: tasks in threads of this process."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from icectl.engine.compact_job import CompactJob, TaskResult, run_rewrite
+from icectl.engine.compact_job import CompactJob, Places, TaskResult, run_rewrite
 from icectl.engine.kernels.write_data import Outputs
 from icectl.env import Deadline
 from icectl.plan.compact_task import RewriteTask
@@ -23,10 +23,7 @@ class InlineEngine:
     concurrency: int
 
     def rewrite(
-        self,
-        tasks: Sequence[RewriteTask],
-        job: CompactJob,
-        next_location: Callable[[RewriteTask, str], str],
+        self, tasks: Sequence[RewriteTask], job: CompactJob, places: Places
     ) -> Iterator[TaskResult]:
         """What comes of each task.
 
@@ -38,7 +35,7 @@ class InlineEngine:
         def run(task: RewriteTask) -> TaskResult:
             self.deadline.check()
             outputs = Outputs(
-                lambda partition: next_location(task, partition),
+                lambda partition: places.next(task, partition),
                 self.store.open_new,
                 self.store.open,
             )

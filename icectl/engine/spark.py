@@ -5,6 +5,7 @@ has to be installed there. What it answers crosses Spark as bytes. What tasks ne
 values, storage options above all, travels inside the pickled kernel, which Spark never shows.
 """
 
+import base64
 import logging
 import os
 import pickle
@@ -44,6 +45,7 @@ _INSTALL_ICECTL = (
 _POLL_SECONDS = 0.2
 _ANSWERS = pa.schema([("task_id", pa.string()), ("kind", pa.string()), ("payload", pa.binary())])
 _FAILED = "failed"
+_TASK_FAILED = re.compile(r"TaskFailed: ([A-Za-z0-9+/=]+)")
 
 Answer = tuple[str, bytes]
 """What a kernel yields: a kind of its own choice, and a payload."""
@@ -85,11 +87,18 @@ class Answers:
                 yield row["task_id"], bytes(row["payload"])
 
 
+class TaskFailed(Exception):
+    """An error of icectl's that a task ends with, in a form that outlives the way through Java."""
+
+    def __init__(self, error: IcectlError) -> None:
+        super().__init__(base64.b64encode(pickle.dumps(error)).decode())
+
+
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """A running session. Whatever waits for it ends at the time limit, and on Ctrl-C."""
+    """A running context. Whatever waits for it ends at the time limit, and on Ctrl-C."""
 
-    session: Any
+    context: Any
     progress: Progress
     deadline: Deadline
     pool: ThreadPoolExecutor
@@ -98,8 +107,58 @@ class Spark:
     @property
     def core_count(self) -> int:
         """How many tasks run at once, as far as Spark knows yet."""
-        count: int = self.session.sparkContext.defaultParallelism
+        count: int = self.context.defaultParallelism
         return count
+
+    @property
+    def speculates(self) -> bool:
+        """Whether there may be two attempts at a task at the same time."""
+        found: str = self.context.getConf().get("spark.speculation", "false")
+        return found.lower() == "true"
+
+    @property
+    def _session(self) -> Any:
+        """Spark's SQL, which takes a while to start: only what needs it asks for it."""
+        from pyspark.sql import SparkSession
+
+        return SparkSession.builder.getOrCreate()
+
+    def each(self, kernel: Callable[[Any], Result], tasks: Sequence[Any]) -> list[Result]:
+        """What a kernel makes of each task, brought here.
+
+        Order: that of the tasks.
+        Raises: what the kernel raises of icectl's errors, once Spark has tried as often as it is
+        set to; EngineError; Incomplete.
+        """
+
+        def job() -> list[Result]:
+            pieces = self.context.parallelize(tasks, len(tasks))
+            found: list[Result] = pieces.mapPartitions(partial(_each, kernel)).collect()
+            return found
+
+        return self._awaited(job)
+
+    def shuffled(
+        self,
+        deal: Callable[[Any], Iterable[tuple[int, Any]]],
+        tasks: Sequence[Any],
+        take: Callable[[int, Iterator[Any]], Result],
+        count: int,
+    ) -> list[Result]:
+        """What `take` makes of all that is dealt out to each number below `count`.
+
+        `deal` tells for each task what goes to which number.
+        Order: that of the numbers; what goes to one comes in any.
+        Raises: as each.
+        """
+
+        def job() -> list[Result]:
+            pieces = self.context.parallelize(tasks, len(tasks))
+            dealt = pieces.mapPartitions(partial(_dealt, deal)).partitionBy(count, _as_it_is)
+            found: list[Result] = dealt.mapPartitionsWithIndex(partial(_taken, take)).collect()
+            return found
+
+        return self._awaited(job)
 
     def run(self, kernel: Callable[[Any], Iterable[Answer]], tasks: Sequence[Any]) -> Answers:
         """What a kernel answers to each task, of which there is at least one.
@@ -107,7 +166,7 @@ class Spark:
         Raises: what the kernel raises of icectl's errors; EngineError; Incomplete.
         """
         with _translated():
-            numbers = self.session.range(0, len(tasks), 1, len(tasks))
+            numbers = self._session.range(0, len(tasks), 1, len(tasks))
         return self._kept(numbers, partial(_answer_tasks, kernel, tuple(tasks)), len(tasks))
 
     def run_on(
@@ -129,7 +188,7 @@ class Spark:
         with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
             write(file)
         with _translated():
-            self.session.sparkContext.addFile(file.name)
+            self.context.addFile(file.name)
         return Path(file.name).name
 
     def _kept(
@@ -161,9 +220,26 @@ class Spark:
             return future.result()
 
     def _finished_tasks(self) -> int:
-        tracker = self.session.sparkContext.statusTracker()
+        tracker = self.context.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         return sum(stage.numCompletedTasks for stage in stages if stage is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One of the times that Spark runs a task; no other in the session has its `unique_id`."""
+
+    unique_id: int
+    is_first: bool
+
+    @staticmethod
+    def current() -> "Attempt":
+        """On a worker: the attempt that is running."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        return Attempt(context.taskAttemptId(), context.attemptNumber() == 0)
 
 
 def sent(name: str) -> str:
@@ -204,8 +280,8 @@ def spark_session(options: SparkOptions, progress: Progress, deadline: Deadline)
         pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
         starting = pool.submit(_started, options, log)
         try:
-            session = _session(starting, deadline, log)
-            yield Spark(session, progress, deadline, pool, folder)
+            context = _context(starting, deadline, log)
+            yield Spark(context, progress, deadline, pool, folder)
         finally:
             with suppress(EngineError), _translated():
                 if starting.done() and starting.exception() is None:
@@ -215,7 +291,7 @@ def spark_session(options: SparkOptions, progress: Progress, deadline: Deadline)
                 _LOGGER.debug("%s", line)
 
 
-def _session(starting: Future[Any], deadline: Deadline, log: IO[bytes]) -> Any:
+def _context(starting: Future[Any], deadline: Deadline, log: IO[bytes]) -> Any:
     while not wait([starting], _POLL_SECONDS).done:
         deadline.check()
     try:
@@ -229,10 +305,9 @@ def _session(starting: Future[Any], deadline: Deadline, log: IO[bytes]) -> Any:
 
 
 def _started(options: SparkOptions, log: IO[bytes]) -> Any:
-    """A session whose Java process writes to the log, not to the terminal."""
+    """A context whose Java process writes to the log, not to the terminal."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
 
     if options.is_local:
         os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run any `python3`
@@ -241,7 +316,7 @@ def _started(options: SparkOptions, log: IO[bytes]) -> Any:
     conf = SparkConf(loadDefaults=False)
     conf.setAll(_settings(options).items())
     gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
-    return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    return SparkContext(conf=conf, gateway=gateway)
 
 
 def _settings(options: SparkOptions) -> dict[str, str]:
@@ -259,7 +334,6 @@ def _settings(options: SparkOptions) -> dict[str, str]:
         }
     fixed = {
         "spark.master": options.master,
-        "spark.speculation": "false",  # a second attempt would list later than the first
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # payloads are large
     }
     return {**ours, **dict(options.settings), **fixed}
@@ -299,6 +373,43 @@ def _check_java() -> None:
         )
 
 
+def _each(kernel: Callable[[Any], Result], tasks: Iterable[Any]) -> Iterator[Result]:
+    """On a worker: what a kernel makes of some tasks."""
+    with _told():
+        for task in tasks:
+            yield kernel(task)
+
+
+def _dealt(
+    deal: Callable[[Any], Iterable[tuple[int, Any]]], tasks: Iterable[Any]
+) -> Iterator[tuple[int, Any]]:
+    """On a worker: what is dealt out of some tasks."""
+    with _told():
+        for task in tasks:
+            yield from deal(task)
+
+
+def _taken(
+    take: Callable[[int, Iterator[Any]], Result], number: int, dealt: Iterator[tuple[int, Any]]
+) -> Iterator[Result]:
+    """On a worker: what is made of all that was dealt out to a number."""
+    with _told():
+        yield take(number, (value for _, value in dealt))
+
+
+def _as_it_is(number: int) -> int:
+    return number
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Errors of icectl end a task in a form that outlives the way through Java."""
+    try:
+        yield
+    except IcectlError as error:
+        raise TaskFailed(error) from None  # what it comes from may tell secrets to Spark's log
+
+
 def _answer_tasks(
     kernel: Callable[[Any], Iterable[Answer]],
     tasks: Sequence[Any],
@@ -335,7 +446,7 @@ def _row(task_id: str, kind: str, payload: bytes) -> pa.RecordBatch:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Errors of Spark come out as EngineError."""
+    """Errors of Spark come out as EngineError, those of icectl's that tasks end with as such."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -344,6 +455,10 @@ def _translated() -> Iterator[None]:
     except ImportError as error:  # pandas, which comes with the extra
         raise EngineError(f"Spark does not run: {error}", hint=_INSTALL_PYSPARK) from error
     except (Py4JError, PySparkException, ConnectionError, EOFError) as error:
+        failed = _TASK_FAILED.search(str(error))
+        if failed is not None:
+            told: IcectlError = pickle.loads(base64.b64decode(failed[1]))  # noqa: S301 - as above
+            raise told from error
         reason = _reason(str(error)) or type(error).__name__
         hint = _INSTALL_ICECTL if "No module named" in reason else None
         raise EngineError(f"Spark failed: {reason}", hint=hint) from error

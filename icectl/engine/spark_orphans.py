@@ -40,6 +40,8 @@ _FILES, _SUMMARY = "files", "summary"
 _TASKS_PER_CORE = 4
 _FEWEST_TASKS = 256
 """On a cluster, which may begin with few workers and take more as there is work."""
+_ONE_ATTEMPT = ("spark.speculation", "false")
+"""A second attempt at the same time would list later than the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ class SparkOrphanSearch:
     def list(self, locations: Sequence[str]) -> Iterator[Listing]:
         """List the first levels here and what is below them on Spark."""
         with ExitStack() as stack:
-            spark = stack.enter_context(spark_session(self.spark, self.progress, self.deadline))
+            options = replace(self.spark, settings=(*self.spark.settings, _ONE_ATTEMPT))
+            spark = stack.enter_context(spark_session(options, self.progress, self.deadline))
             here = LocalListing(stack.enter_context(Spool()))
             tasks = self._tasks(spark, here, locations)
             self.progress.phase("listing files on Spark", total=len(tasks))

@@ -79,6 +79,7 @@ class Outputs:
     is_journalled: bool
     locations: list[str] = field(default_factory=list)
     sent: bool = False
+    has_begun: bool = False
 
     def manifest(self) -> str:
         """Where the next manifest goes. Raises: what writing the journal raises."""
@@ -100,12 +101,21 @@ class Outputs:
         """Where the next root goes. Raises: what writing the journal raises."""
         return self._named(f"root-{snapshot_id}-{len(self.locations)}-{self.journal.uuid}.parquet")
 
+    def begin(self) -> None:
+        """Record the run before its first file. Raises: what writing the journal raises."""
+        if self.is_journalled and not self.has_begun:
+            output_journal.write(self.store, self.journal)
+        self.has_begun = True
+
     def add(self, location: str) -> str:
         """Put a file that will be written on record. Raises: what writing the journal raises."""
-        if self.is_journalled and not self.locations:
-            output_journal.write(self.store, self.journal)
+        self.begin()
         self.locations.append(location)
         return location
+
+    def find(self) -> None:
+        """Put all data files of the run on record, whoever wrote them. Raises: StorageError."""
+        self.locations += output_journal.data_outputs(self.store, self.journal)
 
     def _named(self, file_name: str) -> str:
         return self.add(join(self.folder, file_name))
@@ -115,7 +125,7 @@ class Outputs:
 
         Raises: CommitConflict; StorageError.
         """
-        if self.is_journalled and self.locations:
+        if self.is_journalled and self.has_begun:
             output_journal.check_own(self.store, self.journal)
 
     @contextmanager

@@ -17,13 +17,14 @@ from icectl.commit.rewrite_files import FileRewrite, Planned
 from icectl.commit.snapshot import branch_head
 from icectl.engine.compact_job import (
     CompactJob,
+    Engine,
+    FileNames,
     TaskResult,
     TypedSpec,
     partition_of,
     scheme_of_paths,
     typed_specs,
 )
-from icectl.engine.inline import InlineEngine
 from icectl.engine.kernels.delete_names import named_data_files
 from icectl.engine.kernels.read_data import written_schema
 from icectl.engine.kernels.rewrite_data import TableColumns
@@ -46,7 +47,7 @@ from icectl.run.cleanup import Outputs, outputs_of
 from icectl.run.merge_deletes import Merging
 from icectl.run.output_journal import DataPlaces, Leftovers
 from icectl.run.validate_data import every_column, name_mapping
-from icectl.spec.data_paths import data_file_name, data_folder, data_location
+from icectl.spec.data_paths import data_folder
 from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metrics_modes import metrics_modes
@@ -67,6 +68,7 @@ class Compact:
 
     store: Store
     catalog: Catalog
+    engine: Engine
     env: Env
     progress: Progress
     deadline: Deadline
@@ -326,16 +328,17 @@ class _Run:
     def _rewritten(self, batch: Sequence[Group], outputs: Outputs) -> list[GroupResult]:
         compact, metadata = self._compact, self._prepared.loaded.metadata
         tasks = [task for group in batch for task in group.tasks]
-        means = (compact.store, compact.progress, compact.deadline, compact.concurrency)
         found: Iterable[TaskResult]
         if self._prepared.plan.options.deletes_only:
+            means = (compact.store, compact.progress, compact.deadline, compact.concurrency)
             merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]
             found = Merging(*means).merge(merging, metadata, outputs)
         else:
+            if tasks:
+                outputs.begin()
             rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
             job = job_of(metadata, self._prepared.plan.options.order)
-            places = _Places(metadata, outputs)
-            found = InlineEngine(*means).rewrite(rewriting, job, places.next)
+            found = compact.engine.rewrite(rewriting, job, _Places(metadata, outputs))
         by_id = {one.task_id: one for one in found}
         return [
             _group_result(group, [by_id[task.task_id] for task in group.tasks]) for group in batch
@@ -397,10 +400,10 @@ def _path(group: Group, specs: Mapping[int, TypedSpec]) -> str | None:
 
 
 class _Places:
-    """Where new data files of a run go; each is on record before it is written."""
+    """Where new data files of a run go; they, or the run, are on record before they are written."""
 
     def __init__(self, metadata: TableMetadata, outputs: Outputs) -> None:
-        self._metadata = metadata
+        self.names = FileNames(metadata.location, metadata.properties, outputs.journal.uuid)
         self._outputs = outputs
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
@@ -410,9 +413,14 @@ class _Places:
         with self._lock:
             self._counts[task.task_id] += 1
             number = int(task.task_id.partition("-")[2])
-            uuid, count = self._outputs.journal.uuid, self._counts[task.task_id]
-            name = data_file_name(task.group, number, uuid, count)
-            location = data_location(
-                self._metadata.location, self._metadata.properties, partition, name
-            )
-            return self._outputs.add(location)
+            count = self._counts[task.task_id]
+            return self._outputs.add(self.names.location(task.group, number, partition, count))
+
+    def record(self, locations: Sequence[str]) -> None:
+        """Put files on record that workers have named."""
+        for location in locations:
+            self._outputs.add(location)
+
+    def find(self) -> None:
+        """Put on record whatever the run has written, by a look into the folders of its files."""
+        self._outputs.find()

@@ -35,6 +35,7 @@ SMALL = ("--target-file-size", "1MiB", "--min-input-files", "2")
 def compact(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run `icectl compact`."""
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
 
     env = FixedEnv(NOW_MS)
 

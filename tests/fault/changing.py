@@ -125,7 +125,7 @@ LOADED = (compacting, expiring, migrating, orphaning, rewriting, upgrading_to_v4
 """What a command imports when it is called: here once, for the processes that are forked."""
 
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
-COMPACT = ("compact", "--target-file-size", "1MiB", "--min-input-files", "2")
+COMPACT = ("compact", "--engine", "local", "--target-file-size", "1MiB", "--min-input-files", "2")
 CHANGING = {
     changing.name: changing
     for changing in [

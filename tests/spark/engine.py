@@ -19,12 +19,31 @@ def why_skipped() -> str | None:
     return f"the Python of Spark has no {', '.join(missing)}" if missing else None
 
 
-def on_spark(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+AT_LINK = ROOT / "tests" / "peers" / "at_link"
+"""A folder that ends or holds workers, where it is on the path of Python."""
+
+
+def command(*arguments: str) -> list[str]:
+    """A command line of the Python that has PySpark."""
+    return [os.environ["ICECTL_TEST_SPARK_PYTHON"], *arguments]
+
+
+def environment(at_link: Path | None = None) -> dict[str, str]:
+    """An environment with this checkout of icectl; `at_link` is where wishes are left."""
+    if at_link is None:
+        return {**os.environ, "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join([str(ROOT), str(AT_LINK)])
+    return {**os.environ, "PYTHONPATH": path, "ICECTL_TEST_AT_LINK": str(at_link)}
+
+
+def on_spark(
+    *arguments: str, folder: Path = ROOT, at_link: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the Python that has PySpark, with this checkout of icectl."""
     return subprocess.run(
-        [os.environ["ICECTL_TEST_SPARK_PYTHON"], *arguments],
+        command(*arguments),
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(at_link),
         capture_output=True,
         text=True,
         check=False,

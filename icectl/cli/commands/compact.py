@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from icectl.cli.options import FILES, Change, Common, TableArgument, command, option
+from icectl.cli.options import FILES, Change, Common, SparkConf, TableArgument, command, option
 from icectl.report.document import Outcome
 
 
@@ -14,12 +14,14 @@ from icectl.report.document import Outcome
         ('icectl compact /wh/db/t --sort-order "day(at), id desc"', "and sort the rows"),
         ("icectl compact /wh/db/t --max-groups 20 --partial-progress 5", "a part of the work"),
         ("icectl compact /wh/db/t --deletes-only", "merge deletes, leave data files alone"),
+        ("icectl compact /wh/db/t --engine local", "without Spark and Java"),
         ("icectl compact /wh/db/t --check", "for CI: exit 4 when there is work"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
     choices={
         "strategy": ("binpack", "sort", "zorder"),
         "job_order": ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"),
+        "engine": ("spark", "local"),
     },
 )
 def compact(
@@ -166,6 +168,17 @@ def compact(
             help="steps that may lose against other writers before the run ends (default 0)",
         ),
     ] = None,
+    engine: Annotated[  # noqa: ARG001 - read through the settings
+        str | None,
+        option("--engine", metavar="ENGINE", help="what rewrites rows: spark (default), or local"),
+    ] = None,
+    master: Annotated[  # noqa: ARG001 - read through the settings
+        str | None,
+        option(
+            "--master", metavar="URL", help="cluster of Spark (default: the cores of this machine)"
+        ),
+    ] = None,
+    spark_conf: SparkConf = None,
     change: Change,
 ) -> Outcome:
     """Rewrite small, large and much-deleted data files into files of good size.
@@ -200,6 +213,11 @@ def compact(
     stay deleted. What counts is whether the files that were read, and their deletes, are still
     live: another writer's commit drops only the groups that it touched (exit 3, or 11 where nothing
     is left).
+
+    Rows are rewritten on Spark, which needs `icectl[spark]` and Java 17 or newer: on the cores of
+    this machine without `--master`. The workers of a cluster need icectl in their Python, by an
+    image or an archive (`--spark-conf spark.archives=icectl.tar.gz#env`, and
+    `PYSPARK_PYTHON=env/bin/python`), and the storage in reach. `--engine local` needs neither.
     """
     from icectl.cli.compacting import Request
     from icectl.cli.compacting import compact as run
@@ -225,5 +243,6 @@ def compact(
         deletes_only=deletes_only,
         partial_progress=partial_progress,
         max_failed_commits=max_failed_commits,
+        spark_conf=tuple(spark_conf or ()),
     )
     return run(common, request, change)

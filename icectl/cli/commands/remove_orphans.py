@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from icectl.cli.options import Change, Common, TableArgument, command, option
+from icectl.cli.options import Change, Common, SparkConf, TableArgument, command, option
 from icectl.report.document import Outcome
 
 
@@ -109,10 +109,7 @@ def remove_orphans(
             help="cluster of Spark (default: the cores of this machine)",
         ),
     ] = None,
-    spark_conf: Annotated[
-        list[str] | None,
-        option("--spark-conf", metavar="KEY=VALUE", help="a setting of Spark; repeatable"),
-    ] = None,
+    spark_conf: SparkConf = None,
     change: Change,
 ) -> Outcome:
     """Delete or move files that the table does not refer to.

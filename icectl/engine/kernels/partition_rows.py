@@ -45,7 +45,7 @@ class Partitioner:
         if not self.spec.fields:
             yield self.partition(b""), batch
             return
-        encoded = self._keys(batch).dictionary_encode()
+        encoded = self.keys(batch).dictionary_encode()
         keys = encoded.dictionary.to_pylist()
         if len(keys) == 1:
             yield self.partition(keys[0]), batch
@@ -67,7 +67,8 @@ class Partitioner:
             self.known[key] = found
         return found
 
-    def _keys(self, batch: pa.RecordBatch) -> pa.Array:
+    def keys(self, batch: pa.RecordBatch) -> pa.Array:
+        """The canonical key of each row's partition. Raises: as split."""
         nothing = pa.nulls(batch.num_rows, pa.int32())
         columns = [
             nothing if path is None else inside(batch.column(path[0]), path[1:])

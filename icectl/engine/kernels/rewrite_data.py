@@ -110,21 +110,32 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: Outputs) -> R
     Cost: memory for a row group and a batch, a byte per row of files that have deletes, and the
     keys of LARGEST_INDEX_ROWS equality deletes.
     """
+    read = RowsRead()
+    files, totals = write_rows(group, live_batches(group, outputs, read), options, outputs)
+    return Rewritten(files, totals, read.row_count - totals.row_count)
+
+
+def write_rows(
+    group: FileGroup, batches: Iterator[pa.RecordBatch], options: WriteOptions, outputs: Outputs
+) -> tuple[tuple[WrittenFile, ...], RowTotals]:
+    """Write rows that were read of a group, all or some, into new files, and read these again.
+
+    Raises: as rewrite_data.
+    """
     record_count = sum(file.record_count for file in group.files)
     row_size_bytes = group.size_bytes / max(record_count, 1)
-    before, read = RowTotals(), _Read()
+    before, after = RowTotals(), RowTotals()
     with DataWriter(group.columns.written, options, outputs, row_size_bytes) as writer:
-        batches = _counted(_live_batches(group, outputs, read), before)
-        for partition, batch in _placed(group, _ordered(group, batches)):
+        for partition, batch in _placed(group, _ordered(group, counted(batches, before))):
             writer.write(batch, partition.key, partition.path)
-    after = RowTotals()
     for written in writer.written:
         _count_again(written, group.columns.written, outputs, after)
     check_rows(before, after, [written.footer for written in writer.written])
-    return Rewritten(tuple(writer.written), before, read.row_count - before.row_count)
+    return tuple(writer.written), before
 
 
-def _counted(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Iterator[pa.RecordBatch]:
+def counted(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Iterator[pa.RecordBatch]:
+    """The same batches, their rows added to totals on the way."""
     for batch in batches:
         totals.add(batch)
         yield batch
@@ -152,13 +163,14 @@ def _placed(
 
 
 @dataclass(slots=True)
-class _Read:
+class RowsRead:
     """Rows read so far, deleted ones too."""
 
     row_count: int = 0
 
 
-def _live_batches(group: FileGroup, outputs: Outputs, read: _Read) -> Iterator[pa.RecordBatch]:
+def live_batches(group: FileGroup, outputs: Outputs, read: RowsRead) -> Iterator[pa.RecordBatch]:
+    """The rows of a group that are not deleted, with the columns to write."""
     deleted = _deleted_positions(group, outputs)
     indexes: Sequence[EqualityIndex] = ()
     found = equality_indexes(
@@ -176,7 +188,7 @@ def _live_batches(group: FileGroup, outputs: Outputs, read: _Read) -> Iterator[p
 
 
 def _live_rows(
-    source: Source, deleted: DeletedPositions, indexes: Sequence[EqualityIndex], read: _Read
+    source: Source, deleted: DeletedPositions, indexes: Sequence[EqualityIndex], read: RowsRead
 ) -> Iterator[pa.RecordBatch]:
     flags = deleted.of(source.file.location)
     for rows in source.stored(_compared(indexes)):

@@ -34,6 +34,13 @@ class RowTotals:
         for place, item in enumerate(batch.schema):
             self._add_nulls(batch.column(place), item)
 
+    def add_totals(self, other: "RowTotals") -> None:
+        """Count the rows that other totals are of."""
+        self.row_count += other.row_count
+        self.row_hash = (self.row_hash + other.row_hash) % _MODULUS
+        for number, count in other.null_counts.items():
+            self.null_counts[number] = self.null_counts.get(number, 0) + count
+
     def _add_nulls(self, column: pa.Array, item: pa.Field) -> None:
         kind = item.type
         if not pa.types.is_nested(kind):
@@ -61,6 +68,21 @@ def check_rows(before: RowTotals, after: RowTotals, footers: Iterable[FileMetric
         if written != count:
             raise _differs(f"the column with the id {id_} had {count:,} nulls, now {written:,}")
     if before.row_hash != after.row_hash:
+        raise _differs("their hash is another")
+
+
+def check_totals(read: RowTotals, written: RowTotals) -> None:
+    """Compare the rows that some workers read with those that reached others, who wrote them.
+
+    Raises: EngineError, where a row was lost, added or changed.
+    """
+    if read.row_count != written.row_count:
+        raise _differs(f"{read.row_count:,} were read and {written.row_count:,} written")
+    for id_ in read.null_counts.keys() | written.null_counts.keys():
+        had, has = read.null_counts.get(id_, 0), written.null_counts.get(id_, 0)
+        if had != has:
+            raise _differs(f"the column with the id {id_} had {had:,} nulls, now {has:,}")
+    if read.row_hash != written.row_hash:
         raise _differs("their hash is another")
 
 

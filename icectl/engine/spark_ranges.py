@@ -1,0 +1,192 @@
+"""Tasks that are too large for one worker, rewritten by many: rows cross between them on Spark.
+
+First the keys of some rows are read, which tell the ranges of keys that make a file each. Then
+workers read pieces of a task and deal its rows out by range, and others sort and write the rows of
+one range each. Rows cross as blocks of Arrow, which Spark's shuffle keeps on disk.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import accumulate
+from math import ceil
+from typing import Any
+
+import pyarrow as pa
+
+from icectl.engine.compact_job import CompactJob, TaskResult, entries_of, file_group
+from icectl.engine.kernels.range_rows import bounds_of, dealt, range_keys, sampled_keys
+from icectl.engine.kernels.rewrite_data import RowsRead, counted, live_batches, write_rows
+from icectl.engine.kernels.row_totals import RowTotals, check_totals
+from icectl.engine.spark import Attempt, Spark, packed, unpacked
+from icectl.engine.workplace import Workplace
+from icectl.plan.compact_task import RewriteTask
+
+_PIECE_BYTES = 64 << 20
+_SAMPLES_A_RANGE, _MOST_SAMPLES = 4_000, 1_000_000
+_ROOM = 1.15
+"""How far the file of a range may grow: ranges are estimates, and a tiny file more is no gain."""
+
+
+def is_for_ranges(task: RewriteTask, job: CompactJob) -> bool:
+    """Whether the rows of a task are ordered or split by partition, and make several files."""
+    splits = task.partition_key is None and not job.specs[task.spec_id].spec.is_unpartitioned
+    return (job.sorting is not None or splits) and _range_count(task) > 1
+
+
+def _range_count(task: RewriteTask) -> int:
+    return ceil(task.expected_bytes / task.roll_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some files of a task, by its place among the tasks."""
+
+    at: int
+    task: RewriteTask
+
+
+@dataclass(slots=True)
+class _Totals:
+    """What was read of a task, deleted rows too, and what of it was live."""
+
+    read_row_count: int = 0
+    live: RowTotals = field(default_factory=RowTotals)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The entries of a range's new files, and what they have."""
+
+    entries: pa.Table
+    rows: RowTotals
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranges:
+    """The ranges of all tasks, numbered through; `bounds` are those between the ranges of each."""
+
+    tasks: Sequence[RewriteTask]
+    bounds: Sequence[Sequence[bytes]]
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """The number of each task's first range, and behind them how many ranges there are."""
+        return list(accumulate((len(some) + 1 for some in self.bounds), initial=0))
+
+    @property
+    def count(self) -> int:
+        """How many ranges there are."""
+        return self.starts[-1]
+
+
+def rewrite_in_ranges(
+    spark: Spark, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
+) -> list[TaskResult]:
+    """What comes of each task.
+
+    Order: that of the tasks; of new files that of the keys of their rows.
+    Raises: as run_rewrite; EngineError; Incomplete.
+    """
+    pieces = [piece for number, task in enumerate(tasks) for piece in _pieces(number, task)]
+    spark.progress.phase("sampling rows on Spark", total=len(pieces))
+    sampled = spark.each(partial(_sample, at, job, tasks), pieces)
+    ranges = _Ranges(
+        tasks,
+        [
+            bounds_of(
+                [key for place, keys in sampled if place == number for key in keys],
+                _range_count(task),
+            )
+            for number, task in enumerate(tasks)
+        ],
+    )
+    spark.progress.phase("rewriting data files on Spark", total=len(pieces) + ranges.count + 1)
+    found: list[Any] = spark.shuffled(
+        partial(_deal, at, job, ranges), pieces, partial(_write, at, job, ranges), ranges.count + 1
+    )
+    *written, read = found
+    return [_result(number, ranges, written, read[number]) for number in range(len(tasks))]
+
+
+def _pieces(at: int, task: RewriteTask) -> Iterator[_Piece]:
+    """Files of a task, of some size together."""
+    files, size_bytes = [], 0
+    for file in task.inputs:
+        files.append(file)
+        size_bytes += file.size_bytes
+        if size_bytes >= _PIECE_BYTES:
+            yield _Piece(at, replace(task, inputs=tuple(files)))
+            files, size_bytes = [], 0
+    if files:
+        yield _Piece(at, replace(task, inputs=tuple(files)))
+
+
+def _sample(
+    at: Workplace, job: CompactJob, tasks: Sequence[RewriteTask], piece: _Piece
+) -> tuple[int, list[bytes]]:
+    """On a worker: keys of rows of a piece."""
+    whole = tasks[piece.at]
+    row_count = sum(file.record_count for file in whole.inputs)
+    wanted = min(_SAMPLES_A_RANGE * _range_count(whole), _MOST_SAMPLES)
+    step = max(row_count // wanted, 1)
+    with at.attempt(Attempt.current().unique_id) as outputs:
+        return piece.at, sampled_keys(file_group(piece.task, job), outputs(piece.task), step)
+
+
+def _deal(
+    at: Workplace, job: CompactJob, ranges: _Ranges, piece: _Piece
+) -> Iterator[tuple[int, object]]:
+    """On a worker: the rows of a piece by range, and behind the last range what they amount to."""
+    group = file_group(piece.task, job)
+    read, totals = RowsRead(), RowTotals()
+    first = ranges.starts[piece.at]
+    with at.attempt(Attempt.current().unique_id) as outputs:
+        batches = counted(live_batches(group, outputs(piece.task), read), totals)
+        for number, rows in dealt(batches, range_keys(group), ranges.bounds[piece.at]):
+            yield first + number, packed(rows)
+    yield ranges.count, (piece.at, read.row_count, totals)
+
+
+def _write(
+    at: Workplace, job: CompactJob, ranges: _Ranges, number: int, dealt: Iterator[Any]
+) -> _Written | dict[int, _Totals]:
+    """On a worker: the new files of a range; of the last number, what was read of each task."""
+    if number == ranges.count:
+        return _sums(dealt)
+    task = ranges.tasks[bisect_right(ranges.starts, number) - 1]
+    group = file_group(task, job)
+    if group.sorting is not None:
+        group = replace(group, sorting=replace(group.sorting, directory=None))
+    options = replace(job.options, target_size_bytes=int(_ROOM * task.roll_bytes))
+    with at.attempt(Attempt.current().unique_id) as outputs:
+        files, rows = write_rows(group, map(unpacked, dealt), options, outputs(task))
+    return _Written(entries_of(files, task, job), rows)
+
+
+def _sums(told: Iterator[tuple[int, int, RowTotals]]) -> dict[int, _Totals]:
+    sums: dict[int, _Totals] = {}
+    for at, read_row_count, live in told:
+        of_task = sums.setdefault(at, _Totals())
+        of_task.read_row_count += read_row_count
+        of_task.live.add_totals(live)
+    return sums
+
+
+def _result(at: int, ranges: _Ranges, written: Sequence[_Written], read: _Totals) -> TaskResult:
+    """What the ranges of a task amount to. Raises: EngineError, where rows were lost on the way."""
+    mine = written[slice(*ranges.starts[at : at + 2])]
+    rows = RowTotals()
+    for one in mine:
+        rows.add_totals(one.rows)
+    check_totals(read.live, rows)
+    entries = pa.concat_tables(one.entries for one in mine)
+    return TaskResult(
+        ranges.tasks[at].task_id,
+        entries,
+        read.read_row_count,
+        read.read_row_count - rows.row_count,
+        rows.row_count,
+        sum(entries["file_size_in_bytes"].to_pylist()),
+    )

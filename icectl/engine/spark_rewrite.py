@@ -1,0 +1,121 @@
+"""The default engine of compactions: tasks on Spark, whose workers read and write the files.
+
+Spark carries tasks there and results back, and rows only where several workers sort them together.
+Tasks and results are values; what opens the storage travels beside them, inside the pickled kernel,
+which Spark never shows.
+
+A task may run more than once: Spark tries again what has failed, and what is slow at another place
+at the same time. Each attempt names its files for itself, Spark hands over the result of one, and
+what the others have left is looked for and removed.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from icectl.engine.compact_job import CompactJob, Places, TaskResult, run_rewrite
+from icectl.engine.spark import Attempt, Spark, SparkOptions, spark_session
+from icectl.engine.spark_ranges import is_for_ranges, rewrite_in_ranges
+from icectl.engine.workplace import Workplace
+from icectl.env import Deadline
+from icectl.errors import IcectlError
+from icectl.plan.compact_task import RewriteTask
+from icectl.progress import Progress
+from icectl.storage.open import StorageOptions
+
+_BUNDLE_BYTES, _BUNDLES_PER_CORE = 64 << 20, 4
+
+
+@dataclass(slots=True)
+class SparkEngine:
+    """Carries tasks out on Spark, which starts with the first of them; a context that stops it."""
+
+    options: SparkOptions
+    storage: StorageOptions
+    progress: Progress
+    deadline: Deadline
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _spark: Spark | None = None
+
+    def __enter__(self) -> "SparkEngine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def rewrite(
+        self, tasks: Sequence[RewriteTask], job: CompactJob, places: Places
+    ) -> Iterator[TaskResult]:
+        """What comes of each task.
+
+        Raises: as run_rewrite; Incomplete, at the time limit; EngineError. What was written stays,
+        on record.
+        """
+        if not tasks:
+            return
+        spark = self._started()
+        at = Workplace.of(self.storage, places.names)
+        together = [task for task in tasks if is_for_ranges(task, job)]
+        alone = [task for task in tasks if not is_for_ranges(task, job)]
+        try:
+            found, is_clean = self._rewritten(spark, alone, job, at)
+            if together:
+                found += rewrite_in_ranges(spark, together, job, at)
+        except BaseException:
+            self._stop()  # workers that still write must not do so behind the back of the search
+            with suppress(IcectlError):
+                places.find()
+            raise
+        if together or spark.speculates or not is_clean:
+            places.find()
+        for result in found:
+            places.record(result.entries["location"].to_pylist())
+            yield result
+
+    def _rewritten(
+        self, spark: Spark, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
+    ) -> tuple[list[TaskResult], bool]:
+        """What comes of tasks by themselves, and whether each worked at once."""
+        bundles = _bundles(tasks, spark.core_count)
+        if not bundles:
+            return [], True
+        self.progress.phase("rewriting data files on Spark", total=len(bundles))
+        found = spark.each(partial(_rewrite, at, job), bundles)
+        results = [result for some, _ in found for result in some]
+        return results, all(is_first for _, is_first in found)
+
+    def _started(self) -> Spark:
+        if self._spark is None:
+            self._spark = self._stack.enter_context(
+                spark_session(self.options, self.progress, self.deadline)
+            )
+        return self._spark
+
+    def _stop(self) -> None:
+        self._spark = None
+        self._stack.close()
+
+
+def _bundles(tasks: Sequence[RewriteTask], core_count: int) -> list[list[RewriteTask]]:
+    """Small tasks together, so that it is not Spark that takes the time."""
+    sizes = [sum(file.size_bytes for file in task.inputs) for task in tasks]
+    enough = min(_BUNDLE_BYTES, sum(sizes) // (_BUNDLES_PER_CORE * core_count))
+    bundles: list[list[RewriteTask]] = []
+    size_bytes = enough
+    for task, size in zip(tasks, sizes, strict=True):
+        if size_bytes >= enough:
+            bundles.append([])
+            size_bytes = 0
+        bundles[-1].append(task)
+        size_bytes += size
+    return bundles
+
+
+def _rewrite(
+    at: Workplace, job: CompactJob, tasks: Sequence[RewriteTask]
+) -> tuple[list[TaskResult], bool]:
+    """On a worker: rewrite the files of tasks; whether this is the first attempt at it."""
+    attempt = Attempt.current()
+    with at.attempt(attempt.unique_id) as outputs:
+        return [run_rewrite(task, job, outputs(task)) for task in tasks], attempt.is_first

@@ -1,0 +1,51 @@
+"""What tasks of a compaction need beside themselves where they run out of the driver's sight."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+from icectl.engine.compact_job import FileNames
+from icectl.engine.kernels.write_data import Outputs
+from icectl.env import SystemEnv
+from icectl.errors import IcectlError
+from icectl.plan.compact_task import RewriteTask
+from icectl.storage.open import StorageOptions, open_store
+
+OutputsOf = Callable[[RewriteTask], Outputs]
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """The storage with what opens it, and the names of new files."""
+
+    storage: StorageOptions
+    names: FileNames
+
+    @staticmethod
+    def of(storage: StorageOptions, names: FileNames) -> "Workplace":
+        """One that crosses to other processes: what warns stays here."""
+        return Workplace(replace(storage, warn=StorageOptions().warn), names)
+
+    @contextmanager
+    def attempt(self, writer: int) -> Iterator[OutputsOf]:
+        """Outputs for tasks, their files named after a writer that there is only once.
+
+        Where this is left with an error, what was written is removed, as far as that works.
+        """
+        store = open_store(self.storage, SystemEnv())
+        written: list[str] = []
+
+        def outputs(task: RewriteTask) -> Outputs:
+            def next_location(partition: str) -> str:
+                count = len(written) + 1
+                written.append(self.names.location(task.group, writer, partition, count))
+                return written[-1]
+
+            return Outputs(next_location, store.open_new, store.open)
+
+        try:
+            yield outputs
+        except BaseException:
+            with suppress(IcectlError):
+                store.remove(written)
+            raise

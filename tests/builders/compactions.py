@@ -1,0 +1,105 @@
+"""Compactions of built tables: a table with work, the means, and what rows are told by."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from icectl.catalog.files import FileSystemCatalog
+from icectl.engine.compact_job import Engine
+from icectl.engine.inline import InlineEngine
+from icectl.entries.rows import by_row
+from icectl.env import Deadline
+from icectl.plan.compact import CompactOptions
+from icectl.plan.compact_sizes import Sizes
+from icectl.progress import SilentProgress
+from icectl.run.compact import Compact, Prepared, prepare
+from icectl.spec.metadata import TableMetadata
+from icectl.storage.local import LocalStore
+from tests.builders.expiry import NOW_MS
+from tests.builders.rows import current_metadata, dv_positions, live_entries, read_metadata
+from tests.builders.table_builder import TableBuilder
+from tests.stores.fixed_env import FixedEnv
+
+SIZES = Sizes(2**20, 2**19, 2**21)
+"""Built files have some KiB: all of them are small."""
+
+
+def means(directory: Path, engine: Engine | None = None) -> Compact:
+    """The means to compact a table, in this process unless an engine is given."""
+    store, env = LocalStore(), FixedEnv(NOW_MS)
+    return Compact(
+        store=store,
+        catalog=FileSystemCatalog(store, str(directory), env),
+        engine=engine or InlineEngine(store, SilentProgress(), Deadline(env), 2),
+        env=env,
+        progress=SilentProgress(),
+        deadline=Deadline(env),
+        concurrency=2,
+        shield=nullcontext,
+    )
+
+
+def options(**chosen: Any) -> Callable[[TableMetadata], CompactOptions]:
+    """Options that fit built tables."""
+
+    def made(metadata: TableMetadata) -> CompactOptions:
+        plain = CompactOptions(SIZES, metadata.default_spec_id, min_input_files=2)
+        return replace(plain, **chosen)
+
+    return made
+
+
+def planned(directory: Path, branch: str = "main", **chosen: Any) -> Prepared:
+    """Plan a compaction."""
+    return prepare(means(directory), branch, options(**chosen))
+
+
+def build(directory: Path, format_version: int, partitioning: str) -> TableBuilder:
+    """A table of small files, with deletes of every kind that its version has."""
+    table = TableBuilder(directory, format_version=format_version, partitioning=partitioning)
+    for start in range(0, 60, 12):
+        table.append(range(start, start + 12), files=2)
+    if format_version > 1:
+        table.delete_rows([1, 2, 13])
+        table.delete_rows([4, 15, 26])
+    if format_version == 2:
+        table.delete_rows([40, 41], kind="equality")
+    return table
+
+
+def head(directory: Path) -> dict[str, Any]:
+    """The current snapshot."""
+    metadata = read_metadata(current_metadata(directory))
+    found: dict[str, Any] = next(
+        item
+        for item in metadata["snapshots"]
+        if item["snapshot-id"] == metadata["current-snapshot-id"]
+    )
+    return found
+
+
+def lineage(directory: Path) -> dict[int, tuple[int, int]]:
+    """Row id and last update by the table's own ids, as R-100 has them."""
+    loaded = planned(directory, min_input_files=99).files
+    deleted = {
+        entry["data_file"]["referenced_data_file"]: dv_positions(entry["data_file"])
+        for entry in live_entries(head(directory))
+        if entry["data_file"]["content"]
+    }
+    found = {}
+    for location, first, sequence in by_row(
+        loaded.data, "location", "first_row_id", "sequence_number"
+    ):
+        gone = deleted.get(location, set())
+        for at, row in enumerate(pq.read_table(location, partitioning=None).to_pylist()):
+            row_id, updated = row.get("_row_id"), row.get("_last_updated_sequence_number")
+            if at not in gone:
+                found[row["id"]] = (
+                    first + at if row_id is None else row_id,
+                    sequence if updated is None else updated,
+                )
+    return found

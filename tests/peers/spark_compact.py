@@ -1,0 +1,83 @@
+"""Compacts built tables on one session of Spark, with two attempts at each task; run by its Python.
+
+spark_compact.py FOLDER     prints one JSON line for each table in it: its name, and its error
+"""
+
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from icectl.engine.compact_job import Engine
+from icectl.engine.spark import SparkOptions
+from icectl.engine.spark_rewrite import SparkEngine
+from icectl.env import Deadline, SystemEnv
+from icectl.errors import IcectlError
+from icectl.plan.compact_order import ZOrder
+from icectl.plan.compact_sizes import Sizes
+from icectl.progress import SilentProgress
+from icectl.run.compact import execute, prepare
+from icectl.spec.sort import SortField, SortOrder
+from icectl.spec.transforms import parse_transform
+from icectl.storage.open import StorageOptions
+from tests.builders.compactions import means, options
+
+IDENTITY = parse_transform("identity")
+ORDER = SortOrder(
+    0,
+    (
+        SortField((2,), IDENTITY, "desc", "nulls-last"),
+        SortField((1,), IDENTITY, "asc", "nulls-first"),
+    ),
+)
+SMALL = {"sizes": Sizes(4 << 10, 3 << 10, 8 << 10), "every": True}
+"""Built files have some KiB: several come out."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table, and how it is compacted."""
+
+    format_version: int
+    partitioning: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = {
+    "deletes": Case(2, "identity"),
+    "vectors": Case(3, "none"),
+    "sorted": Case(3, "none", SMALL | {"order": ORDER}),
+    "z-ordered": Case(2, "bucket", SMALL | {"order": ZOrder((1, 4))}),
+    "respecced": Case(2, "none", SMALL),
+    "retried": Case(2, "two"),
+    "wrong": Case(2, "identity"),
+}
+"""In the order in which they run: the session ends with an error."""
+
+
+def compact(directory: Path, case: Case, engine: Engine | None = None) -> int:
+    """Compact a table, in this process without an engine; how many groups."""
+    with_what = means(directory, engine)
+    done = execute(with_what, prepare(with_what, "main", options(**case.options)))
+    return len(done.done)
+
+
+def main(folder: Path) -> None:
+    """Compact every table."""
+    deadline = Deadline(SystemEnv())
+    spark = SparkOptions("local[2,2]")
+    with SparkEngine(spark, StorageOptions(), SilentProgress(), deadline) as engine:
+        for name, case in CASES.items():
+            if name == "retried":
+                Path(os.environ["ICECTL_TEST_AT_LINK"], "kill").touch()
+            try:
+                told: dict[str, Any] = {"groups": compact(folder / name, case, engine)}
+            except IcectlError as error:
+                told = {"error": type(error).__name__, "message": error.message}
+            print(json.dumps({"name": name} | told), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

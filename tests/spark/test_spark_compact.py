@@ -1,0 +1,191 @@
+"""Compactions on Spark: the rows of the engine without it, each once, whatever becomes of tasks."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.builders.compactions import build, head, lineage
+from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
+from tests.conftest import ROOT
+from tests.peers.spark_compact import CASES, compact
+from tests.spark.engine import command, environment, on_spark, why_skipped
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+SMALL = ("--target-file-size", "1MiB", "--min-input-files", "2")
+WORKING = [name for name in CASES if name != "wrong"]
+STARTS_WITHIN_SECONDS = 240
+
+
+@dataclass(frozen=True)
+class Told:
+    """Tables before and after Spark, their twins after the engine without it, and what was said."""
+
+    folder: Path
+    twins: Path
+    before: dict[str, list[Any]]
+    lineage_before: dict[str, dict[int, tuple[int, int]]]
+    said: dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Build every table twice and compact one without Spark and the other on it."""
+    skipped = why_skipped()
+    if skipped:
+        pytest.skip(skipped)
+    folder, twins = (tmp_path_factory.mktemp(name) for name in ("spark", "twins"))
+    for name in CASES:
+        make(folder, name)
+        make(twins, name)
+        if name != "wrong":
+            compact(twins / name, CASES[name])
+    before = {name: rows(folder / name) for name in WORKING}
+    lineage_before = {name: lineage(folder / name) for name in ("vectors", "sorted")}
+    script = str(ROOT / "tests/peers/spark_compact.py")
+    done = on_spark(script, str(folder), at_link=tmp_path_factory.mktemp("at-link"))
+    assert done.returncode == 0, done.stderr[-4000:]
+    said = {line.pop("name"): line for line in map(json.loads, done.stdout.splitlines())}
+    return Told(folder, twins, before, lineage_before, said)
+
+
+def make(folder: Path, name: str) -> None:
+    case = CASES[name]
+    table = build(folder / name, case.format_version, case.partitioning)
+    if name == "respecced":
+        table.respec("identity")
+    if name == "wrong":
+        path = max(live_files(folder / name))
+        content = bytearray(path.read_bytes())
+        content[40:80] = b"\xff" * 40
+        path.write_bytes(bytes(content))
+
+
+def rows(directory: Path) -> list[Any]:
+    return read_rows(read_metadata(current_metadata(directory)))
+
+
+def data_files(directory: Path) -> set[Path]:
+    return set((directory / "data").rglob("*.parquet"))
+
+
+def live_files(directory: Path) -> list[Path]:
+    entries = [entry["data_file"] for entry in live_entries(head(directory))]
+    return [Path(entry["file_path"]) for entry in entries if not entry["content"]]
+
+
+def new_files(directory: Path) -> set[Path]:
+    """Data files that icectl has written; those of the builder have a number for a name."""
+    return {path for path in data_files(directory) if len(path.stem) > 40}
+
+
+@pytest.mark.parametrize("name", WORKING)
+def test_rows_are_those_that_were_there_and_those_of_the_other_engine(
+    told: Told, name: str
+) -> None:
+    assert told.said[name]["groups"] >= 1
+    assert rows(told.folder / name) == told.before[name] == rows(told.twins / name)
+
+
+@pytest.mark.parametrize("name", ["vectors", "sorted"])
+def test_r105_row_ids_stay_what_they_were(told: Told, name: str) -> None:
+    assert lineage(told.folder / name) == told.lineage_before[name]
+
+
+@pytest.mark.parametrize("name", WORKING)
+def test_files_that_are_written_are_those_of_the_table(told: Told, name: str) -> None:
+    live = live_files(told.folder / name)
+    assert new_files(told.folder / name) == set(live)
+    assert len(live) == len(set(live))
+    assert not list((told.folder / name / "metadata").glob("icectl-*"))
+
+
+def keys(path: Path, key: Callable[[dict[str, Any]], Any]) -> list[Any]:
+    return [key(row) for row in pq.read_table(path, partitioning=None).to_pylist()]
+
+
+def test_rows_of_a_sorted_group_are_in_order_across_its_files(told: Told) -> None:
+    def key(row: dict[str, Any]) -> tuple[int, int]:
+        return -ord(row["category"][1]), row["id"]
+
+    files = sorted((keys(path, key) for path in live_files(told.folder / "sorted")), key=min)
+    assert len(files) > 2
+    joined = [one for file in files for one in file]
+    assert joined == sorted(joined)
+
+
+def test_rows_of_another_spec_are_in_the_files_of_their_partitions(told: Told) -> None:
+    files = live_files(told.folder / "respecced")
+    found = {path.parent.name: set(keys(path, lambda row: row["category"])) for path in files}
+    assert found == {f"category=c{number}": {f"c{number}"} for number in range(3)}
+
+
+def test_z_ordered_rows_stay_in_their_partitions(told: Told) -> None:
+    def places(directory: Path) -> dict[int, str]:
+        files = live_files(directory)
+        return {id_: path.parent.name for path in files for id_ in keys(path, lambda r: r["id"])}
+
+    assert places(told.folder / "z-ordered") == places(told.twins / "z-ordered")
+
+
+def test_a_worker_that_is_killed_leaves_nothing_and_its_task_is_tried_again(told: Told) -> None:
+    names = [path.name for path in new_files(told.folder / "retried")]
+    attempts = {int(name.split("-")[1]) for name in names}
+    assert max(attempts) - min(attempts) >= len(attempts)  # one number is missing, or the first
+
+
+def test_a_task_that_fails_leaves_the_table_and_no_file_of_the_others(told: Told) -> None:
+    directory = told.folder / "wrong"
+    assert told.said["wrong"]["error"] == "CorruptTable"
+    assert rows_are_as_built(directory)
+    assert new_files(directory) == set()
+    assert not list((directory / "metadata").glob("icectl-*"))
+
+
+def rows_are_as_built(directory: Path) -> bool:
+    return head(directory)["summary"]["operation"] == "delete"
+
+
+def test_a_killed_driver_leaves_a_journal_by_which_the_next_run_cleans_up(
+    tmp_path: Path,
+) -> None:
+    skipped = why_skipped()
+    if skipped:
+        pytest.skip(skipped)
+    directory, wishes = tmp_path / "t", tmp_path / "wishes"
+    build(directory, 2, "identity")
+    before, metadata = rows(directory), current_metadata(directory)
+    wishes.mkdir()
+    (wishes / "hold").touch()
+    run = ["-m", "icectl", "compact", str(directory), *SMALL]
+    process = subprocess.Popen(
+        command(*run, "--master", "local[1]"), cwd=tmp_path, env=environment(wishes)
+    )
+    try:
+        deadline = time.monotonic() + STARTS_WITHIN_SECONDS
+        while not (wishes / "met").exists():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert current_metadata(directory) == metadata
+    (journal,) = (directory / "metadata").glob("icectl-compact-*.json")
+    (left,) = new_files(directory)
+    assert journal.stem[-36:] in left.name
+
+    done = on_spark(*run, "--engine", "local")
+
+    assert done.returncode == 0, done.stderr
+    assert rows(directory) == before
+    assert new_files(directory) == set(live_files(directory))
+    assert not journal.exists()

@@ -1,0 +1,109 @@
+"""Rows dealt out by ranges of their keys: which rows go where, and how the ranges are found."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from icectl.codec.parquet_schema import arrow_schema
+from icectl.engine.kernels import range_rows
+from icectl.engine.kernels.partition_rows import partitioner
+from icectl.engine.kernels.range_rows import RangeKeys, bounds_of, dealt, sampled_keys
+from icectl.engine.kernels.sort_keys import sort_keys
+from icectl.engine.kernels.sort_rows import Sorting
+from icectl.engine.kernels.write_data import Outputs
+from icectl.spec.partition import PartitionField, PartitionSpec
+from icectl.spec.sort import SortField, SortOrder
+from icectl.spec.transforms import parse_transform
+from icectl.storage.local import LocalStore
+from tests.builders.data_files import schema
+from tests.builders.file_groups import whole_table
+from tests.builders.table_builder import TableBuilder
+
+COLUMNS = schema((1, "id", "long"), (2, "category", "string"))
+ARROW = arrow_schema(COLUMNS)
+IDENTITY = parse_transform("identity")
+BY_ID = SortOrder(0, (SortField((1,), IDENTITY, "asc", "nulls-first"),))
+BY_CATEGORY = PartitionSpec(1, (PartitionField((2,), 1000, "category", IDENTITY),))
+
+
+def batch(*rows: tuple[int, str]) -> pa.RecordBatch:
+    ids, categories = zip(*rows, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(ids), pa.array(categories)], schema=ARROW)
+
+
+def key(id_: int) -> bytes:
+    """The key of an id by the order, of which the words are in test_sort_keys."""
+    return sort_keys(BY_ID, COLUMNS, ARROW).of(batch((id_, ""))).to_pylist()[0]
+
+
+def by_id() -> RangeKeys:
+    return RangeKeys(None, sort_keys(BY_ID, COLUMNS, ARROW))
+
+
+def test_rows_go_to_the_range_of_their_key_and_a_bound_to_the_one_behind_it() -> None:
+    given = [batch((5, "a"), (1, "b"), (9, "c")), batch((4, "d"), (6, "e"))]
+    found = dict(dealt(iter(given), by_id(), [key(4), key(6)]))
+    ids = {number: rows["id"].to_pylist() for number, rows in found.items()}
+    assert ids == {0: [1], 1: [5, 4], 2: [9, 6]}
+    assert found[2]["category"].to_pylist() == ["c", "e"]
+
+
+def test_without_bounds_all_rows_are_one_range() -> None:
+    found = dict(dealt(iter([batch((5, "a"), (1, "b"))]), by_id(), []))
+    assert {number: rows["id"].to_pylist() for number, rows in found.items()} == {0: [1, 5]}
+
+
+def test_rows_do_not_wait_for_more_than_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_rows, "_WAITING_BYTES", 1)
+    given = [batch((5, "a"), (1, "b")), batch((2, "c"))]
+    found = [(number, rows["id"].to_pylist()) for number, rows in dealt(iter(given), by_id(), [])]
+    assert found == [(0, [1, 5]), (0, [2])]
+
+
+def test_partitions_come_before_the_order_within_them() -> None:
+    splitting = partitioner(BY_CATEGORY, COLUMNS, ARROW)
+    keys = RangeKeys(splitting, sort_keys(BY_ID, COLUMNS, ARROW))
+    rows = [(1, "b"), (3, "a"), (2, "b"), (2, "a"), (9, "a")]
+    made = keys.of(batch(*rows)).to_pylist()
+    in_order = [row for _, row in sorted(zip(made, rows, strict=True))]
+    assert in_order == [(2, "a"), (3, "a"), (9, "a"), (1, "b"), (2, "b")]
+
+
+def test_bounds_cut_a_sample_into_parts_of_one_size() -> None:
+    sample = [bytes([number]) for number in (7, 3, 1, 0, 6, 2, 5, 4)]
+    assert bounds_of(sample, 4) == [b"\x02", b"\x04", b"\x06"]
+    assert bounds_of(sample, 1) == []
+
+
+def test_a_key_that_many_rows_have_is_one_bound_and_never_an_empty_range() -> None:
+    assert bounds_of([b"a"] * 9, 3) == []
+    assert bounds_of([b"a"] * 4 + [b"b"] * 5, 3) == [b"b"]
+    assert bounds_of([], 3) == []
+
+
+@pytest.mark.parametrize(("step", "sampled"), [(1, range(30)), (4, range(0, 30, 4)), (40, [0])])
+def test_a_sample_has_the_key_of_every_so_many_rows_whatever_file_they_are_in(
+    tmp_path: Path, step: int, sampled: range
+) -> None:
+    table = TableBuilder(tmp_path, format_version=3)
+    for start in range(0, 30, 10):
+        table.append(range(start, start + 10))
+    table.delete_rows([0, 1])
+    store = LocalStore()
+    group = replace(whole_table(store, table.metadata), sorting=Sorting(BY_ID, 1 << 20))
+    in_order = replace(group, files=tuple(sorted(group.files, key=lambda file: file.location)))
+    outputs = Outputs(lambda _: "", store.open_new, store.open)
+    assert sampled_keys(in_order, outputs, step) == [key(id_) for id_ in sampled]
+
+
+def test_the_key_of_rows_of_several_partitions_has_their_partition(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path, partitioning="identity")
+    table.append(range(6))
+    store = LocalStore()
+    group = replace(whole_table(store, table.metadata), sorting=Sorting(BY_ID, 1 << 20))
+    outputs = Outputs(lambda _: "", store.open_new, store.open)
+    found = sorted(sampled_keys(group, outputs, 1))
+    assert [one[-9:] for one in found] == [key(id_) for id_ in (0, 3, 1, 4, 2, 5)]
+    assert len({one[:-9] for one in found}) == 3
