@@ -10,7 +10,7 @@ from icectl.cli.session import Session, open_session
 from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, Layer, parse_count
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.engine.compact_job import Engine
-from icectl.engine.inline import InlineEngine
+from icectl.engine.local import LocalEngine
 from icectl.engine.spark_rewrite import SparkEngine
 from icectl.errors import CommitConflict, UsageError
 from icectl.plan.compact import (
@@ -109,7 +109,7 @@ def _engine(session: Session, request: Request) -> AbstractContextManager[Engine
         settings.read(COMPACT_MASTER) if is_asked_for else None, request.spark_conf
     )
     return nullcontext(
-        InlineEngine(session.store, session.progress, session.deadline, session.concurrency)
+        LocalEngine(session.store, session.progress, session.deadline, session.concurrency)
     )
 
 

@@ -26,7 +26,7 @@ Ask = Callable[[Any], Any]
 """Answers a question that a kernel has while it runs."""
 
 Kernel = Callable[..., Iterable[Any]]
-"""`kernel(file, *arguments[, ask])`: a function at the top of a module, its values picklable."""
+"""`kernel([file, ]*arguments[, ask])`: a function at the top of a module, its values picklable."""
 
 _READ, _SIZE, _ASK, _DONE, _FAILED = range(5)
 _CRASHES = frozenset(
@@ -35,6 +35,7 @@ _CRASHES = frozenset(
 _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 _ENDS_WITHIN_SECONDS = 10
 _BUFFER_BYTES = 1 << 16
+_CHECK_SECONDS = 0.2
 
 
 class KernelCrashed(Exception):
@@ -47,8 +48,12 @@ class KernelCrashed(Exception):
 
 @dataclass(slots=True)
 class Workers:
-    """Worker processes, started as they are needed; a context that ends them."""
+    """Worker processes, started as they are needed; a context that ends them.
 
+    `check` is called from time to time; what it raises ends a call and its worker.
+    """
+
+    check: Callable[[], None] = lambda: None
     _idle: SimpleQueue["_Worker"] = field(default_factory=SimpleQueue)
 
     def __enter__(self) -> "Workers":
@@ -60,14 +65,15 @@ class Workers:
                 self._idle.get_nowait().end()
 
     def call(
-        self, kernel: Kernel, file: IO[bytes], *arguments: Any, ask: Ask | None = None
+        self, kernel: Kernel, file: IO[bytes] | None, *arguments: Any, ask: Ask | None = None
     ) -> tuple[Any, ...]:
-        """What a kernel makes of an open file; it gets `ask` last, where there is one.
+        """What a kernel makes of an open file, where there is one; it gets `ask` last.
 
-        Raises: KernelCrashed; what the kernel raises; what the file and `ask` raise here.
+        Raises: KernelCrashed; what the kernel raises; what the file, `ask` and `check` raise here.
         """
+        call = _Call(kernel, arguments, reads=file is not None, asks=ask is not None)
         with self._worker() as worker:
-            return worker.call(_Call(kernel, arguments, ask is not None), file, ask)
+            return worker.call(call, file, ask)
 
     @contextmanager
     def _worker(self) -> Iterator["_Worker"]:
@@ -75,7 +81,7 @@ class Workers:
         try:
             worker = self._idle.get_nowait()
         except Empty:
-            worker = _Worker.started()
+            worker = _Worker.started(self.check)
         try:
             yield worker
         except BaseException:
@@ -90,6 +96,7 @@ class _Call:
 
     kernel: Kernel
     arguments: tuple[Any, ...]
+    reads: bool
     asks: bool
 
 
@@ -99,9 +106,10 @@ class _Worker:
 
     process: subprocess.Popen[bytes]
     line: Connection
+    check: Callable[[], None]
 
     @staticmethod
-    def started() -> "_Worker":
+    def started(check: Callable[[], None]) -> "_Worker":
         """Start one. It has its own session: Ctrl-C is for this process alone."""
         here, there = socket.socketpair()
         with there:
@@ -119,17 +127,17 @@ class _Worker:
             except OSError as error:
                 here.close()
                 raise EngineError(f"no process can be started: {error}") from error
-        return _Worker(process, Connection(here.detach()))
+        return _Worker(process, Connection(here.detach()), check)
 
-    def call(self, call: _Call, file: IO[bytes], ask: Ask | None) -> tuple[Any, ...]:
+    def call(self, call: _Call, file: IO[bytes] | None, ask: Ask | None) -> tuple[Any, ...]:
         """Send a call and answer what the kernel asks until it ends."""
         self._send(call)
         while True:
             kind, told = self._heard()
-            if kind == _READ:
+            if kind == _READ and file is not None:
                 file.seek(told[0])
                 self._send_bytes(file.read(told[1]))
-            elif kind == _SIZE:
+            elif kind == _SIZE and file is not None:
                 self._send(file.seek(0, io.SEEK_END))
             elif kind == _ASK and ask is not None:
                 self._send(ask(told))
@@ -147,8 +155,11 @@ class _Worker:
             self.line.send_bytes(content)
 
     def _heard(self) -> Any:
-        with self._alive():
-            return self.line.recv()
+        while True:
+            self.check()
+            with self._alive():
+                if self.line.poll(_CHECK_SECONDS):
+                    return self.line.recv()
 
     @contextmanager
     def _alive(self) -> Iterator[None]:
@@ -221,9 +232,9 @@ def _answer(line: Connection, call: _Call) -> tuple[int, Any]:
         line.send((_ASK, question))
         return line.recv()
 
-    file = io.BufferedReader(_AskedFile(line), _BUFFER_BYTES)
+    files = [io.BufferedReader(_AskedFile(line), _BUFFER_BYTES)] if call.reads else []
     try:
-        made = call.kernel(file, *call.arguments, *([ask] if call.asks else []))
+        made = call.kernel(*files, *call.arguments, *([ask] if call.asks else []))
         return _DONE, list(made)
     except Exception as error:  # noqa: BLE001 - it is raised at the other end
         return _FAILED, _portable(error)

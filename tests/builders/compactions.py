@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.engine.compact_job import Engine
-from icectl.engine.inline import InlineEngine
 from icectl.entries.rows import by_row
 from icectl.env import Deadline
 from icectl.plan.compact import CompactOptions
@@ -20,6 +19,7 @@ from icectl.run.compact import Compact, Prepared, prepare
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
+from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import current_metadata, dv_positions, live_entries, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv

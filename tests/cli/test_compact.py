@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from icectl.cli import app, session
+from icectl.cli import app, compacting, session
 from icectl.report.document import document_schema
 from icectl.spec.transforms import apply, parse_transform
 from icectl.spec.types import PrimitiveType
 from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
+from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import (
     current_metadata,
     live_entries,
@@ -33,10 +34,15 @@ SMALL = ("--target-file-size", "1MiB", "--min-input-files", "2")
 
 @pytest.fixture
 def compact(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run `icectl compact`."""
+    """Run `icectl compact`, its tasks in this process."""
+    monkeypatch.setattr(compacting, "LocalEngine", InlineEngine)
+    return runner(capsys, monkeypatch)
+
+
+def runner(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A way to run the command."""
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
-
     env = FixedEnv(NOW_MS)
 
     def run(*arguments: object) -> Ended:
@@ -65,6 +71,13 @@ def build(directory: Path, format_version: int = 2) -> TableBuilder:
 
 def ids(directory: Path) -> list[int]:
     return sorted(dict(row)["id"] for row in read_rows(read_metadata(current_metadata(directory))))
+
+
+def test_tasks_run_in_processes_of_their_own(tmp_path, capsys, monkeypatch) -> None:
+    table = build(tmp_path)
+    ended = runner(capsys, monkeypatch)(tmp_path, *SMALL)
+    assert (ended.code, ended.err) == (0, "")
+    assert ids(tmp_path) == sorted(table.ids())
 
 
 def test_a_run_tells_what_it_did_and_a_second_has_nothing_to_do(tmp_path, compact) -> None:

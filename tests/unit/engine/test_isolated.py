@@ -3,11 +3,12 @@
 import io
 import os
 import signal
+import time
 
 import pytest
 
 from icectl.engine.isolated import KernelCrashed, Workers
-from icectl.errors import EngineError, StorageError
+from icectl.errors import EngineError, Incomplete, StorageError
 
 
 def pieces(file, places):
@@ -105,3 +106,20 @@ def test_no_worker_outlives_its_context() -> None:
         (number,) = made.call(process_id, io.BytesIO())
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
+
+
+def sleeps():
+    time.sleep(60)
+    yield None
+
+
+def test_a_call_without_a_file_ends_where_time_is_up() -> None:
+    def check() -> None:
+        if time.monotonic() > started + 1:
+            raise Incomplete("time is up")
+
+    started = time.monotonic()
+    with Workers(check) as made:
+        with pytest.raises(Incomplete, match="time is up"):
+            made.call(sleeps, None)
+        assert time.monotonic() < started + 10

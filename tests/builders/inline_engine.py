@@ -1,4 +1,4 @@
-"""The engine without a JVM: tasks in threads of this process."""
+"""An engine that carries tasks out in this process, where starting others would take too long."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from icectl.table.reading import in_threads
 
 @dataclass(frozen=True, slots=True)
 class InlineEngine:
-    """Carries tasks out, as many at a time as there are processors."""
+    """Stands where LocalEngine does; a reader that crashes ends the tests."""
 
     store: Store
     progress: Progress

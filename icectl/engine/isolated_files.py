@@ -1,0 +1,219 @@
+"""Files of kernels in worker processes: this process has the stores, and opens what they ask for.
+
+A worker reads and writes files of this machine by itself, by the path of what was opened here; the
+bytes of all others pass between the two. New files are finished here, or undone where a worker has
+not come to their end.
+"""
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from icectl.engine.isolated import Ask
+from icectl.engine.kernels.write_data import Outputs
+from icectl.storage.local import write_to
+from icectl.storage.store import Store
+
+_BUFFER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Create:
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    number: int
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    number: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Close:
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A file that was opened; `path` is where a worker can do so too."""
+
+    number: int
+    path: str | None
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Files:
+    """This end: the files of one call. A context; left with an error, new files are undone.
+
+    `opened` is told each location that is about to be read.
+    """
+
+    store: Store
+    next_location: Callable[[str], str]
+    opened: Callable[[str], None]
+    reading: str | None = None
+    """What was opened last to be read."""
+    _open: dict[int, tuple[IO[bytes], ExitStack]] = field(default_factory=dict)
+    _count: int = 0
+
+    def __enter__(self) -> "Files":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for _, stack in self._open.values():
+            stack.__exit__(kind, error, trace)
+
+    def answer(self, question: Any) -> Any:
+        """Do what a worker asks for. Raises: what the store raises."""
+        match question:
+            case _Next(partition):
+                return self.next_location(partition)
+            case _Open(location):
+                return self._opened(location)
+            case _Create(location):
+                stack = ExitStack()
+                file = stack.enter_context(self.store.open_new(location))
+                return self._kept(file, stack, 0)
+            case _Read(number, offset, size_bytes):
+                file, _ = self._open[number]
+                file.seek(offset)
+                return file.read(size_bytes)
+            case _Write(number, content):
+                file, _ = self._open[number]
+                return file.write(content)
+            case _Close(number):
+                _, stack = self._open.pop(number)
+                return stack.close()
+
+    def _opened(self, location: str) -> _Opened:
+        self.reading = location
+        self.opened(location)
+        with ExitStack() as stack:
+            file = stack.enter_context(self.store.open(location))
+            size_bytes = file.seek(0, os.SEEK_END)
+            path = _path(file)
+            if path is not None:
+                return _Opened(0, path, size_bytes)
+            return self._kept(file, stack.pop_all(), size_bytes)
+
+    def _kept(self, file: IO[bytes], stack: ExitStack, size_bytes: int) -> _Opened:
+        self._count += 1
+        self._open[self._count] = file, stack
+        return _Opened(self._count, _path(file), size_bytes)
+
+
+def _path(file: IO[bytes]) -> str | None:
+    """Where a file is on this machine; those of other stores have no name."""
+    name = getattr(file, "name", None)
+    return name if isinstance(name, str) else None
+
+
+def outputs_through(ask: Ask) -> Outputs:
+    """The worker's end: `Files.answer` does at the other one what is asked."""
+
+    @contextmanager
+    def create(location: str) -> Iterator[IO[bytes]]:
+        made: _Opened = ask(_Create(location))
+        if made.path is None:
+            with io.BufferedWriter(_SentFile(ask, made), _BUFFER_BYTES) as file:
+                yield file
+        else:
+            with write_to(made.path, location) as file:
+                yield file
+        ask(_Close(made.number))
+
+    def read(location: str) -> IO[bytes]:
+        opened: _Opened = ask(_Open(location))
+        if opened.path is not None:
+            return Path(opened.path).open("rb")
+        return io.BufferedReader(_AskedFile(ask, opened), _BUFFER_BYTES)
+
+    return Outputs(lambda partition: str(ask(_Next(partition))), create, read)
+
+
+class _SentFile(io.RawIOBase):
+    """A new file whose bytes go to the other process."""
+
+    def __init__(self, ask: Ask, opened: _Opened) -> None:
+        super().__init__()
+        self._ask = ask
+        self._number = opened.number
+        self._at = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, content: Any, /) -> int:
+        octets = bytes(content)
+        self._ask(_Write(self._number, octets))
+        self._at += len(octets)
+        return len(octets)
+
+
+class _AskedFile(io.RawIOBase):
+    """A file whose bytes come from the other process."""
+
+    def __init__(self, ask: Ask, opened: _Opened) -> None:
+        super().__init__()
+        self._ask = ask
+        self._file = opened
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        wanted = min(memoryview(buffer).nbytes, max(self._file.size_bytes - self._at, 0))
+        if wanted == 0:
+            return 0
+        content = self._ask(_Read(self._file.number, self._at, wanted))
+        memoryview(buffer).cast("B")[: len(content)] = content
+        self._at += len(content)
+        return len(content)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size_bytes}[whence]
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        if not self.closed:
+            self._ask(_Close(self._file.number))
+        super().close()

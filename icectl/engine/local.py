@@ -1,0 +1,85 @@
+"""The engine without a JVM: tasks in worker processes of this machine.
+
+A reader that crashes on a damaged file ends its worker, not the run's own process, which has the
+stores, the journal and the commit.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from threading import Event
+
+from icectl.engine.compact_job import CompactJob, Places, TaskResult, run_rewrite
+from icectl.engine.isolated import Ask, KernelCrashed, Workers
+from icectl.engine.isolated_files import Files, outputs_through
+from icectl.env import Deadline
+from icectl.errors import CorruptTable, Incomplete
+from icectl.plan.compact_task import InputFile, RewriteTask
+from icectl.progress import Progress
+from icectl.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """Carries tasks out, as many at a time as there are processors."""
+
+    store: Store
+    progress: Progress
+    deadline: Deadline
+    concurrency: int
+
+    def rewrite(
+        self, tasks: Sequence[RewriteTask], job: CompactJob, places: Places
+    ) -> Iterator[TaskResult]:
+        """What comes of each task. Close the iterator to stop early.
+
+        Order: that of the tasks.
+        Raises: as run_rewrite; CorruptTable, where a reader crashes on a file; EngineError;
+        Incomplete, at the time limit. What was written stays.
+        """
+        total = sum(_read_bytes(file) for task in tasks for file in task.inputs)
+        self.progress.phase("rewriting data files", total=total, unit="bytes")
+        stopped = Event()
+
+        def check() -> None:
+            self.deadline.check()
+            if stopped.is_set():
+                raise Incomplete("stopped")
+
+        count = min(self.concurrency, os.cpu_count() or 1, max(len(tasks), 1))
+        with Workers(check) as workers, ThreadPoolExecutor(count) as pool:
+            running = [pool.submit(self._run, task, job, places, workers) for task in tasks]
+            try:
+                for one in running:
+                    yield one.result()
+            finally:
+                stopped.set()
+                pool.shutdown(cancel_futures=True)
+
+    def _run(
+        self, task: RewriteTask, job: CompactJob, places: Places, workers: Workers
+    ) -> TaskResult:
+        unread = {file.location: _read_bytes(file) for file in task.inputs}
+
+        def opened(location: str) -> None:
+            self.progress.advance(unread.pop(location, 0))
+
+        with Files(self.store, partial(places.next, task), opened) as files:
+            try:
+                (result,) = workers.call(_rewrite, None, task, job, ask=files.answer)
+            except KernelCrashed as crash:
+                raise CorruptTable(f"`{files.reading}`: {crash}", rule="R-095") from crash  # R-095
+        found: TaskResult = result
+        return found
+
+
+def _read_bytes(file: InputFile) -> int:
+    """The bytes of a file that a task reads."""
+    return file.size_bytes if file.split is None else file.split[1] - file.split[0]
+
+
+def _rewrite(task: RewriteTask, job: CompactJob, ask: Ask) -> tuple[TaskResult]:
+    """In a worker: carry a task out."""
+    return (run_rewrite(task, job, outputs_through(ask)),)
