@@ -85,8 +85,7 @@ def stored(rows: pa.Table, file_format: str) -> bytes:
     if file_format == "parquet":
         pq.write_table(rows, file)
     elif file_format == "orc":
-        fields = [one.with_metadata({"iceberg.id": _id(one)}) for one in rows.schema]
-        orc.write_table(rows.cast(pa.schema(fields)), file)
+        orc.write_table(rows.cast(pa.schema([_orc_field(one) for one in rows.schema])), file)
     else:
         fastavro.writer(file, _avro_schema(rows.schema), rows.to_pylist())
     return file.getvalue()
@@ -96,13 +95,32 @@ def _id(field: pa.Field) -> str:
     return field.metadata[b"PARQUET:field_id"].decode()
 
 
+def _orc_field(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_list(kind):
+        kind = pa.list_(_orc_field(kind.value_field))
+    elif pa.types.is_large_string(kind):
+        kind = pa.string()
+    return pa.field(field.name, kind, metadata={"iceberg.id": _id(field)})
+
+
 def _avro_schema(schema: pa.Schema) -> dict[str, Any]:
-    kinds = {pa.int32(): "int", pa.int64(): "long", pa.string(): "string", pa.float64(): "double"}
     fields = [
-        {"name": one.name, "type": ["null", kinds[one.type]], "field-id": int(_id(one))}
+        {"name": one.name, "type": ["null", _avro_type(one.type)], "field-id": int(_id(one))}
         for one in schema
     ]
     return {"type": "record", "name": "rows", "fields": fields}
+
+
+def _avro_type(kind: pa.DataType) -> Any:
+    if pa.types.is_list(kind):
+        element = kind.value_field
+        items = ["null", _avro_type(element.type)]
+        return {"type": "array", "items": items, "element-id": int(_id(element))}
+    return {
+        pa.int32(): "int", pa.int64(): "long", pa.string(): "string", pa.large_string(): "string",
+        pa.float32(): "float", pa.float64(): "double",
+    }[kind]  # fmt: skip
 
 
 def schema(*fields: tuple[int, str, Any], **members: Any) -> Schema:

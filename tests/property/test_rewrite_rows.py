@@ -53,6 +53,7 @@ FIELDS: dict[str, list[pa.Field]] = {
     "ratio": [identified("ratio", pa.float64(), 3), identified("r", pa.float32(), 3)],
     "late": [identified("late", pa.int32(), 6)],
 }
+FORMATS = st.sampled_from(["parquet", "orc", "avro"])
 ORDER = ("id", "name", "tags", "ratio", "late")
 
 
@@ -63,6 +64,7 @@ class Drawn:
     rows: list[dict[str, Any]]
     fields: dict[str, pa.Field]
     row_group_size: int
+    file_format: str
     by_vector: set[int]
     by_position: set[int]
     sequence_number: int
@@ -92,7 +94,7 @@ def files(draw):
     chosen = {at for at in draw(places) if at < len(rows)}
     is_vector = draw(st.booleans())
     return Drawn(
-        rows, fields, draw(st.integers(1, 5)), chosen if is_vector else set(),
+        rows, fields, draw(st.integers(1, 5)), draw(FORMATS), chosen if is_vector else set(),
         set() if is_vector else chosen, draw(st.integers(1, 4)),
     )  # fmt: skip
 
@@ -128,10 +130,12 @@ def group_of(drawn, deletes, store):
         location = f"f{number}"
         fields = list(file.fields.values())
         rows = table(fields, [[row[name] for name in file.fields] for row in file.rows])
-        sources.append(store.add(location, rows, sequence_number=file.sequence_number))
-        sink = io.BytesIO()
-        pq.write_table(rows, sink, row_group_size=file.row_group_size)
-        store.content[location] = sink.getvalue()
+        told = {"sequence_number": file.sequence_number}
+        sources.append(store.add(location, rows, file.file_format, **told))
+        if file.file_format == "parquet":
+            sink = io.BytesIO()
+            pq.write_table(rows, sink, row_group_size=file.row_group_size)
+            store.content[location] = sink.getvalue()
         named += [(location, at) for at in sorted(file.by_position)]
         if file.by_vector:
             blob = write_dv(np.array(sorted(file.by_vector), np.uint64))

@@ -321,8 +321,9 @@ class _Projection:
 def _constant(source: SourceFile, wanted: NestedField) -> pa.Scalar:
     """What every row of a file that lacks a column has in it (R-180)."""
     kind = arrow_type(wanted.type)
-    value = _plain(wanted.type, source.constants.get(wanted.id))
-    if value is None:
+    if wanted.id in source.constants:  # a partition value that is null goes before a default too
+        value = _plain(wanted.type, source.constants[wanted.id])
+    else:
         value = _default(wanted)
     if value is None and wanted.required:
         message = f"{source.location} lacks the required column `{wanted.name}`, without a default"

@@ -234,6 +234,8 @@ def test_r180_a_partition_value_goes_before_a_default_and_a_stored_column_before
     assert read(ROWS, wanted, constants=constants) == [
         {"new": 6, "name": name, "key": UUID(int=3)} for name in ("a", None, "c")
     ]
+    nothing = read(ROWS, wanted, constants={9: None})
+    assert [row["new"] for row in nothing] == [None, None, None]
 
 
 def test_r180_a_required_column_that_is_nowhere_is_damage() -> None:
