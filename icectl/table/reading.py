@@ -1,9 +1,9 @@
 """Reading the files that a table's metadata names: in parallel, with bounded memory, in order."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TypeVar
 
 from icectl.errors import CorruptTable, StorageError, Unsupported
@@ -54,16 +54,27 @@ def try_file(store: Store, location: str) -> bytes | StorageError:
 
 
 def decode_file(location: str, decode: Callable[[], _Done]) -> _Done:
-    """Run a decoder and name the file in what it raises: codecs know no locations."""
-    try:
+    """Run a decoder and name the file in what it raises."""
+    with naming(location):
         return decode()
-    except CorruptTable as error:
+
+
+@contextmanager
+def naming(location: str) -> Iterator[None]:
+    """Name a file in what its decoder raises: codecs know no locations."""
+    try:
+        yield
+    except (CorruptTable, Unsupported) as error:
+        if location in error.message:
+            raise
+        raise _naming(location, error) from error
+
+
+def _naming(location: str, error: CorruptTable | Unsupported) -> CorruptTable | Unsupported:
+    if isinstance(error, CorruptTable):
         message = error.message.removesuffix(f" ({error.rule})")
-        raise CorruptTable(f"`{location}`: {message}", rule=error.rule) from error
-    except Unsupported as error:
-        raise Unsupported(
-            f"`{location}`: {error.message}", hint=error.hint, id=error.error_id
-        ) from error
+        return CorruptTable(f"`{location}`: {message}", rule=error.rule)
+    return Unsupported(f"`{location}`: {error.message}", hint=error.hint, id=error.error_id)
 
 
 def in_threads(

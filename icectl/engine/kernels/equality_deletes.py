@@ -5,6 +5,7 @@ equals null, NaN equals NaN; -0.0 and 0.0 differ, as they do in partitions.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -28,7 +29,7 @@ _FLAGS_PER_KEY = 16
 _Places = npt.NDArray[np.int64]
 _Ranks = npt.NDArray[np.int32]
 
-OpenFile = Callable[[str], IO[bytes]]
+OpenFile = Callable[[str], AbstractContextManager[IO[bytes]]]
 """A seekable reader of the file at a location."""
 
 

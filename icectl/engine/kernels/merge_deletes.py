@@ -100,7 +100,7 @@ def write_delete_file(
             writer.abandon()
             raise
         size_bytes = writer.size_bytes
-    with outputs.open(location) as file:
+    with outputs.reading(location) as file:
         metrics = read_metrics(file, SCHEMA)
         read = [
             numbers
@@ -129,7 +129,7 @@ def write_vectors(
     with outputs.create(location) as file:
         file.write(content)
     places = read_puffin(content).blobs
-    with outputs.open(location) as file:
+    with outputs.reading(location) as file:
         for (_, positions), blob in zip(merged.items(), places, strict=True):
             read = vector_positions(file, blob.offset, blob.length, len(positions))
             _check(location, positions, read)

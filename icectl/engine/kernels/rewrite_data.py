@@ -174,14 +174,14 @@ def live_batches(group: FileGroup, outputs: Outputs, read: RowsRead) -> Iterator
     deleted = _deleted_positions(group, outputs)
     indexes: Sequence[EqualityIndex] = ()
     found = equality_indexes(
-        group.deletes.equality_deletes, outputs.open, group.columns.ever, LARGEST_INDEX_ROWS
+        group.deletes.equality_deletes, outputs.reading, group.columns.ever, LARGEST_INDEX_ROWS
     )
     for part in found:
         # All but the last part of very many deletes are looked up in a pass of their own.
         _mark(group, outputs, indexes, deleted)
         indexes = part
     for file in group.files:
-        with outputs.open(file.location) as handle:
+        with outputs.reading(file.location) as handle:
             source = open_source(handle, file, group.columns.written, group.columns.name_mapping)
             applied = [index for index in indexes if index.applies_to(file.location)]
             yield from _live_rows(source, deleted, applied, read)
@@ -208,10 +208,10 @@ def _deleted_positions(group: FileGroup, outputs: Outputs) -> DeletedPositions:
     counts = {file.location: file.record_count for file in group.files}
     deleted = DeletedPositions(counts, group.deletes.scheme)
     for vector in group.deletes.vectors:
-        with outputs.open(vector.location) as file:
+        with outputs.reading(vector.location) as file:
             deleted.add(vector.data_file, vector.positions(file))
     for deletes in group.deletes.position_deletes:
-        with outputs.open(deletes.location) as file:
+        with outputs.reading(deletes.location) as file:
             deleted.add_file(open_data_file(file, deletes.file_format), deletes.applies_to)
     deleted.check_spelling()
     return deleted
@@ -228,7 +228,7 @@ def _mark(
         applied = [index for index in indexes if index.applies_to(file.location)]
         if not applied:
             continue
-        with outputs.open(file.location) as handle:
+        with outputs.reading(file.location) as handle:
             source = open_source(handle, file, Schema(0, ()), group.columns.name_mapping)
             for rows in source.stored(_compared(applied)):
                 for index in applied:

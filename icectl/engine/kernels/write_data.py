@@ -6,8 +6,8 @@ a row group may, the largest part of them is written.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import IO
@@ -31,6 +31,7 @@ from icectl.spec.properties import (
 )
 from icectl.spec.schema import Schema, schema_json
 from icectl.spec.types import PrimitiveType
+from icectl.table.reading import naming
 
 _REAL = (PrimitiveType("float"), PrimitiveType("double"))
 _NEARLY = 0.95
@@ -79,6 +80,12 @@ class Outputs:
     """A location that was not given before, for a partition's path."""
     create: Callable[[str], AbstractContextManager[IO[bytes]]]
     open: Callable[[str], IO[bytes]]
+
+    @contextmanager
+    def reading(self, location: str) -> Iterator[IO[bytes]]:
+        """A file to read, named in what is wrong with it."""
+        with self.open(location) as file, naming(location):
+            yield file
 
 
 @dataclass(frozen=True, slots=True)

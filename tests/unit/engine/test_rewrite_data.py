@@ -67,9 +67,9 @@ class Group:
 
     def delete_by_vector(self, data_file, positions):
         blob = write_dv(np.array(positions, np.uint64))
-        self.store.content["v"] = self.store.content.get("v", b"PFA1") + blob
-        at = len(self.store.content["v"]) - len(blob)
-        self.vectors.append(DeletionVector("v", at, len(blob), len(positions), data_file))
+        self.store.content["v.puffin"] = self.store.content.get("v.puffin", b"PFA1") + blob
+        at = len(self.store.content["v.puffin"]) - len(blob)
+        self.vectors.append(DeletionVector("v.puffin", at, len(blob), len(positions), data_file))
 
     def delete_equal(self, fields, rows, ids, applies_to):
         location = f"e{len(self.equality)}"
@@ -325,4 +325,18 @@ def test_a_new_file_that_has_other_rows_is_found_when_it_is_read_again(change, m
 
     group.store.create = Lying
     with pytest.raises(EngineError, match=message):
+        group.run()
+
+
+@pytest.mark.parametrize("damaged", ["f1", "p0", "e0", "v.puffin"])
+def test_damage_is_told_with_the_name_of_the_file(damaged) -> None:
+    group = Group()
+    one = group.add([(1, "a"), (2, "b")])
+    other = group.add([(3, "c"), (4, "d")])
+    group.delete_positions([(one, 0)], [one])
+    group.delete_by_vector(other, [1])
+    group.delete_equal([ID], [(2,)], [1], [one])
+    content = group.store.content[damaged]
+    group.store.content[damaged] = content[:5] + bytes(len(content) - 9) + content[-4:]
+    with pytest.raises(CorruptTable, match=f"^`{damaged}`: "):
         group.run()
