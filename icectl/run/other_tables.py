@@ -104,6 +104,17 @@ class OtherTables:
                     id="newer-metadata",
                 )
 
+    def forks(self, loaded: LoadedTable) -> Sequence[str]:
+        """The table's own files that are no versions of it, as far back as its log goes.
+
+        A commit that failed leaves one behind; so does another catalog that has the table too.
+        """
+        if loaded.current != "given":  # numbers in a row are versions of one history
+            return ()
+        log = loaded.metadata.metadata_log
+        since_ms = min((entry.timestamp_ms for entry in log), default=0)
+        return [place for place, ms in sorted(self.accepted.items()) if (ms or 0) > since_ms]
+
 
 def _above(place: str) -> Iterator[str]:
     """A place, and the folders that hold it, up to the root, behind symbolic links too."""

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from icectl.catalog.files import load_file
 from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.engine.orphan_search import Listing, OrphanSearch
 from icectl.entries.listed import Listed, below, but, listed_together
 from icectl.env import Deadline, Env
-from icectl.errors import Refused
+from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound
 from icectl.plan.model import pin_of
 from icectl.plan.remove_orphans import OrphanPlan, OrphanRule, Verdict
 from icectl.progress import Progress
@@ -21,6 +22,7 @@ from icectl.storage.same_store import SameStore
 from icectl.storage.store import Store
 from icectl.table.open import open_table
 from icectl.table.reachable import ReachReader
+from icectl.table.reading import FILE_MISSING
 from icectl.table.references import References
 from icectl.table.unreached import lone_check_sums, orphans_among
 from icectl.units import DURATION_UNITS_MS, print_duration
@@ -99,6 +101,8 @@ def prepare(removal: OrphanRemoval, options: OrphanOptions) -> Prepared:
         others.check(loaded, listing.metadata_files)
         others.check_newest(loaded)
         references = _read_references(removal, loaded, options, places, listing)
+        for fork in others.forks(loaded):
+            _add_fork(removal, references, fork)
         rule = OrphanRule(older_than_ms, places.bases, _partition_names(loaded))
         plan = _plan(removal, loaded, options, listing, references, rule)
     return Prepared(loaded, options, places, plan, references)
@@ -151,6 +155,27 @@ def _read_references(
     if references.doubtful and not options.ignore_mismatch:
         raise _doubtful(next(iter(references.doubtful.values())), places)
     return references
+
+
+def _add_fork(removal: OrphanRemoval, references: References, location: str) -> None:
+    """Keep what a metadata file names that is no version of the table, but may be one elsewhere.
+
+    What only a commit that failed has written is kept so too, until the log has gone past it.
+    """
+    try:
+        fork = load_file(removal.store, location)
+    except (TableNotFound, CorruptTable):  # no catalog can use it
+        return
+    removal.progress.warn(
+        f"{shown(location)} is no version of this table: what it names stays; if it is left over "
+        "from a failed commit, move it away"
+    )
+    for snapshots in ((), *((each,) for each in fork.metadata.snapshots)):
+        try:
+            references.add(replace(fork, metadata=replace(fork.metadata, snapshots=snapshots)))
+        except StorageError as error:  # this table's expiries delete what both have named
+            if error.error_id != FILE_MISSING:
+                raise
 
 
 def _doubtful(location: str, places: Places) -> Refused:

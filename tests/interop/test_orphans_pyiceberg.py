@@ -175,3 +175,30 @@ def test_a_commit_to_the_catalog_meanwhile_ends_the_run(
     code, document = remove(newest, "--yes")
     assert (code, document["error"]) == (0, None)
     assert known_to(newest) <= files_of(directory_of(newest))
+
+
+def test_a_table_that_another_catalog_has_too_keeps_what_it_has_committed(
+    catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    """Both go on from one metadata file, in one folder, under one uuid."""
+    table = written(catalog, SPECS["identity"], 2)
+    other = SqlCatalog(
+        "other", uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"file://{tmp_path}/elsewhere"
+    )
+    other.create_namespace("db")
+    fork = other.register_table("db.t", table.metadata_location)
+    fork.append(rows(fork, 100, 106))
+    table.append(rows(table, 30, 36))
+    table.delete(EqualTo("kind", "ü=?"))
+    table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
+    make_old(directory_of(table))
+    mine, theirs = shown(table), shown(fork)
+    assert mine.keys() - theirs.keys()
+    assert theirs.keys() - mine.keys()
+    code, document = remove(table, "--yes")
+    assert (code, len(document["warnings"])) == (0, 1), document
+    assert fork.metadata_location.rpartition("/")[2] in document["warnings"][0]
+    assert shown(catalog.load_table("db.t")) == mine
+    assert shown(other.load_table("db.t")) == theirs
+    assert not any((directory_of(table) / name).exists() for name in STRAYS)
+    other.engine.dispose()
