@@ -70,7 +70,7 @@ _icectl() {
             esac
             ;;
         upgrade-to-v4)
-            options="--lazy --eager --branch --allow-read-only --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
+            options="--lazy --eager --convert-position-deletes --branch --allow-read-only --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --color) words="auto always never" ;;
                 --branch|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;

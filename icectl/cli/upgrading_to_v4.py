@@ -4,13 +4,12 @@ from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session
 from icectl.cli.upgrading import Course, upgrade
 from icectl.errors import UsageError
-from icectl.plan.upgrade_to_v4 import TO_VERSION
+from icectl.plan.upgrade_to_v4 import TO_VERSION, UpgradeOptions
 from icectl.report.document import Outcome
 from icectl.report.upgrade_to_v4 import to_know
 from icectl.run.upgrade_to_v4 import (
     COMMAND,
     Upgrade,
-    UpgradeOptions,
     execute,
     prepare,
     refusal,

@@ -42,6 +42,19 @@ RULES = {
 
 
 @dataclass(frozen=True, slots=True)
+class UpgradeOptions:
+    """How much is converted, and which branch gets a root where not all do.
+
+    With `convert_position_deletes` position delete files become deletion vectors (11.5).
+    """
+
+    mode: Mode
+    branch: str = "main"
+    allow_read_only: bool = False
+    convert_position_deletes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
     """The newest snapshot of a branch: its manifests with their headers, and their entries.
 
@@ -61,8 +74,9 @@ class Head:
 class UpgradePlan:
     """One upgrade; nothing is done where it has no steps, or an error among its findings.
 
-    `branches` get a snapshot with a root, in this order. `legacy_manifests` counts manifests of
-    older versions that stay in the current snapshot.
+    `branches` get a snapshot with a root, in this order; then the position delete files of
+    `converted` branches become deletion vectors. `legacy_manifests` counts manifests of older
+    versions that stay in the current snapshot.
     """
 
     pin: Pin
@@ -71,6 +85,7 @@ class UpgradePlan:
     steps: tuple[Step, ...]
     findings: tuple[Finding, ...] = ()
     branches: tuple[str, ...] = ()
+    converted: tuple[str, ...] = ()
     legacy_manifests: int = 0
 
     @property
@@ -88,15 +103,13 @@ def plan(
     metadata: TableMetadata,
     pin: Pin,
     heads: Sequence[Head],
-    mode: Mode,
-    *,
-    branch: str = "main",
-    allow_read_only: bool = False,
+    options: UpgradeOptions,
 ) -> UpgradePlan:
     """Decide what an upgrade changes; `heads` are those of all branches.
 
     Spec: 11.1 to 11.5; a table of version 4 only gets the roots that it lacks.
     """
+    mode, branch, convert = options.mode, options.branch, options.convert_position_deletes
     steps = list(_metadata_steps(metadata)) if metadata.format_version < TO_VERSION else []
     lacking = [head.branch for head in heads if not head.has_root]
     branches: list[str] = []
@@ -111,8 +124,16 @@ def plan(
     elif branches:
         detail = f"{manifests:,} manifests of {len(branches)} branches are written anew, as leaves"
         steps.append(Step("rewrite-manifests", detail))
+    counts = {head.branch: _position_delete_files(head) for head in heads}
+    converted = [name for name, count in counts.items() if convert and count]
+    if converted:
+        number = sum(counts[name] for name in converted)
+        detail = f"{number:,} position delete files become deletion vectors, a commit per branch"
+        steps.append(Step("convert-position-deletes", detail))
     current = next((head for head in heads if head.branch == branch), None)
-    findings = list(_findings(metadata, heads, allow_read_only=allow_read_only)) if steps else []
+    findings = list(_findings(metadata, heads, options)) if steps else []
+    if convert:
+        findings = [item for item in findings if item.rule != "U-09"]
     return UpgradePlan(
         pin,
         metadata.format_version,
@@ -120,8 +141,14 @@ def plan(
         tuple(steps),
         tuple(findings),
         tuple(branches),
+        tuple(converted),
         0 if current is None or mode == "eager" else len(current.manifests),
     )
+
+
+def _position_delete_files(head: Head) -> int:
+    """Live position delete files of version 2, which version 4 has no form for (C-30)."""
+    return 0 if head.entries is None else len(position_delete_files(live(head.entries)))
 
 
 def _metadata_steps(metadata: TableMetadata) -> Iterator[Step]:
@@ -145,20 +172,21 @@ def _expressions(metadata: TableMetadata) -> Sequence[Expression]:
 
 
 def _findings(
-    metadata: TableMetadata, heads: Sequence[Head], *, allow_read_only: bool
+    metadata: TableMetadata, heads: Sequence[Head], options: UpgradeOptions
 ) -> Iterator[Finding]:
     yield from _encrypted(metadata, heads)
     if metadata.format_version < TO_VERSION:
         made = _expressions(metadata)
         yield from _ids(metadata, heads, made)
-        yield from _opaque(metadata, made, allow_read_only=allow_read_only)
+        yield from _opaque(metadata, made, allow_read_only=options.allow_read_only)
         yield from _lost_sources(metadata)
     embedding = [one.snapshot_id for one in metadata.snapshots if one.manifests is not None]
     if embedding:  # U-08
         message = f"{len(embedding)} snapshots embed their manifests, and keep doing so"
         yield _finding("U-08", f"snapshot {embedding[0]}", message, "warning")
     for head in heads:
-        yield from _head(metadata, head)
+        if not head.has_root:
+            yield from _head(metadata, head)
 
 
 def _finding(
@@ -238,9 +266,9 @@ def _head(metadata: TableMetadata, head: Head) -> Iterator[Finding]:
     if head.entries is None:
         return
     yield from _equality_deletes(metadata, head)
-    files = position_delete_files(live(head.entries))
-    if len(files):  # U-09
-        message = f"{len(files):,} position delete files stay in manifests of their version"
+    count = _position_delete_files(head)
+    if count:  # U-09
+        message = f"{count:,} position delete files stay in manifests of their version"
         yield _finding("U-09", subject, message, "info")
     faults = live_faults(head.entries, len(head.manifests), roots(metadata))
     everything = chosen_manifests(set(range(len(head.manifests))), len(head.manifests))

@@ -1,25 +1,41 @@
 """Running an upgrade to version 4: load, check, write roots, commit; eager ones once per branch."""
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.commit.attempt import Committer, Landed
 from icectl.commit.snapshot import head
 from icectl.commit.tree_draft import ParentState, TreeChange
 from icectl.commit.tree_snapshot import TreeWriter
+from icectl.engine.local import LocalEngine
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import concat
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.env import Deadline, Env
-from icectl.errors import CorruptTable, IcectlError, Refused, StorageError, Unsupported
+from icectl.errors import (
+    CommitUnknown,
+    CorruptTable,
+    IcectlError,
+    Refused,
+    StorageError,
+    Unsupported,
+)
+from icectl.plan.compact import CompactOptions
+from icectl.plan.compact_sizes import sizes_of
 from icectl.plan.model import Finding, pin_of
-from icectl.plan.upgrade_to_v4 import TO_VERSION, Head, Mode, UpgradePlan, plan
+from icectl.plan.upgrade_to_v4 import TO_VERSION, Head, UpgradeOptions, UpgradePlan, plan
 from icectl.progress import Progress
 from icectl.run.cleanup import outputs_of
+from icectl.run.compact import Compact
+from icectl.run.compact import execute as execute_compaction
+from icectl.run.compact import prepare as prepare_compaction
 from icectl.run.output_journal import Leftovers
 from icectl.spec.metadata import TableMetadata
+from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
 from icectl.spec.requirements import AssertTableUuid
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import AssignUuid, Update, UpgradeFormatVersion, apply_all
@@ -47,15 +63,6 @@ class Upgrade:
 
 
 @dataclass(frozen=True, slots=True)
-class UpgradeOptions:
-    """How much is converted, and which branch gets a root where not all do."""
-
-    mode: Mode
-    branch: str = "main"
-    allow_read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
     """A plan and what it was made from."""
 
@@ -80,14 +87,17 @@ def prepare(upgrade: Upgrade, options: UpgradeOptions) -> Prepared:
     loaded = open_table(upgrade.catalog)
     metadata = loaded.metadata
     upgrade.catalog.check_writable(loaded)
-    heads = [_head(upgrade, metadata, name, snapshot) for name, snapshot in _branches(metadata)]
+    heads = [
+        Head(name, snapshot.snapshot_id, has_root=True)
+        if snapshot.root_manifest is not None and not options.convert_position_deletes
+        else _head(upgrade, metadata, name, snapshot)
+        for name, snapshot in _branches(metadata)
+    ]
     made = plan(
         metadata,
         pin_of(metadata, loaded.metadata_location),
         heads,
-        options.mode,
-        branch=options.branch,
-        allow_read_only=options.allow_read_only,
+        options,
     )
     return Prepared(loaded, made)
 
@@ -101,8 +111,7 @@ def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
 
 
 def _head(upgrade: Upgrade, metadata: TableMetadata, branch: str, snapshot: Snapshot) -> Head:
-    if snapshot.root_manifest is not None:
-        return Head(branch, snapshot.snapshot_id, has_root=True)
+    has_root = snapshot.root_manifest is not None
     try:
         manifests = read_snapshot_manifests(upgrade.store, metadata, snapshot)
         headers, parts = [], []
@@ -118,7 +127,7 @@ def _head(upgrade: Upgrade, metadata: TableMetadata, branch: str, snapshot: Snap
             headers.append(header)
             parts.append(inherit(rows, manifests))
         entries = concat(parts) if parts else None
-        return Head(branch, snapshot.snapshot_id, manifests, tuple(headers), entries)
+        return Head(branch, snapshot.snapshot_id, manifests, tuple(headers), entries, has_root)
     except (CorruptTable, Unsupported) as error:
         return Head(branch, snapshot.snapshot_id, unreadable=error.message)
     except StorageError as error:
@@ -138,7 +147,7 @@ def refusal(forbidding: Sequence[Finding]) -> Refused:
 def execute(upgrade: Upgrade, prepared: Prepared) -> Upgraded:
     """Commit the new metadata, with the root of one branch by default; eager ones follow.
 
-    Raises: Refused where a finding forbids it; CommitConflict, CommitUnknown; StorageError,
+    Raises: Refused where a finding forbids it; CommitUnknown; CommitConflict, StorageError,
     Incomplete, before anything has changed.
     """
     if prepared.plan.forbidding:
@@ -150,18 +159,33 @@ def execute(upgrade: Upgrade, prepared: Prepared) -> Upgraded:
     done: Landed | None = None
     if prepared.plan.from_version < TO_VERSION or first:
         done, snapshot_id = _commit(upgrade, landed, first[0] if first else None, eager=False)
-    for branch in prepared.plan.branches if eager else ():
+    for follow_up in _follow_ups(upgrade, prepared.plan):
         try:
             upgrade.deadline.check()
-            done, made = _commit(upgrade, upgrade.catalog.load(), branch, eager=True)
+            made = follow_up()
+        except CommitUnknown:
+            raise
         except IcectlError as error:
             if done is None:
                 raise
             return Upgraded(done, snapshot_id, error)
-        snapshot_id = made if branch == "main" or snapshot_id is None else snapshot_id
+        done = made.landed
+        snapshot_id = made.snapshot_id if snapshot_id is None else snapshot_id
     if done is None:
         raise Refused("there is nothing left to upgrade")
     return Upgraded(done, snapshot_id)
+
+
+def _follow_ups(upgrade: Upgrade, planned: UpgradePlan) -> Iterator[Callable[[], Upgraded]]:
+    """The commits behind that of the metadata: new leaves, then deletion vectors, by branch."""
+    for branch in planned.branches if planned.mode == "eager" else ():
+        yield partial(_rewrite, upgrade, branch)
+    for branch in planned.converted:
+        yield partial(_convert, upgrade, branch)
+
+
+def _rewrite(upgrade: Upgrade, branch: str) -> Upgraded:
+    return Upgraded(*_commit(upgrade, upgrade.catalog.load(), branch, eager=True))
 
 
 def remove_leftovers(upgrade: Upgrade, prepared: Prepared) -> None:
@@ -203,6 +227,36 @@ def _commit(
                 landed = committer.commit(base, requirements, changes)
         outputs.keep(set() if writer.last is None else writer.last.files)
     return landed, None if landed.metadata.snapshot(snapshot_id) is None else snapshot_id
+
+
+def _convert(upgrade: Upgrade, branch: str) -> Upgraded:
+    """Make the position delete files of a branch deletion vectors (11.5).
+
+    Raises: CommitConflict, where another writer has made all of them go; as execute_compaction.
+    """
+    engine = LocalEngine(upgrade.store, upgrade.progress, upgrade.deadline, upgrade.concurrency)
+    means = Compact(
+        store=upgrade.store,
+        catalog=upgrade.catalog,
+        engine=engine,
+        env=upgrade.env,
+        progress=upgrade.progress,
+        deadline=upgrade.deadline,
+        concurrency=upgrade.concurrency,
+        shield=upgrade.shield,
+    )
+    found = execute_compaction(means, prepare_compaction(means, branch, _vectors_alone))
+    return Upgraded(found.landed, found.snapshot_ids[-1])
+
+
+def _vectors_alone(metadata: TableMetadata) -> CompactOptions:
+    """Merge position delete files into vectors; vectors of other data files stay."""
+    return CompactOptions(
+        sizes_of(read(metadata.properties, DELETE_TARGET_FILE_SIZE_BYTES), None, None),
+        metadata.default_spec_id,
+        min_input_files=sys.maxsize,
+        deletes_only=True,
+    )
 
 
 def _leftovers(upgrade: Upgrade) -> Leftovers:

@@ -38,6 +38,7 @@ Icectl = Callable[..., Ran]
 def icectl(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Icectl:
     """Run a command."""
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
 
     def run(*arguments: str) -> Ran:
         code = app.main([word for word in arguments if word])
@@ -293,3 +294,49 @@ def test_a_manifest_with_columns_that_are_not_known_is_not_written_again(tmp_pat
     assert ran.code == 14
     assert "field ids 9001" in ran.err
     assert sorted(path.name for path in directory.rglob("*")) == before
+
+
+def test_position_delete_files_become_vectors(tmp_path, icectl) -> None:
+    directory = tmp_path / "t"
+    build(directory, 2)
+    before = every_row(directory)
+    rows = before[head(directory)["snapshot-id"]]
+    words = ("upgrade-to-v4", str(directory), "--eager", "--convert-position-deletes")
+    planned = icectl(*words, "--check", "--json").document["result"]
+    assert planned["steps"][-1]["step"] == "convert-position-deletes"
+    assert planned["steps"][-1]["detail"].startswith("6 position delete files")  # of two branches
+    assert planned["findings"] == []
+    assert icectl(*words, "--yes").code == 0
+    after = every_row(directory)
+    assert {key: after[key] for key in before} == before
+    assert after[head(directory)["snapshot-id"]] == rows
+    for branch in ("main", "audit"):
+        summary = head(directory, branch)["summary"]
+        assert (summary["operation"], summary["total-position-deletes"]) == ("replace", "3")
+        assert (summary["added-dvs"], summary["removed-position-delete-files"]) == ("3", "3")
+        live = [entry["data_file"] for entry in live_entries(head(directory, branch))]
+        forms = {one["file_format"].lower() for one in live if one.get("content") == 1}
+        assert forms == {"puffin"}
+    again = icectl(*words, "--check", "--json")
+    assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+
+
+def test_position_deletes_are_converted_later_too(tmp_path, icectl) -> None:
+    directory = tmp_path / "t"
+    build(directory, 2)
+    assert icectl("upgrade-to-v4", str(directory), "--eager", "--yes").code == 0
+    rows = every_row(directory)[head(directory)["snapshot-id"]]
+    words = ("upgrade-to-v4", str(directory), "--eager", "--convert-position-deletes")
+    done = icectl(*words, "--yes", "--json")
+    assert (done.code, done.document["status"]) == (0, "done")
+    assert [step["step"] for step in done.document["result"]["steps"]] == [
+        "convert-position-deletes"
+    ]
+    assert every_row(directory)[head(directory)["snapshot-id"]] == rows
+
+
+def test_conversion_needs_eager(tmp_path, icectl) -> None:
+    build(tmp_path / "t", 2)
+    ran = icectl("upgrade-to-v4", str(tmp_path / "t"), "--convert-position-deletes", "--yes")
+    assert ran.code == 2
+    assert "needs `--eager`" in ran.err

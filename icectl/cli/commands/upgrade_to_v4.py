@@ -24,6 +24,13 @@ def upgrade_to_v4(
     eager: Annotated[
         bool, option("--eager", help="write the manifests of all branches anew, as leaves")
     ] = False,
+    convert_position_deletes: Annotated[
+        bool,
+        option(
+            "--convert-position-deletes",
+            help="with --eager: make deletion vectors of position delete files",
+        ),
+    ] = False,
     branch: Annotated[
         str, option("--branch", metavar="NAME", help="branch that gets a root (default: main)")
     ] = "main",
@@ -41,6 +48,10 @@ def upgrade_to_v4(
     alone, and each branch gets its root with its next commit. `--eager` writes the manifests of
     all branches anew, one snapshot each. No data file is touched.
 
+    Version 4 has no position delete files: those of version 2 go on to apply from manifests of
+    version 2, which stay. `--eager --convert-position-deletes` makes deletion vectors of them, in
+    one more snapshot for each branch that has some.
+
     Version 4 is a proposal, not an adopted format: no other engine can read the table afterwards.
     The old metadata file stays, and after `--lazy` there is a way back as long as nothing else was
     committed. Encrypted tables are refused, as are tables whose files, partitions or delete files
@@ -48,10 +59,15 @@ def upgrade_to_v4(
     """
     if lazy and eager:
         raise UsageError("`--lazy` and `--eager` exclude each other")
+    if convert_position_deletes and not eager:
+        raise UsageError("`--convert-position-deletes` needs `--eager`")
     from icectl.cli.upgrading_to_v4 import upgrade_to_v4 as run
-    from icectl.run.upgrade_to_v4 import UpgradeOptions
+    from icectl.plan.upgrade_to_v4 import UpgradeOptions
 
     options = UpgradeOptions(
-        "lazy" if lazy else "eager" if eager else "default", branch, allow_read_only
+        "lazy" if lazy else "eager" if eager else "default",
+        branch,
+        allow_read_only,
+        convert_position_deletes,
     )
     return run(common, table, change, options)
