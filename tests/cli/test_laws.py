@@ -52,7 +52,7 @@ def test_r024_metadata_files_leave_with_the_log_where_the_table_says_so(
     members = read_metadata(current_metadata(subject.directory))
     outside = tmp_path / "v0.metadata.json"
     outside.touch()
-    first = {"timestamp-ms": 1_700_000_000_000, "metadata-file": str(outside)}
+    first = {"timestamp-ms": 1_700_000_000_000, "metadata-file": f"file://{outside}"}
     properties = {
         "write.metadata.previous-versions-max": "2",
         "write.metadata.delete-after-commit.enabled": str(wanted).lower(),
