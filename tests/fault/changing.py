@@ -46,6 +46,7 @@ class Changing:
     build: Callable[[Path], object]
     deletes_old_files: bool = False
     commits: bool = True
+    takes_long: bool = False
 
 
 def _of_version_2(directory: Path) -> None:
@@ -58,6 +59,17 @@ def _of_version_2(directory: Path) -> None:
     table.ref("audit", "branch")
     table.append(range(100, 106), branch="audit")
     table.remove_data_files(2)
+
+
+def _of_small_files(directory: Path, version: int) -> None:
+    """Two partitions with two files each, and deletes of every kind."""
+    table = TableBuilder(directory, format_version=version, partitioning="identity")
+    for start in (0, 12):
+        table.append([start + at for at in range(12) if at % 3])
+    table.delete_rows([1, 2, 13])
+    table.ref("eoy", "tag")
+    table.delete_rows([4, 5], kind="equality")
+    table.append([7])
 
 
 def _of_many_deletes(directory: Path) -> None:
@@ -142,9 +154,9 @@ CHANGING = {
             commits=False,
         ),
         Changing("rewrite-manifests", ("rewrite-manifests",), _of_version_2),
-        Changing("compact-v2", COMPACT, _of_version_2),
-        Changing("compact-v3", COMPACT, _of_version_3),
-        Changing("merge-deletes", ("compact", "--deletes-only"), _of_many_deletes),
+        Changing("compact-v2", COMPACT, lambda path: _of_small_files(path, 2)),
+        Changing("compact-v3", COMPACT, lambda path: _of_small_files(path, 3)),
+        Changing("merge-deletes", ("compact", "--deletes-only"), _of_many_deletes, takes_long=True),
         Changing("migrate", ("migrate-v1-v2",), _of_first_writers),
         Changing(
             "migrate-and-rewrite", ("migrate-v1-v2", "--rewrite-manifests"), _of_first_writers
@@ -156,6 +168,13 @@ CHANGING = {
         Changing("compact-v4", COMPACT, _of_version_4),
     ]
 }
+
+
+NAMES = [
+    pytest.param(name, marks=pytest.mark.full) if changing.takes_long else name
+    for name, changing in CHANGING.items()
+]
+"""Of the commands, for tests with a parameter."""
 
 
 @dataclass

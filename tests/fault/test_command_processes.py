@@ -18,7 +18,7 @@ from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
-from tests.fault.changing import CHANGING, STRAYS, Subject, lasting, subject_of, unneeded
+from tests.fault.changing import NAMES, STRAYS, Subject, lasting, subject_of, unneeded
 from tests.fault.steps import Processes
 from tests.stores.fixed_env import FixedEnv
 
@@ -35,7 +35,7 @@ def processes() -> Iterator[Processes]:
         yield running
 
 
-@pytest.fixture(scope="module", params=CHANGING)
+@pytest.fixture(scope="module", params=NAMES)
 def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
     return subject_of(request.param, tmp_path_factory.mktemp("fault"))
 

@@ -14,14 +14,14 @@ import pytest
 
 from icectl.storage.local import LocalStore
 from tests.builders.rows import current_metadata, listed_manifests, read_metadata
-from tests.fault.changing import CHANGING, Subject, lasting, subject_of, unneeded
+from tests.fault.changing import NAMES, Subject, lasting, subject_of, unneeded
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
 
 FULL = pytest.mark.full
 PROBE = ".icectl-probe-"
 
 
-@pytest.fixture(scope="module", params=CHANGING)
+@pytest.fixture(scope="module", params=NAMES)
 def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
     return subject_of(request.param, tmp_path_factory.mktemp("fault"))
 
@@ -82,7 +82,12 @@ class InterruptedStore(WrappedStore):
             self.interrupt()
         done = action()
         if self.left == 0 and self.moment == "after":
-            self.interrupt()
+            try:
+                self.interrupt()
+            except KeyboardInterrupt:
+                if hasattr(done, "close"):
+                    done.close()
+                raise
         return done
 
     def interrupt(self) -> None:
