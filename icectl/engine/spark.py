@@ -42,9 +42,16 @@ _INSTALL_JAVA = (
 _INSTALL_ICECTL = (
     "workers run the Python that PYSPARK_PYTHON names, and it needs icectl and what icectl needs"
 )
+_HINTS = {
+    "No module named": _INSTALL_ICECTL,
+    "exited unexpectedly": "memory may have run out, or native code may have crashed on a damaged "
+    "file, which `icectl validate --level data` names",
+}
 _POLL_SECONDS = 0.2
 _ANSWERS = pa.schema([("task_id", pa.string()), ("kind", pa.string()), ("payload", pa.binary())])
 _FAILED = "failed"
+_TRACE = "Traceback (most recent call last):"
+_LOST_TASK = re.compile(r".*most recent failure: Lost task .*?\): (?:[\w.]+: )?")
 _TASK_FAILED = re.compile(r"TaskFailed: ([A-Za-z0-9+/=]+)")
 
 Answer = tuple[str, bytes]
@@ -460,19 +467,20 @@ def _translated() -> Iterator[None]:
             told: IcectlError = pickle.loads(base64.b64decode(failed[1]))  # noqa: S301 - as above
             raise told from error
         reason = _reason(str(error)) or type(error).__name__
-        hint = _INSTALL_ICECTL if "No module named" in reason else None
-        raise EngineError(f"Spark failed: {reason}", hint=hint) from error
+        hints = (hint for part, hint in _HINTS.items() if part in reason)
+        raise EngineError(f"Spark failed: {reason}", hint=next(hints, None)) from error
 
 
 def _reason(message: str) -> str:
     """The line that says what happened: the last error of a Python worker, or Java's own."""
     lines = message.splitlines()
-    traces = [number for number, line in enumerate(lines) if line.startswith("Traceback")]
+    traces = [number for number, line in enumerate(lines) if line.endswith(_TRACE)]
     if traces:
         lines = [line for line in lines[traces[-1] + 1 :] if not line.startswith(" ")]
     elif message.startswith("An error occurred while calling"):
         del lines[0]
-    return next((line.strip(": .") for line in lines if line.strip()), "")
+    said = next((line.strip(": .") for line in lines if line.strip()), "")
+    return _LOST_TASK.sub("", said)
 
 
 def _lines(log: IO[bytes]) -> Sequence[str]:

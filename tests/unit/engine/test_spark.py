@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from icectl.engine.spark import SparkOptions, spark_session
+from icectl.engine.spark import SparkOptions, _reason, spark_session
 from icectl.env import Deadline
 from icectl.errors import EngineError
 from icectl.progress import SilentProgress
@@ -89,3 +89,40 @@ def test_java_that_is_too_old_is_refused(pyspark, java, tmp_path, says, told):
     java(says)
     expected = told.format(java=tmp_path / "java")
     assert failure().message == f"{expected}: Spark needs Java 17 or newer"
+
+
+LOST = (
+    "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+    ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 "
+    "failed 4 times, most recent failure: Lost task 0.3 in stage 1.0 (TID 6) (192.0.2.2 executor "
+    "0): org.apache.spark."
+)
+JAVA = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (
+            f"{LOST}SparkException: Python worker exited unexpectedly (crashed).{JAVA}",
+            "Python worker exited unexpectedly (crashed)",
+        ),
+        (
+            (
+                f"{LOST}api.python.PythonException: Traceback (most recent call last):\n"
+                f'  File "w.py", line 3, in main\n    process()\nKeyError: 7\n{JAVA}'
+            ),
+            "KeyError: 7",
+        ),
+        (
+            (
+                "[X] Job failed.\nTraceback (most recent call last):\n  File\n"
+                "ModuleNotFoundError: No module named 'icectl'\n"
+            ),
+            "ModuleNotFoundError: No module named 'icectl'",
+        ),
+        ("Java gateway process exited.", "Java gateway process exited"),
+    ],
+)
+def test_of_what_spark_says_one_line_is_told(message, reason):
+    assert _reason(message) == reason
