@@ -9,7 +9,7 @@ IcectlError
 ├── CommitConflict         11
 ├── CommitUnknown          12
 ├── StorageError           13
-├── Unsupported            14
+├── Unsupported            14   carries a rule id where one says so
 ├── CorruptTable           15   carries a rule id
 └── EngineError            16
 
@@ -113,6 +113,17 @@ class Unsupported(IcectlError):
     exit_code = 14
     id = "unsupported"
     meaning = "the table uses something icectl doesn't support"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        id: str | None = None,  # noqa: A002
+        rule: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, id=id)
+        self.rule = rule
 
 
 class CorruptTable(IcectlError):

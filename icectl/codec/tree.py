@@ -184,7 +184,8 @@ def _checked(schema: pa.Schema, footer: Mapping[str, str]) -> TreeContent:
     _refuse_dialects(schema)
     version = footer.get(_VERSION)
     if version != "4":  # V4-040
-        raise Unsupported(f"a manifest of format version {version} stands where version 4 should")
+        message = f"a manifest of format version {version} stands where version 4 should"
+        raise Unsupported(message, rule="V4-040")
     told = footer.get(_CONTENT)
     try:
         content = TreeContent("delete" if told == "deletes" else str(told))  # V4-112
@@ -206,10 +207,11 @@ def _refuse_dialects(schema: pa.Schema) -> None:
         raise _dialect("tracking information under the id 147")
 
 
-def _dialect(told: str) -> Unsupported:
+def _dialect(told: str, rule: str = "V4-043") -> Unsupported:
     return Unsupported(
         f"a manifest is of the upstream draft of version 4: it has {told}",
         hint="maintain the table with the engine that wrote it",
+        rule=rule,
     )
 
 
@@ -283,7 +285,8 @@ def _check_statuses(values: pa.Array) -> None:
     highest = pc.max(values).as_py() if len(values) else 0
     lowest = pc.min(values).as_py() if len(values) else 0
     if lowest < 0 or highest > max(Status):  # V4-050
-        raise _dialect(f"a status of {highest if highest > max(Status) else lowest}")
+        told = f"a status of {highest if highest > max(Status) else lowest}"
+        raise _dialect(told, rule="V4-050")
 
 
 def _check_contents(values: pa.Array) -> None:

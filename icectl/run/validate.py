@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from icectl.codec.metadata_file import read_members
 from icectl.entries.inherit import inherit
@@ -20,12 +20,22 @@ from icectl.plan.validate.manifests import check_manifest
 from icectl.plan.validate.metadata import check_metadata
 from icectl.plan.validate.schemas import check_schemas
 from icectl.plan.validate.snapshots import check_snapshots
+from icectl.plan.validate.tree_metadata import as_version_4, check_tree_metadata
+from icectl.plan.validate.trees import files_of_version_4, vectors_of_version_4
 from icectl.run.reader import Reader
 from icectl.run.validate_data import check_data
-from icectl.run.validate_files import check_files
+from icectl.run.validate_files import check_files, check_gone
+from icectl.run.validate_found import Found
+from icectl.run.validate_tree import NO_TREES, check_trees
+from icectl.run.validate_tree_blobs import check_replaced
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.snapshot import Snapshot
-from icectl.table.manifests import ManifestListRead, try_manifest_lists, try_manifests
+from icectl.table.manifests import (
+    ManifestListRead,
+    distinct_manifests,
+    try_manifest_lists,
+    try_manifests,
+)
 from icectl.table.reading import FILE_MISSING, Problem
 
 
@@ -54,24 +64,6 @@ class Validation:
     complete: bool
 
 
-@dataclass(slots=True)
-class _Found:
-    """Findings and counts while a check is under way; a finding that comes again counts once."""
-
-    rules: RuleChoice
-    findings: dict[Finding, None] = field(default_factory=dict)
-    snapshots: int = 0
-    files: int = 0
-    bytes_read: int = 0
-
-    def add(self, findings: Iterable[Finding]) -> None:
-        self.findings.update(dict.fromkeys(filter(self.rules.keeps, findings)))
-
-    def count_file(self, size_bytes: int | None) -> None:
-        self.files += 1
-        self.bytes_read += size_bytes or 0
-
-
 def validate(reader: Reader, options: ValidateOptions) -> Validation:
     """Check a table as deep as asked.
 
@@ -81,7 +73,7 @@ def validate(reader: Reader, options: ValidateOptions) -> Validation:
     their entries in memory.
     """
     snapshots = _snapshots(reader, options)
-    found = _Found(options.rules)
+    found = Found(options.rules)
     try:
         _check(reader, options, snapshots, found)
     except Incomplete:
@@ -101,42 +93,65 @@ def _snapshots(reader: Reader, options: ValidateOptions) -> Sequence[Snapshot]:
 
 
 def _check(
-    reader: Reader, options: ValidateOptions, snapshots: Sequence[Snapshot], found: _Found
+    reader: Reader, options: ValidateOptions, snapshots: Sequence[Snapshot], found: Found
 ) -> None:
     _check_metadata(reader, found)
-    lists = _check_lists(reader, snapshots, found)
+    rooted = [snapshot for snapshot in snapshots if snapshot.root_manifest is not None]
+    older = [snapshot for snapshot in snapshots if snapshot.root_manifest is None]
+    lists = _check_lists(reader, older, found)
     described = _described(lists)
     entries, numbers = _check_manifests(reader, described, found)
     _check_snapshots(reader, lists, entries, numbers, found)
+    trees = check_trees(reader, rooted, found) if rooted else NO_TREES
     if options.level == "metadata":
         return
-    alive = live(entries)
+    alive = concat([planning(live(entries)), planning(trees.live)])
     chosen = alive
     if options.sample is not None:
         chosen = sample(alive, options.sample, seed=reader.env.new_snapshot_id())
     checked = check_files(reader, chosen, snapshots)
-    found.add(checked.findings)
+    is_tree = reader.metadata.format_version >= 4
+    found.add(files_of_version_4(checked.findings) if is_tree else checked.findings)
     found.files += checked.files
+    found.add(check_gone(reader, trees.gone))
     if options.level == "data":
         manifests = [rows[0] for rows in described.values()]
+        manifests += _leaves(reader, rooted)
         read = check_data(reader, manifests, alive, snapshots, options.sample)
         with closing(read):
             for file in read:
-                found.add(file.findings)
+                found.add(vectors_of_version_4(file.findings) if is_tree else file.findings)
                 found.bytes_read += file.bytes_read
+        found.add(check_replaced(reader.store, trees.replaced))
 
 
-def _check_metadata(reader: Reader, found: _Found) -> None:
+def _leaves(reader: Reader, snapshots: Sequence[Snapshot]) -> Sequence[ManifestFile]:
+    """The leaves of snapshots, as far as their roots can be read."""
+    read = try_manifest_lists(
+        reader.store,
+        reader.metadata,
+        snapshots,
+        concurrency=reader.concurrency,
+        progress=reader.progress,
+    )
+    with closing(read):
+        return distinct_manifests([listed.manifests for listed in read])
+
+
+def _check_metadata(reader: Reader, found: Found) -> None:
     content = reader.store.read(reader.loaded.metadata_location)
     found.count_file(len(content))
     metadata = reader.metadata
-    found.add(check_metadata(metadata, read_members(content)))
-    found.add(check_schemas(metadata))
-    found.add(check_snapshots(metadata))
+    members = read_members(content)
+    for findings in (
+        check_metadata(metadata, members), check_schemas(metadata), check_snapshots(metadata),
+    ):  # fmt: skip
+        found.add(as_version_4(findings) if metadata.format_version >= 4 else findings)
+    found.add(check_tree_metadata(metadata, members))
 
 
 def _check_lists(
-    reader: Reader, snapshots: Sequence[Snapshot], found: _Found
+    reader: Reader, snapshots: Sequence[Snapshot], found: Found
 ) -> Sequence[ManifestListRead]:
     """Read what the snapshots list. Order: theirs."""
     lists = []
@@ -153,12 +168,21 @@ def _check_lists(
             reader.deadline.check()
             found.snapshots += 1
             found.count_file(listed.size_bytes)
-            found.add(_unreadable(location, problem) for location, problem in listed.problems)
+            found.add(_of_list(reader, *problem) for problem in listed.problems)
             found.add(
                 check_manifest_list(metadata, listed.snapshot, listed.properties, listed.manifests)
             )
             lists.append(listed)
     return lists
+
+
+def _of_list(reader: Reader, location: str, problem: Problem) -> Finding:
+    """What is wrong with a manifest list; in version 4 a root may stand there."""
+    is_tree = reader.metadata.format_version >= 4 and isinstance(problem, CorruptTable)
+    if is_tree and reader.store.read_range(location, 0, 4) == b"PAR1":  # V4-035
+        message = "it is a Parquet file, where a snapshot names a manifest list"
+        return finding("V4-035", location, message, severity="error")
+    return _unreadable(location, problem)
 
 
 def _described(lists: Iterable[ManifestListRead]) -> Mapping[str, Sequence[ManifestFile]]:
@@ -171,7 +195,7 @@ def _described(lists: Iterable[ManifestListRead]) -> Mapping[str, Sequence[Manif
 
 
 def _check_manifests(
-    reader: Reader, described: Mapping[str, Sequence[ManifestFile]], found: _Found
+    reader: Reader, described: Mapping[str, Sequence[ManifestFile]], found: Found
 ) -> tuple[Entries, Mapping[str, int | None]]:
     """Read every manifest once.
 
@@ -224,7 +248,7 @@ def _check_snapshots(
     lists: Sequence[ManifestListRead],
     entries: Entries,
     numbers: Mapping[str, int | None],
-    found: _Found,
+    found: Found,
 ) -> None:
     metadata = reader.metadata
     faults = live_faults(entries, len(numbers), roots(metadata))

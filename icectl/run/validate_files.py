@@ -11,6 +11,7 @@ from icectl.errors import CorruptTable, StorageError
 from icectl.plan.model import Finding
 from icectl.plan.validate.stored_files import (
     MetadataFile,
+    check_gone_files,
     check_metadata_files,
     check_stored_file,
     check_version_hint,
@@ -58,6 +59,22 @@ def check_files(reader: Reader, entries: Entries, snapshots: Sequence[Snapshot])
     findings += _metadata_files(reader, compared.metadata_files)
     findings += _version_hint(reader)
     return FilesChecked(tuple(findings), len(expected))
+
+
+def check_gone(reader: Reader, entries: Entries) -> Iterator[Finding]:
+    """Files that are only listed as DELETED, and are not there any more (V4-183)."""
+    if not len(entries):
+        return
+    compared = compare_with_store(
+        reader.store,
+        distinct(content_files(entries, sized_keys(entries))),
+        reader.metadata.location,
+        concurrency=reader.concurrency,
+        progress=reader.progress,
+        deadline=reader.deadline,
+    )
+    lost = [item.location for item in compared.discrepancies if item.found is None]
+    yield from check_gone_files(lost)
 
 
 def _metadata_files(reader: Reader, met: Sequence[str]) -> Iterator[Finding]:

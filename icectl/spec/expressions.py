@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from icectl.errors import CorruptTable
 from icectl.spec.partition import (
     FIELD_MEMBERS,
     PartitionField,
@@ -93,8 +94,8 @@ def linked_spec_from_json(
 ) -> PartitionSpec:
     """A spec whose fields are links to expressions, or to columns (2.3).
 
-    Raises: ValueError, KeyError or TypeError, when it is none, names nothing (V4-010), or says
-    itself what the expression contradicts (V4-011).
+    Raises: ValueError, KeyError or TypeError, when it is none or names nothing (V4-010);
+    CorruptTable, where it says itself what the expression contradicts (V4-011, V4-013).
     """
     fields = tuple(_linked(item, expressions, schemas) for item in value["fields"])
     unknown = {key: item for key, item in value.items() if key not in {"spec-id", "fields"}}
@@ -107,7 +108,8 @@ def _linked(
     number = int(item[_LINK])
     expression = expressions.get(number) or _identity(number, schemas)
     if expression.partition_field_id is None:  # V4-013
-        raise ValueError(f"expression {number} has no `partition-field-id`")
+        message = f"expression {number} has no `partition-field-id`"
+        raise CorruptTable(message, rule="V4-013")
     linked = PartitionField(
         expression.source_ids,
         expression.partition_field_id,
@@ -125,7 +127,8 @@ def _linked(
     }
     for key, expected in told.items():
         if key in item and item[key] != expected:  # V4-011
-            raise ValueError(f"its field says `{key}` {item[key]!r}, the expression {expected!r}")
+            message = f"a spec says `{key}` {item[key]!r}, its expression {expected!r}"
+            raise CorruptTable(message, rule="V4-011")
     return linked
 
 

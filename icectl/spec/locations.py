@@ -31,6 +31,7 @@ def resolved(table_location: str, location: str) -> str:
         raise Unsupported(
             f"`{location}` is neither absolute nor relative: it begins with a slash",
             hint="version 4 wants a scheme, as in file:///wh, or a path below the table's location",
+            rule="V4-051",
         )
     return f"{table_location.rstrip('/')}/{location}"
 

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from icectl.spec.rule import Rule
 from icectl.spec.rules_files import FILE_RULES
 from icectl.spec.rules_table import TABLE_RULES
+from icectl.spec.rules_tree import TREE_RULES
 
 RULES: Mapping[str, Rule] = {
-    rule.id: rule for rule in sorted((*TABLE_RULES, *FILE_RULES), key=lambda rule: rule.id)
+    rule.id: rule
+    for rule in sorted((*TABLE_RULES, *FILE_RULES, *TREE_RULES), key=lambda rule: rule.id)
 }
 """Every rule, in the order of the ids."""

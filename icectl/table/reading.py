@@ -74,7 +74,8 @@ def _naming(location: str, error: CorruptTable | Unsupported) -> CorruptTable | 
     if isinstance(error, CorruptTable):
         message = error.message.removesuffix(f" ({error.rule})")
         return CorruptTable(f"`{location}`: {message}", rule=error.rule)
-    return Unsupported(f"`{location}`: {error.message}", hint=error.hint, id=error.error_id)
+    message = f"`{location}`: {error.message}"
+    return Unsupported(message, hint=error.hint, id=error.error_id, rule=error.rule)
 
 
 def in_threads(

@@ -64,12 +64,19 @@ class TreeFacts:
         return TREE_ROWS.append(pa.field(STATS, conform(None, self.columns, 0).type))
 
     def tuple_fields(self, spec_id: int) -> tuple[TupleField, ...]:
-        """Where statistics hold the tuples of a spec. Raises: CorruptTable V4-054."""
+        """Where statistics hold the tuples of a spec.
+
+        Raises: CorruptTable V4-054; Unsupported V4-015, where values are of no known type.
+        """
         spec = self.metadata.spec(spec_id)
         if spec is None:
             raise CorruptTable(f"an entry is of spec {spec_id}, which there is not", rule="V4-054")
         expressions = {one.expr_id: one for one in self.metadata.expressions}
-        return tuple_fields(spec, expressions, {one.id: one.type for one in self.columns})
+        try:
+            return tuple_fields(spec, expressions, {one.id: one.type for one in self.columns})
+        except KeyError as error:
+            message = f"there are no statistics under the id {error}, which spec {spec_id} needs"
+            raise Unsupported(message, rule="V4-015") from error  # V4-014, V4-015
 
     def absolute(self, locations: pa.Array) -> pa.Array:
         """Locations with relative ones below the table's (L1). Raises: Unsupported."""
@@ -128,7 +135,7 @@ def root_rows(
         _check_whole(file.unknown_field_ids)
     if file.content is not TreeContent.ROOT:  # V4-040
         raise CorruptTable("it is no root manifest", rule="V4-040")
-    return _root_inherited(_conformed(facts, file.rows), snapshot)
+    return root_inherited(conformed(facts, file.rows), snapshot)
 
 
 def _check_whole(unknown: Sequence[int]) -> None:
@@ -139,12 +146,9 @@ def _check_whole(unknown: Sequence[int]) -> None:
         raise Unsupported(message, hint="maintain it with the engine that wrote it")
 
 
-def _conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
+def conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     """Rows with statistics of today's columns and absolute locations."""
-    stored = rows.column(STATS) if STATS in rows.column_names else None
-    stats = None if stored is None or not len(rows) else _whole(stored)
-    conformed = conform(stats, facts.columns, len(rows))
-    rows = rows.select(TREE_ROWS.names).append_column(facts.rows_schema.field(STATS), conformed)
+    rows = with_stats(facts, rows)
     for name in LOCATIONS:
         at = rows.schema.get_field_index(name)
         column = facts.absolute(_whole(rows.column(name)))
@@ -152,7 +156,15 @@ def _conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:
+def with_stats(facts: TreeFacts, rows: pa.Table) -> pa.Table:
+    """Rows with statistics of today's columns, whatever they are stored with. Order: kept."""
+    stored = rows.column(STATS) if STATS in rows.column_names else None
+    stats = None if stored is None or not len(rows) else _whole(stored)
+    held = conform(stats, facts.columns, len(rows))
+    return rows.select(TREE_ROWS.names).append_column(facts.rows_schema.field(STATS), held)
+
+
+def root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:
     """Null numbers of ADDED rows are the snapshot's (4.6)."""
     added = pc.equal(rows["status"], int(Status.ADDED))
     for name, number in (
@@ -237,7 +249,7 @@ def _leaf_rows(facts: TreeFacts, file: TreeFile, leaf: Mapping[str, object]) -> 
     wanted = TreeContent.DATA if leaf["content"] == Content.DATA_MANIFEST else TreeContent.DELETE
     if file.content is not wanted:  # V4-100
         raise CorruptTable(f"it says content {file.content}, the root {wanted}", rule="V4-100")
-    rows = _conformed(facts, file.rows)
+    rows = conformed(facts, file.rows)
     contents = set(rows["content"].unique().to_pylist())
     if contents & {Content.DATA_MANIFEST, Content.DELETE_MANIFEST}:  # V4-102
         raise CorruptTable("a leaf names a manifest", rule="V4-102")
@@ -247,10 +259,10 @@ def _leaf_rows(facts: TreeFacts, file: TreeFile, leaf: Mapping[str, object]) -> 
     if len(rows) != leaf["record_count"]:  # V4-103
         message = f"it has {len(rows)} rows, the root says {leaf['record_count']}"
         raise CorruptTable(message, rule="V4-103")
-    return _leaf_inherited(rows, leaf)
+    return leaf_inherited(rows, leaf)
 
 
-def _leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
+def leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
     """What rows leave null, the leaf's row in the root says (4.6)."""
     is_added = pc.equal(rows["status"], int(Status.ADDED))
     ids = pc.fill_null(rows["snapshot_id"], pa.scalar(leaf["snapshot_id"], pa.int64()))

@@ -155,7 +155,7 @@ def decode_tree_manifest(
     else:
         needs_stats = bool(wanted & _FROM_STATS)
         rows = rows_of_leaf(facts, content, _row(manifest), stats=needs_stats)
-    return _header(manifest), _raw(facts, rows, dead, wanted, index)
+    return _header(manifest), raw_entries(facts, rows, dead, wanted, index)
 
 
 def _snapshot_of(facts: TreeFacts, manifest: ManifestFile) -> Snapshot:
@@ -213,9 +213,10 @@ def _header(manifest: ManifestFile) -> ManifestHeader:
     )
 
 
-def _raw(
+def raw_entries(
     facts: TreeFacts, rows: pa.Table, dead: Positions, wanted: frozenset[str], index: int
 ) -> RawEntries:
+    """Rows of a root or leaf in the form of manifests' entries, without dead ones. Order: kept."""
     alive = np.ones(len(rows), bool)
     alive[dead.astype(np.int64)] = False
     positions = np.flatnonzero(alive).astype(np.int32)

@@ -213,6 +213,53 @@ class TableBuilder:
         added = [self._write_data_file(self._partition_of(rows[0]), rows)] if rows else []
         return self._commit(branch, "replace", self.ids(branch), added=added, removed=removed)
 
+    def loose_data_files(self, ids: Sequence[int]) -> list[EntryRow]:
+        """Write a data file for each partition of the rows; no snapshot has them."""
+        groups: dict[tuple[Any, ...], list[EntryRow]] = {}
+        for row in make_rows(ids):
+            groups.setdefault(self._partition_of(row), []).append(row)
+        return [self._write_data_file(values, rows) for values, rows in groups.items()]
+
+    def loose_vectors(self, files: Mapping[str, Sequence[int]]) -> list[EntryRow]:
+        """Write vectors over positions of data files into one file; no snapshot has them."""
+        location, path = self._new_path("data", ".puffin")
+        blobs = [
+            NewBlob(
+                type="deletion-vector-v1",
+                content=write_dv(positions),
+                fields=(2147483645,),
+                snapshot_id=-1,
+                sequence_number=-1,
+                properties={"referenced-data-file": name, "cardinality": str(len(positions))},
+            )
+            for name, positions in files.items()
+        ]
+        content = write_puffin(blobs, properties={})
+        path.write_bytes(content)
+        return [
+            self._row(
+                (None,) * len(self.types),
+                location,
+                FileFormat.PUFFIN,
+                Content.POSITION_DELETES,
+                len(positions),
+            )
+            | {
+                "referenced_data_file": name,
+                "content_offset": blob.offset,
+                "content_size_in_bytes": blob.length,
+                "file_size_in_bytes": len(content),
+            }
+            for (name, positions), blob in zip(
+                files.items(), read_puffin(content).blobs, strict=True
+            )
+        ]
+
+    def loose_equality_deletes(self, ids: Sequence[int]) -> list[EntryRow]:
+        """Write equality deletes for each partition of the rows; no snapshot has them."""
+        groups = self._by_partition(ids)
+        return [self._write_equality_deletes(values, group) for values, group in groups.items()]
+
     def ref(
         self, name: str, kind: str = "tag", *, snapshot_id: int | None = None, **retention: int
     ) -> None:

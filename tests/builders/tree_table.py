@@ -1,20 +1,27 @@
 """Tables of version 4: built as older versions, upgraded, and changed by commits of the engine."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import pyarrow as pa
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
 from icectl.cli import app
 from icectl.commit.tree_draft import Gone, ParentState, TreeChange
 from icectl.commit.tree_snapshot import TreeWriter
+from icectl.entries.rows import Entries
+from icectl.entries.schema import CARRIED, PLANNING
 from icectl.env import Env
 from icectl.run.cleanup import outputs_of
 from icectl.spec.manifest import Content
 from icectl.spec.updates import SetProperties, apply_all, with_log
 from icectl.storage.local import LocalStore
-from icectl.table.tree import TreeFacts
+from icectl.table.tree import TreeFacts, tree_rows
 from tests.builders.rows import current_metadata, live_entries, read_metadata
+from tests.builders.table_builder import EntryRow
+
+_SCHEMA = pa.schema([*PLANNING, *CARRIED])
 
 
 def upgrade(directory: Path, env: Env, *words: str) -> None:
@@ -34,15 +41,37 @@ def data_files(directory: Path) -> list[str]:
 
 def remove_data_files(directory: Path, env: Env, locations: Sequence[str]) -> None:
     """Commit the removal of data files, which puts delete vectors over their leaves."""
+
+    def change(facts: TreeFacts, _: ParentState) -> TreeChange:
+        return TreeChange(facts.empty(), [Gone(Content.DATA, place) for place in locations])
+
+    commit_change(directory, env, change)
+
+
+def add_files(
+    directory: Path, env: Env, rows: Sequence[EntryRow], *, removed: Sequence[Gone] = ()
+) -> None:
+    """Commit new files, as TableBuilder writes them, and the removal of others."""
+    entries = [{name: row.get(name) for name in _SCHEMA.names} for row in rows]
+    entries = [row | {"manifest": 0, "manifest_pos": at} for at, row in enumerate(entries)]
+    added = Entries(pa.Table.from_pylist(entries, schema=_SCHEMA))
+
+    def change(facts: TreeFacts, _: ParentState) -> TreeChange:
+        made = tree_rows(facts, added, 0)
+        return TreeChange(made, removed)
+
+    commit_change(directory, env, change)
+
+
+def commit_change(
+    directory: Path, env: Env, change: Callable[[TreeFacts, ParentState], TreeChange]
+) -> None:
+    """Commit a change of the tree."""
     store = LocalStore()
     catalog = FileSystemCatalog(store, str(directory), env)
     base = catalog.load()
     outputs = outputs_of(store, env, base, "test")
     writer = TreeWriter(store, env, "main", outputs)
-
-    def change(facts: TreeFacts, _: ParentState) -> TreeChange:
-        return TreeChange(facts.empty(), [Gone(Content.DATA, place) for place in locations])
-
     updates = writer.write(base.metadata, env.new_snapshot_id(), change, {})
     _commit(catalog, base, updates, env)
     assert writer.last is not None

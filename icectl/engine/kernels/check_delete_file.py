@@ -24,6 +24,7 @@ from icectl.engine.kernels.columns import path_to
 from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
+from icectl.storage.location import comparison_key
 
 FILE_PATH, POSITION = 2_147_483_546, 2_147_483_545
 
@@ -186,6 +187,20 @@ def check_vectors(
         yield from _vector(read_range, blobs, vector, record_count)
 
 
+def check_replacement(data_file: str, before: bytes, after: bytes) -> Iterator[Finding]:
+    """A data file's vector holds all that the one before it does (V4-164)."""
+    try:
+        lost = np.setdiff1d(read_dv(before), read_dv(after))
+    except CorruptTable:
+        return  # said where their files are checked
+    if len(lost):  # V4-164
+        message = (
+            f"its new delete vector lacks {len(lost):,} positions of the one before, "
+            f"{int(lost[0])} first"
+        )
+        yield finding("V4-164", data_file, message)
+
+
 def read_puffin_footer(read_range: Callable[[int, int], bytes], size_bytes: int) -> PuffinFile:
     """The footer of a Puffin file of some size. Raises: CorruptTable; Unsupported."""
     tail = read_range(-FOOTER_END, FOOTER_END)
@@ -227,10 +242,10 @@ def _vector(
 def _properties(blob: PuffinBlob, vector: RecordedDeletes) -> Iterator[Finding]:
     """What the footer says of a vector is what the manifest says (R-118)."""
     for name, expected in (
-        (REFERENCED_DATA_FILE, vector.referenced_data_file),
+        (REFERENCED_DATA_FILE, vector.referenced_data_file or ""),
         (CARDINALITY, str(vector.file.record_count)),
     ):
         stored = blob.properties.get(name)
-        if stored != expected:  # R-118
+        if stored is None or comparison_key(stored) != comparison_key(expected):  # R-118
             message = f"its footer says `{name}` {stored}, the manifest {expected}"
             yield finding("R-118", vector.file.location, message)

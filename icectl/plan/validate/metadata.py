@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from icectl.plan.model import Finding
@@ -42,7 +42,7 @@ def check_metadata(metadata: TableMetadata, members: Mapping[str, Any]) -> Itera
 
 def _members(metadata: TableMetadata, members: Mapping[str, Any]) -> Iterator[Finding]:
     version = metadata.format_version
-    rule = "R-012" if version == 1 else "R-011"
+    rule = {1: "R-012", 4: "V4-003"}.get(version, "R-011")
     for name in REQUIRED[min(version, 2)]:
         if members.get(name) is None:
             yield finding(rule, _METADATA, f"`{name}` is required in version {version}, and absent")
@@ -55,14 +55,16 @@ def _counters(metadata: TableMetadata) -> Iterator[Finding]:
     columns = (id_ for schema in metadata.schemas for id_ in schema.all_fields)
     partitions = (item.field_id for spec in metadata.partition_specs for item in spec.fields)
     sequences = (snapshot.sequence_number for snapshot in metadata.snapshots)
-    for name, counter, used in (
-        ("last-column-id", metadata.last_column_id, columns),
-        ("last-partition-id", metadata.last_partition_id, partitions),
-        ("last-sequence-number", metadata.last_sequence_number, sequences),
+    expressions = (one.expr_id for one in metadata.expressions)
+    for name, rule, counter, used in (
+        ("last-column-id", "V4-009", metadata.last_column_id, chain(columns, expressions)),
+        ("last-partition-id", "V4-013", metadata.last_partition_id, partitions),
+        ("last-sequence-number", "V4-017", metadata.last_sequence_number, sequences),
     ):
         highest = max(used, default=counter)
         if highest > counter:
-            yield finding("R-014", _METADATA, f"`{name}` is {counter}, but {highest} is in use")
+            known = rule if metadata.format_version >= 4 else "R-014"
+            yield finding(known, _METADATA, f"`{name}` is {counter}, but {highest} is in use")
     ends = (
         snapshot.first_row_id + (snapshot.added_rows or 0)
         for snapshot in metadata.snapshots

@@ -40,16 +40,8 @@ def _members(metadata: TableMetadata, snapshot: Snapshot) -> Iterator[Finding]:
     subject = f"snapshot {snapshot.snapshot_id}"
     if snapshot.snapshot_id < 0:
         yield finding("R-033", subject, "the id is negative", severity="warning")
-    embeds, lists = snapshot.manifests is not None, snapshot.manifest_list is not None
-    if embeds and lists:
-        message = "names a manifest list, and embeds manifests too"
-        yield finding("R-030", subject, message, severity="warning")
-    if not embeds and not lists:
-        yield finding("R-030", subject, "names neither a manifest list nor manifests")
-    if embeds and metadata.format_version > 1:
-        message = "embeds its manifests, which only version 1 may"
-        # Sequence numbers are inherited from lists; without any, every file has number 0.
-        yield finding("R-055", subject, message, severity="warning")
+    if metadata.format_version < 4:
+        yield from _contents(metadata, snapshot, subject)
     if metadata.format_version > 1 and not snapshot.summary:
         yield finding("R-030", subject, "has no summary", severity="warning")
     operation = snapshot.operation
@@ -63,6 +55,19 @@ def _members(metadata: TableMetadata, snapshot: Snapshot) -> Iterator[Finding]:
     if metadata.format_version == 1 and snapshot.sequence_number:
         message = f"has sequence number {snapshot.sequence_number} in version 1"
         yield finding("R-035", subject, message)
+
+
+def _contents(metadata: TableMetadata, snapshot: Snapshot, subject: str) -> Iterator[Finding]:
+    embeds, lists = snapshot.manifests is not None, snapshot.manifest_list is not None
+    if embeds and lists:
+        message = "names a manifest list, and embeds manifests too"
+        yield finding("R-030", subject, message, severity="warning")
+    if not embeds and not lists and snapshot.root_manifest is None:
+        yield finding("R-030", subject, "names neither a manifest list nor manifests")
+    if embeds and metadata.format_version > 1:
+        message = "embeds its manifests, which only version 1 may"
+        # Sequence numbers are inherited from lists; without any, every file has number 0.
+        yield finding("R-055", subject, message, severity="warning")
 
 
 def _parent(metadata: TableMetadata, snapshot: Snapshot) -> Iterator[Finding]:

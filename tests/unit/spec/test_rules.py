@@ -8,9 +8,9 @@ import pytest
 from icectl.spec.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[3]
-REGISTRY = {"rule.py", "rules.py", "rules_files.py", "rules_table.py"}
-CITED = re.compile(r"\bR-(\d{3})\b")
-PINNED = re.compile(r"\br(\d{3})(?=_)|(?<=_)r(\d{3})(?=_)|\bR-(\d{3})\b")
+REGISTRY = {"rule.py", "rules.py", "rules_files.py", "rules_table.py", "rules_tree.py"}
+CITED = re.compile(r"\b(R|V4)-(\d{3})\b")
+PINNED = re.compile(r"(?:\b|(?<=_))(r|v4_)(\d{3})(?=_)|\b(R|V4)-(\d{3})\b")
 EVERY_RULE = pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
 
 NOT_PINNED = {"R-098"}  # codec of manifests
@@ -19,25 +19,28 @@ NOT_PINNED = {"R-098"}  # codec of manifests
 
 def cited_in_code() -> set[str]:
     files = (file for file in (ROOT / "icectl").rglob("*.py") if file.name not in REGISTRY)
-    return {f"R-{id_}" for file in files for id_ in CITED.findall(file.read_text())}
+    return {"-".join(found) for file in files for found in CITED.findall(file.read_text())}
 
 
 def pinned_by_tests() -> set[str]:
     files = (file for file in (ROOT / "tests").rglob("*.py") if file != Path(__file__))
     found = (match for file in files for match in PINNED.findall(file.read_text()))
-    return {f"R-{id_}" for ids in found for id_ in ids if id_}
+    return {f"{_KINDS.get(short, kind)}-{name or id_}" for short, name, kind, id_ in found}
+
+
+_KINDS = {"r": "R", "v4_": "V4"}
 
 
 def test_ids_are_unique_and_in_order():
     ids = list(RULES)
     assert ids == sorted(ids)
-    assert len(ids) == 161
+    assert len(ids) == 285
     assert all(rule.id == id_ for id_, rule in RULES.items())
 
 
 @EVERY_RULE
 def test_a_rule_reads_well_to_an_operator(rule):
-    assert re.fullmatch(r"R-\d{3}", rule.id)
+    assert re.fullmatch(r"(R|V4)-\d{3}", rule.id)
     for text in (rule.title, rule.fix, rule.not_enforced or "none"):
         assert text == text.strip()
         assert not text.endswith((".", ","))

@@ -1,0 +1,167 @@
+"""Roots and leaves of version 4 that may be damaged: what can be read of them, and the problem."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from icectl.codec.manifest import read_manifest
+from icectl.codec.tree import TreeContent, TreeFile, read_tree
+from icectl.entries.inherit import inherit
+from icectl.entries.rows import Entries, RawEntries, numbered, planning
+from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
+from icectl.entries.stats import with_referenced_data_files
+from icectl.entries.tree_faults import TreeColumns
+from icectl.entries.tree_vectors import RootVectors
+from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.spec.manifest import Content, ManifestHeader
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot
+from icectl.storage.store import Store
+from icectl.table.reading import OF_ONE_FILE, Problem, decode_file, try_file
+from icectl.table.tree import (
+    FILES,
+    NONE,
+    Positions,
+    TreeFacts,
+    conformed,
+    leaf_inherited,
+    manifest_file,
+    of_contents,
+    root_inherited,
+    vector_positions,
+)
+from icectl.table.tree_manifests import raw_entries
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A file that can't be read, or whose rows do not inherit, and why."""
+
+    problem: Problem
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTree:
+    """A root or leaf of version 4 as it is stored."""
+
+    file: TreeFile
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredManifest:
+    """A leaf of an older version as it is stored."""
+
+    header: ManifestHeader
+    rows: RawEntries
+    size_bytes: int
+
+
+def try_tree(store: Store, location: str, rule: str) -> StoredTree | Damaged:
+    """A root or leaf; `rule` is what a file that is none breaks.
+
+    Raises: StorageError, where the store itself fails.
+    """
+    content = try_file(store, location)
+    if not isinstance(content, bytes):
+        return Damaged(content)
+    try:
+        return StoredTree(decode_file(location, lambda: read_tree(content)), len(content))
+    except (CorruptTable, Unsupported) as error:
+        known = error.rule if error.rule not in ("R-095", "V4-040", None) else rule
+        message = error.message.removesuffix(f" ({error.rule})")
+        return Damaged(CorruptTable(message, rule=known), len(content))
+
+
+def try_manifest(
+    store: Store, metadata: TableMetadata, leaf: Mapping[str, object]
+) -> StoredManifest | Damaged:
+    """A leaf of an older version. Raises: StorageError, where the store itself fails."""
+    try:
+        listed = manifest_file(leaf)
+    except CorruptTable as error:
+        return Damaged(error)
+    location = listed.manifest_path
+    content = try_file(store, location)
+    if not isinstance(content, bytes):
+        return Damaged(content)
+    spec = metadata.spec(listed.partition_spec_id)
+    try:
+        header, rows = decode_file(
+            location, lambda: read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=spec)
+        )
+    except (CorruptTable, Unsupported) as error:
+        return Damaged(error, len(content))
+    return StoredManifest(header, rows, len(content))
+
+
+@dataclass(frozen=True, slots=True)
+class RootRead:
+    """The rows of a root with inheritance resolved, and its vectors over leaves.
+
+    `unread` are the problems of vectors that could not be read, by the ordinal of their row.
+    """
+
+    snapshot: Snapshot
+    rows: pa.Table
+    vectors: RootVectors
+    unread: Mapping[int, Problem]
+
+
+def resolved_root(store: Store, facts: TreeFacts, snapshot: Snapshot, rows: pa.Table) -> RootRead:
+    """A root out of its rows, as stored or as listed by an older version.
+
+    Raises: CorruptTable V4-062, where a row does not inherit; StorageError.
+    """
+    rows = root_inherited(conformed(facts, rows), snapshot)
+    columns = TreeColumns(rows)
+    bitmaps: dict[int, Positions] = {}
+    unread: dict[int, Problem] = {}
+    for at in np.flatnonzero(columns.of(Content.MANIFEST_DV)):
+        try:
+            bitmaps[int(at)] = _positions(store, columns.row(int(at)))
+        except (CorruptTable, Unsupported, StorageError) as error:
+            if isinstance(error, StorageError) and error.error_id not in OF_ONE_FILE:
+                raise
+            unread[int(at)] = error
+    return RootRead(snapshot, rows, RootVectors(columns, bitmaps), unread)
+
+
+def _positions(store: Store, row: Mapping[str, object]) -> Positions:
+    try:
+        return vector_positions(store.read_range, row)
+    except CorruptTable as error:
+        message = error.message.removesuffix(f" ({error.rule})")
+        raise CorruptTable(message, rule="V4-082") from error  # V4-082
+    except FileNotFoundError as error:
+        message = f"`{row['location']}` is missing"
+        raise CorruptTable(message, rule="V4-182") from error  # V4-182
+
+
+def root_files(rows: pa.Table) -> pa.Table:
+    """The files that a root lists itself, of any status."""
+    return of_contents(rows, *FILES)
+
+
+def leaf_rows(facts: TreeFacts, stored: StoredTree, leaf: Mapping[str, object]) -> pa.Table:
+    """The rows of a leaf with inheritance resolved. Raises: CorruptTable V4-105."""
+    return leaf_inherited(conformed(facts, stored.file.rows), leaf)
+
+
+def entries_of(facts: TreeFacts, rows: pa.Table, number: int) -> Entries:
+    """Rows as the entries of a part. Raises: CorruptTable V4-054."""
+    return Entries(raw_entries(facts, rows, NONE, PLANNING_COLUMNS, number).table)
+
+
+def manifest_entries(stored: StoredManifest, leaf: Mapping[str, object], number: int) -> Entries:
+    """All entries of a leaf of an older version. Raises: CorruptTable where none inherits."""
+    named = planning(with_referenced_data_files(numbered(stored.rows, 0)))
+    return numbered(inherit(named, [manifest_file(leaf)]), number)
+
+
+def wanted_content(leaf: Mapping[str, object]) -> TreeContent:
+    """What the footer of a leaf has to say, by its row in the root."""
+    return TreeContent.DATA if leaf["content"] == Content.DATA_MANIFEST else TreeContent.DELETE
