@@ -82,6 +82,11 @@ class TreeColumns:
         found: Numbers = pc.fill_null(self.rows[name], 0).to_numpy().astype(np.int64)
         return found
 
+    def equal_to(self, name: str, text: str) -> Mask:
+        """Where a text column has a value."""
+        found = pc.equal(self.rows[name], text)
+        return np.asarray(pc.fill_null(found, fill_value=False).to_numpy(), bool)
+
     def starting(self, name: str, prefix: str) -> Mask:
         """Where a text column starts with a prefix; null does not."""
         found = pc.starts_with(self.rows[name], prefix)
@@ -133,7 +138,8 @@ def _locations(columns: TreeColumns) -> Found:
     inline = columns.of(Content.MANIFEST_DV) & ~columns.absent("inline_content")
     has_location = ~columns.absent("location")
     said = "has a location where it must not, or none where it must"
-    yield from columns.broken("V4-051", has_location == inline, said)  # V4-051
+    nameless = columns.equal_to("location", "")
+    yield from columns.broken("V4-051", (has_location == inline) | nameless, said)  # V4-051
     for name in ("location", "referenced_file"):
         no_scheme = columns.starting(name, "/")
         said = "begins with a slash and has no scheme, so that readers take it for different places"

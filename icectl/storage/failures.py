@@ -68,6 +68,16 @@ _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 ACCESS_DENIED = "access-denied"
 """Id of the error where a file may not be used; other files of the store may be."""
 
+NOT_A_FILE = "not-a-file"
+"""Id of the error where a location names no file that could be there, but a directory."""
+
+_IDS = {
+    errno.EACCES: ACCESS_DENIED,
+    errno.EPERM: ACCESS_DENIED,
+    errno.EISDIR: NOT_A_FILE,
+    errno.ENAMETOOLONG: NOT_A_FILE,
+}
+
 
 class AnswerLost(StorageError):
     """A write was sent and no answer came: it may or may not have happened."""
@@ -79,7 +89,7 @@ def local_failure(doing: str, location: str, error: OSError) -> StorageError:
     return StorageError(
         f"cannot {doing} {locations.shown(location)}: {reason[:1].lower()}{reason[1:]}",
         hint=_LOCAL_HINTS.get(error.errno or 0),
-        id=ACCESS_DENIED if error.errno in (errno.EACCES, errno.EPERM) else None,
+        id=_IDS.get(error.errno or 0),
     )
 
 

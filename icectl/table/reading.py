@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from typing import TypeVar
 
 from icectl.errors import CorruptTable, StorageError, Unsupported
-from icectl.storage.failures import ACCESS_DENIED
+from icectl.storage.failures import ACCESS_DENIED, NOT_A_FILE
 from icectl.storage.store import Store
 
 FILE_MISSING = "file-missing"
@@ -20,7 +20,7 @@ times as much, which keeps a scan of any table well below 1 GiB."""
 _MOST_AT_ONCE, _BYTES_AT_ONCE = 16, 2**20
 """Small files that one thread reads in a row: handing over each would cost more than reading it."""
 
-OF_ONE_FILE = frozenset({FILE_MISSING, ACCESS_DENIED})
+OF_ONE_FILE = frozenset({FILE_MISSING, ACCESS_DENIED, NOT_A_FILE})
 """Ids of storage errors that say something of a file, not of the store."""
 
 Problem = StorageError | CorruptTable | Unsupported
