@@ -14,7 +14,7 @@ from icectl.codec.partition_stats import TupleField
 from icectl.entries.faults import Fault
 from icectl.entries.transform_columns import transform_column
 from icectl.entries.tree_faults import Broken, Found, TreeColumns
-from icectl.entries.tree_rows import STATS
+from icectl.entries.tree_rows import STATS, whole
 from icectl.spec.expressions import HIGHEST_STATS_ID
 from icectl.spec.manifest import Content, Status
 from icectl.spec.rule import Severity
@@ -90,13 +90,10 @@ class Stats:
     """The statistics of rows by stats id, each member once."""
 
     def __init__(self, rows: pa.Table) -> None:
-        column = rows[STATS].combine_chunks()
-        whole = (
-            column if isinstance(column, pa.Array) else pa.nulls(0, rows.schema.field(STATS).type)
-        )
-        self._groups = dict(zip(map(field_id, whole.type), whole.flatten(), strict=True))
+        stored = whole(rows[STATS])
+        self._groups = dict(zip(map(field_id, stored.type), stored.flatten(), strict=True))
         self._count = len(rows)
-        self.is_null: Mask = _mask(whole.is_null())
+        self.is_null: Mask = _mask(stored.is_null())
 
     def group(self, stats_id: int) -> "Group | None":
         """The members of one stats id; None where the table has no such column."""
@@ -282,12 +279,12 @@ def aggregate_faults(
     live = rows.filter(pc.not_equal(rows["status"], int(Status.DELETED)))
     if not len(live):
         return
-    stats = live[STATS].combine_chunks()
-    total = aggregate(stats, columns, live["record_count"].combine_chunks())
+    stats = whole(live[STATS])
+    total = aggregate(stats, columns, whole(live["record_count"]))
     found: dict[str, list[int]] = {name: [] for name in _SAID}
     parts = zip(columns, told.flatten(), total.flatten(), stats.flatten(), strict=True)
-    for column, said, whole, each in parts:
-        for name in _compared(Group(said), Group(whole), Group(each)):
+    for column, said, summed, each in parts:
+        for name in _compared(Group(said), Group(summed), Group(each)):
             found[name].append(column.id)
     for name, (rule, said, severity) in _SAID.items():
         if found[name]:

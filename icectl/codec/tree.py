@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from icectl.codec.arrow_failures import translated
 from icectl.codec.parquet_schema import FIELD_ID, child_fields, field_id
-from icectl.entries.tree_rows import COUNTS, STATS, TREE_ROWS
+from icectl.entries.tree_rows import COUNTS, STATS, TREE_ROWS, whole
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.manifest import FileFormat, Status
 
@@ -138,7 +138,7 @@ def write_tree(
             fields.append(_field(one))
         elif group == STATS_ID:
             if STATS in rows.column_names and rows.schema.field(STATS).type.num_fields:
-                columns.append(_whole(rows.column(STATS)))
+                columns.append(whole(rows.column(STATS)))
                 fields.append(_identified(rows.schema.field(STATS), STATS_ID))
         else:
             columns.append(_struct(rows, group, members))
@@ -269,11 +269,11 @@ def _column(stored: pa.Table, column: _Column) -> pa.Array:
 def _values(stored: pa.Table, column: _Column) -> pa.Array | None:
     if column.group is None:
         at = _top(stored.schema, column.id)
-        return None if at is None else _whole(stored.column(at))
+        return None if at is None else whole(stored.column(at))
     at = _top(stored.schema, column.group)
     if at is None:
         return None
-    struct = _whole(stored.column(at))
+    struct = whole(stored.column(at))
     members = [field_id(one) for one in child_fields(struct.type)]
     if column.id not in members:
         return None
@@ -324,15 +324,6 @@ def _unknown(schema: pa.Schema) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    if isinstance(combined, pa.ChunkedArray):
-        return (
-            pa.concat_arrays(combined.chunks) if combined.num_chunks else pa.nulls(0, column.type)
-        )
-    return combined
-
-
 # -- writing ------------------------------------------------------------------------------------
 
 
@@ -363,7 +354,7 @@ def _identified(one: pa.Field, number: int) -> pa.Field:
 
 
 def _stored(rows: pa.Table, column: _Column) -> pa.Array:
-    values = _whole(rows.column(column.name))
+    values = whole(rows.column(column.name))
     if column.name == "file_format":
         names = pa.array([one.name.lower() for one in FileFormat])
         return names.take(values)

@@ -48,3 +48,13 @@ TREE_ROWS = pa.schema(
 
 STATS = "content_stats"
 """The column of statistics, where a manifest has any: a struct, one member for each stats id."""
+
+
+def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column in one piece, where pyarrow leaves one of no pieces as it is."""
+    if isinstance(column, pa.Array):
+        return column
+    if not column.num_chunks:
+        return pa.nulls(0, column.type)
+    combined = column.combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined

@@ -14,7 +14,7 @@ from icectl.entries.bound_faults import BoundTypes
 from icectl.entries.faults import Fault
 from icectl.entries.rows import Entries
 from icectl.entries.tree_faults import Broken, TreeColumns
-from icectl.entries.tree_rows import STATS
+from icectl.entries.tree_rows import STATS, whole
 from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.model import Finding
 from icectl.plan.validate.entries import check_entries, types_of_bounds
@@ -68,7 +68,7 @@ class Use:
     @property
     def stats(self) -> pa.Array:
         """What the root says of the leaf's columns: one struct."""
-        return self.root.rows[STATS].combine_chunks().slice(self.at, 1)
+        return whole(self.root.rows[STATS]).slice(self.at, 1)
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,8 @@ class TreeChecks:
         row = uses[0].row
         listed = manifest_file(row)
         subject = listed.manifest_path
-        if stored.header.content is not listed.content:  # V4-111
+        states = "content" in stored.header.metadata
+        if states and stored.header.content is not listed.content:  # V4-111
             names = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
             message = (
                 f"it holds {names[stored.header.content]}, its root says {names[listed.content]}"

@@ -21,7 +21,7 @@ from icectl.codec.tree import TreeContent, TreeFile, read_tree
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.entries.tree_rows import STATS, TREE_ROWS
+from icectl.entries.tree_rows import STATS, TREE_ROWS, whole
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.locations import resolved, shortened
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
@@ -107,7 +107,9 @@ class TreeFacts:
 
     def empty(self) -> pa.Table:
         """No rows."""
-        return self.rows_schema.empty_table()
+        # Not empty_table, which does not know the type of uuids.
+        columns = [pa.nulls(0, field.type) for field in self.rows_schema]
+        return pa.Table.from_arrays(columns, schema=self.rows_schema)
 
 
 def read_root(
@@ -151,7 +153,7 @@ def conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     rows = with_stats(facts, rows)
     for name in LOCATIONS:
         at = rows.schema.get_field_index(name)
-        column = facts.absolute(_whole(rows.column(name)))
+        column = facts.absolute(whole(rows.column(name)))
         rows = rows.set_column(at, rows.schema.field(name), column)
     return rows
 
@@ -159,7 +161,7 @@ def conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
 def with_stats(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     """Rows with statistics of today's columns, whatever they are stored with. Order: kept."""
     stored = rows.column(STATS) if STATS in rows.column_names else None
-    stats = None if stored is None or not len(rows) else _whole(stored)
+    stats = None if stored is None or not len(rows) else whole(stored)
     held = conform(stats, facts.columns, len(rows))
     return rows.select(TREE_ROWS.names).append_column(facts.rows_schema.field(STATS), held)
 
@@ -280,9 +282,9 @@ def leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
     first = leaf["first_row_id"]
     if first is None or leaf["content"] != Content.DATA_MANIFEST:
         return rows
-    stored = _whole(rows["first_row_id"])
+    stored = whole(rows["first_row_id"])
     takes = pc.and_(stored.is_null(), pc.not_equal(rows["status"], int(Status.DELETED)))
-    mask = np.asarray(_whole(takes).to_numpy(zero_copy_only=False), bool)
+    mask = np.asarray(whole(takes).to_numpy(zero_copy_only=False), bool)
     counts = np.where(mask, rows["record_count"].to_numpy(), 0)
     ids = pa.array(_number(first) + np.cumsum(counts) - counts, pa.int64())
     return _replaced(rows, "first_row_id", pc.if_else(pa.array(mask), ids, stored))
@@ -295,7 +297,8 @@ def _legacy_rows(
     listed = manifest_file(leaf)
     spec = facts.metadata.spec(listed.partition_spec_id)
     header, raw = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=spec)
-    if header.content is not listed.content:  # V4-111
+    # Tools that wrote manifests anew left the header bare; the list and the root say what it is.
+    if "content" in header.metadata and header.content is not listed.content:  # V4-111
         raise CorruptTable("its content is not what the root says", rule="V4-111")
     if carried:
         _check_whole(header.unknown_field_ids)
@@ -311,8 +314,8 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
     if spec is not None:
         stats = with_tuples(
             stats,
-            _whole(table["partition_key"]),
-            _whole(table["record_count"]),
+            whole(table["partition_key"]),
+            whole(table["record_count"]),
             facts.tuple_fields(spec_id),
             result_types(spec, facts.metadata.schemas),
         )
@@ -323,7 +326,7 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
         if name not in table.column_names:
             columns.append(pa.nulls(len(table), field.type))
         elif field.name in LOCATIONS:
-            columns.append(completed(facts.metadata, _whole(table[name])))
+            columns.append(completed(facts.metadata, whole(table[name])))
         elif name == "sort_order_id":  # C-29
             columns.append(pc.if_else(is_data, table[name], pa.scalar(None, field.type)))
         else:
@@ -455,15 +458,6 @@ def without(rows: pa.Table, positions: Positions) -> pa.Table:
 
 def _replaced(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
-
-
-def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    combined = column.combine_chunks()
-    if isinstance(combined, pa.ChunkedArray):
-        return combined.chunk(0) if combined.num_chunks else pa.nulls(0, column.type)
-    return combined
 
 
 def _text(value: object) -> str:

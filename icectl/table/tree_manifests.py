@@ -17,7 +17,7 @@ from icectl.codec.partition_stats import recover
 from icectl.codec.stats_maps import to_maps
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
-from icectl.entries.tree_rows import STATS
+from icectl.entries.tree_rows import STATS, whole
 from icectl.spec.manifest import (
     Content,
     FileFormat,
@@ -222,7 +222,7 @@ def raw_entries(
     positions = np.flatnonzero(alive).astype(np.int32)
     if len(positions) < len(rows):
         rows = rows.take(pa.array(positions))
-    stats = rows[STATS].combine_chunks()
+    stats = whole(rows[STATS])
     maps = to_maps(stats, facts.columns, wanted) if wanted & set(CARRIED.names) else {}
     made: dict[str, pa.Array | pa.ChunkedArray] = {
         "manifest": pa.array(np.full(len(rows), index, np.int32)),
