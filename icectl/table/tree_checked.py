@@ -20,6 +20,7 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import Store
 from icectl.table.reading import OF_ONE_FILE, Problem, decode_file, try_file
+from icectl.table.schemes import with_schemes
 from icectl.table.tree import (
     FILES,
     NONE,
@@ -95,7 +96,7 @@ def try_manifest(
         )
     except (CorruptTable, Unsupported) as error:
         return Damaged(error, len(content))
-    return StoredManifest(header, rows, len(content))
+    return StoredManifest(header, with_schemes(metadata, rows), len(content))
 
 
 @dataclass(frozen=True, slots=True)
