@@ -127,10 +127,9 @@ class TreeFiles:
         """The rows of a part."""
         return np.arange(self.starts[number], self.starts[number + 1], dtype=np.int64)
 
-    @staticmethod
-    def chosen(rows: Numbers, mask: Mask) -> Numbers:
-        """The rows that a mask chooses."""
-        found: Numbers = rows[mask]
+    def chosen(self, rows: Numbers, mask: Mask) -> Numbers:
+        """The rows that a mask chooses, without those that name no file (V4-051)."""
+        found: Numbers = rows[mask & (self.codes[rows] >= 0)]
         return found
 
     def living(self, use: LeafUse) -> Numbers:

@@ -52,7 +52,7 @@ def changed_rows(
     moved = np.intersect1d(identities[new], identities[gone])
 
     def unmoved(rows: Numbers) -> Numbers:
-        return rows[~np.isin(identities[rows], moved)] if len(moved) else rows
+        return files.chosen(rows, ~np.isin(identities[rows], moved))
 
     return Changed(unmoved(new), unmoved(gone), unmoved(listed))
 

@@ -418,7 +418,7 @@ def v4_022_a_metadata_log_that_is_too_long(broken: BrokenTree) -> None:
 @damage("grown")
 def v4_023_statistics_of_a_lost_snapshot(broken: BrokenTree) -> None:
     entry = {
-        "snapshot-id": 5, "statistics-path": "/nowhere.stats", "file-size-in-bytes": 9,
+        "snapshot-id": 5, "statistics-path": "file:///nowhere.stats", "file-size-in-bytes": 9,
         "file-footer-size-in-bytes": 5, "blob-metadata": [],
     }  # fmt: skip
     broken.edit(lambda members: members.update({"statistics": [entry]}))
@@ -465,7 +465,7 @@ def v4_034_an_operation_that_there_is_not(broken: BrokenTree) -> None:
 
 @damage("grown")
 def v4_035_a_manifest_list_that_is_a_root(broken: BrokenTree) -> None:
-    root = str(broken.root())
+    root = broken.head()["root-manifest"]
     broken.edit(lambda members: members["snapshots"][0].update({"manifest-list": root}))
 
 

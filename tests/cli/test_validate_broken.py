@@ -87,7 +87,12 @@ def test_a_damage_is_found_by_its_rule_and_no_other(
 
 def test_no_rule_is_reported_without_a_damage() -> None:
     files = [file for folder in CHECKS for file in (ROOT / folder).rglob("*.py")]
-    searched = {"icectl/run": "validate", "icectl/entries": "tree_", "icectl/codec": "stats_faults"}
+    searched = {
+        "icectl/engine/kernels": "check_",
+        "icectl/run": "validate",
+        "icectl/entries": "tree_",
+        "icectl/codec": "stats_faults",
+    }
     checks = [
         file for file in files if searched.get(str(file.parent.relative_to(ROOT)), "") in file.name
     ]

@@ -67,7 +67,7 @@ def changed(schema: pa.Schema, edits: list[tuple[int, int, int]]) -> Change:
     return change
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     name=st.sampled_from(["grown", "listed"]),
     where=st.sampled_from(["root", DATA_LEAF, DELETE_LEAF]),
@@ -92,7 +92,7 @@ def test_any_member_of_any_row_may_be_wrong(
     assert json.loads(out.getvalue())["error"] is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(cut=st.integers(0, 10**6), byte=st.integers(0, 255), truncate=st.booleans())
 def test_any_byte_of_a_root_or_leaf_may_be_wrong(
     kept: Path, cut: int, byte: int, truncate: bool
