@@ -86,6 +86,11 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     return pa.schema([_arrow_field(field) for field in schema.fields])
 
 
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """A table without rows; Schema.empty_table knows no UUIDs inside of other types."""
+    return pa.table([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
 def arrow_type(type_: Type) -> pa.DataType:
     """The Arrow type of an Iceberg type; nested fields carry their ids.
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from icectl.codec.parquet_dictionary import columns_with_dictionary
+from icectl.codec.parquet_schema import no_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class ParquetWriter:
 
     def close(self) -> None:
         """Write the footer."""
-        self._begun(self._schema.empty_table()).close()
+        self._begun(no_rows(self._schema)).close()
 
     def _begun(self, rows: pa.Table) -> Any:
         """The writer of the file, begun with its first rows."""

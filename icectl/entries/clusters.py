@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from icectl.entries.partition_key import decode_key, sort_key
-from icectl.entries.rows import Entries, RawEntries, take
+from icectl.entries.rows import GROUP_KEYS, Entries, RawEntries, take
 from icectl.spec.types import Type
 
 Numbers = npt.NDArray[np.int64]
@@ -43,6 +43,14 @@ def clusters(
     indices = encoded.indices.to_numpy(zero_copy_only=False)
     ranks = rank_of_key[indices] if len(keys) else np.zeros(0, np.int64)
     return Clusters(ranks, len(distinct))
+
+
+def clusters_of_specs(entries: Entries | RawEntries) -> Clusters:
+    """Rank entries of several specs by spec and partition; values do not order them."""
+    pairs = entries.table.select(GROUP_KEYS).combine_chunks()
+    found = list(zip(*(pairs[name].to_pylist() for name in GROUP_KEYS), strict=True))
+    places = {pair: place for place, pair in enumerate(sorted(set(found)))}
+    return Clusters(np.array([places[pair] for pair in found], np.int64), len(places))
 
 
 def one_cluster(entries: Entries | RawEntries) -> Numbers:

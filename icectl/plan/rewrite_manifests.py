@@ -12,8 +12,23 @@ from itertools import pairwise
 from math import ceil
 from typing import Literal
 
-from icectl.entries.clusters import Clusters, Numbers, clusters, per_manifest, pieces, spread
-from icectl.entries.rows import Entries, count_by_manifest, in_manifests, live, numbers
+from icectl.entries.clusters import (
+    Clusters,
+    Numbers,
+    clusters,
+    clusters_of_specs,
+    per_manifest,
+    pieces,
+    spread,
+)
+from icectl.entries.rows import (
+    Entries,
+    count_by_manifest,
+    count_by_value,
+    in_manifests,
+    live,
+    numbers,
+)
 from icectl.errors import UsageError
 from icectl.plan.model import Pin
 from icectl.spec.manifest import ManifestContent, ManifestFile
@@ -249,6 +264,8 @@ def group_clusters(
 
     Raises: CorruptTable R-068.
     """
+    if count_by_value(entries, "spec_id").keys() - {group.spec_id}:
+        return clusters_of_specs(entries)  # in leaves of version 4
     spec = metadata.spec(group.spec_id)
     if spec is None:  # R-052
         raise ValueError(group.spec_id)

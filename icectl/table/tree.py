@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from icectl.codec.content_stats import conform, from_maps
 from icectl.codec.dv import read_bitmap, read_dv
 from icectl.codec.manifest import read_manifest
+from icectl.codec.parquet_schema import no_rows
 from icectl.codec.partition_stats import TupleField, tuple_fields, with_tuples
 from icectl.codec.tree import TreeContent, TreeFile, read_tree
 from icectl.entries.inherit import inherit
@@ -107,9 +108,7 @@ class TreeFacts:
 
     def empty(self) -> pa.Table:
         """No rows."""
-        # Not empty_table, which does not know the type of uuids.
-        columns = [pa.nulls(0, field.type) for field in self.rows_schema]
-        return pa.Table.from_arrays(columns, schema=self.rows_schema)
+        return no_rows(self.rows_schema)
 
 
 def read_root(
@@ -303,7 +302,7 @@ def _legacy_rows(
     if carried:
         _check_whole(header.unknown_field_ids)
     entries = inherit(raw, [listed])
-    return tree_rows(facts, entries, header.spec_id or listed.partition_spec_id)
+    return tree_rows(facts, entries, listed.partition_spec_id)
 
 
 def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:

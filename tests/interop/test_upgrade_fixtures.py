@@ -1,0 +1,47 @@
+"""Tables by other writers, copied to a place of their own and made version 4 tables there."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from icectl.cli import app
+from tests.builders.foreign_table import facts_of
+from tests.builders.relocate import relocate
+from tests.builders.rows import current_metadata, read_metadata
+from tests.interop.test_relocated_fixtures import BIG, OTHER, heads, rows_of
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.full) if n.startswith(BIG) else n for n in OTHER],
+)
+def test_an_upgrade_keeps_the_rows_of_every_head(
+    fixtures_dir: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    """The root lists manifests as they are; then all are written anew; then deletes converted."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    table = tmp_path / "t"
+    before = read_metadata(relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table))
+    rows = rows_of(before, heads(before))
+    files = {path for path in table.rglob("*") if path.is_file()}
+    of_main = rows[before["current-snapshot-id"]]
+    for words in (
+        ["upgrade-to-v4"],
+        ["rewrite-manifests"],
+        ["upgrade-to-v4", "--eager", "--convert-position-deletes"],
+    ):
+        code = app.main([words[0], str(table), *words[1:], "--yes", "--json"])
+        document = json.loads(capsys.readouterr().out)
+        assert code == 0, document["error"]
+        after = read_metadata(current_metadata(table))
+        assert after["format-version"] == 4
+        assert rows_of(after, heads(before)) == rows
+        assert rows_of(after, {after["current-snapshot-id"]}) == {
+            after["current-snapshot-id"]: of_main
+        }
+    assert files <= set(table.rglob("*"))
