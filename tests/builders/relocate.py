@@ -33,10 +33,10 @@ Record = dict[str, Any]
 def relocate(source: Path, facts: Record, target: Path) -> Path:
     """Copy a table, and let it say that it lies in `target`; returns its metadata file."""
     shutil.copytree(source, target)
-    return _Relocation(target, facts["prefix_map"]).run(target / facts["metadata_file"])
+    return Relocation(target, facts["prefix_map"]).run(target / facts["metadata_file"])
 
 
-class _Relocation:
+class Relocation:
     """One copy: where its files are now, and which have another size than before."""
 
     def __init__(self, target: Path, prefixes: list[dict[str, str]]) -> None:
@@ -176,9 +176,9 @@ class _Relocation:
         path.write_bytes(content[:start] + payload + end)
 
 
-REWRITERS: dict[str, Callable[[_Relocation, Path], None]] = {
-    "parquet": _Relocation.rewrite_parquet,
-    "orc": _Relocation.rewrite_orc,
-    "avro": _Relocation.rewrite_avro_deletes,
-    "puffin": _Relocation.rewrite_puffin,
+REWRITERS: dict[str, Callable[[Relocation, Path], None]] = {
+    "parquet": Relocation.rewrite_parquet,
+    "orc": Relocation.rewrite_orc,
+    "avro": Relocation.rewrite_avro_deletes,
+    "puffin": Relocation.rewrite_puffin,
 }

@@ -11,6 +11,7 @@ import pytest
 from icectl.cli import app
 from tests.builders.foreign_table import facts_of
 from tests.builders.relocate import relocate
+from tests.builders.respell import respell
 from tests.builders.rows import listed_manifests, local, read_avro, read_metadata
 from tests.interop.test_relocated_fixtures import BIG, OTHER, rows_of
 
@@ -32,10 +33,14 @@ def littered(fixtures_dir: Path, name: str, tmp_path: Path) -> tuple[Path, Path]
     for stray in STRAYS:
         (table / stray).parent.mkdir(exist_ok=True)
         (table / stray).write_bytes(b"lost")
+    make_old(table)
+    return table, current
+
+
+def make_old(table: Path) -> None:
     week_ago = time.time() - 7 * 86_400
     for path in files_of(table):
         os.utime(path, (week_ago, week_ago))
-    return table, current
 
 
 def files_of(table: Path) -> set[Path]:
@@ -108,6 +113,36 @@ def test_only_what_no_writer_has_named_is_an_orphan(
     assert document["result"]["removed"] == len(expected)
     assert rows_of(read_metadata(current), every) == rows
     assert app.main([*words, "--check"]) == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name.startswith("impala") else pytest.mark.full)
+        for name in OTHER
+        if name not in REFUSED and not name.startswith(BIG)
+    ],
+)
+def test_no_file_goes_however_the_table_spells_its_name(
+    fixtures_dir: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    """Links, escapes, dots, mounts and gateways, another for each file."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    table, current = littered(fixtures_dir, name, tmp_path)
+    kept = referenced(read_metadata(current)) | {current}
+    (tmp_path / "link").symlink_to(table, target_is_directory=True)
+    respell(table, current, tmp_path / "link", seed=len(name))
+    make_old(table)
+    there = {path for path in files_of(table) if path in kept}
+    code = app.main(["remove-orphans", str(table), *ALL_AT_ONCE])
+    document = json.loads(capsys.readouterr().out)
+    assert code == 0, document["error"]
+    assert there <= files_of(table)
+    assert not any((table / stray).exists() for stray in STRAYS)
 
 
 @pytest.mark.parametrize("name", REFUSED)
