@@ -9,15 +9,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec.dv import read_bitmap, write_bitmap
+from icectl.codec.manifest import read_manifest
 from icectl.codec.partition_stats import recover
 from icectl.codec.stats_maps import to_maps
-from icectl.entries.rows import RawEntries
+from icectl.entries.inherit import inherit
+from icectl.entries.rows import RawEntries, numbered, where
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.entries.tree_rows import STATS, whole
+from icectl.errors import CorruptTable
 from icectl.spec.manifest import (
     Content,
     FileFormat,
@@ -149,6 +153,8 @@ def decode_tree_manifest(
     """
     dead = read_bitmap(manifest.dead) if manifest.dead else NONE
     wanted = columns | _KEYS
+    if manifest.file_format is FileFormat.AVRO:
+        return _legacy(content, facts, manifest, wanted, index)
     if manifest.in_root:
         root = root_rows(facts, content, _snapshot_of(facts, manifest))
         rows = of_contents(root, *OWN_CONTENTS[manifest.content])
@@ -156,6 +162,17 @@ def decode_tree_manifest(
         needs_stats = bool(wanted & _FROM_STATS)
         rows = rows_of_leaf(facts, content, _row(manifest), stats=needs_stats)
     return _header(manifest), raw_entries(facts, rows, dead, wanted, index)
+
+
+def _legacy(
+    content: bytes, facts: TreeFacts, manifest: ManifestFile, wanted: frozenset[str], index: int
+) -> tuple[ManifestHeader, RawEntries]:
+    """The rows of an Avro leaf as any snapshot of an older version reads them, less the dead."""
+    spec = facts.metadata.spec(manifest.partition_spec_id)
+    header, stored = read_manifest(content, columns=wanted, manifest=0, spec=spec)
+    entries = inherit(stored, [manifest])  # row ids count dead rows too (4.6)
+    alive = _alive(len(entries), read_bitmap(manifest.dead))
+    return header, RawEntries(numbered(where(entries, alive), index).table)
 
 
 def _snapshot_of(facts: TreeFacts, manifest: ManifestFile) -> Snapshot:
@@ -217,9 +234,7 @@ def raw_entries(
     facts: TreeFacts, rows: pa.Table, dead: Positions, wanted: frozenset[str], index: int
 ) -> RawEntries:
     """Rows of a root or leaf in the form of manifests' entries, without dead ones. Order: kept."""
-    alive = np.ones(len(rows), bool)
-    alive[dead.astype(np.int64)] = False
-    positions = np.flatnonzero(alive).astype(np.int32)
+    positions = np.flatnonzero(_alive(len(rows), dead)).astype(np.int32)
     if len(positions) < len(rows):
         rows = rows.take(pa.array(positions))
     stats = whole(rows[STATS])
@@ -243,6 +258,16 @@ def raw_entries(
             pa.nulls(len(rows), field.type) if column is None else column.cast(field.type)
         )
     return RawEntries(pa.table(columns, schema=schema))
+
+
+def _alive(count: int, dead: Positions) -> npt.NDArray[np.bool_]:
+    """Which of so many rows no delete vector names."""
+    if len(dead) and int(dead[-1]) >= count:  # V4-083
+        message = f"it has {count} rows, and a delete vector names position {int(dead[-1])}"
+        raise CorruptTable(message, rule="V4-083")
+    alive = np.ones(count, bool)
+    alive[dead.astype(np.int64)] = False
+    return alive
 
 
 def _fields(schema: pa.Schema) -> dict[str, pa.Field]:

@@ -4,6 +4,7 @@ Rows are written while they are read, so that a table of any size can be shown.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -39,8 +40,7 @@ def text_members(view: str) -> tuple[str, ...]:
 
 def print_rows(console: Console, view: str, row_set: RowSet, base: str) -> None:
     """Print rows as text; locations below `base`, the table's, are printed from there on."""
-    below = f"{base.rstrip('/')}/"
-    _print(console, TEXT_VIEWS[view], _shortened(row_set.rows, below))
+    _print(console, TEXT_VIEWS[view], _shortened(row_set.rows, beginnings(base)))
 
 
 def print_chosen(console: Console, row_set: RowSet) -> None:
@@ -101,11 +101,24 @@ def _chunks(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any
         yield chunk
 
 
-def _shortened(rows: Iterable[Mapping[str, Any]], below: str) -> Iterator[Mapping[str, Any]]:
+def beginnings(base: str) -> tuple[str, ...]:
+    """What locations below the table's begin with: local ones have three spellings."""
+    path = re.sub("^file:(//(localhost)?)?(?=/)", "", f"{base.rstrip('/')}/")
+    return (path, f"file:{path}", f"file://{path}") if path.startswith("/") else (path,)
+
+
+def below(location: str, starts: Sequence[str]) -> str:
+    """A location from the table's on; whole where it lies elsewhere."""
+    return location.removeprefix(next((one for one in starts if location.startswith(one)), ""))
+
+
+def _shortened(
+    rows: Iterable[Mapping[str, Any]], starts: Sequence[str]
+) -> Iterator[Mapping[str, Any]]:
     """Rows whose locations lack the part that all of them share."""
     for row in rows:
         yield {
-            name: value.removeprefix(below) if name in _LOCATIONS and value else value
+            name: below(value, starts) if name in _LOCATIONS and value else value
             for name, value in row.items()
         }
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from icectl.plan.inspect.tree import DELETE_KINDS, Node
 from icectl.report.console import Console
-from icectl.report.inspect.rows import counted
+from icectl.report.inspect.rows import beginnings, below, counted
 from icectl.report.tables import shorten
 from icectl.units import print_size
 
@@ -83,7 +83,7 @@ def label(node: Node, base: str) -> str:
         return f"snapshot {node.facts['snapshot_id']}"
     if node.kind in _METADATA_KINDS:
         return node.location.rpartition("/")[2]
-    return node.location.removeprefix(f"{base.rstrip('/')}/")
+    return below(node.location, beginnings(base))
 
 
 def describe(node: Node) -> str:
