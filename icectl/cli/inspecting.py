@@ -13,14 +13,12 @@ from icectl.cli.settings import parse_count
 from icectl.errors import UsageError
 from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
 from icectl.plan.inspect.entry_rows import CONTENTS
-from icectl.plan.inspect.tree import tree_json
 from icectl.plan.inspect.views import VIEWS, Row, RowSet, View
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
 from icectl.report.console import Console
 from icectl.report.document import Outcome, TableIdentity
 from icectl.report.inspect import rows as row_output
 from icectl.report.inspect.summary import print_changes, print_summary
-from icectl.report.inspect.tree import mermaid, print_tree
 from icectl.run import inspect as run
 from icectl.run.inspect import RowRequest
 from icectl.run.reader import Reader
@@ -140,9 +138,12 @@ def _show_changes(reader: Reader, request: _Request) -> _Shown:
 
 
 def _show_tree(reader: Reader, request: _Request) -> _Shown:
+    from icectl.plan.inspect.tree import tree_json
+    from icectl.report.inspect.tree import mermaid, print_tree
     from icectl.report.inspect.tree_page import tree_page
+    from icectl.run.inspect_tree import tree
 
-    root = run.tree(reader, request.choice, request.limit or _DEFAULT_TREE_LIMIT)
+    root = tree(reader, request.choice, request.limit or _DEFAULT_TREE_LIMIT)
     base = reader.metadata.location
     result = {"tree": tree_json(root), "html": request.html}
     if request.html is not None:

@@ -28,8 +28,6 @@ from icectl.plan.inspect.metadata_rows import METADATA_VIEWS, metadata_rows
 from icectl.plan.inspect.partition_rows import PARTITION_SOURCES, partition_rows
 from icectl.plan.inspect.summary import SUMMARY_COLUMNS
 from icectl.plan.inspect.summary import summary as summary_view
-from icectl.plan.inspect.tree import TREE_SOURCES, Node, TreeSource
-from icectl.plan.inspect.tree import tree as tree_view
 from icectl.plan.inspect.views import Row, RowSet, View
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.reader import Reader
@@ -80,23 +78,6 @@ def _in_batches(parts: Iterable[Entries]) -> Iterator[Entries]:
             batch = []
     if batch:
         yield concat(batch)
-
-
-def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
-    """Draw the metadata tree of the chosen snapshot.
-
-    Raises: as summary.
-    """
-    snapshot = chosen_snapshot(reader.metadata, choice)
-    manifests = reader.manifests(snapshot)
-    source = TreeSource(
-        metadata=reader.metadata,
-        metadata_location=reader.loaded.metadata_location,
-        snapshot=snapshot,
-        manifests=manifests,
-        entries=reader.load_to_match(manifests, TREE_SOURCES),
-    )
-    return tree_view(source, limit)
 
 
 def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int | None) -> Row:

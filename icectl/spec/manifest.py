@@ -64,8 +64,10 @@ class ManifestFile:
     version 1 list read as 0 (R-046).
 
     A version 4 root describes its leaves so: `dead` is the bitmap of positions that its delete
-    vector names; `dead_locations` are the files of vectors of it that are not inline. `in_root` is
-    true of the root itself, as the manifest of the files that it lists directly.
+    vector names; `dead_locations` are the files of vectors of it that are not inline; `status` is
+    the root's word, and `affiliated_to` the manifest of the data files that a manifest of delete
+    vectors is for. `in_root` is true of the root itself, as the manifest of the files that it lists
+    directly.
     """
 
     manifest_path: str
@@ -87,6 +89,8 @@ class ManifestFile:
     file_format: FileFormat = FileFormat.AVRO
     dead: bytes = b""
     dead_locations: tuple[str, ...] = ()
+    status: Status | None = None
+    affiliated_to: str | None = None
     in_root: bool = False
 
     @property
@@ -98,6 +102,32 @@ class ManifestFile:
     def identity(self) -> ManifestIdentity:
         """What tells it apart: a leaf with other dead rows is another one."""
         return self.manifest_path, self.content, self.dead
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestVector:
+    """A manifest delete vector as a version 4 root lists it.
+
+    `fresh_count` of its positions are dead since this snapshot. `location` is None of an inline
+    one; `size_bytes` are those of the bitmap, or of the blob.
+    """
+
+    manifest_path: str
+    status: Status
+    position_count: int
+    fresh_count: int
+    size_bytes: int
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RootManifest:
+    """What a version 4 root says beside what it lists as manifests and files."""
+
+    location: str
+    size_bytes: int
+    entry_count: int
+    vectors: tuple[ManifestVector, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,8 @@ def tree_manifests(store: Store, facts: TreeFacts, snapshot: Snapshot) -> tuple[
                 file_format=FileFormat(int(str(leaf["file_format"]))),
                 dead=write_bitmap(positions) if len(positions) else b"",
                 dead_locations=places.get(key, ()),
+                status=Status(int(str(leaf["status"]))),
+                affiliated_to=leaf["referenced_file"],  # type: ignore[arg-type]
             )
         )
     return (*_own(root, snapshot), *leaves)

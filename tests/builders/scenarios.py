@@ -5,13 +5,14 @@ tests/golden/v4/scenarios.json holds the paper's tables, word for word, in a for
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from icectl.catalog.protocol import LoadedTable
 from icectl.codec.dv import dv_blob, read_dv, write_bitmap
 from icectl.codec.manifest import write_manifest
 from icectl.codec.puffin import read_puffin, write_puffin
@@ -19,10 +20,14 @@ from icectl.codec.tree import TreeContent, write_tree
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
 from icectl.entries.tree_rows import COUNTS, STATS
+from icectl.env import Deadline
+from icectl.progress import SilentProgress
+from icectl.run.reader import Reader
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.spec.metadata_json import parse_metadata
 from icectl.spec.snapshot import Snapshot
 from icectl.table.tree import TreeFacts, vector_positions
+from tests.stores.fixed_env import FixedEnv
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v4" / "scenarios.json"
 SCENARIOS: Mapping[str, Any] = json.loads(GOLDEN.read_text())
@@ -172,6 +177,24 @@ class Scenario:
         """A snapshot with its root manifest."""
         number = self.number(name)
         return Snapshot(100 + number, 0, None, number, root_manifest=leaf_location(name))
+
+    def reader(self) -> Reader:
+        """The table with all its snapshots, each the child of the one before, and its files."""
+        line = [self.snapshot(one["snapshot"]) for one in self.snapshots]
+        parents = [None, *(one.snapshot_id for one in line)]
+        linked = [
+            replace(one, parent_snapshot_id=parent, summary={"operation": "overwrite"})
+            for one, parent in zip(line, parents, strict=False)
+        ]
+        metadata = replace(
+            FACTS.metadata,
+            snapshots=tuple(linked),
+            current_snapshot_id=line[-1].snapshot_id,
+            last_sequence_number=len(line),
+        )
+        loaded = LoadedTable(metadata, "file:///t/metadata/v1.metadata.json", 1, "given")
+        env = FixedEnv()
+        return Reader(self.files, loaded, env, SilentProgress(), Deadline(env), 2)  # type: ignore[arg-type]
 
     def _write_leaf(self, name: str, described: Mapping[str, Any]) -> None:
         rows = []

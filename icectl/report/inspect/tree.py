@@ -1,8 +1,9 @@
-"""The tree view as text and as a Mermaid flowchart."""
+"""The tree view as text and as a Mermaid flowchart, in the colours of the version 4 paper."""
 
 from collections.abc import Iterator, Mapping
 
-from icectl.plan.inspect.tree import DELETE_KINDS, Node
+from icectl.plan.inspect.tree_nodes import DELETE_KINDS, MANIFEST_DV, Node
+from icectl.plan.inspect.views import Row
 from icectl.report.console import Console
 from icectl.report.inspect.rows import beginnings, below, counted
 from icectl.report.tables import shorten
@@ -14,16 +15,43 @@ _WHAT_IT_HOLDS: Mapping[str, str] = {
     "equality-deletes": "equality delete",
     "deletion-vector": "deleted position",
 }
-_METADATA_KINDS = frozenset({"metadata-file", "manifest-list", "manifest"})
+_METADATA_KINDS = frozenset(
+    {"metadata-file", "manifest-list", "root-manifest", "manifest", MANIFEST_DV}
+)
+APPLIES: Mapping[str, str] = {MANIFEST_DV: "applies to", "manifest": "affiliated to"}
+"""How the arrow is called that leads to what a node applies to; deletes delete from it."""
+LOOKS: Mapping[str, tuple[str, str]] = {
+    "snapshot": ("#e1f5fe", "#01579b"),
+    "rootManifest": ("#f3e5f5", "#4a148c"),
+    "manifestList": ("#fff3e0", "#e65100"),
+    "dataManifest": ("#e8f5e8", "#1b5e20"),
+    "deleteManifest": ("#ffebee", "#c62828"),
+    "dataFile": ("#fff8e1", "#f57f17"),
+    "deleteFile": ("#fce4ec", "#ad1457"),
+    "manifestDeleteVector": ("#fed7aa", "#ea580c"),
+}
+"""Fill and stroke of what is drawn, those of the paper's figures where it has them."""
 _NARROWEST = 24
 """Columns that a name keeps, however little room its line leaves."""
 
 
+_LOOK_OF_KIND: Mapping[str, str] = {
+    "root-manifest": "rootManifest",
+    "manifest-list": "manifestList",
+    "data": "dataFile",
+    MANIFEST_DV: "manifestDeleteVector",
+}
+
+
 def print_tree(console: Console, root: Node, base: str) -> None:
-    """Print the tree with ASCII branches; numbers in brackets tell which delete is meant where."""
+    """Print the tree with ASCII branches; numbers in brackets tell which delete is meant where.
+
+    The files that a manifest delete vector kills are named with `--verbose`, and counted without.
+    """
     numbers = delete_numbers(root)
     marks = data_marks(root, numbers)
-    for branch, node, text in _lines(root, "", ""):
+    killed = console.options.verbosity >= 1
+    for branch, node, text in _lines(root, "", "", killed=killed):
         if node is None:
             console.print(branch + console.style(text, "dim"))
             continue
@@ -33,6 +61,8 @@ def print_tree(console: Console, root: Node, base: str) -> None:
             name = f"[{numbers[node.id]}] {name}"
         if node.id in marks:
             words.append(f"deletes {marks[node.id]}")
+        if node.kind == "manifest" and node.facts.get("affiliated_to"):
+            words.append(f"affiliated to {file_name(str(node.facts['affiliated_to']))}")
         told = ", ".join(words)
         if console.width is not None:
             room = console.width - len(branch) - len(told) - 2
@@ -46,13 +76,32 @@ def mermaid(root: Node, base: str) -> str:
     for node in walk(root):
         text = f"{_quoted(label(node, base))}<br/>{_quoted(describe(node))}"
         lines.append(f'  {node.id}["{text}"]')
-        lines += [f"  {node.id} --> {child.id}" for child in node.children]
+        arrow = "-.->|kills|" if node.kind == MANIFEST_DV else "-->"
+        lines += [f"  {node.id} {arrow} {child.id}" for child in node.children]
         if node.left_out.count:
             lines.append(f'  {node.id}_more["{more(node)}"]')
-            lines.append(f"  {node.id} --> {node.id}_more")
+            lines.append(f"  {node.id} {arrow} {node.id}_more")
     for node in walk(root):
-        lines += [f"  {node.id} -.->|deletes from| {target}" for target in node.applies_to]
-    return "\n".join(lines) + "\n"
+        applies = APPLIES.get(node.kind, "deletes from")
+        lines += [f"  {node.id} -.->|{applies}| {target}" for target in node.applies_to]
+    return "\n".join([*lines, *_classes(root)]) + "\n"
+
+
+def _classes(root: Node) -> Iterator[str]:
+    drawn: dict[str, list[str]] = {}
+    for node in walk(root):
+        drawn.setdefault(look(node), []).append(node.id)
+    for name, (fill, stroke) in LOOKS.items():
+        if name in drawn:
+            yield f"  classDef {name} fill:{fill},stroke:{stroke},stroke-width:2px"
+            yield f"  class {','.join(drawn[name])} {name}"
+
+
+def look(node: Node) -> str:
+    """Which of the looks a node has; the metadata file has none."""
+    if node.kind == "manifest":
+        return "dataManifest" if node.facts["content"] == "data" else "deleteManifest"
+    return "deleteFile" if node.kind in DELETE_KINDS else _LOOK_OF_KIND.get(node.kind, node.kind)
 
 
 def walk(root: Node) -> Iterator[Node]:
@@ -64,7 +113,7 @@ def walk(root: Node) -> Iterator[Node]:
 
 def delete_numbers(root: Node) -> Mapping[str, int]:
     """A short number for each delete file that is shown, by node id."""
-    shown = [node.id for node in walk(root) if node.kind in DELETE_KINDS]
+    shown = [node.id for node in walk(root) if node.kind in DELETE_KINDS and not is_dead(node)]
     return {node_id: number for number, node_id in enumerate(shown, start=1)}
 
 
@@ -72,18 +121,30 @@ def data_marks(root: Node, numbers: Mapping[str, int]) -> Mapping[str, str]:
     """The numbers of the shown deletes that apply to each shown data file."""
     marks: dict[str, list[str]] = {}
     for node in walk(root):
-        for target in node.applies_to:
+        for target in node.applies_to if node.id in numbers else ():
             marks.setdefault(target, []).append(f"[{numbers[node.id]}]")
     return {target: " ".join(found) for target, found in marks.items()}
 
 
+def is_dead(node: Node) -> bool:
+    """Whether a file is only shown as what a vector kills, or a root removes."""
+    return bool(node.facts.get("dead"))
+
+
 def label(node: Node, base: str) -> str:
     """What a node is called: a file of data by its location below the table, others by name."""
+    if node.kind == MANIFEST_DV and node.location is None:
+        return "inline vector"
     if node.location is None:
         return f"snapshot {node.facts['snapshot_id']}"
     if node.kind in _METADATA_KINDS:
-        return node.location.rpartition("/")[2]
+        return file_name(node.location)
     return below(node.location, beginnings(base))
+
+
+def file_name(location: str) -> str:
+    """The last part of a location."""
+    return location.rpartition("/")[2]
 
 
 def describe(node: Node) -> str:
@@ -98,28 +159,66 @@ def describe(node: Node) -> str:
     if node.kind == "manifest-list":
         return f"manifest list, {counted(facts['manifest_count'], 'manifest')}"
     size_text = print_size(facts["size_bytes"])
+    if node.kind == "root-manifest":
+        return f"root manifest, {_entries(facts['entry_count'])}, {size_text}"
+    if node.kind == MANIFEST_DV:
+        return f"{_vector(facts)}, {size_text}"
     if node.kind == "manifest":
-        files = counted(facts["live_file_count"], "file")
-        return f"manifest of {facts['content']}, {files}, {size_text}"
+        return f"manifest of {facts['content']}, {_state(facts)}, {size_text}"
     text = f"{counted(facts['record_count'], _WHAT_IT_HOLDS[node.kind])}, {size_text}"
+    if is_dead(node):
+        return f"{'removed' if facts['status'] == 'deleted' else 'dead'}, {text}"
+    if facts.get("in_root"):
+        text = f"{facts['status']}, {text}"
     if node.kind in DELETE_KINDS:
         return f"{text}, on {counted(facts['applies_to_count'], 'file')}"
     return text
 
 
+def _entries(count: int) -> str:
+    return f"{count:,} entr{'y' if count == 1 else 'ies'}"
+
+
+def _state(facts: Row) -> str:
+    """How many files of a manifest live; of a leaf also what its root says of it."""
+    live, listed = facts["live_file_count"], facts.get("entry_count")
+    if listed is None:
+        return counted(live, "file")
+    return f"{facts['status']}, {live:,} of {_entries(listed)} live"
+
+
+def _vector(facts: Row) -> str:
+    """What a manifest delete vector kills, and how much of that is new."""
+    manifest, count = file_name(str(facts["referenced_manifest"])), facts["position_count"]
+    if facts["status"] == "deleted":
+        return f"replaced delete vector of {manifest}, {counted(count, 'position')}"
+    fresh = f", {facts['fresh_count']:,} of them new" if facts["fresh_count"] else ""
+    return f"{facts['status']} delete vector of {manifest}, kills {_entries(count)}{fresh}"
+
+
 def more(node: Node) -> str:
     """What the limit left out below a node."""
+    count, size_text = node.left_out.count, print_size(node.left_out.size_bytes)
+    if node.kind in ("root-manifest", MANIFEST_DV):
+        return f"{count:,} more {_entries(count).rpartition(' ')[2]}, {size_text}"
     noun = "more file" if node.kind == "manifest" else "more manifest"
-    return f"{counted(node.left_out.count, noun)}, {print_size(node.left_out.size_bytes)}"
+    return f"{counted(count, noun)}, {size_text}"
 
 
-def _lines(node: Node, first: str, rest: str) -> Iterator[tuple[str, Node | None, str]]:
-    """Each line as (branch, node, text); lines without a node say what was left out."""
+def _lines(
+    node: Node, first: str, rest: str, *, killed: bool
+) -> Iterator[tuple[str, Node | None, str]]:
+    """Each line as (branch, node, text); lines without a node say what was left out.
+
+    What vectors kill is below them if `killed` asks for it.
+    """
     yield first, node, ""
+    if node.kind == MANIFEST_DV and not killed:
+        return
     last = len(node.children) - (0 if node.left_out.count else 1)
     for position, child in enumerate(node.children):
         bend, under = ("`-- ", "    ") if position == last else ("|-- ", "|   ")
-        yield from _lines(child, rest + bend, rest + under)
+        yield from _lines(child, rest + bend, rest + under, killed=killed)
     if node.left_out.count:
         yield f"{rest}`-- ", None, more(node)
 

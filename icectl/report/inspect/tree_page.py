@@ -1,10 +1,19 @@
-"""The tree view as one HTML page that needs nothing else."""
+"""The tree view as one HTML page that needs nothing else: a figure, and all that it stands for."""
 
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from icectl.plan.inspect.tree import Node
-from icectl.report.inspect.tree import delete_numbers, describe, label, more, walk
+from icectl.plan.inspect.tree_nodes import Node
+from icectl.report.inspect.tree import (
+    APPLIES,
+    delete_numbers,
+    describe,
+    is_dead,
+    label,
+    more,
+    walk,
+)
+from icectl.report.inspect.tree_figure import figure
 
 _STYLE = """
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem; color: #1c2530; background: #fff; }
@@ -16,6 +25,8 @@ summary, .leaf { padding: 1px 0; }
 .kind { color: #5c6b7a; }
 .data { border-left: 3px solid #2f7d4f; padding-left: .5rem; }
 .delete { border-left: 3px solid #b3402e; padding-left: .5rem; }
+.dead code { text-decoration: line-through; }
+.figure { overflow-x: auto; background: #fff; margin-bottom: 1rem; }
 :target { background: #fff3c4; }
 code { font-family: ui-monospace, monospace; }
 @media (prefers-color-scheme: dark) {
@@ -26,7 +37,7 @@ code { font-family: ui-monospace, monospace; }
 
 
 def tree_page(root: Node, base: str) -> str:
-    """Draw the tree as nested, foldable lists; deletes and data files link to each other."""
+    """Draw the tree as a figure, and as nested, foldable lists whose files link to each other."""
     numbers = delete_numbers(root)
     links = _Links(root, numbers)
     title = escape(f"Metadata tree of {base}")
@@ -36,6 +47,7 @@ def tree_page(root: Node, base: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{title}</title><style>{_STYLE}</style></head><body>",
         f"<h1>{title}</h1>",
+        f'<div class="figure">{figure(root)}</div>',
         *_elements(root, base, links),
         "</body></html>",
     ]
@@ -49,11 +61,14 @@ class _Links:
         self.numbers = numbers
         self._deletes_of: dict[str, list[str]] = {}
         for node in walk(root):
-            for target in node.applies_to:
+            for target in node.applies_to if node.kind not in APPLIES else ():
                 self._deletes_of.setdefault(target, []).append(node.id)
 
     def of(self, node: Node) -> str:
         """Anchors from a node to what it deletes from, or to what deletes from it."""
+        if node.kind in APPLIES and node.applies_to:
+            (target,) = node.applies_to
+            return f", {APPLIES[node.kind]} {_anchor(target, 'this manifest')}"
         if node.applies_to:
             anchors = [
                 _anchor(target, f"file {number}")
@@ -79,7 +94,15 @@ def _elements(node: Node, base: str, links: _Links) -> Iterator[str]:
         f'<span class="kind">{escape(describe(node))}{links.of(node)}</span>'
     )
     if not node.children and not node.left_out.count:
-        look = "data" if node.kind == "data" else "delete" if number else ""
+        look = (
+            "dead"
+            if is_dead(node)
+            else "data"
+            if node.kind == "data"
+            else "delete"
+            if number
+            else ""
+        )
         yield f'<div class="leaf {look}" id="{escape(node.id)}">{line}</div>'
         return
     yield f'<details open id="{escape(node.id)}"><summary>{line}</summary>'

@@ -6,7 +6,8 @@ import pyarrow as pa
 
 from icectl.entries.rows import Entries
 from icectl.entries.schema import PLANNING
-from icectl.plan.inspect.tree import LeftOut, Node, TreeSource, tree, tree_json
+from icectl.plan.inspect.tree import tree, tree_json
+from icectl.plan.inspect.tree_nodes import LeftOut, Node, TreeSource
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionSpec

@@ -1,12 +1,15 @@
 """The metadata tree as text, Mermaid and HTML."""
 
 import io
+import re
+from dataclasses import replace
 
 import pytest
 
-from icectl.plan.inspect.tree import LeftOut, Node
+from icectl.plan.inspect.tree_nodes import LeftOut, Node
 from icectl.report.console import Console, ConsoleOptions
 from icectl.report.inspect.tree import mermaid, print_tree
+from icectl.report.inspect.tree_figure import figure
 from icectl.report.inspect.tree_page import tree_page
 from tests.stores.fixed_env import FixedEnv
 
@@ -19,7 +22,7 @@ class Terminal(io.StringIO):
 
 
 def data(row: int) -> Node:
-    facts = {"record_count": 1_000, "size_bytes": 2_048}
+    facts = {"record_count": 1_000, "size_bytes": 2_048, "status": "added", "position": row}
     return Node(f"data_{row}", "data", f"/wh/t/data/{row}.parquet", facts)
 
 
@@ -33,7 +36,7 @@ DELETE = Node(
     "delete_0",
     "position-deletes",
     '/wh/t/data/"quoted"<b>.parquet',
-    {"record_count": 1, "size_bytes": 10, "applies_to_count": 2},
+    {"record_count": 1, "size_bytes": 10, "applies_to_count": 2, "status": "added", "position": 0},
     applies_to=("data_0", "data_1"),
 )
 LISTED = (
@@ -65,9 +68,60 @@ ROOT = Node(
 )
 
 
-def printed(out: io.StringIO) -> list[str]:
-    options = ConsoleOptions(color="never")
-    print_tree(Console(out, io.StringIO(), io.StringIO(), FixedEnv(), options), ROOT, "/wh/t")
+DEAD = Node(
+    "dead_0_0", "data", "/wh/t/data/2.parquet", {**data(2).facts, "dead": True}
+)  # fmt: skip
+LEAF_FACTS = {"status": "existing", "entry_count": 3, "affiliated_to": None}
+LEAF = manifest(0, "data", data(0), data(1))
+DELETES = manifest(1, "deletes")
+VECTOR_FACTS = {
+    "status": "added", "referenced_manifest": "/wh/t/metadata/m0.avro", "position_count": 1,
+    "fresh_count": 1, "size_bytes": 18,
+}  # fmt: skip
+ADDED_VECTOR = "inline vector  added delete vector of m0.avro, kills 1 entry, 1 of them new"
+EMPTY_DELETES = "m1.avro  manifest of deletes, existing, 0 of 3 entries live, 7 B"
+OLD_FACTS = {**VECTOR_FACTS, "status": "deleted", "fresh_count": 0}
+TREE_ROOT = replace(
+    ROOT,
+    children=(
+        replace(
+            SNAPSHOT,
+            children=(
+                Node(
+                    "root",
+                    "root-manifest",
+                    "/wh/t/metadata/root.parquet",
+                    {"entry_count": 5, "size_bytes": 1_024},
+                    (
+                        replace(LEAF, facts={**LEAF.facts, **LEAF_FACTS}),
+                        Node(
+                            "vector_0", "manifest-dv", None, VECTOR_FACTS, (DEAD,), LeftOut(),
+                            ("manifest_0",),
+                        ),
+                        Node(
+                            "vector_1", "manifest-dv", None, OLD_FACTS, applies_to=("manifest_0",)
+                        ),
+                        replace(
+                            DELETES,
+                            facts={
+                                **DELETES.facts,
+                                **LEAF_FACTS,
+                                "affiliated_to": "/wh/t/metadata/m0.avro",
+                            },
+                            applies_to=("manifest_0",),
+                        ),
+                        replace(data(4), facts={**data(4).facts, "in_root": True}),
+                    ),
+                ),
+            ),
+        ),
+    ),
+)  # fmt: skip
+
+
+def printed(out: io.StringIO, root: Node = ROOT, verbosity: int = 0) -> list[str]:
+    options = ConsoleOptions(color="never", verbosity=verbosity)
+    print_tree(Console(out, io.StringIO(), io.StringIO(), FixedEnv(), options), root, "/wh/t")
     return out.getvalue().splitlines()
 
 
@@ -86,6 +140,64 @@ def test_text_draws_branches_and_numbers_deletes() -> None:
     ]
 
 
+def test_a_root_tells_what_vectors_kill_and_names_it_when_verbose() -> None:
+    told = printed(io.StringIO(), TREE_ROOT)
+    assert told[2:] == [
+        "    `-- root.parquet  root manifest, 5 entries, 1.0 KiB",
+        "        |-- m0.avro  manifest of data, existing, 2 of 3 entries live, 7 B",
+        "        |   |-- data/0.parquet  1,000 records, 2.0 KiB",
+        "        |   `-- data/1.parquet  1,000 records, 2.0 KiB",
+        f"        |-- {ADDED_VECTOR}, 18 B",
+        "        |-- inline vector  replaced delete vector of m0.avro, 1 position, 18 B",
+        f"        |-- {EMPTY_DELETES}, affiliated to m0.avro",
+        "        `-- data/4.parquet  added, 1,000 records, 2.0 KiB",
+    ]
+    named = printed(io.StringIO(), TREE_ROOT, verbosity=1)
+    assert [line for line in named if line not in told] == [
+        "        |   `-- data/2.parquet  dead, 1,000 records, 2.0 KiB"
+    ]
+
+
+def test_mermaid_draws_vectors_and_affiliation() -> None:
+    lines = mermaid(TREE_ROOT, "/wh/t").splitlines()
+    assert [line for line in lines if "-.->" in line] == [
+        "  vector_0 -.->|kills| dead_0_0",
+        "  vector_0 -.->|applies to| manifest_0",
+        "  vector_1 -.->|applies to| manifest_0",
+        "  manifest_1 -.->|affiliated to| manifest_0",
+    ]
+    assert "  class vector_0,vector_1 manifestDeleteVector" in lines
+    assert "  classDef rootManifest fill:#f3e5f5,stroke:#4a148c,stroke-width:2px" in lines
+
+
+def texts(drawn: str, of_class: str) -> list[str]:
+    """What the texts of one class say, tips left out."""
+    found = re.findall(f'<text class="{of_class}"[^>]*>(?:<title>[^<]*</title>)?([^<]*)<', drawn)
+    return [str(text) for text in found]
+
+
+def test_the_figure_strikes_out_what_is_dead_and_points_where_things_apply() -> None:
+    drawn = figure(TREE_ROOT)
+    assert texts(drawn, "title") == [
+        "Snapshot 5",
+        "Root Manifest",
+        "Data Manifest",
+        "Manifest Delete Vector",
+        "Delete Manifest",
+        "Data Files",
+    ]
+    assert texts(drawn, "gone") == ["DV of m0.avro", "2.parquet"]
+    assert texts(drawn, "")[:5] == ["m0.avro", "DV of m0.avro", "m1.avro", "4.parquet", "m0.avro"]
+    assert "2: 2.parquet" in texts(drawn, "")
+    # From the vector and from the affiliated leaf to the leaf of data files.
+    assert texts(drawn, "said") == ["applies to", "applies to"]
+    assert drawn.count("arrow dotted") == 2
+
+
+def test_the_figure_of_a_table_without_snapshot_is_empty() -> None:
+    assert figure(replace(ROOT, children=())) == ""
+
+
 def test_names_are_cut_to_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "77")
     lines = printed(Terminal())
@@ -100,10 +212,12 @@ def test_mermaid_quotes_names_and_draws_what_deletes_apply_to() -> None:
     assert f'  delete_0["data/#quot;quoted#quot;#lt;b#gt;.parquet<br/>{told}"]' in lines
     assert "  manifest_0 --> data_0" in lines
     assert '  manifest_0_more["2 more files, 4.9 KiB"]' in lines
-    assert lines[-2:] == [
+    arrows = [line for line in lines if "-.->" in line]
+    assert arrows == [
         "  delete_0 -.->|deletes from| data_0",
         "  delete_0 -.->|deletes from| data_1",
     ]
+    assert "  class data_0,data_1 dataFile" in lines
 
 
 def test_page_escapes_names_and_links_deletes_with_data_files() -> None:

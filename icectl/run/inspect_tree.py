@@ -1,0 +1,41 @@
+"""Running the tree view of `inspect`: the entries of a snapshot, and of version 4 what is dead."""
+
+from collections.abc import Sequence
+
+from icectl.entries.rows import Entries, concat, numbered
+from icectl.plan.inspect.tree import shown_manifests
+from icectl.plan.inspect.tree import tree as tree_view
+from icectl.plan.inspect.tree_nodes import TREE_SOURCES, Node, TreeSource
+from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.run.reader import Reader
+from icectl.spec.manifest import ManifestFile
+from icectl.table.tree_outline import killed_of, root_manifest
+
+
+def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
+    """Draw the metadata tree of the chosen snapshot.
+
+    Raises: UsageError for a snapshot that is not there; what reading manifests raises.
+    """
+    snapshot = chosen_snapshot(reader.metadata, choice)
+    manifests = reader.manifests(snapshot)
+    root = None
+    if snapshot is not None:
+        root = root_manifest(reader.store, reader.metadata, snapshot)
+    source = TreeSource(
+        metadata=reader.metadata,
+        metadata_location=reader.loaded.metadata_location,
+        snapshot=snapshot,
+        manifests=manifests,
+        entries=reader.load_to_match(manifests, TREE_SOURCES),
+        root=root,
+        killed=_killed(reader, manifests, limit),
+    )
+    return tree_view(source, limit)
+
+
+def _killed(reader: Reader, manifests: Sequence[ManifestFile], limit: int) -> Entries:
+    """The dead entries of the leaves that are shown."""
+    struck = [index for index in shown_manifests(manifests, limit) if manifests[index].dead]
+    parts = reader.scan([killed_of(manifests[index]) for index in struck], TREE_SOURCES)
+    return concat(numbered(part, index) for index, part in zip(struck, parts, strict=True))
