@@ -128,7 +128,9 @@ def _show_health(reader: Reader, request: _Request) -> _Shown:
 
 
 def _show_changes(reader: Reader, request: _Request) -> _Shown:
-    found = run.changes(reader, request.from_id, request.to_id, request.limit)
+    from icectl.run.inspect_changes import changes
+
+    found = changes(reader, request.from_id, request.to_id, request.limit)
     printer = _ROW_PRINTERS.get(request.format)
     if printer is not None:
         files = RowSet(CHANGED_FILE_COLUMNS, found["files"])

@@ -8,8 +8,6 @@ from itertools import islice
 from icectl.entries.rows import Entries, concat, live, of
 from icectl.entries.summary import Totals, summarise
 from icectl.errors import UsageError
-from icectl.plan.inspect import changes as changes_view
-from icectl.plan.inspect.changes import CHANGES_SOURCES, own_manifests
 from icectl.plan.inspect.entry_rows import (
     CONTENTS,
     ENTRY_COLUMNS,
@@ -78,19 +76,6 @@ def _in_batches(parts: Iterable[Entries]) -> Iterator[Entries]:
             batch = []
     if batch:
         yield concat(batch)
-
-
-def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int | None) -> Row:
-    """Compare two snapshots.
-
-    Raises: as summary.
-    Cost: only manifests that one of them lists and the other does not are read.
-    """
-    between = changes_view.ends(reader.metadata, from_id, to_id)
-    old, new = reader.manifests(between.before), reader.manifests(between.after)
-    before = reader.load(own_manifests(old, new), CHANGES_SOURCES)
-    after = reader.load(own_manifests(new, old), CHANGES_SOURCES)
-    return changes_view.changes(reader.metadata, between, before, after, limit)
 
 
 def rows(reader: Reader, request: RowRequest) -> RowSet:

@@ -96,20 +96,22 @@ def tree_manifests(store: Store, facts: TreeFacts, snapshot: Snapshot) -> tuple[
         positions = dead.get(key, NONE)
         if leaf["status"] == Status.DELETED:  # by foreign writers: nothing of it lives
             positions = np.arange(int(str(leaf["record_count"])), dtype=np.uint64)
-        leaves.append(
-            replace(
-                manifest_file(leaf),
-                file_format=FileFormat(int(str(leaf["file_format"]))),
-                dead=write_bitmap(positions) if len(positions) else b"",
-                dead_locations=places.get(key, ()),
-                status=Status(int(str(leaf["status"]))),
-                affiliated_to=leaf["referenced_file"],  # type: ignore[arg-type]
-            )
-        )
-    return (*_own(root, snapshot), *leaves)
+        leaves.append(replace(leaf_manifest(leaf, positions), dead_locations=places.get(key, ())))
+    return (*own_manifests(root, snapshot), *leaves)
 
 
-def _own(root: pa.Table, snapshot: Snapshot) -> Iterator[ManifestFile]:
+def leaf_manifest(leaf: Mapping[str, object], dead: Positions) -> ManifestFile:
+    """A leaf's row in a root as a manifest with dead positions."""
+    return replace(
+        manifest_file(leaf),
+        file_format=FileFormat(int(str(leaf["file_format"]))),
+        dead=write_bitmap(dead) if len(dead) else b"",
+        status=Status(int(str(leaf["status"]))),
+        affiliated_to=leaf["referenced_file"],  # type: ignore[arg-type]
+    )
+
+
+def own_manifests(root: pa.Table, snapshot: Snapshot) -> Iterator[ManifestFile]:
     """The root as the manifest of its own files, one of data and one of deletes."""
     for content, kinds in OWN_CONTENTS.items():
         rows = of_contents(root, *kinds)

@@ -20,6 +20,7 @@ CHANGES_SOURCES: frozenset[str] = frozenset(
     {
         "content", "status", "location", "file_format", "spec_id", "partition_key",
         "record_count", "file_size_in_bytes", "content_offset", "content_size_in_bytes",
+        "referenced_data_file",
     }
 )  # fmt: skip
 CHANGED_FILE_COLUMNS: tuple[str, ...] = (
@@ -29,10 +30,14 @@ CHANGED_FILE_COLUMNS: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The two snapshots that are compared; `before` None is the table before its first one."""
+    """The two snapshots that are compared; `before` None is the table before its first one.
+
+    `expired_id` is set where `before` has expired, which roots of version 4 do not need (9.2).
+    """
 
     before: Snapshot | None
     after: Snapshot | None
+    expired_id: int | None = None
 
 
 def ends(metadata: TableMetadata, from_id: int | None, to_id: int | None) -> Ends:
@@ -47,6 +52,8 @@ def ends(metadata: TableMetadata, from_id: int | None, to_id: int | None) -> End
     if parent_id is None:
         return Ends(None, after)
     parent = metadata.snapshot(parent_id)
+    if parent is None and after is not None and after.root_manifest is not None:
+        return Ends(None, after, parent_id)
     if parent is None:
         message = f"the parent {parent_id} of the snapshot has expired"
         raise UsageError(message, hint="`--from ID` names another snapshot to compare with")
@@ -57,8 +64,45 @@ def own_manifests(
     manifests: Sequence[ManifestFile], others: Sequence[ManifestFile]
 ) -> tuple[ManifestFile, ...]:
     """The manifests that only one of two snapshots lists: shared ones change nothing."""
-    shared = {manifest.manifest_path for manifest in others}
-    return tuple(each for each in manifests if each.manifest_path not in shared)
+    shared = {manifest.identity for manifest in others}
+    return tuple(each for each in manifests if each.identity not in shared)
+
+
+def by_roots(metadata: TableMetadata, between: Ends) -> list[Snapshot] | None:
+    """The snapshots between two, if roots of version 4 tell what each of them changed.
+
+    Order: oldest first.
+    """
+    if between.after is None:
+        return None
+    until = None if between.before is None else between.before.snapshot_id
+    steps: list[Snapshot] = []
+    for snapshot in ancestors(metadata.snapshots_by_id, between.after.snapshot_id):
+        if snapshot.snapshot_id == until:
+            return steps[::-1]
+        if snapshot.root_manifest is None:
+            return None
+        steps.append(snapshot)
+    ends_at = steps[-1].parent_snapshot_id
+    return steps[::-1] if until is None and ends_at == between.expired_id else None
+
+
+def composed(steps: Sequence[tuple[Entries, Entries]]) -> tuple[Entries, Entries]:
+    """What several changes, each (removed, added), come to: what came and went again cancels (9.5).
+
+    Order: of the steps, oldest first.
+    """
+    removed, added = steps[0]
+    for gone, new in steps[1:]:
+        added, removed = (
+            _joined(beyond(added, gone), beyond(new, removed)),
+            _joined(beyond(removed, new), beyond(gone, added)),
+        )
+    return removed, added
+
+
+def _joined(one: Entries, other: Entries) -> Entries:
+    return rows.concat([part for part in (one, other) if len(part)])
 
 
 def changes(
@@ -70,12 +114,14 @@ def changes(
     data files, before deletes; delete files are counted apart.
     """
     old, new = rows.live(before), rows.live(after)
-    added, removed = _beyond(new, old), _beyond(old, new)
+    added, removed = beyond(new, old), beyond(old, new)
     gained, lost = summarise(added), summarise(removed)
     listed = [*_files("added", added, metadata), *_files("removed", removed, metadata)]
     shown = listed if limit is None else listed[:limit]
     return {
-        "from_snapshot_id": id_text(between.before.snapshot_id) if between.before else None,
+        "from_snapshot_id": id_text(between.before.snapshot_id)
+        if between.before
+        else id_text(between.expired_id),
         "from_committed_at": _instant(between.before),
         "to_snapshot_id": id_text(between.after.snapshot_id) if between.after else None,
         "to_committed_at": _instant(between.after),
@@ -91,6 +137,7 @@ def changes(
         "added_position_deletes": gained.position_delete_record_count
         + gained.deletion_vector_record_count,
         "added_equality_deletes": gained.equality_delete_record_count,
+        "row_changes": None,
         "files": shown,
         "files_left_out": len(listed) - len(shown),
     }
@@ -116,17 +163,22 @@ def _is_ancestor(metadata: TableMetadata, between: Ends) -> bool:
     return any(each.snapshot_id == between.before.snapshot_id for each in line)
 
 
-def _beyond(entries: Entries, known: Entries) -> Entries:
+def beyond(entries: Entries, known: Entries) -> Entries:
     """Entries whose file, or vector within a file, is not among `known`.
 
     Order: files, then vectors, each in the order of `entries`.
     """
     vectors, known_vectors = rows.deletion_vectors(entries), rows.deletion_vectors(known)
     files = rows.minus(_without_vectors(entries), rows.locations(_without_vectors(known)))
-    seen = set(rows.by_row(known_vectors, "location", "content_offset"))
-    blobs = enumerate(rows.by_row(vectors, "location", "content_offset"))
-    fresh = [row for row, blob in blobs if blob not in seen]
+    seen = set(_blobs(known_vectors))
+    fresh = [row for row, blob in enumerate(_blobs(vectors)) if blob not in seen]
     return rows.concat([files, rows.take(vectors, fresh)])
+
+
+def _blobs(vectors: Entries) -> Iterator[tuple[str, int]]:
+    """Where each vector lies."""
+    keys = rows.location_keys(vectors.table["location"]).to_pylist()
+    yield from zip(keys, vectors.table["content_offset"].to_pylist(), strict=True)
 
 
 def _without_vectors(entries: Entries) -> Entries:

@@ -35,6 +35,7 @@ def print_changes(console: Console, found: Mapping[str, Any], base: str) -> None
             ("to", _snapshot_text(found["to_snapshot_id"], found["to_committed_at"])),
             ("added", _changed(found, "added")),
             ("removed", _changed(found, "removed")),
+            *_live_rows(found["row_changes"]),
         ],
     )
     if not found["from_is_ancestor"]:
@@ -44,6 +45,13 @@ def print_changes(console: Console, found: Mapping[str, Any], base: str) -> None
         print_rows(console, "changes", RowSet((), found["files"]), base)
     if found["files_left_out"]:
         console.print(f"and {found['files_left_out']:,} files more")
+
+
+def _live_rows(counted: Mapping[str, int] | None) -> list[tuple[str, str]]:
+    """How many rows a reader sees more and less, where roots of version 4 tell."""
+    if counted is None:
+        return []
+    return [("live rows", f"{counted['added_rows']:,} more, {counted['removed_rows']:,} less")]
 
 
 def _changed(found: Mapping[str, Any], change: str) -> str:

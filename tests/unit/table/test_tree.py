@@ -1,13 +1,10 @@
-"""Live files and changes of every snapshot of the paper's scenarios, read from files as drawn."""
-
-from pathlib import Path
+"""Live files of every snapshot of the paper's scenarios, read from files as drawn."""
 
 import pytest
 
 from icectl.errors import CorruptTable
 from icectl.spec.manifest import Content
 from icectl.table.tree import live_files, read_leaf, read_root, vectors
-from icectl.table.tree_changes import changes, removed_rows, row_counts
 from tests.builders.scenarios import FACTS, SCENARIOS, Scenario, names
 
 READ = [
@@ -45,32 +42,6 @@ def test_the_live_files_are_those_of_the_paper(built, name, at) -> None:
     live = live_files(root, vectors(scenario.files, root), read_one)
     assert names(live, Content.DATA) == sorted(golden["live_files"])
     assert names(live, Content.POSITION_DELETES) == sorted(golden["live_vectors"])
-
-
-@pytest.mark.parametrize(("name", "at"), READ)
-def test_the_changes_are_those_of_the_paper(built, name, at) -> None:
-    scenario = built(name)
-    golden, root, read_one = read(scenario, at)
-    found = changes(root, read_one, scenario.files.vector)
-
-    def of(content, *, added):
-        return sorted(Path(row["location"]).stem for row in found.of(content, added=added))
-
-    assert of(Content.DATA, added=True) == sorted(golden["added_files"])
-    assert of(Content.DATA, added=False) == sorted(golden["removed_files"])
-    assert of(Content.POSITION_DELETES, added=True) == sorted(golden["added_vectors"])
-    assert of(Content.POSITION_DELETES, added=False) == sorted(golden["removed_vectors"])
-
-    def short(rows):
-        return {Path(key).stem: value for key, value in rows.items()}
-
-    whole = short(row_counts(found, scenario.files.vector, added=False))
-    single = {
-        key: positions.tolist()
-        for key, positions in short(removed_rows(found, scenario.files.vector)).items()
-    }
-    assert whole | single == golden["removed_rows"]
-    assert short(row_counts(found, scenario.files.vector, added=True)) == golden["added_rows"]
 
 
 @pytest.mark.parametrize(("name", "at"), [("SC-19", 2)])
