@@ -17,9 +17,8 @@ from icectl.plan.inspect.entry_rows import (
     source_columns,
 )
 from icectl.plan.inspect.manifest_rows import (
-    ALL_MANIFEST_COLUMNS,
-    MANIFEST_COLUMNS,
     all_manifest_rows,
+    manifest_columns,
     manifest_rows,
 )
 from icectl.plan.inspect.metadata_rows import METADATA_VIEWS, metadata_rows
@@ -30,7 +29,9 @@ from icectl.plan.inspect.views import Row, RowSet, View
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.reader import Reader
 from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.snapshot import Snapshot
 from icectl.table.manifests import (
+    described_manifests,
     distinct_manifests,
     load_manifest_lists,
 )
@@ -104,15 +105,27 @@ def _rows(reader: Reader, request: RowRequest) -> RowSet:
 
 
 def _manifest_rows(reader: Reader, request: RowRequest) -> RowSet:
+    columns = manifest_columns(reader.metadata, all_snapshots=request.all_snapshots)
     if request.all_snapshots:
         lists = {
-            snapshot_id: _of_content(manifests, request.content)
-            for snapshot_id, manifests in _all_lists(reader).items()
+            snapshot.snapshot_id: _described(reader, request, snapshot, manifests)
+            for snapshot, manifests in zip(
+                reader.metadata.snapshots, _all_lists(reader).values(), strict=True
+            )
         }
-        return RowSet(ALL_MANIFEST_COLUMNS, all_manifest_rows(reader.metadata, lists))
-    manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
-    chosen = _of_content(manifests, request.content)
-    return RowSet(MANIFEST_COLUMNS, manifest_rows(reader.metadata, chosen))
+        return RowSet(columns, all_manifest_rows(reader.metadata, lists))
+    snapshot = chosen_snapshot(reader.metadata, request.choice)
+    if snapshot is None:
+        return RowSet(columns, ())
+    chosen = _described(reader, request, snapshot, reader.manifests(snapshot))
+    return RowSet(columns, manifest_rows(reader.metadata, chosen))
+
+
+def _described(
+    reader: Reader, request: RowRequest, snapshot: Snapshot, manifests: Sequence[ManifestFile]
+) -> Sequence[ManifestFile]:
+    listed = described_manifests(reader.store, reader.metadata, snapshot, manifests)
+    return _of_content(listed, request.content)
 
 
 def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:

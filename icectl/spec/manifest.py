@@ -63,11 +63,11 @@ class ManifestFile:
     A count of None is unknown and taken as non-zero (R-051). Sequence numbers and content of a
     version 1 list read as 0 (R-046).
 
-    A version 4 root describes its leaves so: `dead` is the bitmap of positions that its delete
-    vector names; `dead_locations` are the files of vectors of it that are not inline; `status` is
-    the root's word, and `affiliated_to` the manifest of the data files that a manifest of delete
-    vectors is for. `in_root` is true of the root itself, as the manifest of the files that it lists
-    directly.
+    A version 4 root describes its leaves so: `dead` is the bitmap of the `dead_count` positions
+    that its delete vector names; `dead_locations` are the files of vectors of it that are not
+    inline; `status` is the root's word, and `affiliated_to` the manifest of the data files that a
+    manifest of delete vectors is for. `in_root` is true of the root itself, as the manifest of the
+    files that it lists directly.
     """
 
     manifest_path: str
@@ -88,6 +88,7 @@ class ManifestFile:
     first_row_id: int | None = None
     file_format: FileFormat = FileFormat.AVRO
     dead: bytes = b""
+    dead_count: int = 0
     dead_locations: tuple[str, ...] = ()
     status: Status | None = None
     affiliated_to: str | None = None

@@ -102,6 +102,20 @@ def read_snapshot_manifests(
     )
 
 
+def described_manifests(
+    store: Store, metadata: TableMetadata, snapshot: Snapshot, manifests: Sequence[ManifestFile]
+) -> tuple[ManifestFile, ...]:
+    """The manifests that a snapshot lists, with what only the view of them shows.
+
+    Order: kept.
+    Raises: as read_snapshot_manifests.
+    """
+    if snapshot.root_manifest is None:
+        return tuple(manifests)
+    found: tuple[ManifestFile, ...] = _trees(metadata).described(store, snapshot, manifests)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestListRead:
     """What a snapshot lists, and the problems with it, by the location that has them.

@@ -77,7 +77,7 @@ def _marks(store: Store, root: pa.Table) -> dict[str, _Marks]:
     found: dict[str, _Marks] = {}
     for row in vector_rows(root):
         mark = found.setdefault(comparison_key(row["referenced_file"]), _Marks())
-        mark.by_status[row["status"]] = vector_positions(store, row)
+        mark.by_status[row["status"]] = vector_positions(store.read_range, row)
     return found
 
 

@@ -4,7 +4,7 @@ A root is a list of manifests: its leaves, each with its dead positions, and its
 that it lists directly.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -48,6 +48,7 @@ from icectl.table.tree import (
     vector_rows,
     vectors,
 )
+from icectl.table.tree_outline import described
 
 _KEYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
 """Columns that always come."""
@@ -69,6 +70,12 @@ class Trees:
     def listed(self, store: Store, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """As tree_manifests."""
         return tree_manifests(store, self._facts, snapshot)
+
+    def described(
+        self, store: Store, snapshot: Snapshot, manifests: Sequence[ManifestFile]
+    ) -> tuple[ManifestFile, ...]:
+        """As tree_outline.described."""
+        return described(store, self._facts, snapshot, manifests)
 
     def decode(
         self, content: bytes, manifest: ManifestFile, *, columns: frozenset[str], index: int
@@ -106,6 +113,7 @@ def leaf_manifest(leaf: Mapping[str, object], dead: Positions) -> ManifestFile:
         manifest_file(leaf),
         file_format=FileFormat(int(str(leaf["file_format"]))),
         dead=write_bitmap(dead) if len(dead) else b"",
+        dead_count=len(dead),
         status=Status(int(str(leaf["status"]))),
         affiliated_to=leaf["referenced_file"],  # type: ignore[arg-type]
     )

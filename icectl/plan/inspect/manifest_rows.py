@@ -23,6 +23,16 @@ ALL_MANIFEST_COLUMNS: tuple[str, ...] = (
 )  # fmt: skip
 
 
+_TREE_COLUMNS: tuple[str, ...] = ("file_format", "status", "dead_files_count", "affiliated_to")
+"""What only roots of version 4 say of manifests."""
+
+
+def manifest_columns(metadata: TableMetadata, *, all_snapshots: bool) -> tuple[str, ...]:
+    """Columns of the view."""
+    columns = ALL_MANIFEST_COLUMNS if all_snapshots else MANIFEST_COLUMNS
+    return columns if metadata.format_version < 4 else (*columns, *_TREE_COLUMNS)
+
+
 def manifest_rows(metadata: TableMetadata, manifests: Iterable[ManifestFile]) -> Iterator[Row]:
     """Rows of the manifests of one snapshot.
 
@@ -73,6 +83,16 @@ def _row(metadata: TableMetadata, manifest: ManifestFile) -> Row:
         "existing_rows_count": manifest.existing_rows_count,
         "deleted_rows_count": manifest.deleted_rows_count,
         "first_row_id": manifest.first_row_id,
+        **({} if metadata.format_version < 4 else _of_tree(manifest)),
+    }
+
+
+def _of_tree(manifest: ManifestFile) -> Row:
+    return {
+        "file_format": manifest.file_format.name,
+        "status": None if manifest.status is None else int(manifest.status),
+        "dead_files_count": manifest.dead_count,
+        "affiliated_to": manifest.affiliated_to,
     }
 
 

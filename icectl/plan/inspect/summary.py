@@ -59,7 +59,10 @@ def summary(
         "position_delete_record_count": totals.position_delete_record_count
         + totals.deletion_vector_record_count,
         "equality_delete_record_count": totals.equality_delete_record_count,
-        "manifest_count": len(manifests),
-        "manifest_bytes": sum(manifest.manifest_length for manifest in manifests),
+        # As manifest lists do not count, the root of version 4 does not.
+        "manifest_count": sum(not manifest.in_root for manifest in manifests),
+        "manifest_bytes": sum(
+            manifest.manifest_length for manifest in manifests if not manifest.in_root
+        ),
         "properties": dict(metadata.properties),
     }

@@ -147,7 +147,7 @@ def _stored_size(file_size: int, blob_size: int | None) -> str:
     return print_size(file_size if blob_size is None else blob_size)
 
 
-def _some(value: int) -> str:
+def _some(value: int | None) -> str:
     return f"{value:,}" if value else ""
 
 
@@ -284,6 +284,7 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
             _manifest_files,
             "right",
         ),
+        _number("dead", "dead_files_count", _some),
         _number("size", "length", _size),
         _column("partitions", "partition_summaries", _ranges, cut="end"),
         _column("manifest", "path", _name, cut="middle"),
