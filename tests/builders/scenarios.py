@@ -4,7 +4,7 @@ tests/golden/v4/scenarios.json holds the paper's tables, word for word, in a for
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -186,15 +186,7 @@ class Scenario:
             replace(one, parent_snapshot_id=parent, summary={"operation": "overwrite"})
             for one, parent in zip(line, parents, strict=False)
         ]
-        metadata = replace(
-            FACTS.metadata,
-            snapshots=tuple(linked),
-            current_snapshot_id=line[-1].snapshot_id,
-            last_sequence_number=len(line),
-        )
-        loaded = LoadedTable(metadata, "file:///t/metadata/v1.metadata.json", 1, "given")
-        env = FixedEnv()
-        return Reader(self.files, loaded, env, SilentProgress(), Deadline(env), 2)  # type: ignore[arg-type]
+        return reader_of(self.files, linked)
 
     def _write_leaf(self, name: str, described: Mapping[str, Any]) -> None:
         rows = []
@@ -285,6 +277,19 @@ class Scenario:
             "referenced_file": None if affiliated is None else leaf_location(affiliated),
             **counts,
         }
+
+
+def reader_of(files: Files, snapshots: Sequence[Snapshot]) -> Reader:
+    """A table of some snapshots, the last of which is the current one."""
+    metadata = replace(
+        FACTS.metadata,
+        snapshots=tuple(snapshots),
+        current_snapshot_id=snapshots[-1].snapshot_id,
+        last_sequence_number=snapshots[-1].sequence_number,
+    )
+    loaded = LoadedTable(metadata, "file:///t/metadata/v1.metadata.json", 1, "given")
+    env = FixedEnv()
+    return Reader(files, loaded, env, SilentProgress(), Deadline(env), 2)  # type: ignore[arg-type]
 
 
 def table(*rows: Mapping[str, Any]) -> pa.Table:

@@ -16,12 +16,14 @@ from icectl.commit.tree_draft import (
     TreeChange,
     TreeMeans,
     TreeOptions,
+    identities,
 )
+from icectl.run.inspect_changes import detected
 from icectl.spec.manifest import Content, FileFormat, Status
+from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.table.tree import LEAVES, leaf_rows, live_files, live_rows, read_leaf, vectors
-from icectl.table.tree_changes import changes, identity
-from tests.builders.scenarios import FACTS, Files, table
+from tests.builders.scenarios import FACTS, Files, reader_of, table
 
 OPTIONS = st.builds(
     TreeOptions,
@@ -122,6 +124,10 @@ class Table:
             assert file.location not in self.files.contents
             self.files.contents[file.location] = file.content
         self.rows = made.rows
+        root = self.name()
+        self.files.contents[root] = made.root
+        number = self.commits
+        self.snapshot = Snapshot(100 + number, 0, None, number, root_manifest=root)
         self.next_row_id += made.added_rows
         for name in gone:
             del self.data[name]
@@ -132,7 +138,8 @@ class Table:
 
     def identities(self) -> dict:
         live = live_files(self.rows, vectors(self.files, self.rows), self.read)
-        return {identity(row): row for row in live.drop_columns(["content_stats"]).to_pylist()}
+        rows = live.drop_columns(["content_stats"]).to_pylist()
+        return dict(zip(identities(live), rows, strict=True))
 
     def check(self, before: set) -> None:
         found = self.identities()
@@ -144,14 +151,11 @@ class Table:
             if key[0] == Content.POSITION_DELETES
         }
         assert positions == self.deleted
-        seen = changes(self.rows, self.read, self.vector)
-        assert seen.added.keys() == found.keys() - before
-        assert seen.removed.keys() == before - found.keys()
+        removed, added = detected(reader_of(self.files, [self.snapshot]), self.snapshot)
+        assert set(identities(added.table)) == found.keys() - before
+        assert set(identities(removed.table)) == before - found.keys()
         self.check_row_ids(data)
         self.check_root()
-
-    def vector(self, row):
-        return Files.vector(self.files, row)
 
     def check_row_ids(self, data) -> None:
         """A file keeps its row ids wherever its entry moves, and shares none (V4-067, V4-162)."""

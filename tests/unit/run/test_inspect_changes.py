@@ -4,15 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from icectl.codec.tree import TreeContent, read_tree, write_tree
 from icectl.entries.rows import Entries, data_files, deletion_vectors
 from icectl.errors import CorruptTable, StorageError, UsageError
 from icectl.run.inspect_changes import changes, detected, rows_between
 from icectl.run.reader import Reader
+from icectl.spec.manifest import Status
 from icectl.table.reading import FILE_MISSING
 from icectl.table.row_changes import row_changes
-from tests.builders.scenarios import SCENARIOS, Files, Scenario, leaf_location
+from tests.builders.scenarios import SCENARIOS, Files, Scenario, leaf_location, table
 
 READ = [
     pytest.param(name, at, id=f"{name}-{scenario['snapshots'][at]['snapshot']}")
@@ -170,3 +173,24 @@ def test_v4_083_a_vector_beyond_the_end_of_its_leaf_is_refused() -> None:
     finally:
         scenario.golden["files"]["MDV1"]["positions"][:] = [1]
     assert caught.value.rule == "V4-083"
+
+
+def test_a_leaf_that_a_foreign_writer_deletes_removes_what_is_live_nowhere_else() -> None:
+    scenario, _ = built("SC-05")
+    location = leaf_location("S2")
+    rows = read_tree(scenario.files.contents[location]).rows
+    moved = table(
+        scenario.file_row("D1")
+        | {"status": Status.EXISTING, "snapshot_id": 101, "sequence_number": 1}
+        | {"file_sequence_number": 1, "first_row_id": 0}
+    )
+    statuses = pa.array([int(Status.DELETED), int(Status.EXISTING)], pa.int8())
+    changed = rows.set_column(rows.schema.get_field_index("status"), "status", statuses)
+    parts = [
+        changed.select(moved.column_names),
+        moved.cast(changed.select(moved.column_names).schema),
+    ]
+    scenario.files.contents[location] = write_tree(pa.concat_tables(parts), TreeContent.ROOT)
+    reader = scenario.reader()
+    removed, added = detected(reader, reader.metadata.snapshots[1])
+    assert (stems(removed), stems(added)) == (["D2", "D3"], [])
