@@ -5,6 +5,7 @@ entry of a leaf (section 5 of the version 4 rules).
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import isnan
 
 import numpy as np
@@ -38,6 +39,11 @@ def group_id(stats_id: int) -> int:
 
 def stats_type(columns: Sequence[StatsColumn]) -> pa.StructType:
     """The type of `content_stats` for these columns, with field ids (V4-140)."""
+    return _stats_type(tuple(columns))
+
+
+@lru_cache(maxsize=8)
+def _stats_type(columns: tuple[StatsColumn, ...]) -> pa.StructType:
     return pa.struct(
         [
             pa.field(f"s{one.id}", pa.struct(_members(one)), metadata=_id(group_id(one.id)))

@@ -5,7 +5,7 @@ names and are refused, never read as if they were this layout.
 """
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -21,7 +21,10 @@ from icectl.spec.manifest import FileFormat, Status
 
 LAYOUT = "sfc-1"
 STATS_ID = 10_000
+STATS_STEP = 200
 _ROWS_IN_GROUP = 65_536
+_WORTH_THREADS = 2**20
+"""Files up to this size are decoded sooner than threads are there to do it."""
 _VERSION, _CONTENT, _LAYOUT = "format-version", "content", "icectl.layout"
 _TRACKING, _VECTOR, _LEAF_COUNTS = 5, 147, 521
 _UPSTREAM_IDS = {157: "a column with the id 157", 500: "a column with the id 500"}
@@ -100,9 +103,15 @@ _GROUPS = {
 _KNOWN = {one.id for one in _COLUMNS} | set(_GROUPS) | {STATS_ID, 133, 136}
 
 
-def read_tree(content: bytes, *, stats: bool = True) -> TreeFile:
-    """A version 4 manifest; its statistics are only read where they are asked for.
+def read_tree(
+    content: bytes,
+    *,
+    columns: Collection[str] | None = None,
+    stats: Collection[int] | None = None,
+) -> TreeFile:
+    """A version 4 manifest; some of its `columns`, and the `stats` of some ids, where given.
 
+    Shape: what is not asked for is not there.
     Order: of the file; a row's ordinal is the position that bitmaps name.
     Raises: CorruptTable where it is damaged, is no manifest or lacks a column (V4-040, V4-041);
     Unsupported for another version and for the upstream draft (V4-043).
@@ -111,13 +120,18 @@ def read_tree(content: bytes, *, stats: bool = True) -> TreeFile:
         file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
         schema = file.schema_arrow
     footer = _footer(file.metadata.metadata)
-    kind = _checked(schema, footer)
+    shape = _Shape(schema)
+    kind = _checked(shape, footer)
     with translated("manifest"):
-        stored = file.read(None if stats else _without_stats(schema))
-    rows = pa.table([_column(stored, one) for one in _COLUMNS], schema=TREE_ROWS)
-    at = _top(schema, STATS_ID)
-    if stats and at is not None:
-        rows = rows.append_column(schema.field(at).with_name(STATS), stored.column(at))
+        chosen = _chosen(shape, columns, stats)
+        stored = file.read(chosen, use_threads=len(content) > _WORTH_THREADS)
+    found = shape if chosen is None else _Shape(stored.schema)
+    wanted = [one for one in _COLUMNS if columns is None or one.name in columns]
+    fields = [TREE_ROWS.field(one.name) for one in wanted]
+    rows = pa.table([_column(stored, found, one) for one in wanted], schema=pa.schema(fields))
+    at = found.top.get(STATS_ID)
+    if at is not None:
+        rows = rows.append_column(stored.schema.field(at).with_name(STATS), stored.column(at))
     return TreeFile(kind, footer, rows, _unknown(schema))
 
 
@@ -164,11 +178,66 @@ def write_tree(
     return buffer.getvalue()
 
 
-def _without_stats(schema: pa.Schema) -> list[str]:
-    return [one.name for one in schema if field_id(one) != STATS_ID]
-
-
 # -- reading ------------------------------------------------------------------------------------
+
+
+class _Shape:
+    """Where the columns of a file lie, by field id; a group's members by theirs."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.top: dict[int | None, int] = {}
+        self.members: dict[int, dict[int | None, int]] = {}
+        for at, one in enumerate(schema):
+            self.top.setdefault(field_id(one), at)
+        for group in (_TRACKING, _VECTOR, _LEAF_COUNTS):
+            place = self.top.get(group)
+            if place is None or not pa.types.is_struct(schema.field(place).type):
+                continue
+            inside = self.members.setdefault(group, {})
+            for at, one in enumerate(child_fields(schema.field(place).type)):
+                inside.setdefault(field_id(one), at)
+
+    def find(self, column: _Column) -> pa.Field | None:
+        """The field of a column."""
+        if column.group is None:
+            at = self.top.get(column.id)
+            return None if at is None else self.schema.field(at)
+        at = self.members.get(column.group, {}).get(column.id)
+        return None if at is None else self.schema.field(self.top[column.group]).type.field(at)
+
+
+def _chosen(
+    shape: _Shape, columns: Collection[str] | None, stats: Collection[int] | None
+) -> list[str] | None:
+    """Names in the file of what is asked for; None is everything."""
+    if (columns is None and stats is None) or any("." in name for name in _names(shape)):
+        return None
+    names = []
+    for one in _COLUMNS:
+        found = shape.find(one)
+        if found is None or not (columns is None or one.name in columns):
+            continue
+        prefix = () if one.group is None else (shape.schema.field(shape.top[one.group]).name,)
+        names.append(".".join((*prefix, found.name)))
+    at = shape.top.get(STATS_ID)
+    if at is None:
+        return names
+    group = shape.schema.field(at)
+    wanted = None if stats is None else {STATS_ID + STATS_STEP * number for number in stats}
+    names += [
+        f"{group.name}.{one.name}"
+        for one in child_fields(group.type)
+        if wanted is None or field_id(one) in wanted
+    ]
+    return names
+
+
+def _names(shape: _Shape) -> Iterator[str]:
+    """Names in the file of columns and of members of groups."""
+    for one in shape.schema:
+        yield one.name
+        yield from (child.name for child in child_fields(one.type))
 
 
 def _footer(stored: Mapping[bytes, bytes] | None) -> dict[str, str]:
@@ -179,9 +248,9 @@ def _footer(stored: Mapping[bytes, bytes] | None) -> dict[str, str]:
     }
 
 
-def _checked(schema: pa.Schema, footer: Mapping[str, str]) -> TreeContent:
+def _checked(shape: _Shape, footer: Mapping[str, str]) -> TreeContent:
     """What the file is, once it is sure that it is one of this layout (4.2)."""
-    _refuse_dialects(schema)
+    _refuse_dialects(shape)
     version = footer.get(_VERSION)
     if version != "4":  # V4-040
         message = f"a manifest of format version {version} stands where version 4 should"
@@ -193,17 +262,15 @@ def _checked(schema: pa.Schema, footer: Mapping[str, str]) -> TreeContent:
         message = f"the footer of a manifest says content {told!r}"
         raise CorruptTable(message, rule="V4-040") from None  # V4-040
     for one in _COLUMNS:
-        _check_column(schema, one)
+        _check_column(shape, one)
     return content
 
 
-def _refuse_dialects(schema: pa.Schema) -> None:
-    top = {field_id(one): one for one in schema}
+def _refuse_dialects(shape: _Shape) -> None:
     for number, told in _UPSTREAM_IDS.items():
-        if number in top:  # V4-043
+        if number in shape.top:  # V4-043
             raise _dialect(told)
-    vector = top.get(_VECTOR)
-    if vector is not None and 0 in {field_id(one) for one in child_fields(vector.type)}:  # V4-043
+    if 0 in shape.members.get(_VECTOR, {}):  # V4-043
         raise _dialect("tracking information under the id 147")
 
 
@@ -215,9 +282,9 @@ def _dialect(told: str, rule: str = "V4-043") -> Unsupported:
     )
 
 
-def _check_column(schema: pa.Schema, column: _Column) -> None:
+def _check_column(shape: _Shape, column: _Column) -> None:
     """A required column is there, and every column is of its type (V4-041)."""
-    found = _find(schema, column)
+    found = shape.find(column)
     group_required = column.group is None or _GROUPS[column.group][1]
     if found is None:
         if column.required and group_required:  # V4-041
@@ -234,25 +301,10 @@ def _same_type(stored: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(stored == wanted)
 
 
-def _top(schema: pa.Schema, number: int) -> int | None:
-    return next((at for at, one in enumerate(schema) if field_id(one) == number), None)
-
-
-def _find(schema: pa.Schema, column: _Column) -> pa.Field | None:
-    if column.group is None:
-        at = _top(schema, column.id)
-        return None if at is None else schema.field(at)
-    at = _top(schema, column.group)
-    if at is None or not pa.types.is_struct(schema.field(at).type):
-        return None
-    members = child_fields(schema.field(at).type)
-    return next((one for one in members if field_id(one) == column.id), None)
-
-
-def _column(stored: pa.Table, column: _Column) -> pa.Array:
+def _column(stored: pa.Table, shape: _Shape, column: _Column) -> pa.Array:
     """A column of TREE_ROWS; null where the file lacks it."""
     wanted = TREE_ROWS.field(column.name)
-    values = _values(stored, column)
+    values = _values(stored, shape, column)
     if values is None:
         return pa.nulls(len(stored), wanted.type)
     if column.name == "file_format":
@@ -266,19 +318,15 @@ def _column(stored: pa.Table, column: _Column) -> pa.Array:
     return values.cast(wanted.type)
 
 
-def _values(stored: pa.Table, column: _Column) -> pa.Array | None:
+def _values(stored: pa.Table, shape: _Shape, column: _Column) -> pa.Array | None:
     if column.group is None:
-        at = _top(stored.schema, column.id)
+        at = shape.top.get(column.id)
         return None if at is None else whole(stored.column(at))
-    at = _top(stored.schema, column.group)
+    at = shape.members.get(column.group, {}).get(column.id)
     if at is None:
         return None
-    struct = whole(stored.column(at))
-    members = [field_id(one) for one in child_fields(struct.type)]
-    if column.id not in members:
-        return None
     # flatten, and not field: a member of a null struct is null, whatever lies beneath.
-    return struct.flatten()[members.index(column.id)]
+    return whole(stored.column(shape.top[column.group])).flatten()[at]
 
 
 def _check_statuses(values: pa.Array) -> None:

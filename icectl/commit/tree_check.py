@@ -20,6 +20,7 @@ from icectl.table.tree import (
     FILES,
     LEAVES,
     NONE,
+    PLAIN,
     Positions,
     ReadLeaf,
     leaf_rows,
@@ -57,7 +58,7 @@ class _NewState:
         content = self._new.get(comparison_key(str(leaf["location"])))
         if content is None:
             return self._means.look(leaf)
-        return rows_of_leaf(self._means.facts, content, leaf, stats=False)
+        return rows_of_leaf(self._means.facts, content, leaf, part=PLAIN)
 
     def _read_range(self, location: str, offset: int, length: int) -> bytes:
         content = self._new.get(comparison_key(location))

@@ -95,13 +95,15 @@ class NewTree:
 class TreeMeans:
     """What composing needs of its table: `new_leaf` and `new_puffin` give new locations.
 
-    `read` gives rows of a leaf that may be written again, `look` rows that may lack statistics.
+    `read` gives rows of a leaf that may be written again, `look` rows that may lack statistics,
+    `names` rows that may have nothing but NAMES; both are asked for the same leaf more than once.
     """
 
     facts: TreeFacts
     options: TreeOptions
     read: ReadLeaf
     look: ReadLeaf
+    names: ReadLeaf
     new_leaf: Callable[[], str]
     new_puffin: Callable[[], str]
 
@@ -118,7 +120,6 @@ class Draft:
     added: list[pa.Table] = field(default_factory=list)
     files: list[NewFile] = field(default_factory=list)
     in_memory: dict[str, pa.Table] = field(default_factory=dict)
-    seen: dict[str, pa.Table] = field(default_factory=dict)
 
     def rows_of(self, leaf: Mapping[str, object]) -> pa.Table:
         """The rows of a leaf, new ones included."""
@@ -129,12 +130,13 @@ class Draft:
 
     def look_at(self, leaf: Mapping[str, object]) -> pa.Table:
         """The rows of a leaf, perhaps without their statistics."""
-        key = comparison_key(str(leaf["location"]))
-        if key in self.in_memory:
-            return self.in_memory[key]
-        if key not in self.seen:
-            self.seen[key] = self.means.look(leaf)
-        return self.seen[key]
+        held = self.in_memory.get(comparison_key(str(leaf["location"])))
+        return self.means.look(leaf) if held is None else held
+
+    def names_of(self, leaf: Mapping[str, object]) -> pa.Table:
+        """The rows of a leaf, perhaps with nothing but what identifies them."""
+        held = self.in_memory.get(comparison_key(str(leaf["location"])))
+        return self.means.names(leaf) if held is None else held
 
     def leaves(self) -> list[dict[str, object]]:
         """The rows of all leaves so far. Order: kept ones first."""

@@ -21,7 +21,7 @@ Place = tuple[str | None, int]
 class Found:
     """Where the removed files are: rows of the root, and positions of leaves in order of finding.
 
-    `rows` are the removed files themselves.
+    `rows` are the removed files themselves, those of the root first.
     """
 
     in_root: list[int]
@@ -52,13 +52,15 @@ def find(draft: Draft, change: TreeChange) -> Found:
         order += search.vectors.get(key, [])
     in_root: list[int] = []
     in_leaves: dict[str, list[int]] = {}
-    rows = [draft.means.facts.empty()]
     for leaf, at in dict.fromkeys(order):
         if leaf is None:
             in_root.append(at)
         else:
             in_leaves.setdefault(leaf, []).append(at)
-        rows.append((draft.kept if leaf is None else search.rows[leaf]).slice(at, 1))
+    rows = [draft.kept.take(pa.array(in_root, pa.int64()))]
+    for leaf, places in in_leaves.items():
+        held = draft.look_at(search.leaves[leaf])
+        rows.append(held.take(pa.array(places, pa.int64())))
     return Found(in_root, in_leaves, pa.concat_tables(rows))
 
 
@@ -69,7 +71,7 @@ def homes(draft: Draft, data_files: set[str]) -> dict[str, str]:
     for key, leaf in _leaves(draft, Content.DATA_MANIFEST):
         if not left:
             break
-        rows = draft.look_at(leaf)
+        rows = draft.names_of(leaf)
         for at in _matching(rows, "location", left, draft.dead.get(key, NONE)):
             found[comparison_key(rows["location"][at].as_py())] = str(leaf["location"])
         left -= found.keys()
@@ -85,7 +87,7 @@ class _Search:
 
     def __init__(self, draft: Draft, wanted: set[Identity], data_files: set[str]) -> None:
         self.places: dict[Identity, Place] = {}
-        self.rows: dict[str, pa.Table] = {}
+        self.leaves: dict[str, Mapping[str, object]] = {}
         self.vectors: dict[str, list[Place]] = {}
         self._wanted = wanted
         self._data_files = data_files
@@ -95,8 +97,8 @@ class _Search:
             for key, leaf in _leaves(draft, kind):
                 if self._is_done(kind):
                     break
-                self.rows[key] = draft.look_at(leaf)
-                self._look(key, self.rows[key], draft.dead.get(key, NONE))
+                self.leaves[key] = leaf
+                self._look(key, draft.names_of(leaf), draft.dead.get(key, NONE))
 
     def _is_done(self, kind: Content) -> bool:
         """Whether no leaf of a kind can have anything more of what is wanted."""

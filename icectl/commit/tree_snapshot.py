@@ -32,7 +32,10 @@ from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.tree import (
     LEAVES,
+    NAMES,
     OWN_CONTENTS,
+    PLAIN,
+    ReadLeaf,
     TreeFacts,
     leaf_rows,
     live_files,
@@ -148,7 +151,8 @@ class TreeWriter:
             facts,
             tree_options(metadata),
             partial(read_leaf, self.store, facts, carried=True),
-            partial(read_leaf, self.store, facts, stats=False),
+            _once(partial(read_leaf, self.store, facts, part=PLAIN)),
+            _once(partial(read_leaf, self.store, facts, part=NAMES)),
             lambda: with_scheme(metadata.location, self.new.leaf()),
             lambda: with_scheme(metadata.location, self.new.bitmaps()),
         )
@@ -175,6 +179,19 @@ class TreeWriter:
         self.store.create(root, made.root)
         self.last = WrittenTree(root, made.rows, frozenset(one.location for one in made.files))
         return put_on(metadata, self.branch, snapshot)
+
+
+def _once(read: ReadLeaf) -> ReadLeaf:
+    """A reader that reads each leaf one time."""
+    held: dict[str, pa.Table] = {}
+
+    def read_once(leaf: Mapping[str, object]) -> pa.Table:
+        location = str(leaf["location"])
+        if location not in held:
+            held[location] = read(leaf)
+        return held[location]
+
+    return read_once
 
 
 def _operation(made: NewTree) -> str:

@@ -114,6 +114,11 @@ def comparison_keys(locations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chun
     """
     import pyarrow.compute as pc
 
+    local = pc.or_(
+        pc.starts_with(locations, "file:", ignore_case=True), pc.starts_with(locations, "/")
+    )
+    if not pc.any(local, min_count=0).as_py():
+        return locations
     keys = pc.replace_substring_regex(locations, _LOCAL_SPELLING, r"\1")
     return pc.replace_substring_regex(keys, "^/", "file:/")
 

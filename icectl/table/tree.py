@@ -108,7 +108,37 @@ class TreeFacts:
 
     def empty(self) -> pa.Table:
         """No rows."""
+        return self._empty
+
+    @cached_property
+    def _empty(self) -> pa.Table:
         return no_rows(self.rows_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which columns of a leaf to read, and statistics of which ids; None is all of them.
+
+    `columns` have `content` and `status`, and `record_count` where they have `first_row_id`.
+    """
+
+    columns: frozenset[str] | None = None
+    stats: frozenset[int] | None = None
+
+
+FOR_STATS = frozenset(
+    {
+        "partition_key", "column_sizes", "value_counts", "null_value_counts", "nan_value_counts",
+        "lower_bounds", "upper_bounds",
+    }
+)  # fmt: skip
+"""What statistics are made of in entries of older versions."""
+WHOLE = Part()
+PLAIN = Part(stats=frozenset())
+NAMES = Part(
+    frozenset({"content", "status", "location", "content_offset", "referenced_file"}), frozenset()
+)
+"""What identifies entries, and what they refer to."""
 
 
 def read_root(
@@ -149,9 +179,14 @@ def _check_whole(unknown: Sequence[int]) -> None:
 
 def conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     """Rows with statistics of today's columns and absolute locations."""
-    rows = with_stats(facts, rows)
+    return _absolute(facts, with_stats(facts, rows))
+
+
+def _absolute(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     for name in LOCATIONS:
         at = rows.schema.get_field_index(name)
+        if at < 0:
+            continue
         column = facts.absolute(whole(rows.column(name)))
         rows = rows.set_column(at, rows.schema.field(name), column)
     return rows
@@ -162,7 +197,8 @@ def with_stats(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     stored = rows.column(STATS) if STATS in rows.column_names else None
     stats = None if stored is None or not len(rows) else whole(stored)
     held = conform(stats, facts.columns, len(rows))
-    return rows.select(TREE_ROWS.names).append_column(facts.rows_schema.field(STATS), held)
+    names = [name for name in rows.column_names if name != STATS]
+    return rows.select(names).append_column(facts.rows_schema.field(STATS), held)
 
 
 def root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:
@@ -211,13 +247,13 @@ def read_leaf(
     facts: TreeFacts,
     leaf: Mapping[str, object],
     *,
-    stats: bool = True,
+    part: Part = WHOLE,
     carried: bool = False,
 ) -> pa.Table:
     """All rows of a leaf, inheritance resolved: `leaf` is its row in the root.
 
-    Without `stats` those of version 4 leaves are null. With `carried` the rows will be written
-    again, and must be known whole.
+    What is not in the `part` asked for may be null. With `carried` the rows will be written again,
+    and must be known whole.
 
     Shape: the schema of `facts`; a row's ordinal is its position.
     Raises: StorageError; CorruptTable; Unsupported.
@@ -225,7 +261,7 @@ def read_leaf(
     location = _text(leaf["location"])
     content = read_file(store, location)
     return decode_file(
-        location, lambda: rows_of_leaf(facts, content, leaf, stats=stats, carried=carried)
+        location, lambda: rows_of_leaf(facts, content, leaf, part=part, carried=carried)
     )
 
 
@@ -234,23 +270,26 @@ def rows_of_leaf(
     content: bytes,
     leaf: Mapping[str, object],
     *,
-    stats: bool = True,
+    part: Part = WHOLE,
     carried: bool = False,
 ) -> pa.Table:
     """The rows of a leaf, as read_leaf gives them, out of its bytes."""
     if leaf["file_format"] == FileFormat.AVRO:
-        return _legacy_rows(facts, content, leaf, carried=carried)
-    file = read_tree(content, stats=stats)
+        return _legacy_rows(facts, content, leaf, part, carried=carried)
+    file = read_tree(content, columns=part.columns, stats=part.stats)
     if carried:
         _check_whole(file.unknown_field_ids)
-    return _leaf_rows(facts, file, leaf)
+    return _leaf_rows(facts, file, leaf, part)
 
 
-def _leaf_rows(facts: TreeFacts, file: TreeFile, leaf: Mapping[str, object]) -> pa.Table:
+def _leaf_rows(
+    facts: TreeFacts, file: TreeFile, leaf: Mapping[str, object], part: Part
+) -> pa.Table:
     wanted = TreeContent.DATA if leaf["content"] == Content.DATA_MANIFEST else TreeContent.DELETE
     if file.content is not wanted:  # V4-100
         raise CorruptTable(f"it says content {file.content}, the root {wanted}", rule="V4-100")
-    rows = conformed(facts, file.rows)
+    has_stats = part.columns is None or STATS in part.columns
+    rows = conformed(facts, file.rows) if has_stats else _absolute(facts, file.rows)
     contents = set(rows["content"].unique().to_pylist())
     if contents & {Content.DATA_MANIFEST, Content.DELETE_MANIFEST}:  # V4-102
         raise CorruptTable("a leaf names a manifest", rule="V4-102")
@@ -264,11 +303,13 @@ def _leaf_rows(facts: TreeFacts, file: TreeFile, leaf: Mapping[str, object]) -> 
 
 
 def leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
-    """What rows leave null, the leaf's row in the root says (4.6)."""
+    """What rows leave null, the leaf's row in the root says (4.6), of columns that are there."""
+    there = set(rows.column_names)
     is_added = pc.equal(rows["status"], int(Status.ADDED))
-    ids = pc.fill_null(rows["snapshot_id"], pa.scalar(leaf["snapshot_id"], pa.int64()))
-    rows = _replaced(rows, "snapshot_id", ids)
-    for name in ("sequence_number", "file_sequence_number"):
+    if "snapshot_id" in there:
+        ids = pc.fill_null(rows["snapshot_id"], pa.scalar(leaf["snapshot_id"], pa.int64()))
+        rows = _replaced(rows, "snapshot_id", ids)
+    for name in there & {"sequence_number", "file_sequence_number"}:
         stored = rows[name]
         if not stored.null_count:
             continue
@@ -279,7 +320,7 @@ def leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
             raise CorruptTable(message, rule="V4-105")
         rows = _replaced(rows, name, filled)
     first = leaf["first_row_id"]
-    if first is None or leaf["content"] != Content.DATA_MANIFEST:
+    if first is None or leaf["content"] != Content.DATA_MANIFEST or "first_row_id" not in there:
         return rows
     stored = whole(rows["first_row_id"])
     takes = pc.and_(stored.is_null(), pc.not_equal(rows["status"], int(Status.DELETED)))
@@ -290,12 +331,13 @@ def leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
 
 
 def _legacy_rows(
-    facts: TreeFacts, content: bytes, leaf: Mapping[str, object], *, carried: bool
+    facts: TreeFacts, content: bytes, leaf: Mapping[str, object], part: Part, *, carried: bool
 ) -> pa.Table:
     """Rows of an Avro manifest of an older version, in the form of version 4 (3.4)."""
     listed = manifest_file(leaf)
     spec = facts.metadata.spec(listed.partition_spec_id)
-    header, raw = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=spec)
+    columns = ALL_COLUMNS if part.stats is None else ALL_COLUMNS - FOR_STATS
+    header, raw = read_manifest(content, columns=columns, manifest=0, spec=spec)
     # Tools that wrote manifests anew left the header bare; the list and the root say what it is.
     if "content" in header.metadata and header.content is not listed.content:  # V4-111
         raise CorruptTable("its content is not what the root says", rule="V4-111")
@@ -306,11 +348,19 @@ def _legacy_rows(
 
 
 def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
-    """Entries of older versions as rows of version 4: statistics hold metrics and tuples (5.7)."""
+    """Entries of older versions as rows of version 4: statistics hold metrics and tuples (5.7).
+
+    Entries may lack the columns FOR_STATS; statistics are null then.
+    """
     table = entries.table
-    stats = from_maps(entries, facts.columns)
+    has_stats = set(table.column_names).issuperset(FOR_STATS)
+    stats = (
+        from_maps(entries, facts.columns)
+        if has_stats
+        else conform(None, facts.columns, len(entries))
+    )
     spec = facts.metadata.spec(spec_id)
-    if spec is not None:
+    if spec is not None and has_stats:
         stats = with_tuples(
             stats,
             whole(table["partition_key"]),
@@ -371,7 +421,7 @@ def vectors(store: Store, rows: pa.Table) -> dict[str, Positions]:
 
 def vector_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
     """The rows of manifest delete vectors, without statistics. Order: kept."""
-    yield from of_contents(rows, Content.MANIFEST_DV).drop_columns([STATS]).to_pylist()
+    yield from of_contents(rows.drop_columns([STATS]), Content.MANIFEST_DV).to_pylist()
 
 
 def vector_positions(read_range: ReadRange, row: Mapping[str, object]) -> Positions:
@@ -393,19 +443,26 @@ def vector_positions(read_range: ReadRange, row: Mapping[str, object]) -> Positi
 
 def live_rows(rows: pa.Table) -> pa.Table:
     """Rows of a root that are ADDED or EXISTING. Order: kept."""
-    return rows.filter(pc.not_equal(rows["status"], int(Status.DELETED)))
+    return _where(rows, pc.not_equal(rows["status"], int(Status.DELETED)))
 
 
 def of_contents(rows: pa.Table, *contents: Content) -> pa.Table:
     """Rows of some content types. Order: kept."""
-    return rows.filter(
-        pc.is_in(rows["content"], pa.array([int(one) for one in contents], pa.int8()))
-    )
+    wanted = pa.array([int(one) for one in contents], pa.int8())
+    return _where(rows, pc.is_in(rows["content"], wanted))
+
+
+def _where(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+    """Rows whose mask is true; rows with statistics are only copied where they have to be."""
+    count = pc.sum(mask, min_count=0).as_py()
+    if count == len(rows):
+        return rows
+    return rows.filter(mask) if count else rows.slice(0, 0)
 
 
 def leaf_rows(rows: pa.Table) -> Iterator[dict[str, object]]:
     """The rows of leaves, without their statistics, one by one. Order: kept."""
-    yield from of_contents(rows, *LEAVES).drop_columns([STATS]).to_pylist()
+    yield from of_contents(rows.drop_columns([STATS]), *LEAVES).to_pylist()
 
 
 ReadLeaf = Callable[[Mapping[str, object]], pa.Table]

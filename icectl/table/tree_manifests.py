@@ -35,8 +35,10 @@ from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.tree import (
+    FOR_STATS,
     NONE,
     OWN_CONTENTS,
+    Part,
     Positions,
     TreeFacts,
     leaf_rows,
@@ -53,8 +55,11 @@ from icectl.table.tree_outline import described
 _KEYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
 """Columns that always come."""
 
-_FROM_STATS = frozenset({"partition_key", *CARRIED.names})
-"""Columns that statistics are needed for."""
+_TREE_NAMES = {"referenced_data_file": "referenced_file"}
+"""Columns that have another name in trees."""
+
+_FROM_MAPS = FOR_STATS - {"partition_key"}
+"""Columns that statistics of all columns are needed for."""
 
 
 @dataclass(frozen=True)
@@ -171,9 +176,22 @@ def decode_tree_manifest(
         root = root_rows(facts, content, _snapshot_of(facts, manifest))
         rows = of_contents(root, *OWN_CONTENTS[manifest.content])
     else:
-        needs_stats = bool(wanted & _FROM_STATS)
-        rows = rows_of_leaf(facts, content, _row(manifest), stats=needs_stats)
+        rows = rows_of_leaf(facts, content, _row(manifest), part=_part(facts, wanted))
     return _header(manifest), raw_entries(facts, rows, dead, wanted, index)
+
+
+def _part(facts: TreeFacts, wanted: frozenset[str]) -> Part:
+    """What the wanted columns are made of: partitions of the statistics of expressions."""
+    columns = {_TREE_NAMES.get(name, name) for name in wanted}
+    if "first_row_id" in wanted:
+        columns.add("record_count")
+    if wanted & _FROM_MAPS:
+        return Part(frozenset({*columns, STATS}))
+    if "partition_key" not in wanted:
+        return Part(frozenset(columns), frozenset())
+    specs = facts.metadata.partition_specs
+    fields = (item for spec in specs for item in facts.tuple_fields(spec.spec_id))
+    return Part(frozenset({*columns, STATS}), frozenset(item.stats_id for item in fields))
 
 
 def _legacy(
@@ -249,23 +267,22 @@ def raw_entries(
     positions = np.flatnonzero(_alive(len(rows), dead)).astype(np.int32)
     if len(positions) < len(rows):
         rows = rows.take(pa.array(positions))
-    stats = whole(rows[STATS])
-    maps = to_maps(stats, facts.columns, wanted) if wanted & set(CARRIED.names) else {}
     made: dict[str, pa.Array | pa.ChunkedArray] = {
         "manifest": pa.array(np.full(len(rows), index, np.int32)),
         "manifest_pos": pa.array(positions),
-        "referenced_data_file": rows["referenced_file"],
-        **maps,
     }
-    if "partition_key" in wanted:
-        made["partition_key"] = _keys(facts, rows, stats)
+    if wanted & FOR_STATS:
+        stats = whole(rows[STATS])
+        made |= to_maps(stats, facts.columns, wanted)
+        if "partition_key" in wanted:
+            made["partition_key"] = _keys(facts, rows, stats)
     names = [name for name in (*PLANNING.names, *CARRIED.names) if name in wanted]
     schema = pa.schema([{**_fields(PLANNING), **_fields(CARRIED)}[name] for name in names])
     columns = []
     for field in schema:
-        column = made.get(field.name)
-        if column is None and field.name in rows.column_names:
-            column = rows[field.name]
+        column, stored = made.get(field.name), _TREE_NAMES.get(field.name, field.name)
+        if column is None and stored in rows.column_names:
+            column = rows[stored]
         columns.append(
             pa.nulls(len(rows), field.type) if column is None else column.cast(field.type)
         )

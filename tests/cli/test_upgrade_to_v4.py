@@ -139,7 +139,8 @@ def test_compaction_after_it_changes_no_row_and_then_has_nothing_to_do(
     assert icectl("upgrade-to-v4", str(directory), mode, "--yes").code == 0
     before = every_row(directory)
     rows = before[head(directory)["snapshot-id"]]
-    words = ("compact", str(directory), "--min-input-files", "2", "--yes", "--json")
+    words = ("compact", str(directory), "--min-input-files", "2", "--engine", "local")
+    words = (*words, "--yes", "--json")
     done = icectl(*words)
     assert (done.code, done.document["status"]) == (0, "done")
     after = every_row(directory)

@@ -22,7 +22,16 @@ from icectl.run.inspect_changes import detected
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
-from icectl.table.tree import LEAVES, leaf_rows, live_files, live_rows, read_leaf, vectors
+from icectl.table.tree import (
+    LEAVES,
+    NAMES,
+    PLAIN,
+    leaf_rows,
+    live_files,
+    live_rows,
+    read_leaf,
+    vectors,
+)
 from tests.builders.scenarios import FACTS, Files, reader_of, table
 
 OPTIONS = st.builds(
@@ -68,7 +77,10 @@ class Table:
         return read_leaf(self.files, FACTS, leaf)
 
     def look(self, leaf):
-        return read_leaf(self.files, FACTS, leaf, stats=False)
+        return read_leaf(self.files, FACTS, leaf, part=PLAIN)
+
+    def names_of(self, leaf):
+        return read_leaf(self.files, FACTS, leaf, part=NAMES)
 
     def data_row(self) -> dict:
         return {
@@ -115,7 +127,7 @@ class Table:
         before = set(self.identities())
         self.commits += 1
         made = compose(
-            TreeMeans(FACTS, options, self.read, self.look, self.name, self.name),
+            TreeMeans(FACTS, options, self.read, self.look, self.names_of, self.name, self.name),
             ParentState(self.rows, vectors(self.files, self.rows)),
             change,
             Attempt(100 + self.commits, self.commits, self.next_row_id),

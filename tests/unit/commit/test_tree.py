@@ -22,7 +22,7 @@ from icectl.commit.tree_draft import (
 )
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key
-from icectl.table.tree import LEAVES, live_rows, read_leaf, vectors
+from icectl.table.tree import LEAVES, NAMES, PLAIN, live_rows, read_leaf, vectors
 from tests.builders.scenarios import FACTS, SCENARIOS, Scenario, table
 
 WRITE = [name for name, scenario in SCENARIOS.items() if scenario["kind"] == "WRITE"]
@@ -110,7 +110,8 @@ class Chain:
             FACTS,
             self.options(golden),
             lambda leaf: read_leaf(files, FACTS, leaf),
-            lambda leaf: read_leaf(files, FACTS, leaf, stats=False),
+            lambda leaf: read_leaf(files, FACTS, leaf, part=PLAIN),
+            lambda leaf: read_leaf(files, FACTS, leaf, part=NAMES),
             self.location,
             self.location,
         )

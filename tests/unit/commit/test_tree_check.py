@@ -22,7 +22,7 @@ from icectl.errors import CorruptTable
 from icectl.spec.manifest import Content, FileFormat
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
-from icectl.table.tree import leaf_rows, read_leaf, vectors
+from icectl.table.tree import NAMES, PLAIN, leaf_rows, read_leaf, vectors
 from tests.builders.scenarios import FACTS, Files, table
 
 IN_LEAVES = TreeOptions(max_data_files=0)
@@ -38,7 +38,8 @@ class Tree:
             FACTS,
             IN_LEAVES,
             lambda leaf: read_leaf(self.files, FACTS, leaf),
-            lambda leaf: read_leaf(self.files, FACTS, leaf, stats=False),
+            lambda leaf: read_leaf(self.files, FACTS, leaf, part=PLAIN),
+            lambda leaf: read_leaf(self.files, FACTS, leaf, part=NAMES),
             lambda: next(self.names),
             lambda: next(self.names),
         )
