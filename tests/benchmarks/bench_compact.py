@@ -1,13 +1,13 @@
 """`icectl compact --engine local` as a whole process, on tables of real rows.
 
-    python tests/benchmarks/bench_compact.py [binpack] [deletes] [small] [sort]
+    python tests/benchmarks/bench_compact.py [binpack] [deletes] [small] [sort] [memory]
 
 binpack: 64 files of 310 MB and 8 columns become 4, in turn with a bare copy of the same files with
 pyarrow in two threads, a process of its own too. The copy checks nothing; compact plans, projects
 columns by field id, counts metrics, hashes the rows that it reads, reads what it wrote again to
 hash that too, and commits. deletes: 2,000 files, each with a position delete file, and 200 equality
 delete files. small: 10,000 files of 50 KB. sort: one group of several times what a worker sorts in
-memory. Memory is that of the largest process.
+memory. memory: 8 files of 60 MB, and of 490. Memory is that of the largest process.
 """
 
 import sys
@@ -112,8 +112,21 @@ def sort(directory: Path) -> bool:
     return True
 
 
+def memory(directory: Path) -> bool:
+    """Eight files into one, small ones and ones ten times as large."""
+    peaks = []
+    for number, row_count in enumerate([180_000, 1_800_000]):
+        paths = build(directory / f"t{number}", 8, row_count)
+        size = sum(path.stat().st_size for path in paths)
+        run = Table(directory / f"t{number}", paths).compact("--target-file-size", "2GiB")
+        told(f"8 files of {size / 1e6:,.0f} MB into one", [run])
+        peaks.append(run.peak_bytes)
+    return verdict("MiB more for ten times the bytes", (peaks[1] - peaks[0]) / 2**20, 512)
+
+
 SUBJECTS: dict[str, Callable[[Path], bool]] = {
     "binpack": binpack, "deletes": deletes, "small": small, "sort": sort,
+    "memory": memory,
 }  # fmt: skip
 
 

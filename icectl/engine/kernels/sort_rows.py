@@ -35,7 +35,7 @@ def sorted_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The same rows in the order of their keys; rows with equal keys keep theirs.
 
-    Cost: twice `memory_bytes` and the keys; what is larger is written and read once more.
+    Cost: twice `memory_bytes`, keys included; what is larger is written and read once more.
     """
     with ExitStack() as stack:
         runs: list[_Run] = []
@@ -43,30 +43,23 @@ def sorted_batches(
         held: list[pa.RecordBatch] = []
         size_bytes = 0
         for batch in batches:
-            held.append(batch)
-            size_bytes += batch.nbytes
+            keyed = batch.append_column(_KEY, keys.of(batch))
+            held.append(keyed)
+            size_bytes += keyed.nbytes
             if size_bytes >= sorting.memory_bytes:
                 if directory is None:
                     made = tempfile.TemporaryDirectory(prefix="icectl-", dir=sorting.directory)
                     directory = Path(stack.enter_context(made))
                 path = directory / f"{len(runs)}.arrow"
-                runs.append(_spilled(_sorted(held, keys), path, len(runs)))
-                held, size_bytes = [], 0
-        last = _sorted(held, keys) if held else None
+                runs.append(_spilled(_in_order(held), path, len(runs)))
+                size_bytes = 0
         if directory is None:
-            if last is not None:
-                yield from _in_batches(last)
+            if held:
+                yield from _in_batches(_in_order(held))
             return
-        if last is not None:
-            runs.append(_spilled(last, directory / f"{len(runs)}.arrow", len(runs)))
+        if held:
+            runs.append(_spilled(_in_order(held), directory / f"{len(runs)}.arrow", len(runs)))
         yield from _merged(runs, sorting.memory_bytes)
-
-
-def _sorted(batches: Sequence[pa.RecordBatch], keys: SortKeys) -> pa.Table:
-    """Rows in order, with their keys as the last column."""
-    table = pa.Table.from_batches(batches)
-    key = pa.chunked_array([keys.of(batch) for batch in batches])
-    return _in_order(table.append_column(_KEY, key))
 
 
 def _keys(rows: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
@@ -74,9 +67,12 @@ def _keys(rows: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
     return rows.column(rows.num_columns - 1)
 
 
-def _in_order(table: pa.Table) -> pa.Table:
+def _in_order(batches: list[pa.RecordBatch]) -> pa.Table:
+    """Rows with keys in the order of these; the list is emptied, lest they are in memory thrice."""
     # Taking rows out of many chunks is far slower than out of one.
-    return table.combine_chunks().take(pc.sort_indices(_keys(table)))
+    table = pa.Table.from_batches(batches).combine_chunks()
+    batches.clear()
+    return table.take(pc.sort_indices(_keys(table)))
 
 
 def _in_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -137,7 +133,7 @@ def _merged(runs: Sequence[_Run], memory_bytes: int) -> Iterator[pa.RecordBatch]
     for limit in [*_limits(runs, memory_bytes), None]:
         parts = [batch for run in runs for batch in run.below(limit) if batch.num_rows]
         if parts:
-            yield from _in_batches(_in_order(pa.Table.from_batches(parts)))
+            yield from _in_batches(_in_order(parts))
 
 
 def _limits(runs: Sequence[_Run], memory_bytes: int) -> list[bytes]:
