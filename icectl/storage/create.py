@@ -20,6 +20,9 @@ from icectl.storage import location as locations
 _LOGGER = logging.getLogger(__name__)
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _CREATABLE = {"", "file", "memory", "s3", "s3a", "s3n"}
+_LONGEST_NAME = 200
+"""Bytes that file systems take for a name, 255 as a rule, less what comes before it."""
+
 _COUNTER = itertools.count()
 _MEMORY_LOCK = threading.Lock()
 
@@ -41,24 +44,26 @@ def check_creatable(location: str) -> None:
 def create_local(path: str, content: bytes) -> None:
     """Write a new file; missing directories are made.
 
-    Raises: as open_new_local.
-    """
-    with open_new_local(path) as file:
-        file.write(content)
-
-
-@contextmanager
-def open_new_local(path: str) -> Iterator[IO[bytes]]:
-    """A file to write that gets its name once this is left without an error.
-
-    Until then its `name` is the path of a temporary file, which others may write to instead.
     Raises: FileExistsError, when the name is taken; Refused, on a file system without hard links;
     OSError otherwise. The file exists whole, or not at all.
     """
-    with _temporary(path) as file:
-        yield file
+    with _temporary(path) as (temporary, file):
+        file.write(content)
         _sync(file)
-        _link(file.name, path)
+        _link(temporary, path)
+    _sync_directory(path)
+
+
+@contextmanager
+def new_local(path: str) -> Iterator[str]:
+    """The path of a file to write, which gets its name once this is left without an error.
+
+    Raises: as create_local.
+    """
+    with _temporary(path) as (temporary, file):
+        yield temporary
+        _sync(file)
+        _link(temporary, path)
     _sync_directory(path)
 
 
@@ -83,10 +88,10 @@ def replace_local(path: str, content: bytes) -> None:
 
     Raises: OSError.
     """
-    with _temporary(path) as file:
+    with _temporary(path) as (temporary, file):
         file.write(content)
         _sync(file)
-        os.replace(file.name, path)
+        os.replace(temporary, path)
     _sync_directory(path)
 
 
@@ -106,11 +111,11 @@ def copy_local(path: str, target: str) -> None:
 
 
 def _copy_bytes(path: str, target: str) -> None:
-    with _temporary(target) as file:
+    with _temporary(target) as (temporary, file):
         with open(path, "rb") as source:
             shutil.copyfileobj(source, file)
         _sync(file)
-        os.replace(file.name, target)
+        os.replace(temporary, target)
 
 
 def create_in_memory(filesystem: Any, path: str, content: bytes) -> None:
@@ -125,15 +130,15 @@ def create_in_memory(filesystem: Any, path: str, content: bytes) -> None:
 
 
 @contextmanager
-def _temporary(path: str) -> Iterator[IO[bytes]]:
-    """An empty file beside a path, which is gone afterwards unless it got another name."""
+def _temporary(path: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """An empty file beside a path, by its own, which is gone afterwards unless it is renamed."""
     directory = os.path.dirname(path) or "."
     os.makedirs(directory, exist_ok=True)
-    temporary, descriptor = _open_temporary(directory)
+    temporary, descriptor = _open_temporary(directory, os.path.basename(path))
     try:
-        with open(temporary, "wb", opener=lambda *_: descriptor) as file:
+        with os.fdopen(descriptor, "wb") as file:
             _take_group(descriptor, directory)
-            yield file
+            yield temporary, file
     finally:
         with suppress(OSError):
             os.unlink(temporary)
@@ -144,9 +149,14 @@ def _sync(file: IO[bytes]) -> None:
     os.fsync(file.fileno())
 
 
-def _open_temporary(directory: str) -> tuple[str, int]:
+def _open_temporary(directory: str, name: str) -> tuple[str, int]:
+    """A file whose name ends as the one to come, so that who looks for that finds what a kill left.
+
+    Shape: its path, and its descriptor.
+    """
+    end = name if len(os.fsencode(name)) <= _LONGEST_NAME else ".tmp"
     while True:
-        temporary = os.path.join(directory, f".icectl-{os.getpid()}-{next(_COUNTER)}.tmp")
+        temporary = os.path.join(directory, f".icectl-{os.getpid()}-{next(_COUNTER)}-{end}")
         with suppress(FileExistsError):  # of a process of this number on another host, or long ago
             return temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage.create import copy_local, create_local, open_new_local, replace_local
+from icectl.storage.create import copy_local, create_local, new_local, replace_local
 from icectl.storage.listing import Rows, Step, first_steps, run_steps
 from icectl.storage.local_scan import LocalScan, Opened, is_text, path_used_to, status_of
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
@@ -105,9 +105,9 @@ class LocalStore:
         """A file to write, which is there, whole, once this is left without an error (R-162)."""
         with ExitStack() as stack:
             with path_used_to("write", location) as path:
-                file = stack.enter_context(open_new_local(path))
-            with write_to(file.name, location) as new:
-                yield new
+                temporary = stack.enter_context(new_local(path))
+            with write_to(temporary, location) as file:
+                yield file
             with path_used_to("write", location):
                 stack.close()
 

@@ -64,11 +64,11 @@ def test_a_new_file_takes_the_group_of_its_directory(tmp_path):
 
 def test_create_skips_temporary_files_that_others_left(tmp_path, monkeypatch):
     for number in range(3):
-        (tmp_path / f".icectl-{os.getpid()}-{number}.tmp").write_bytes(b"left")
+        (tmp_path / f".icectl-{os.getpid()}-{number}-a").write_bytes(b"left")
     monkeypatch.setattr("icectl.storage.create._COUNTER", iter(range(10)))
     STORE.create(f"{tmp_path}/a", b"content")
     assert (tmp_path / "a").read_bytes() == b"content"
-    assert (tmp_path / f".icectl-{os.getpid()}-0.tmp").read_bytes() == b"left"
+    assert (tmp_path / f".icectl-{os.getpid()}-0-a").read_bytes() == b"left"
 
 
 def test_a_file_system_without_hard_links_is_refused(tmp_path, monkeypatch):
@@ -179,3 +179,12 @@ def test_many_files_are_removed_in_parallel(tmp_path):
     failed = STORE.remove([*paths, f"{tmp_path}/d"])
     assert [failure.location for failure in failed] == [f"{tmp_path}/d"]
     assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+@pytest.mark.parametrize(("name", "end"), [("a.parquet", "-a.parquet"), ("ä" * 120, "-.tmp")])
+def test_what_is_being_written_is_found_by_the_end_of_its_name(tmp_path, name, end):
+    with STORE.open_new(f"{tmp_path}/{name}"):
+        (begun,) = tmp_path.iterdir()
+        assert begun.name.startswith(f".icectl-{os.getpid()}-")
+        assert begun.name.endswith(end)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
