@@ -101,8 +101,7 @@ def prepare(removal: OrphanRemoval, options: OrphanOptions) -> Prepared:
         others.check(loaded, listing.metadata_files)
         others.check_newest(loaded)
         references = _read_references(removal, loaded, options, places, listing)
-        for fork in others.forks(loaded):
-            _add_fork(removal, references, fork)
+        _add_forks(removal, references, others.forks(loaded))
         rule = OrphanRule(older_than_ms, places.bases, _partition_names(loaded))
         plan = _plan(removal, loaded, options, listing, references, rule)
     return Prepared(loaded, options, places, plan, references)
@@ -157,25 +156,41 @@ def _read_references(
     return references
 
 
-def _add_fork(removal: OrphanRemoval, references: References, location: str) -> None:
-    """Keep what a metadata file names that is no version of the table, but may be one elsewhere.
+def _add_forks(removal: OrphanRemoval, references: References, found: Sequence[str]) -> None:
+    """Keep what metadata files name that are no versions of the table, but may be some elsewhere.
 
     What only a commit that failed has written is kept so too, until the log has gone past it.
     """
-    try:
-        fork = load_file(removal.store, location)
-    except (TableNotFound, CorruptTable):  # no catalog can use it
-        return
-    removal.progress.warn(
-        f"{shown(location)} is no version of this table: what it names stays; if it is left over "
-        "from a failed commit, move it away"
-    )
-    for snapshots in ((), *((each,) for each in fork.metadata.snapshots)):
+    for location in found:
         try:
-            references.add(replace(fork, metadata=replace(fork.metadata, snapshots=snapshots)))
-        except StorageError as error:  # this table's expiries delete what both have named
-            if error.error_id != FILE_MISSING:
-                raise
+            _add_fork(references, load_file(removal.store, location))
+        except (TableNotFound, CorruptTable):  # no catalog can use it
+            continue
+    if found:
+        more = f" and {len(found) - 1:,} more are" if len(found) > 1 else " is"
+        removal.progress.warn(
+            f"{shown(found[-1])}{more} no version of this table: what they name stays; move them "
+            "away if they are left over from failed commits"
+        )
+
+
+def _add_fork(references: References, fork: LoadedTable) -> None:
+    """Add what is still there: the expiries of one table delete what both have named."""
+    if _is_added(references, fork):
+        return
+    for snapshots in ((), *((each,) for each in references.unread(fork.metadata))):
+        _is_added(references, replace(fork, metadata=replace(fork.metadata, snapshots=snapshots)))
+
+
+def _is_added(references: References, loaded: LoadedTable) -> bool:
+    """Add a table; false where a file that it names is missing."""
+    try:
+        references.add(loaded)
+    except StorageError as error:
+        if error.error_id != FILE_MISSING:
+            raise
+        return False
+    return True
 
 
 def _doubtful(location: str, places: Places) -> Refused:

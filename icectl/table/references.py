@@ -9,6 +9,8 @@ import pyarrow.compute as pc
 from icectl.catalog.protocol import LoadedTable
 from icectl.entries.files import together
 from icectl.spec.manifest import ManifestFile, ManifestIdentity
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import is_local, join, parent, relative_ones
 from icectl.storage.other_ways import OtherWays
 from icectl.storage.real_paths import linked_files
@@ -55,11 +57,7 @@ class References:
         Raises: StorageError, CorruptTable, when anything of it cannot be read (R-192).
         """
         metadata = loaded.metadata
-        unread = [
-            snapshot
-            for snapshot in metadata.snapshots
-            if snapshot.snapshot_id not in self._snapshots_read
-        ]
+        unread = self.unread(metadata)
         listed = all_manifests(manifest_lists(self._reader, metadata, unread), unread)
         # Rows that delete vectors of version 4 name count like deleted entries.
         listed = distinct_manifests([[replace(item, dead=b"") for item in listed]])
@@ -79,6 +77,11 @@ class References:
             self._add(stored, table)
         self._snapshots_read |= {snapshot.snapshot_id for snapshot in unread}
         self._manifests_read |= {item.identity for item in manifests}
+
+    def unread(self, metadata: TableMetadata) -> list[Snapshot]:
+        """The snapshots that `add` would read."""
+        read = self._snapshots_read
+        return [each for each in metadata.snapshots if each.snapshot_id not in read]
 
     def _entries(
         self, loaded: LoadedTable, manifests: Sequence[ManifestFile]
