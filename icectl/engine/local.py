@@ -21,6 +21,10 @@ from icectl.progress import Progress
 from icectl.storage.store import Store
 
 
+_WORTH_A_WORKER_BYTES = 16 << 20
+"""What is rewritten in the time that a worker takes to start."""
+
+
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
     """Carries tasks out, as many at a time as there are processors."""
@@ -48,7 +52,7 @@ class LocalEngine:
             if stopped.is_set():
                 raise Incomplete("stopped")
 
-        count = min(self.concurrency, os.cpu_count() or 1, max(len(tasks), 1))
+        count = min(self.concurrency, os.cpu_count() or 1, 1 + total // _WORTH_A_WORKER_BYTES)
         with Workers(check) as workers, ThreadPoolExecutor(count) as pool:
             running = [pool.submit(self._run, task, job, places, workers) for task in tasks]
             try:

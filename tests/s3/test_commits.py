@@ -226,3 +226,24 @@ def test_keys_that_the_answer_names_are_failures_and_throttled_ones_are_tried_ag
     assert warnings == [
         f"bucket {bucket.name} keeps old versions: deleting frees no bytes before they expire too"
     ]
+
+
+@pytest.mark.parametrize(("version", "more"), [(2, ()), (3, ("--sort-order", "id desc"))])
+def test_a_compaction_on_s3_keeps_rows_and_adds_files(
+    bucket: Bucket, run: Run, monkeypatch: pytest.MonkeyPatch, version: int, more: tuple[str, ...]
+) -> None:
+    table = build(bucket, "t", version)
+    before, keys = bucket.rows("t", monkeypatch), bucket.keys("t")
+    words = ("--engine", "local", "--min-input-files", "2", "--target-file-size", "1MiB", *more)
+    code, planned = run("compact", "t", *words, "--dry-run")
+    assert (code, bucket.keys("t")) == (0, keys)
+    code, done = run("compact", "t", *words)
+    assert (code, done["status"], done["warnings"]) == (0, "done", [])
+    assert done["result"]["added_data_files"] == planned["result"]["added_data_files"] == 3
+    after = bucket.rows("t", monkeypatch)
+    (added,) = after.keys() - before.keys()
+    assert {id_: after[id_] for id_ in before} == before
+    assert sorted(dict(row)["id"] for row in after[added]) == sorted(table.ids())
+    assert keys <= bucket.keys("t")
+    code, again = run("compact", "t", *words)
+    assert (code, again["status"]) == (0, "nothing-to-do")
