@@ -20,7 +20,6 @@ from icectl.plan.compact_task import InputFile, RewriteTask
 from icectl.progress import Progress
 from icectl.storage.store import Store
 
-
 _WORTH_A_WORKER_BYTES = 16 << 20
 """What is rewritten in the time that a worker takes to start."""
 
