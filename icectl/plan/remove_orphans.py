@@ -16,6 +16,7 @@ class Verdict(IntEnum):
     WITHOUT_TIME = 2
     HIDDEN = 3
     JOURNAL = 4
+    RUNNING = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,14 @@ class OrphanRule:
     """What makes an orphan of a file that the table does not reach.
 
     It was modified before `older_than_ms`, and no part of its location behind one of `bases` begins
-    with `_` or `.`, unless that is one of `partition_names` and its value.
+    with `_` or `.`, unless that is one of `partition_names` and its value. Nor does its location
+    hold the uuid of one of the `running` runs, which may still commit what they have written.
     """
 
     older_than_ms: int
     bases: tuple[str, ...]
     partition_names: tuple[str, ...] = ()
+    running: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

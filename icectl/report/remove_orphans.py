@@ -18,6 +18,7 @@ _REASONS = {
     "without_time": "without a modification time",
     "hidden": "on a hidden path (a name that begins with `_` or `.`)",
     "journal": "journals of icectl",
+    "running": "of runs of icectl that may still commit",
     "gone": "gone before it was their turn",
     "changed": "written anew meanwhile",
     "referenced": "referred to by a commit that came meanwhile",

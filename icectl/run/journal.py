@@ -5,6 +5,7 @@ anew what the table reaches, and deletes nothing that it does.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from icectl.storage.store import FileStatus, Store
 
 VERSION = 1
 J = TypeVar("J")
+_FILE_NAME = re.compile(r"icectl-[a-z0-9-]+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.json")
 ABANDONED_AFTER_MS = 24 * 3_600_000
 """A journal whose commit has not landed after a day belongs to a run that is over."""
 
@@ -41,6 +43,12 @@ class Journal:
 def journal_location(metadata_location: str, command: str, uuid: str) -> str:
     """Where the journal of a run lies: beside the metadata file."""
     return join(parent(metadata_location), f"icectl-{command}-{uuid}.json")
+
+
+def uuid_of(location: str) -> str | None:
+    """The uuid of the run that a journal is of; None for other files."""
+    match = _FILE_NAME.fullmatch(name(location))
+    return match[1] if match else None
 
 
 def write(store: Store, journal: Journal) -> None:

@@ -180,7 +180,7 @@ class Leftovers:
             return False
         if self.env.now_ms() - journal.created_ms > journals.ABANDONED_AFTER_MS:
             return False
-        return journal.host != _host(self.env) or _is_there(journal.pid)
+        return _is_running(self.env, journal)
 
     def _remove(self, loaded: LoadedTable, found: Sequence[OutputJournal]) -> None:
         """Remove what landed runs do not need, and what abandoned runs can commit no more."""
@@ -240,6 +240,34 @@ class _Reached:
         found = containing(live_files(self._reader, self._metadata, self._manifests), uuid)
         keys = frozenset(found.table["key"].to_pylist())
         return [place for place in places if loosest_key(place) not in keys]
+
+
+def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
+    """The uuids of runs that may still commit what they wrote, however long ago they began.
+
+    Those of runs that nobody marked as abandoned, but for processes that are seen to be over.
+    Raises: StorageError, where the journals cannot be listed.
+    """
+    found = []
+    for status in store.list_directory(parent(loaded.metadata_location)):
+        uuid = journals.uuid_of(status.location)
+        if uuid is None:
+            continue
+        try:
+            journal = _read(store, status.location)
+        except FileNotFoundError:  # its run has ended since
+            continue
+        except (ValueError, KeyError, TypeError):  # of another kind, or of a newer icectl
+            found.append(uuid)
+            continue
+        if not journal.abandoned and _is_running(env, journal):
+            found.append(uuid)
+    return tuple(found)
+
+
+def _is_running(env: Env, journal: OutputJournal) -> bool:
+    """Whether the process of a run may be there: those of other machines are not seen."""
+    return journal.host != _host(env) or _is_there(journal.pid)
 
 
 def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:

@@ -16,6 +16,7 @@ from icectl.progress import Progress
 from icectl.run.guards import check_deletable
 from icectl.run.orphan_places import Places, check_quarantine, places_of
 from icectl.run.other_tables import OtherTables
+from icectl.run.output_journal import running
 from icectl.storage.location import is_relative, shown
 from icectl.storage.real_paths import real_location
 from icectl.storage.same_store import SameStore
@@ -102,7 +103,12 @@ def prepare(removal: OrphanRemoval, options: OrphanOptions) -> Prepared:
         others.check_newest(loaded)
         references = _read_references(removal, loaded, options, places, listing)
         _add_forks(removal, references, others.forks(loaded))
-        rule = OrphanRule(older_than_ms, places.bases, _partition_names(loaded))
+        rule = OrphanRule(
+            older_than_ms,
+            places.bases,
+            _partition_names(loaded),
+            running(removal.store, removal.env, loaded),
+        )
         plan = _plan(removal, loaded, options, listing, references, rule)
     return Prepared(loaded, options, places, plan, references)
 

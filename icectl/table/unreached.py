@@ -126,6 +126,7 @@ def _verdicts(locations: pa.Array, modified_ms: pa.Array, rule: OrphanRule) -> p
     is_old = pc.less(modified_ms, rule.older_than_ms)
     reasons = [
         (Verdict.JOURNAL, pc.match_substring_regex(locations, _JOURNAL)),
+        (Verdict.RUNNING, _are_of_runs(locations, rule.running)),
         (Verdict.HIDDEN, _are_hidden(locations, rule)),
         (Verdict.WITHOUT_TIME, pc.is_null(modified_ms)),
         (Verdict.RECENT, pc.invert(pc.fill_null(is_old, fill_value=False))),
@@ -135,6 +136,13 @@ def _verdicts(locations: pa.Array, modified_ms: pa.Array, rule: OrphanRule) -> p
     )
     codes = [pa.scalar(int(verdict), pa.int8()) for verdict, _ in reasons]
     return pc.case_when(flags, *codes, pa.scalar(int(Verdict.ORPHAN), pa.int8()))
+
+
+def _are_of_runs(locations: pa.Array, uuids: Sequence[str]) -> pa.BooleanArray:
+    """Whether a location holds one of the uuids."""
+    if not uuids:
+        return pa.repeat(pa.scalar(value=False), len(locations))
+    return pc.match_substring_regex(locations, "|".join(uuids))
 
 
 def _are_hidden(locations: pa.Array, rule: OrphanRule) -> pa.Array:

@@ -1,6 +1,7 @@
 """What other tools have deleted as orphans, and what icectl does in the same place."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from icectl.catalog.files import FileSystemCatalog
+from icectl.run.cleanup import outputs_of
 from icectl.storage.local import LocalStore
 from icectl.storage.store import FailedRemoval, Store
-from tests.builders.expiry import reachable
+from tests.builders.expiry import NOW_MS, Clock, reachable
 from tests.builders.orphans import OTHER_UUID, age, edit_metadata, files_of, stray
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
@@ -374,7 +377,6 @@ class SkewedStore(WrappedStore):
     """Its clock is a week behind this machine's."""
 
     def clock_ms(self, location: str) -> int | None:
-        from tests.builders.expiry import NOW_MS
 
         return NOW_MS - 7 * 86_400_000
 
@@ -402,3 +404,37 @@ def test_rule_35_deletions_that_fail_are_told_and_done_later(table: TableBuilder
     assert found["failed"] == [{"path": str(lost), "error": "403 Forbidden"}]
     assert remove(table, *ALL_AT_ONCE)[0] == 0
     assert not lost.exists()
+
+
+OVER, OWN = 2**30, os.getpid()
+"""No process has the first number, which is beyond what systems count to."""
+
+
+@pytest.mark.parametrize(
+    ("members", "stays"),
+    [
+        ({"pid": OWN}, True),
+        ({"pid": OWN, "created-ms": 0}, True),
+        ({"pid": OVER, "host": "another"}, True),
+        ({"pid": OVER}, False),
+        ({"pid": OWN, "abandoned": True}, False),
+        ({"icectl-journal": 2}, True),
+    ],
+)
+def test_rule_38_files_of_a_run_of_icectl_that_may_still_commit_stay(
+    table: TableBuilder, members: dict[str, Any], stays: bool
+) -> None:
+    """However long it has been at work: what it wrote first is older than any age."""
+    loaded = FileSystemCatalog(LocalStore(), table.location, Clock(NOW_MS)).load()
+    outputs = outputs_of(LocalStore(), Clock(NOW_MS), loaded, "rewrite-manifests")
+    written = Path(outputs.manifest())
+    journal = next(written.parent.glob("icectl-*.json"))
+    journal.write_text(json.dumps(json.loads(journal.read_text()) | members))
+    data = f"data/00000-{outputs.journal.uuid}.parquet"
+    files = [stray(table.directory, f"metadata/{written.name}"), stray(table.directory, data)]
+    lost = stray(table.directory, "data/lost.parquet")
+    code, document = remove(table, *ALL_AT_ONCE)
+    assert (code, lost.exists()) == (0, False)
+    assert [file.exists() for file in files] == [stays, stays]
+    assert document["result"]["left_alone"]["running"] == (2 if stays else 0)
+    assert journal.exists()

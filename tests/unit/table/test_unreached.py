@@ -152,3 +152,13 @@ def test_metadata_files_of_whatever_table_are_found():
         f"{TABLE}/_delta_log/00000000000000000010.json",
         f"{TABLE}/sub/.hoodie/hoodie.properties",
     ]
+
+
+def test_files_of_runs_that_may_still_commit_stay():
+    rule = OrphanRule(NEW, (TABLE,), running=("6d1a4d1e-6b0f-4a53-9f4f-1f0d3a0f1c11", "0b-1"))
+    names = ["data/00000-6d1a4d1e-6b0f-4a53-9f4f-1f0d3a0f1c11.parquet", "metadata/x-0b-1-m0.avro"]
+    assert verdicts(listing(*names, "data/6d1a4d1e.parquet"), rule=rule) == {
+        names[0]: Verdict.RUNNING,
+        names[1]: Verdict.RUNNING,
+        "data/6d1a4d1e.parquet": Verdict.ORPHAN,
+    }
