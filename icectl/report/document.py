@@ -96,12 +96,15 @@ def _table(table: TableIdentity) -> dict[str, Any]:
     }
 
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
 def clean(value: Any) -> Any:
     """Turn values into what JSON can say: mappings, lists, and names for what is not a number."""
-    if isinstance(value, str | int):  # most values, and soon told
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): clean(item) for key, item in value.items()}
+    if isinstance(value, Mapping):  # of texts and integers, most often
+        return {
+            str(key): item if type(item) in _PLAIN else clean(item) for key, item in value.items()
+        }
     if isinstance(value, list | tuple | set | frozenset):
         return [clean(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):

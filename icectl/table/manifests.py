@@ -240,10 +240,11 @@ def distinct_manifests(lists: Iterable[Sequence[ManifestFile]]) -> tuple[Manifes
 
     Order: first appearance.
     """
+    # Lists that were read together share their rows, and to compare those takes longer.
+    rows = {id(manifest): manifest for manifests in lists for manifest in manifests}
     distinct: dict[tuple[str, ManifestContent, bytes], ManifestFile] = {}
-    for manifests in lists:
-        for manifest in manifests:
-            distinct.setdefault(manifest.identity, manifest)
+    for manifest in rows.values():
+        distinct.setdefault(manifest.identity, manifest)
     return tuple(distinct.values())
 
 
