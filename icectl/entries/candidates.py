@@ -66,7 +66,8 @@ def judge(matches: Matches, limits: Limits, selected: Mask) -> Numbers:
     verdicts = np.full(len(sizes), Verdict.FINE, np.int64)
     if limits.every:
         verdicts[:] = Verdict.ASKED_FOR
-    verdicts[sizes > limits.largest_bytes] = Verdict.LARGE
+    has_rows_to_part = numbers(matches.data, "record_count") > 1
+    verdicts[(sizes > limits.largest_bytes) & has_rows_to_part] = Verdict.LARGE
     verdicts[sizes < limits.smallest_bytes] = Verdict.SMALL
     if limits.delete_files is not None:
         many = delete_counts(matches) >= max(limits.delete_files, 1)

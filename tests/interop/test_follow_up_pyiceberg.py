@@ -1,4 +1,4 @@
-"""PyIceberg goes on writing to tables that icectl has rewritten manifests of, or migrated."""
+"""PyIceberg goes on writing to tables that icectl has compacted, migrated or had manifests anew."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,11 +25,15 @@ SCHEMA = Schema(
     NestedField(2, "category", StringType(), required=False),
 )
 SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "category"))
+COMPACT = ("compact", "--engine", "local", "--min-input-files", "2")
 BY_ACTION: dict[str, list[list[str]]] = {
     "rewrite": [["rewrite-manifests"]],
     "migrate": [["migrate-v1-v2"]],
     "migrate and rewrite": [["migrate-v1-v2", "--rewrite-manifests"]],
     "migrate, then rewrite": [["migrate-v1-v2"], ["rewrite-manifests"]],
+    "compact": [[*COMPACT]],
+    "sort": [[*COMPACT, "--sort-order", "id desc"]],
+    "merge deletes of": [["compact", "--deletes-only", "--rewrite-all"]],
 }
 
 
@@ -104,10 +108,17 @@ def expected(ids: set[int]) -> list[tuple[int, str]]:
 CASES = [
     pytest.param(maker, version, action, id=f"{action} {maker} of version {version}")
     for maker in MAKERS
-    for version, actions in ((1, [*BY_ACTION]), (2, ["rewrite"]))
+    for version, actions in (
+        (1, ["rewrite", "migrate", "migrate and rewrite", "migrate, then rewrite", "compact"]),
+        (2, ["rewrite", "compact", "sort", "merge deletes of"]),
+    )
     for action in actions
-    # Two commits, where `--metadata-file` allows for one.
-    if (maker, action) != ("a table of a catalog", "migrate and rewrite")
+    # Two commits, where `--metadata-file` allows for one; and PyIceberg writes no deletes.
+    if (maker, action)
+    not in [
+        ("a table of a catalog", "migrate and rewrite"),
+        ("a table of a catalog", "merge deletes of"),
+    ]
 ]
 
 
@@ -117,7 +128,7 @@ def test_pyiceberg_appends_and_deletes_afterwards(
 ) -> None:
     table = MAKERS[maker](catalog, tmp_path, version, action)
     ids = set(range(18)) - ({2, 9, 15} if version == 2 else set())
-    assert table.metadata.format_version == (1 if (version, action) == (1, "rewrite") else 2)
+    assert table.metadata.format_version == (2 if action.startswith("migrate") else version)
     assert shown(table) == expected(ids)
     maintained_at = table.current_snapshot().snapshot_id
     first = table.metadata.snapshots[0].snapshot_id

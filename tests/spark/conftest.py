@@ -96,14 +96,17 @@ class SparkTables:
     migrations: Mapping[str, Run]
     orphans_of_spark: Mapping[str, frozenset[Path]]
     removals: Mapping[str, Run]
+    merges: Mapping[str, Run]
+    compactions: Mapping[str, Run]
+    second_compactions: Mapping[str, Run]
     validations_after: Mapping[str, Run]
     after: Rows
 
 
 @pytest.fixture(scope="session")
 def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
-    """Write, read, inspect, validate, expire and rewrite twice, migrate, remove orphans, validate,
-    read again.
+    """Write, read, inspect, validate, expire and rewrite twice, migrate, remove orphans, compact
+    twice, validate, read again.
     """
     if SKIPPED:
         pytest.skip(SKIPPED)
@@ -117,6 +120,7 @@ def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
         return {table.name: icectl(command, str(table), *options) for table in tables}
 
     validate = ("validate", "--level", "data", "--all-snapshots")
+    compact = ("compact", "--engine", "local", "--min-input-files", "2")
     expire = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1", "--yes")
     return SparkTables(
         directory=warehouse / "db",
@@ -130,6 +134,9 @@ def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
         migrations=each("migrate-v1-v2", "--rewrite-manifests", "--yes"),
         orphans_of_spark=find_orphans(warehouse),
         removals=each("remove-orphans", "--max-fraction", "1", "--yes"),
+        merges=each("compact", "--deletes-only", "--min-input-files", "2"),
+        compactions=each(*compact),
+        second_compactions=each(*compact),
         validations_after=each(*validate),
         after=read_rows(tables),
     )

@@ -1,4 +1,4 @@
-"""Spark goes on writing to tables that icectl has rewritten manifests of, or migrated."""
+"""Spark goes on writing to tables that icectl has compacted, migrated or rewritten manifests of."""
 
 import json
 from collections.abc import Mapping
@@ -12,14 +12,21 @@ from tests.spark.conftest import Run, SparkTables, icectl, peer
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
+COMPACT = ("compact", "--engine", "local", "--min-input-files", "2")
 COMMANDS: dict[str, list[list[str]]] = {
     "v1_rewritten": [["rewrite-manifests"]],
     "v1_migrated": [["migrate-v1-v2", "--yes"]],
     "v1_migrated_rewritten": [["migrate-v1-v2", "--rewrite-manifests", "--yes"]],
     "v2_rewritten": [["rewrite-manifests"]],
     "v3_rewritten": [["rewrite-manifests"]],
+    "v2_compacted": [[*COMPACT]],
+    "v2_deletes_merged": [["compact", "--deletes-only"]],
+    "v2_sorted": [[*COMPACT, "--sort-order", "note desc nulls last, bucket(4, id)"]],
+    "v3_compacted": [[*COMPACT]],
+    "v3_z_ordered": [[*COMPACT, "--zorder", "id,at"]],
+    "v3_vectors_merged": [["compact", "--deletes-only", "--min-input-files", "2"]],
 }
-VERSIONS = dict(zip(COMMANDS, (1, 2, 2, 2, 3), strict=True))
+VERSIONS = {name: 2 if "migrated" in name else int(name[1]) for name in COMMANDS}
 WRITTEN = {id_ for id_ in range(60) if id_ % 10 != 3}
 APPENDED = WRITTEN | set(range(100, 120))
 LEFT = APPENDED - {5, 14, 105}
@@ -82,6 +89,23 @@ def test_rewritten_manifests_of_deletes_take_more_deletes(
     followed: Followed, name: str, format_: str
 ) -> None:
     """Six rows were deleted before, three more are now: vectors of the same files are merged."""
+    assert followed.steps[name, "maintained"]["deletes"] == {format_: 6}
+    assert followed.steps[name, "deleted"]["deletes"] == {format_: 9}
+
+
+@pytest.mark.parametrize("name", ["v2_compacted", "v2_sorted", "v3_compacted", "v3_z_ordered"])
+def test_compacted_files_take_deletes(followed: Followed, name: str) -> None:
+    """Those of before have gone with the files; three rows more are deleted now."""
+    assert followed.steps[name, "maintained"]["deletes"] == {}
+    assert followed.steps[name, "deleted"]["deletes"] == {
+        "PARQUET" if name.startswith("v2") else "PUFFIN": 3
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "format_"), [("v2_deletes_merged", "PARQUET"), ("v3_vectors_merged", "PUFFIN")]
+)
+def test_merged_deletes_take_more_deletes(followed: Followed, name: str, format_: str) -> None:
     assert followed.steps[name, "maintained"]["deletes"] == {format_: 6}
     assert followed.steps[name, "deleted"]["deletes"] == {format_: 9}
 

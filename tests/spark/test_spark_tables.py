@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.rows import current_metadata, read_metadata, read_rows
+from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
 from tests.spark.conftest import STRAYS, SparkTables
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -72,6 +72,9 @@ def test_spark_reads_the_same_rows_after_all_maintenance(
     }
     # Snapshots that icectl added show the rows of the branch.
     assert all(rows == before["main"] for rows in written.values())
+    compacted = [spark_tables.merges[name], spark_tables.compactions[name]]
+    added = [id_ for run in compacted for id_ in run.document["result"]["snapshot_ids"]]
+    assert set(added) <= written.keys()
     if name != "v2_empty":
         assert KEPT_REFS.get(name, {"main"}) <= set(after)
 
@@ -125,6 +128,38 @@ def test_orphans_are_those_that_spark_finds_too(spark_tables: SparkTables, name:
     assert {path for path in found if path.suffix != ".crc"} == of_spark
     assert all(path.name.startswith(".") for path in found - of_spark)
     assert run.document["result"]["removed"] == len(found)
+
+
+HAVE_POSITION_DELETES = {
+    "v2_merge_on_read",
+    "v2_partitioned",
+    "v2_equality",
+    "v2_upgraded_to_v3",
+    "v3_merge_on_read",
+    "v3_partitioned",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "v2_empty"])
+def test_tables_are_compacted_once_and_then_have_no_deletes(
+    spark_tables: SparkTables, name: str
+) -> None:
+    merged = spark_tables.merges[name]
+    assert merged.exit_code == 0, merged.document["error"]
+    run, again = spark_tables.compactions[name], spark_tables.second_compactions[name]
+    assert (run.exit_code, run.document["status"]) == (0, "done"), run.document["error"]
+    assert (again.exit_code, again.document["status"]) == (0, "nothing-to-do")
+    result = run.document["result"]
+    assert result["failed"] == []
+    assert result["rows_after"] == spark_tables.before[name]["main"][0]
+    assert (result["removed_delete_files"] > 0) == (name in HAVE_POSITION_DELETES)
+    metadata = read_metadata(current_metadata(spark_tables.directory / name))
+    (head,) = (
+        one
+        for one in metadata["snapshots"]
+        if one["snapshot-id"] == metadata["current-snapshot-id"]
+    )
+    assert [entry for entry in live_entries(head) if entry["data_file"]["content"]] == []
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "v2_empty"])

@@ -118,6 +118,13 @@ def test_files_of_other_specs_are_one_pool_whose_rows_move() -> None:
     assert group.tasks[0].partition_key is None
 
 
+def test_a_large_row_is_left_alone() -> None:
+    """However small the target, a file of one row cannot be cut."""
+    found = planned(*files(9000, 6, record_count=1))
+    assert found.groups == ()
+    assert found.left_alone == {"of a good size, with few deletes": 6}
+
+
 def test_a_large_file_is_cut_where_its_row_groups_begin() -> None:
     large = data(
         "f",
