@@ -332,6 +332,7 @@ def _settings(options: SparkOptions) -> dict[str, str]:
         "spark.app.name": "icectl",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.python.daemon.module": "icectl.engine.spark_daemon",
     }
     if options.is_local:
         ours |= {
