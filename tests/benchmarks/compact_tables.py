@@ -104,8 +104,9 @@ def build(
     *,
     deleted_a_file: int = 0,
     equality_files: int = 0,
+    times: int = 1,
 ) -> list[Path]:
-    """Write a table; the paths of its data files.
+    """Write a table; the paths of its data files, each of which is there so many times.
 
     `deleted_a_file` rows of each data file are deleted by a position delete file of its own, and
     500 ids by each of `equality_files`.
@@ -117,6 +118,11 @@ def build(
     with ProcessPoolExecutor(2) as pool:
         firsts = [number * rows_a_file for number in range(file_count)]
         list(pool.map(write_file, paths, firsts, [rows_a_file] * file_count, chunksize=16))
+    for number in range(1, times):
+        for path in paths[:file_count]:
+            copied = path.with_name(f"{path.stem}-{number}.parquet")
+            copied.hardlink_to(path)
+            paths.append(copied)
     commits = [[_entry(path, COLUMNS, Content.DATA) for path in paths]]
     deletes = []
     if deleted_a_file:

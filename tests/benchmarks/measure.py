@@ -5,7 +5,9 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 IGNORED_VARIABLES = {"PYTHONDONTWRITEBYTECODE"}
 """With it every start would compile all modules, which an installed program never does."""
@@ -73,3 +75,36 @@ def verdict(name: str, value: float, limit: float, *, at_most: bool = True) -> b
     relation = "at most" if at_most else "at least"
     print(f"{name}: {value:.2f} ({relation} {limit:g}): {'reached' if reached else 'MISSED'}")
     return reached
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What the system tells of a process that runs."""
+
+    name: str
+    cpu_seconds: float
+    peak_bytes: int
+
+
+def running_below(pid: int) -> dict[int, Process]:
+    """A process and all that descend from it."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = {pid}
+    while more := {one for one, parent in parents.items() if parent in found} - found:
+        found |= more
+    told = {}
+    for one in found:
+        with suppress(OSError, StopIteration):
+            told[one] = _running(Path("/proc", str(one)))
+    return told
+
+
+def _running(folder: Path) -> Process:
+    name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+    ticks = sum(int(field) for field in rest.split()[11:13])
+    lines = (folder / "status").read_text().splitlines()
+    peak = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    return Process(name, ticks / os.sysconf("SC_CLK_TCK"), peak)

@@ -3,15 +3,13 @@
     spark_subject.py            answers each line on stdin with a line on stdout
 
 A request is {"table": DIRECTORY, "target_bytes": N}; the table is as it was before the answer,
-{"seconds", "files", "peak_bytes", "java_peak_bytes"}: how many data files it had, the most memory
-of a Python worker and of Java.
+{"seconds", "files"}: how many data files it had.
 """
 
 import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,46 +43,7 @@ def answer(engine: Engine, table: Path, target_bytes: int) -> dict[str, Any]:
         path.unlink()
     shutil.rmtree(table / "metadata")
     kept.rename(table / "metadata")
-    workers, java = peaks()
-    return {
-        "seconds": seconds,
-        "files": len(made),
-        "peak_bytes": max(workers, default=0),
-        "java_peak_bytes": max(java, default=0),
-    }
-
-
-def peaks() -> tuple[list[int], list[int]]:
-    """The most memory that each Python worker and Java ever had."""
-    workers, java = [], []
-    for status in processes():
-        peak = int(status.get("VmHWM", "0 kB").split()[0]) * 1024
-        if status["Name"] == "java":
-            java.append(peak)
-        elif status["Name"].startswith("python"):
-            workers.append(peak)
-    return workers, java
-
-
-def processes() -> Iterator[dict[str, str]]:
-    """What the system tells of all processes that descend from this one."""
-    found: dict[int, dict[str, str]] = {}
-    for path in Path("/proc").glob("[0-9]*/status"):
-        try:
-            lines = path.read_text().splitlines()
-        except OSError:
-            continue
-        found[int(path.parent.name)] = {
-            name: value.strip() for name, _, value in (line.partition(":") for line in lines)
-        }
-    mine = {int(Path("/proc/self").resolve().name)}
-    grown = True
-    while grown:
-        more = {pid for pid, status in found.items() if int(status["PPid"]) in mine} - mine
-        mine |= more
-        grown = bool(more)
-    here = int(Path("/proc/self").resolve().name)
-    yield from (found[pid] for pid in mine if pid in found and pid != here)
+    return {"seconds": seconds, "files": len(made)}
 
 
 def main() -> None:

@@ -6,14 +6,13 @@ Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
 
 A request is {"do": "coalesce", "files": [...], "count": N, "to": DIRECTORY}, Spark's own read,
 coalesce and write, or {"do": "rewrite", "table": NAME, "options": {...}}, `rewrite_data_files` of a
-table below WAREHOUSE/db. The answer is {"seconds", "peak_bytes"}: the most memory that Java had.
+table below WAREHOUSE/db. The answer is {"seconds"}.
 """
 
 import json
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -54,15 +53,7 @@ def answer(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
         options = ", ".join(f"'{key}', '{value}'" for key, value in request["options"].items())
         call = f"peer.system.rewrite_data_files(table => 'db.{request['table']}', options => map("
         spark.sql(f"CALL {call}{options}))").collect()
-    seconds = time.perf_counter() - start
-    return {"seconds": seconds, "peak_bytes": java_peak_bytes(spark)}
-
-
-def java_peak_bytes(spark: SparkSession) -> int:
-    """The most memory that Java's process ever had."""
-    process = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    return {"seconds": time.perf_counter() - start}
 
 
 def main(jar: str, warehouse: str) -> None:
