@@ -78,7 +78,8 @@ def _identity(folder: str) -> Identity | None:
         found = os.stat(locations.local_path(folder) or "/")
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino
+    # Some drivers number no files: their folders are what they are called.
+    return (found.st_dev, found.st_ino) if found.st_ino else None
 
 
 def real_location(location: str) -> str:
