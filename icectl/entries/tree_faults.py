@@ -102,11 +102,12 @@ class TreeColumns:
         found: list[int] = np.flatnonzero(self.of(*contents)).tolist()
         return found
 
-    def row(self, at: int) -> dict[str, object]:
-        """One row, without its statistics."""
+    def rows_of(self, *contents: Content) -> dict[int, dict[str, object]]:
+        """Rows of some content types by where they stand, without their statistics."""
+        places = self.places(*contents)
         names = [name for name in self.rows.column_names if name != STATS]
-        found: dict[str, object] = self.rows.select(names).slice(at, 1).to_pylist()[0]
-        return found
+        rows = self.rows.select(names).take(pa.array(places, pa.int64())).to_pylist()
+        return dict(zip(places, rows, strict=True))
 
     def fault(self, wrong: Mask) -> Fault | None:
         """How many rows are wrong, and what the first is called."""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from icectl.entries.faults import Fault
 from icectl.entries.rows import Entries, location_keys
+from icectl.entries.summary import Totals
 from icectl.entries.tree_faults import Broken, Found
 from icectl.spec.manifest import Content, FileFormat, Status
 
@@ -81,6 +82,7 @@ class TreeFiles:
         both = pa.chunked_array([*locations.chunks, *named.chunks], pa.string())
         codes = _codes(both)
         self.codes, self.named = codes[: len(table)], codes[len(table) :]
+        self.is_file = (self.codes >= 0) & (self.content <= Content.EQUALITY_DELETES)
         self.code_count = int(codes.max(initial=-1)) + 1
         self.specs = table["spec_id"].to_numpy()
         self.is_unknown = np.asarray(
@@ -128,8 +130,8 @@ class TreeFiles:
         return np.arange(self.starts[number], self.starts[number + 1], dtype=np.int64)
 
     def chosen(self, rows: Numbers, mask: Mask) -> Numbers:
-        """The rows that a mask chooses, without those that name no file (V4-051)."""
-        found: Numbers = rows[mask & (self.codes[rows] >= 0)]
+        """The rows that a mask chooses, without those that are of no file (V4-051, V4-102)."""
+        found: Numbers = rows[mask & self.is_file[rows]]
         return found
 
     def living(self, use: LeafUse) -> Numbers:
@@ -156,9 +158,24 @@ class TreeFiles:
         rows = self.part(tree.own)
         return self.chosen(rows, self.status[rows] == Status.DELETED)
 
-    def taken(self, rows: Numbers) -> Entries:
-        """Some rows as entries. Order: as given."""
-        return Entries(self.entries.table.take(pa.array(rows)))
+    @cached_property
+    def _kinds(self) -> Numbers:
+        """Which of the counts of Totals a row belongs to."""
+        return np.where(self.is_vector, 3, self.content).astype(np.int64)
+
+    @cached_property
+    def _sizes(self) -> Numbers:
+        blobs = self.numbers("content_size_in_bytes")
+        return np.where(self.is_vector, blobs, self.numbers("file_size_in_bytes"))
+
+    def totals(self, rows: Numbers) -> Totals:
+        """Counts, bytes and records of some rows."""
+        kinds = self._kinds[rows]
+        counted = [
+            np.bincount(kinds, weights, minlength=4).astype(np.int64).tolist()
+            for weights in (None, self._sizes[rows], self.record_counts[rows])
+        ]
+        return Totals(*(number for kind in zip(*counted, strict=True) for number in kind))
 
     def row(self, at: int) -> Mapping[str, object]:
         """One row."""

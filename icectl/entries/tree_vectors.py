@@ -33,13 +33,16 @@ class RootVectors:
     def __init__(self, columns: TreeColumns, bitmaps: Mapping[int, Positions]) -> None:
         self.columns = columns
         self.bitmaps = bitmaps
+        self._statuses: list[int] = columns.status.tolist()
         self.leaves: dict[str, int] = {}
         self.vectors: dict[str, list[int]] = {}
         self.locations, self.referenced = columns.keys("location"), columns.keys("referenced_file")
         for at in columns.places(Content.DATA_MANIFEST, Content.DELETE_MANIFEST):
             self.leaves.setdefault(self.locations[at] or "", at)
-        for at in columns.places(Content.MANIFEST_DV):
+        self.forms: dict[int, tuple[object, ...]] = {}
+        for at, row in columns.rows_of(Content.MANIFEST_DV).items():
             self.vectors.setdefault(self.referenced[at] or "", []).append(at)
+            self.forms[at] = row["inline_content"], row["location"], row["content_offset"]
 
     def fault(self, key: str) -> Fault:
         """The leaf that something is wrong with, as the root names it."""
@@ -51,7 +54,7 @@ class RootVectors:
 
     def status(self, at: int) -> int:
         """The status of a row."""
-        return int(self.columns.status[at])
+        return self._statuses[at]
 
     def is_live(self, key: str) -> bool:
         """Whether the leaf is listed, and not as DELETED."""
@@ -164,7 +167,7 @@ def _shares(root: RootVectors, key: str, ratio: float) -> Found:
 def vector_steps(root: RootVectors, parent: RootVectors) -> Found:
     """Vectors against those of the parent, of leaves that live in both (V4-087, V4-088)."""
     for key in root.leaves:
-        if not (root.is_live(key) and parent.is_live(key)):
+        if not (root.is_live(key) and parent.is_live(key)) or _is_carried(root, parent, key):
             continue
         said = _differs(root, parent, key)
         if said is not None:  # V4-087
@@ -201,11 +204,15 @@ def _union(root: RootVectors, rows: list[int]) -> Positions | None:
     return np.unique(np.concatenate([np.empty(0, np.uint64), *(root.bitmaps[at] for at in rows)]))
 
 
+def _is_carried(root: RootVectors, parent: RootVectors, key: str) -> bool:
+    """Whether the vector of a leaf is the one of the parent, or neither has one."""
+    before = parent.of(key, Status.ADDED, Status.EXISTING)
+    here = root.vectors.get(key, [])
+    if any(root.status(at) != Status.EXISTING for at in here):
+        return False
+    return [root.forms[at] for at in here] == [parent.forms[at] for at in before]
+
+
 def _rewritten(root: RootVectors, parent: RootVectors, key: str) -> bool:
     old, new = parent.of(key, Status.ADDED, Status.EXISTING), root.of(key, Status.EXISTING)
-    return len(old) == len(new) == 1 and _form(root, new[0]) != _form(parent, old[0])
-
-
-def _form(root: RootVectors, at: int) -> tuple[object, ...]:
-    row = root.columns.row(at)
-    return row["inline_content"], row["location"], row["content_offset"]
+    return len(old) == len(new) == 1 and root.forms[new[0]] != parent.forms[old[0]]

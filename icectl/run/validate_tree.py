@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from icectl.codec.partition_stats import UNKNOWN_KEY
 from icectl.codec.tree import TreeContent
 from icectl.entries.rows import EMPTY, Entries, concat, where
-from icectl.entries.summary import Totals, summarise
 from icectl.entries.tree_live import (
     LeafUse,
     Tree,
@@ -41,20 +40,20 @@ from icectl.run.reader import Reader
 from icectl.run.validate_found import Found
 from icectl.run.validate_tree_blobs import LeafVectors, Replaced
 from icectl.run.validate_tree_files import Row, TreeChecks, Use
-from icectl.spec.manifest import FileFormat
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
-from icectl.table.reading import OF_ONE_FILE, read_in_threads
-from icectl.table.tree import LEAVES, TreeFacts
+from icectl.table.reading import OF_ONE_FILE
+from icectl.table.tree import TreeFacts
 from icectl.table.tree_checked import (
     Damaged,
     RootRead,
     StoredManifest,
     StoredTree,
     entries_of,
+    read_decoded,
     resolved_root,
     root_files,
-    try_manifest,
+    try_leaf,
     try_tree,
 )
 from icectl.table.tree_legacy import legacy_root
@@ -121,6 +120,7 @@ class _Check:
         self._own: dict[int, int] = {}
         self._roots: dict[int, RootRead] = {}
         self._leaves: dict[tuple[object, ...], int] = {}
+        self._trees: dict[int, tuple[Tree, bool]] = {}
 
     def run(self) -> TreesChecked:
         """Read, check, and choose what lives."""
@@ -142,11 +142,13 @@ class _Check:
         wanted = list({**self._chosen, **parents}.values())
         self._reader.progress.phase("reading roots", total=len(wanted))
         rooted = [one for one in wanted if one.root_manifest is not None]
-        read = read_in_threads(
-            lambda one: try_tree(self._reader.store, one.root_manifest or "", "V4-040"),
-            rooted,
+        places = [one.root_manifest or "" for one in rooted]
+        read = read_decoded(
+            self._reader.store,
+            places,
             [1] * len(rooted),
-            threads=self._reader.concurrency,
+            lambda stored: try_tree(places[stored[0]], stored[1], "V4-040"),
+            concurrency=self._reader.concurrency,
         )
         with closing(read):
             for snapshot, stored in zip(rooted, read, strict=True):
@@ -213,19 +215,19 @@ class _Check:
     def _read_leaves(self) -> None:
         uses: dict[tuple[object, ...], list[Use]] = {}
         for snapshot_id, root in self._roots.items():
-            columns = root.vectors.columns
-            for at in columns.places(*LEAVES):
-                row = columns.row(at)
+            for at, row in root.leaves.items():
                 use = Use(root, row, at, snapshot_id in self._chosen)
                 uses.setdefault(_key(row), []).append(use)
         wanted = list(uses.values())
         self._reader.progress.phase("reading leaves", total=len(wanted))
         sizes = [int(str(each[0].row["file_size_in_bytes"] or 0)) for each in wanted]
-        read = read_in_threads(
-            lambda each: self._read_leaf(each[0].row),
-            wanted,
+        rows = [each[0].row for each in wanted]
+        read = read_decoded(
+            self._reader.store,
+            [str(row["location"]) for row in rows],
             sizes,
-            threads=self._reader.concurrency,
+            lambda stored: try_leaf(self._reader.metadata, rows[stored[0]], stored[1]),
+            concurrency=self._reader.concurrency,
         )
         with closing(read):
             for key, each, stored in zip(uses, wanted, read, strict=True):
@@ -234,11 +236,6 @@ class _Check:
                 if part is not None:
                     self._leaves[key] = part
                 self._reader.progress.advance(1)
-
-    def _read_leaf(self, row: Row) -> StoredTree | StoredManifest | Damaged:
-        if row["file_format"] == FileFormat.AVRO:
-            return try_manifest(self._reader.store, self._reader.metadata, row)
-        return try_tree(self._reader.store, str(row["location"]), "V4-100")
 
     def _leaf(
         self, uses: Sequence[Use], stored: StoredTree | StoredManifest | Damaged
@@ -273,14 +270,15 @@ class _Check:
 
     def _tree(self, snapshot_id: int) -> tuple[Tree, bool] | None:
         """What a snapshot lists, and whether all of it could be read."""
-        root = self._roots.get(snapshot_id)
-        if root is None:
-            return None
+        if snapshot_id not in self._trees and snapshot_id in self._roots:
+            self._trees[snapshot_id] = self._listed(snapshot_id, self._roots[snapshot_id])
+        return self._trees.get(snapshot_id)
+
+    def _listed(self, snapshot_id: int, root: RootRead) -> tuple[Tree, bool]:
         vectors, columns = root.vectors, root.vectors.columns
         leaves = []
         is_whole = not root.unread
-        for at in columns.places(*LEAVES):
-            row = columns.row(at)
+        for at, row in root.leaves.items():
             part = self._leaves.get(_key(row))
             if part is None:
                 is_whole = False
@@ -313,7 +311,8 @@ class _Check:
                 before = self._tree(snapshot.parent_snapshot_id or -1)
                 changed = changed_rows(files, tree, live, before[0] if before else None)
                 steps.append(changed)
-                self._found.add(check_summary(snapshot, *_totals(files, live, changed)))
+                parts = (live, changed.added, changed.removed)
+                self._found.add(check_summary(snapshot, *map(files.totals, parts)))
                 replaced += self._step(files, snapshot, tree, changed, live)
         self._found.add(told("snapshots", added_again(files, steps)))
         self._found.add(told("snapshots", renumbered_files(files, kept)))
@@ -356,10 +355,3 @@ class _Check:
 def _blob(row: Row) -> tuple[str, int, int]:
     offset, size = (int(str(row[f"content_{name}"])) for name in ("offset", "size_in_bytes"))
     return str(row["location"]), offset, size
-
-
-def _totals(files: TreeFiles, live: Rows, changed: Changed) -> tuple[Totals, Totals, Totals]:
-    """What lives, was added and was removed."""
-    parts = (files.taken(rows) for rows in (live, changed.added, changed.removed))
-    total, added, removed = (summarise(part) for part in parts)
-    return total, added, removed

@@ -14,7 +14,6 @@ from icectl.entries.bound_faults import BoundTypes
 from icectl.entries.faults import Fault
 from icectl.entries.rows import Entries
 from icectl.entries.tree_faults import Broken, TreeColumns
-from icectl.entries.tree_rows import STATS, whole
 from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.model import Finding
 from icectl.plan.validate.entries import check_entries, types_of_bounds
@@ -68,7 +67,7 @@ class Use:
     @property
     def stats(self) -> pa.Array:
         """What the root says of the leaf's columns: one struct."""
-        return whole(self.root.rows[STATS]).slice(self.at, 1)
+        return self.root.stats.slice(self.at, 1)
 
 
 @dataclass(frozen=True)
@@ -142,6 +141,13 @@ class TreeChecks:
         for problem in root.unread.values():
             yield unreadable(subject, problem, "V4-182")
         yield from told(subject, tree_vectors.vector_faults(root.vectors))
+        branches = (ref for ref in self.facts.metadata.refs.values() if ref.type == "branch")
+        if root.snapshot.snapshot_id in {ref.snapshot_id for ref in branches}:
+            yield from self._worth_rewriting(root)
+
+    def _worth_rewriting(self, root: RootRead) -> Iterator[Finding]:
+        """What a command could do for the head of a branch."""
+        subject = root.snapshot.root_manifest or ""
         limits = vector_limits(self.facts.metadata)
         yield from told(subject, tree_vectors.worth_rewriting(root.vectors, limits, subject))
         columns = root.vectors.columns

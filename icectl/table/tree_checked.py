@@ -1,9 +1,11 @@
 """Roots and leaves of version 4 that may be damaged: what can be read of them, and the problem."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from icectl.codec.manifest import read_manifest
@@ -13,16 +15,25 @@ from icectl.entries.rows import Entries, RawEntries, numbered, planning
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.entries.stats import with_referenced_data_files
 from icectl.entries.tree_faults import TreeColumns
+from icectl.entries.tree_rows import STATS, whole
 from icectl.entries.tree_vectors import RootVectors
 from icectl.errors import CorruptTable, StorageError, Unsupported
-from icectl.spec.manifest import Content, ManifestHeader
+from icectl.spec.manifest import Content, FileFormat, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import Store
-from icectl.table.reading import OF_ONE_FILE, Problem, decode_file, try_file
+from icectl.table.reading import (
+    OF_ONE_FILE,
+    Problem,
+    decode_file,
+    in_threads,
+    read_in_threads,
+    try_file,
+)
 from icectl.table.schemes import with_schemes
 from icectl.table.tree import (
     FILES,
+    LEAVES,
     NONE,
     Positions,
     TreeFacts,
@@ -34,6 +45,8 @@ from icectl.table.tree import (
     vector_positions,
 )
 from icectl.table.tree_manifests import raw_entries
+
+Decoded = TypeVar("Decoded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +74,8 @@ class StoredManifest:
     size_bytes: int
 
 
-def try_tree(store: Store, location: str, rule: str) -> StoredTree | Damaged:
-    """A root or leaf; `rule` is what a file that is none breaks.
-
-    Raises: StorageError, where the store itself fails.
-    """
-    content = try_file(store, location)
+def try_tree(location: str, content: bytes | StorageError, rule: str) -> StoredTree | Damaged:
+    """A root or leaf out of its bytes; `rule` is what a file that is none breaks."""
     if not isinstance(content, bytes):
         return Damaged(content)
     try:
@@ -77,37 +86,61 @@ def try_tree(store: Store, location: str, rule: str) -> StoredTree | Damaged:
         return Damaged(CorruptTable(message, rule=known), len(content))
 
 
-def try_manifest(
-    store: Store, metadata: TableMetadata, leaf: Mapping[str, object]
-) -> StoredManifest | Damaged:
-    """A leaf of an older version. Raises: StorageError, where the store itself fails."""
-    try:
-        listed = manifest_file(leaf)
-    except CorruptTable as error:
-        return Damaged(error)
-    location = listed.manifest_path
-    content = try_file(store, location)
+def try_leaf(
+    metadata: TableMetadata, leaf: Mapping[str, object], content: bytes | StorageError
+) -> StoredTree | StoredManifest | Damaged:
+    """A leaf out of its bytes; `leaf` is its row in the root."""
+    if leaf["file_format"] != FileFormat.AVRO:
+        return try_tree(str(leaf["location"]), content, "V4-100")
     if not isinstance(content, bytes):
         return Damaged(content)
-    spec = metadata.spec(listed.partition_spec_id)
     try:
+        listed = manifest_file(leaf)
+        spec = metadata.spec(listed.partition_spec_id)
         header, rows = decode_file(
-            location, lambda: read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=spec)
+            listed.manifest_path,
+            lambda: read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=spec),
         )
     except (CorruptTable, Unsupported) as error:
         return Damaged(error, len(content))
     return StoredManifest(header, with_schemes(metadata, rows), len(content))
 
 
+def read_decoded(
+    store: Store,
+    locations: Sequence[str],
+    sizes: Sequence[int],
+    decode: Callable[[tuple[int, bytes | StorageError]], Decoded],
+    *,
+    concurrency: int,
+) -> Generator[Decoded, None, None]:
+    """Read files, and decode each with its place in the list.
+
+    Reading waits for the store, decoding for a processor, which keeps what is decoded to few.
+    Order: that of `locations`; close the iterator to stop early.
+    Raises: StorageError, where the store itself fails.
+    """
+    stored = read_in_threads(
+        lambda location: try_file(store, location), locations, sizes, threads=concurrency
+    )
+    processors = min(os.cpu_count() or 1, concurrency)
+    decoded = in_threads(decode, enumerate(stored), sizes, threads=processors)
+    with closing(stored), closing(decoded):
+        yield from decoded
+
+
 @dataclass(frozen=True, slots=True)
 class RootRead:
     """The rows of a root with inheritance resolved, and its vectors over leaves.
 
-    `unread` are the problems of vectors that could not be read, by the ordinal of their row.
+    `leaves` are the rows of leaves without their statistics, `unread` the problems of vectors that
+    could not be read, by the ordinal of the row.
     """
 
     snapshot: Snapshot
     rows: pa.Table
+    leaves: Mapping[int, Mapping[str, object]]
+    stats: pa.Array
     vectors: RootVectors
     unread: Mapping[int, Problem]
 
@@ -121,14 +154,15 @@ def resolved_root(store: Store, facts: TreeFacts, snapshot: Snapshot, rows: pa.T
     columns = TreeColumns(rows)
     bitmaps: dict[int, Positions] = {}
     unread: dict[int, Problem] = {}
-    for at in np.flatnonzero(columns.of(Content.MANIFEST_DV)):
+    for at, row in columns.rows_of(Content.MANIFEST_DV).items():
         try:
-            bitmaps[int(at)] = _positions(store, columns.row(int(at)))
+            bitmaps[at] = _positions(store, row)
         except (CorruptTable, Unsupported, StorageError) as error:
             if isinstance(error, StorageError) and error.error_id not in OF_ONE_FILE:
                 raise
-            unread[int(at)] = error
-    return RootRead(snapshot, rows, RootVectors(columns, bitmaps), unread)
+            unread[at] = error
+    vectors = RootVectors(columns, bitmaps)
+    return RootRead(snapshot, rows, columns.rows_of(*LEAVES), whole(rows[STATS]), vectors, unread)
 
 
 def _positions(store: Store, row: Mapping[str, object]) -> Positions:
