@@ -270,11 +270,17 @@ def derived_faults(columns: TreeColumns, stats: Stats, derived: Sequence[Derived
 
 
 def aggregate_faults(
-    leaf: str, told: pa.StructArray, rows: pa.Table, columns: Sequence[StatsColumn]
+    leaf: str,
+    told: pa.StructArray,
+    rows: pa.Table,
+    columns: Sequence[StatsColumn],
+    *,
+    of_older_version: bool = False,
 ) -> Found:
     """What a root says of a leaf's columns against its rows (V4-146, V4-147).
 
-    `told` is one struct, `rows` are those of the leaf; both have the groups of `columns`.
+    `told` is one struct, `rows` are those of the leaf; both have the groups of `columns`. What a
+    root leaves out of a leaf of an older version is only worth knowing.
     """
     live = rows.filter(pc.not_equal(rows["status"], int(Status.DELETED)))
     if not len(live):
@@ -290,7 +296,8 @@ def aggregate_faults(
         if found[name]:
             more = f" and {len(found[name]) - 1:,} more" if len(found[name]) > 1 else ""
             text = f"{said}, of the column {found[name][0]}{more}"
-            yield Broken(rule, Fault(1, leaf), text, severity)
+            is_lacking = of_older_version and rule == "V4-147"
+            yield Broken(rule, Fault(1, leaf), text, "info" if is_lacking else severity)
 
 
 _SAID: Mapping[str, tuple[str, str, Severity | None]] = {

@@ -38,6 +38,7 @@ from icectl.table.tree_checked import (
     entries_of,
     leaf_rows,
     manifest_entries,
+    partitioned,
     wanted_content,
 )
 
@@ -191,15 +192,10 @@ class TreeChecks:
         """
         rows = leaf_rows(self.facts, stored, uses[0].row)
         found = list(self._described(TreeColumns(rows), stored.size_bytes, uses))
-        before = None
-        for use in _chosen(uses):
-            if before is None or not use.stats.equals(before):
-                before = use.stats
-                subject = str(use.row["location"])
-                told_of = stats_faults.aggregate_faults(
-                    subject, use.stats, rows, self.facts.columns
-                )
-                found += told(subject, told_of)
+        for use in _of_distinct_stats(uses):
+            subject = str(use.row["location"])
+            faults = stats_faults.aggregate_faults(subject, use.stats, rows, self.facts.columns)
+            found += told(subject, faults)
         return entries_of(self.facts, rows, number), found
 
     def _described(
@@ -242,11 +238,30 @@ class TreeChecks:
         Raises: CorruptTable, where its rows do not inherit.
         """
         made = manifest_entries(stored, uses[0].row, number)
-        return made, list(self._described(TreeColumns(made.table), stored.size_bytes, uses))
+        found = list(self._described(TreeColumns(made.table), stored.size_bytes, uses))
+        spec_id = manifest_file(uses[0].row).partition_spec_id
+        of_fields = partitioned(self.facts, made, spec_id)
+        for use in _of_distinct_stats(uses):
+            subject = str(use.row["location"])
+            said, columns = of_fields.told(use.stats), of_fields.columns
+            faults = stats_faults.aggregate_faults(
+                subject, said, of_fields.rows, columns, of_older_version=True
+            )
+            found += told(subject, faults)
+        return made, found
 
 
 def _chosen(uses: Sequence[Use]) -> Iterator[Use]:
     return (use for use in uses if use.is_chosen)
+
+
+def _of_distinct_stats(uses: Sequence[Use]) -> Iterator[Use]:
+    """The chosen uses, but for those that say the same as the one before."""
+    before = None
+    for use in _chosen(uses):
+        if before is None or not use.stats.equals(before):
+            before = use.stats
+            yield use
 
 
 def _in_append(use: Use) -> Iterator[Broken]:

@@ -8,7 +8,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from icectl.codec.content_stats import conform, stats_type
 from icectl.codec.manifest import read_manifest
+from icectl.codec.partition_stats import with_tuples
 from icectl.codec.tree import TreeContent, TreeFile, read_tree
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries, numbered, planning
@@ -20,7 +22,9 @@ from icectl.entries.tree_vectors import RootVectors
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.spec.manifest import Content, FileFormat, ManifestHeader
 from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import result_types
 from icectl.spec.snapshot import Snapshot
+from icectl.spec.stats_columns import StatsColumn
 from icectl.storage.store import Store
 from icectl.table.reading import (
     OF_ONE_FILE,
@@ -200,3 +204,33 @@ def manifest_entries(stored: StoredManifest, leaf: Mapping[str, object], number:
 def wanted_content(leaf: Mapping[str, object]) -> TreeContent:
     """What the footer of a leaf has to say, by its row in the root."""
     return TreeContent.DATA if leaf["content"] == Content.DATA_MANIFEST else TreeContent.DELETE
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """Rows of a leaf of an older version with statistics of what they are partitioned by."""
+
+    columns: Sequence[StatsColumn]
+    rows: pa.Table
+
+    def told(self, stats: pa.Array) -> pa.Array:
+        """What a root says of the leaf, of the same columns."""
+        return conform(stats, self.columns, len(stats))
+
+
+def partitioned(facts: TreeFacts, entries: Entries, spec_id: int) -> Partitioned:
+    """The statuses, counts and partitions of entries. Raises: CorruptTable; Unsupported."""
+    table, spec = entries.table, facts.metadata.spec(spec_id)
+    fields = facts.tuple_fields(spec_id)
+    wanted = {item.stats_id for item in fields}
+    columns = [one for one in facts.columns if one.id in wanted]
+    types = () if spec is None else result_types(spec, facts.metadata.schemas)
+    stats = with_tuples(
+        pa.nulls(len(table), stats_type(columns)),
+        whole(table["partition_key"]),
+        whole(table["record_count"]),
+        fields,
+        types,
+    )
+    rows = table.select(["status", "record_count"]).append_column(STATS, stats)
+    return Partitioned(columns, rows)

@@ -1,0 +1,128 @@
+"""`icectl validate` on sound tables of version 4, after every way to get there; its options."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.cli import app
+from tests.builders.broken_tree import ADDED, BITMAP, DATA, TREE_TABLES, BrokenTree, in_row, of
+from tests.builders.rows import local
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.tree_table import data_files, remove_data_files, upgrade
+from tests.stores.fixed_env import FixedEnv
+
+Run = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command with `--json`; its exit code and result."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    env = FixedEnv(START_MS + 10**9, snapshot_ids=5_000, uuids=5_000)
+
+    def run_(*words: str) -> tuple[int, Any]:
+        code = app.main([*words, "--json"], env=env)
+        return code, json.loads(capsys.readouterr().out)["result"]
+
+    return run_
+
+
+def worse_than_info(run: Run, table: Path, level: str = "files") -> list[dict[str, str]]:
+    """Errors and warnings up to a level."""
+    _, result = run("validate", str(table), "--level", level, "--all-snapshots")
+    return [one for one in result["findings"] if one["severity"] != "info"]
+
+
+@pytest.mark.parametrize(
+    ("version", "partitioning", "mode"),
+    [
+        (1, "day", "--lazy"), (2, "truncate", "--eager"), (2, "bucket", ""), (3, "two", ""),
+        (3, "none", "--eager"),
+    ],
+)  # fmt: skip
+def test_an_upgraded_table_stays_sound_through_commits_and_maintenance(
+    run: Run, tmp_path: Path, version: int, partitioning: str, mode: str
+) -> None:
+    table = tmp_path / "t"
+    builder = TableBuilder(table, version, partitioning)
+    builder.append(range(24), files=2)
+    builder.append(range(24, 40))
+    if version > 1:
+        builder.delete_rows([1, 2, 30])
+    if version == 2:
+        builder.delete_rows([5, 31], kind="equality")
+    env = FixedEnv(START_MS + 10**8)
+    upgrade(table, env, *[mode] * bool(mode))
+    assert worse_than_info(run, table) == []
+    remove_data_files(table, env, data_files(table)[:1])
+    remove_data_files(table, env, data_files(table)[-1:])
+    assert run("rewrite-manifests", str(table), "--yes")[0] == 0
+    assert worse_than_info(run, table) == []
+    assert (
+        run("expire-snapshots", str(table), "--retain-last", "1", "--older-than", "0s", "--yes")[0]
+        == 0
+    )
+    assert worse_than_info(run, table, "data") == []
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> BrokenTree:
+    """A table with an error in its head and a warning, and none in the snapshots before."""
+    TREE_TABLES["grown"](tmp_path / "t")
+    table = BrokenTree(tmp_path / "t")
+    table.edit_root(in_row(DATA, split_offsets=[9, 4]))
+    table.edit_head(lambda head: head["summary"].update({"total-records": "5"}))
+    return table
+
+
+def rules(result: Any) -> set[str]:
+    return {one["rule"] for one in result["findings"]}
+
+
+def test_rules_of_version_4_are_chosen_and_left_out_by_their_ids(
+    run: Run, broken: BrokenTree
+) -> None:
+    table = str(broken.directory)
+    assert rules(run("validate", table)[1]) == {"V4-038", "V4-061"}
+    assert rules(run("validate", table, "--rule", "v4-061")[1]) == {"V4-061"}
+    code, result = run("validate", table, "--skip", "V4-061")
+    assert (code, rules(result)) == (0, {"V4-038"})
+    assert run("validate", table, "--skip", "V4-061", "--fail-on", "warning")[0] == 4
+
+
+def test_a_snapshot_or_ref_of_version_4_is_checked_alone(run: Run, broken: BrokenTree) -> None:
+    table, snapshots = str(broken.directory), broken.members()["snapshots"]
+    parent = str(snapshots[-2]["snapshot-id"])
+    code, result = run("validate", table, "--snapshot", parent)
+    assert (code, result["findings"], result["snapshots_checked"]) == (0, [], 1)
+    assert rules(run("validate", table, "--ref", "main")[1]) == {"V4-038", "V4-061"}
+    assert rules(run("validate", table, "--ref", "eoy")[1]) == set()
+
+
+def test_a_part_of_the_files_is_enough_for_a_sample(run: Run, broken: BrokenTree) -> None:
+    table = str(broken.directory)
+    _, whole = run("validate", table, "--level", "data")
+    _, part = run("validate", table, "--level", "data", "--sample", "1%")
+    assert part["files_checked"] < whole["files_checked"]
+
+
+def test_what_cannot_be_read_is_a_finding_and_the_check_goes_on(
+    run: Run, broken: BrokenTree
+) -> None:
+    leaf = local(of(broken.rows(), 4)["location"])
+    leaf.write_bytes(leaf.read_bytes()[:-9])
+    with_one = in_row(BITMAP, ADDED, record_count=9)
+    broken.edit_root(with_one)
+    code, result = run("validate", str(broken.directory))
+    assert code == 4
+    assert rules(result) == {"V4-038", "V4-061", "V4-082", "V4-100"} - {"V4-038"}
+
+
+def test_a_file_of_the_upstream_draft_is_named_as_such(run: Run, broken: BrokenTree) -> None:
+    broken.edit_root(in_row(DATA, status=4))
+    _, result = run("validate", str(broken.directory))
+    (found,) = (one for one in result["findings"] if one["rule"] == "V4-050")
+    assert "upstream draft" in found["message"]
