@@ -128,7 +128,7 @@ def live_faults(entries: Entries, manifest_count: int, roots: Sequence[str]) -> 
         totals=_totals(alive, is_vector, manifest_count),
         greatest_number=_greatest(alive, numbers(alive, "sequence_number"), manifest_count),
         greatest_row_id=_greatest(files, _row_id_ends(files), manifest_count),
-        outside=_outside(files, keys, roots),
+        outside=files_outside(files, keys, roots),
         repeated=_candidates(files, keys),
         repeated_vectors=_candidates(vectors, location_keys(vectors.table["referenced_data_file"])),
         overlapping_vectors=_overlapping(vectors),
@@ -186,7 +186,9 @@ def _row_id_ends(files: Entries) -> Numbers:
     return np.where(starts < 0, -1, ends)
 
 
-def _outside(files: Entries, keys: pa.ChunkedArray, roots: Sequence[str]) -> Mapping[int, Fault]:
+def files_outside(
+    files: Entries, keys: pa.ChunkedArray, roots: Sequence[str]
+) -> Mapping[int, Fault]:
     """Files that lie below none of the roots, by manifest; `keys` are those of their locations."""
     prefixes = location_keys(pa.chunked_array([pa.array(roots, pa.string())])).to_pylist()
     inside = np.zeros(len(files), np.bool_)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from icectl.codec.partition_stats import UNKNOWN_KEY
 from icectl.codec.tree import TreeContent
-from icectl.entries.rows import EMPTY, Entries, concat, where
+from icectl.entries.live_faults import files_outside
+from icectl.entries.rows import EMPTY, Entries, concat, location_keys, where
 from icectl.entries.tree_live import (
     LeafUse,
     Tree,
@@ -35,6 +36,7 @@ from icectl.entries.tree_vectors import vector_steps
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
+from icectl.plan.validate.live_entries import check_places, roots
 from icectl.plan.validate.trees import check_replace, check_summary, told, unreadable
 from icectl.run.reader import Reader
 from icectl.run.validate_found import Found
@@ -316,8 +318,13 @@ class _Check:
                 replaced += self._step(files, snapshot, tree, changed, live)
         self._found.add(told("snapshots", added_again(files, steps)))
         self._found.add(told("snapshots", renumbered_files(files, kept)))
-        entries = files.entries
-        return TreesChecked(where(entries, kept), where(entries, gone & ~kept), replaced)
+        alive = where(files.entries, kept)
+        keys = location_keys(alive.table["location"])
+        outside = files_outside(alive, keys, roots(self._reader.metadata))
+            alive, location_keys(alive.table["location"]), roots(self._reader.metadata)
+        )
+        self._found.add(check_places("snapshots", list(outside.values())))
+        return TreesChecked(alive, where(files.entries, gone & ~kept), replaced)
 
     def _live(self, files: TreeFiles, subject: str, tree: Tree, live: Rows) -> Iterator[Finding]:
         next_row_id = self._reader.metadata.next_row_id

@@ -126,3 +126,10 @@ def test_a_file_of_the_upstream_draft_is_named_as_such(run: Run, broken: BrokenT
     _, result = run("validate", str(broken.directory))
     (found,) = (one for one in result["findings"] if one["rule"] == "V4-050")
     assert "upstream draft" in found["message"]
+
+
+def test_r161_files_outside_of_the_table_are_counted(run: Run, broken: BrokenTree) -> None:
+    broken.edit(lambda members: members.update({"location": "file:///elsewhere"}))
+    _, result = run("validate", str(broken.directory), "--level", "metadata", "--rule", "R-161")
+    (found,) = result["findings"]
+    assert found["message"].startswith("14 files lie outside of the table")

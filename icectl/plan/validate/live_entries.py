@@ -52,13 +52,18 @@ def check_live_entries(
     found = faults.row_ids.overlapping(chosen)
     yield from _told(subject, "R-103", found, "has row ids that another file has too")
     outside = [faults.outside[number] for number in set(manifests) if number in faults.outside]
+    yield from check_places(subject, outside)
+    if is_whole:
+        total = sum((faults.totals[number] for number in set(manifests)), Totals())
+        yield from _summary(snapshot, total, subject)
+
+
+def check_places(subject: str, outside: Sequence[Fault]) -> Iterator[Finding]:
+    """Files that lie outside of the table, as faults of its manifests (R-161)."""
     if outside:  # R-161
         count = sum(fault.count for fault in outside)
         message = f"{count:,} files lie outside of the table; the first is `{outside[0].location}`"
         yield finding("R-161", subject, message)
-    if is_whole:
-        total = sum((faults.totals[number] for number in set(manifests)), Totals())
-        yield from _summary(snapshot, total, subject)
 
 
 def _told(subject: str, rule: str, fault: Fault | None, what: str) -> Iterator[Finding]:
