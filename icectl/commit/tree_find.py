@@ -72,7 +72,7 @@ def homes(draft: Draft, data_files: set[str]) -> dict[str, str]:
         if not left:
             break
         rows = draft.names_of(leaf)
-        for at in _matching(rows, "location", left, draft.dead.get(key, NONE)):
+        for at in _matching(rows, "location", _texts(left), draft.dead.get(key, NONE)):
             found[comparison_key(rows["location"][at].as_py())] = str(leaf["location"])
         left -= found.keys()
     return found
@@ -89,9 +89,10 @@ class _Search:
         self.places: dict[Identity, Place] = {}
         self.leaves: dict[str, Mapping[str, object]] = {}
         self.vectors: dict[str, list[Place]] = {}
-        self._wanted = wanted
-        self._data_files = data_files
-        self._keys = {key for _, key, _ in wanted}
+        self._left = set(wanted)
+        self._left_data = sum(_is_data(Content(one[0])) for one in wanted)
+        self._wanted = _texts({key for _, key, _ in wanted})
+        self._data_files = _texts(data_files)
         self._look(None, draft.kept, NONE)
         for kind in (Content.DATA_MANIFEST, Content.DELETE_MANIFEST):
             for key, leaf in _leaves(draft, kind):
@@ -102,19 +103,19 @@ class _Search:
 
     def _is_done(self, kind: Content) -> bool:
         """Whether no leaf of a kind can have anything more of what is wanted."""
-        is_data = kind is Content.DATA_MANIFEST
-        if not is_data and self._data_files:
-            return False
-        wanted = {one for one in self._wanted if _is_data(Content(one[0])) == is_data}
-        return wanted <= self.places.keys()
+        if kind is Content.DATA_MANIFEST:
+            return not self._left_data
+        return not len(self._data_files) and len(self._left) == self._left_data
 
     def _look(self, leaf: str | None, rows: pa.Table, dead: Positions) -> None:
-        matching = _matching(rows, "location", self._keys, dead)
+        matching = _matching(rows, "location", self._wanted, dead)
         for at, identity in zip(
             matching, identities(rows.take(pa.array(matching, pa.int64()))), strict=True
         ):
-            if identity in self._wanted:
+            if identity in self._left:
                 self.places[identity] = (leaf, at)
+                self._left.discard(identity)
+                self._left_data -= _is_data(Content(identity[0]))
         referring = _matching(rows, "referenced_file", self._data_files, dead)
         part = rows.take(pa.array(referring, pa.int64()))
         codes, references = part["content"].to_pylist(), keys(part["referenced_file"])
@@ -129,11 +130,15 @@ def _leaves(draft: Draft, kind: Content) -> Iterator[tuple[str, Mapping[str, obj
             yield comparison_key(str(leaf["location"])), leaf
 
 
-def _matching(rows: pa.Table, column: str, wanted: set[str], dead: Positions) -> list[int]:
+def _texts(wanted: set[str]) -> pa.Array:
+    return pa.array(list(wanted), pa.string())
+
+
+def _matching(rows: pa.Table, column: str, wanted: pa.Array, dead: Positions) -> list[int]:
     """Rows of live files whose location in a column is one of the wanted."""
-    if not wanted or not len(rows):
+    if not len(wanted) or not len(rows):
         return []
-    found = pc.is_in(comparison_keys(rows[column]), pa.array(list(wanted), pa.string()))
+    found = pc.is_in(comparison_keys(rows[column]), wanted)
     mask = found.to_numpy() & (rows["status"].to_numpy() != int(Status.DELETED))
     mask &= np.isin(rows["content"].to_numpy(), [int(one) for one in FILES])
     mask[dead.astype(np.int64)] = False
