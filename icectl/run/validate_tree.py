@@ -321,8 +321,6 @@ class _Check:
         alive = where(files.entries, kept)
         keys = location_keys(alive.table["location"])
         outside = files_outside(alive, keys, roots(self._reader.metadata))
-            alive, location_keys(alive.table["location"]), roots(self._reader.metadata)
-        )
         self._found.add(check_places("snapshots", list(outside.values())))
         return TreesChecked(alive, where(files.entries, gone & ~kept), replaced)
 
