@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -117,7 +118,7 @@ class _Worker:
             try:
                 process = subprocess.Popen(  # noqa: S603 - this very program
                     [sys.executable, "-c", command],
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                    env=os.environ | _settings(),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,  # native readers print what they find
@@ -183,6 +184,14 @@ class _Worker:
         self.line.close()
         self.process.kill()
         self.process.wait()
+
+
+def _settings() -> dict[str, str]:
+    """What workers have from this process, whatever it was started with."""
+    return {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "TMPDIR": tempfile.gettempdir(),
+    }
 
 
 class _AskedFile(io.RawIOBase):

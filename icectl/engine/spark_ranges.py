@@ -157,8 +157,6 @@ def _write(
         return _sums(dealt)
     task = ranges.tasks[bisect_right(ranges.starts, number) - 1]
     group = file_group(task, job)
-    if group.sorting is not None:
-        group = replace(group, sorting=replace(group.sorting, directory=None))
     options = replace(job.options, target_size_bytes=int(_ROOM * task.roll_bytes))
     with at.attempt(Attempt.current().unique_id) as outputs:
         files, rows = write_rows(group, map(unpacked, dealt), options, outputs(task))

@@ -1,6 +1,5 @@
 """Running a compaction: load, plan, rewrite group by group, compare, commit, clean up."""
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -161,7 +160,7 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
     sorting = None
     if order is not None:
         sort_keys(order, columns.written, arrow_schema(columns.written))
-        sorting = Sorting(order, _SORT_BYTES, tempfile.gettempdir())
+        sorting = Sorting(order, _SORT_BYTES)
     options = write_options(metadata.properties, 0, modes)
     return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of_paths(metadata))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from icectl.codec.parquet_schema import arrow_schema
 from icectl.engine.kernels.sort_keys import sort_keys
-from icectl.engine.kernels.sort_rows import Sorting, sorted_batches
+from icectl.engine.kernels.sort_rows import sorted_batches
 from icectl.spec.sort import SortField, SortOrder
 from icectl.spec.transforms import apply, parse_transform
 from tests.builders.data_files import schema
@@ -88,7 +88,7 @@ def test_rows_are_in_the_order_of_their_values(rows, order, memory_bytes, batch_
         for part in [given_rows[at : at + batch_rows]]
     ]
     keys = sort_keys(order, WANTED, arrow)
-    found = sorted_batches(batches, keys, Sorting(order, memory_bytes))
+    found = sorted_batches(batches, keys, memory_bytes)
     numbers = [number for batch in found for number in batch["n"].to_pylist()]
     by_value = functools.cmp_to_key(functools.partial(compared, order))
     assert numbers == [row[-1] for row in sorted(given_rows, key=by_value)]

@@ -36,16 +36,14 @@ class Partitioner:
     """Where the source of each field stands in a batch; None for a void field."""
     known: dict[bytes, Partition] = field(default_factory=dict)
 
-    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-        """The rows of each partition.
+    def split(
+        self, batch: pa.RecordBatch, row_keys: pa.Array
+    ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        """The rows of each partition, by what `keys` says of a batch.
 
         Order: kept within a partition; of partitions that of their first rows.
-        Raises: Unsupported, where a value has no result of its transform.
         """
-        if not self.spec.fields:
-            yield self.partition(b""), batch
-            return
-        encoded = self.keys(batch).dictionary_encode()
+        encoded = row_keys.dictionary_encode()
         keys = encoded.dictionary.to_pylist()
         if len(keys) == 1:
             yield self.partition(keys[0]), batch
@@ -68,7 +66,12 @@ class Partitioner:
         return found
 
     def keys(self, batch: pa.RecordBatch) -> pa.Array:
-        """The canonical key of each row's partition. Raises: as split."""
+        """The canonical key of each row's partition.
+
+        Raises: Unsupported, where a value has no result of its transform.
+        """
+        if not self.spec.fields:
+            return pa.repeat(pa.scalar(b"", pa.binary()), batch.num_rows)
         nothing = pa.nulls(batch.num_rows, pa.int32())
         columns = [
             nothing if path is None else inside(batch.column(path[0]), path[1:])

@@ -6,7 +6,7 @@ what rows are sorted by.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,14 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec.parquet_schema import arrow_schema
-from icectl.engine.kernels.partition_rows import Partitioner, partitioner
+from icectl.engine.kernels.partition_rows import partitioner
 from icectl.engine.kernels.rewrite_data import (
     DeletesOfGroup,
     FileGroup,
     RowsRead,
     live_batches,
 )
-from icectl.engine.kernels.sort_keys import SortKeys, sort_keys
+from icectl.engine.kernels.row_keys import RowKeys
+from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.engine.kernels.write_data import Outputs
 from icectl.spec.schema import Schema
 from icectl.spec.sort import SortOrder
@@ -30,40 +31,14 @@ _WAITING_BYTES = 64 << 20
 """Rows that wait for more of their range."""
 
 
-@dataclass(frozen=True, slots=True)
-class RangeKeys:
-    """Makes the keys of the batches of a group."""
-
-    partitioner: Partitioner | None
-    sorting: SortKeys | None
-
-    def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """The key of each row.
-
-        Shape: one binary value per row, none of them null.
-        Order: kept.
-        Raises: Unsupported, where a value has no result of a transform.
-        """
-        parts: list[pa.Array | pa.Scalar] = []
-        if self.partitioner is not None:
-            keys = self.partitioner.keys(batch).cast(pa.large_binary())
-            lengths = pc.binary_length(keys).to_numpy().astype(">u4")
-            buffers = [None, pa.py_buffer(lengths)]
-            prefixes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(4), len(keys), buffers)
-            parts += [prefixes.cast(pa.large_binary()), keys]
-        if self.sorting is not None:
-            parts.append(self.sorting.of(batch))
-        return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
-
-
-def range_keys(group: FileGroup) -> RangeKeys:
+def range_keys(group: FileGroup) -> RowKeys:
     """Prepare to make the keys of a group's rows. Raises: Unsupported."""
     columns = group.columns.written
     batches = arrow_schema(columns)
     is_whole = group.partition is not None or group.spec.is_unpartitioned
     splitting = None if is_whole else partitioner(group.spec, columns, batches)
     sorting = None if group.sorting is None else sort_keys(group.sorting.order, columns, batches)
-    return RangeKeys(splitting, sorting)
+    return RowKeys(splitting, sorting)
 
 
 def sampled_keys(group: FileGroup, outputs: Outputs, step: int) -> list[bytes]:
@@ -105,7 +80,7 @@ def bounds_of(sample: Sequence[bytes], count: int) -> list[bytes]:
 
 
 def dealt(
-    batches: Iterator[pa.RecordBatch], keys: RangeKeys, bounds: Sequence[bytes]
+    batches: Iterator[pa.RecordBatch], keys: RowKeys, bounds: Sequence[bytes]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows with the number of their range, which is that of the bounds up to their key.
 

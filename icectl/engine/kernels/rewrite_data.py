@@ -18,8 +18,10 @@ from icectl.engine.kernels.equality_deletes import (
     EqualityIndex,
     equality_indexes,
 )
+from icectl.engine.kernels.gather_rows import gathered
 from icectl.engine.kernels.partition_rows import Partition, partitioner
 from icectl.engine.kernels.read_data import Source, SourceFile, open_source
+from icectl.engine.kernels.row_keys import RowKeys
 from icectl.engine.kernels.row_totals import RowTotals, check_rows
 from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.engine.kernels.sort_rows import Sorting, sorted_batches
@@ -126,7 +128,7 @@ def write_rows(
     row_size_bytes = group.size_bytes / max(record_count, 1)
     before, after = RowTotals(), RowTotals()
     with DataWriter(group.columns.written, options, outputs, row_size_bytes) as writer:
-        for partition, batch in _placed(group, _ordered(group, counted(batches, before))):
+        for partition, batch in _placed(group, counted(batches, before)):
             writer.write(batch, partition.key, partition.path)
     for written in writer.written:
         _count_again(written, group.columns.written, outputs, after)
@@ -141,25 +143,25 @@ def counted(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Iterator[pa
         yield batch
 
 
-def _ordered(group: FileGroup, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    if group.sorting is None:
-        return batches
-    columns = group.columns.written
-    keys = sort_keys(group.sorting.order, columns, arrow_schema(columns))
-    return sorted_batches(batches, keys, group.sorting)
-
-
 def _placed(
     group: FileGroup, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """Rows in the order in which they are written, with their partitions."""
+    columns, sorting = group.columns.written, group.sorting
+    arrow = arrow_schema(columns)
+    keys = None if sorting is None else sort_keys(sorting.order, columns, arrow)
     if group.partition is not None:
+        if keys is not None and sorting is not None:
+            batches = sorted_batches(batches, keys, sorting.memory_bytes)
         for batch in batches:
             yield group.partition, batch
         return
-    columns = group.columns.written
-    splitting = partitioner(group.spec, columns, arrow_schema(columns))
-    for batch in batches:
-        yield from splitting.split(batch)
+    splitting = partitioner(group.spec, columns, arrow)
+    if sorting is None:
+        yield from gathered(batches, splitting)
+        return
+    for batch in sorted_batches(batches, RowKeys(splitting, keys), sorting.memory_bytes):
+        yield from splitting.split(batch, splitting.keys(batch))
 
 
 @dataclass(slots=True)

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.engine.kernels.sort_keys import SortKeys
 from icectl.plan.compact_order import RowOrder
 
 _BATCH_ROWS = 65_536
@@ -22,44 +22,77 @@ _KEY = "key"
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """How to sort; `memory_bytes` of rows are sorted at a time, the others wait in `directory`."""
+    """How to sort; `memory_bytes` of rows are sorted at a time."""
 
     order: RowOrder
     memory_bytes: int
-    directory: str | None = None
-    """None is the system's own place for temporary files."""
+
+
+class Keys(Protocol):
+    """Makes keys of rows."""
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """The key of each row, as large binary."""
+
+
+class RowSorter:
+    """Takes rows and gives them back in the order of their keys; leave it to free the disk.
+
+    Rows with equal keys keep their order. What is larger than `memory_bytes` waits on disk.
+    Cost: twice `memory_bytes`, keys included.
+    """
+
+    def __init__(self, keys: Keys, memory_bytes: int) -> None:
+        self._keys = keys
+        self._memory_bytes = memory_bytes
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._runs: list[_Run] = []
+        self._directory: Path | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "RowSorter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows. Raises: what making their keys raises; OSError of the disk."""
+        keyed = batch.append_column(_KEY, self._keys.of(batch))
+        self._held.append(keyed)
+        self._held_bytes += keyed.nbytes
+        if self._held_bytes >= self._memory_bytes:
+            self._spill()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows, once no more are added."""
+        if not self._runs:
+            if self._held:
+                yield from _in_batches(_in_order(self._held))
+            return
+        if self._held:
+            self._spill()
+        yield from _merged(self._runs, self._memory_bytes)
+
+    def _spill(self) -> None:
+        if self._directory is None:
+            made = tempfile.TemporaryDirectory(prefix="icectl-")
+            self._directory = Path(self._stack.enter_context(made))
+        number = len(self._runs)
+        path = self._directory / f"{number}.arrow"
+        self._runs.append(_spilled(_in_order(self._held), path, number))
+        self._held_bytes = 0
 
 
 def sorted_batches(
-    batches: Iterable[pa.RecordBatch], keys: SortKeys, sorting: Sorting
+    batches: Iterable[pa.RecordBatch], keys: Keys, memory_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in the order of their keys; rows with equal keys keep theirs.
-
-    Cost: twice `memory_bytes`, keys included; what is larger is written and read once more.
-    """
-    with ExitStack() as stack:
-        runs: list[_Run] = []
-        directory: Path | None = None
-        held: list[pa.RecordBatch] = []
-        size_bytes = 0
+    """The same rows in the order of their keys, as RowSorter gives them."""
+    with RowSorter(keys, memory_bytes) as sorter:
         for batch in batches:
-            keyed = batch.append_column(_KEY, keys.of(batch))
-            held.append(keyed)
-            size_bytes += keyed.nbytes
-            if size_bytes >= sorting.memory_bytes:
-                if directory is None:
-                    made = tempfile.TemporaryDirectory(prefix="icectl-", dir=sorting.directory)
-                    directory = Path(stack.enter_context(made))
-                path = directory / f"{len(runs)}.arrow"
-                runs.append(_spilled(_in_order(held), path, len(runs)))
-                size_bytes = 0
-        if directory is None:
-            if held:
-                yield from _in_batches(_in_order(held))
-            return
-        if held:
-            runs.append(_spilled(_in_order(held), directory / f"{len(runs)}.arrow", len(runs)))
-        yield from _merged(runs, sorting.memory_bytes)
+            sorter.add(batch)
+        yield from sorter.batches()
 
 
 def _keys(rows: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:

@@ -34,6 +34,9 @@ from icectl.spec.types import PrimitiveType
 from icectl.table.reading import naming
 
 _REAL = (PrimitiveType("float"), PrimitiveType("double"))
+MOST_OPEN_FILES = 64
+"""When there is one more, the file ends that was not written to for longest."""
+
 _NEARLY = 0.95
 """Part of its target size from which a file is ended: what could be added is no good row group."""
 
@@ -135,10 +138,12 @@ class DataWriter:
     def write(self, batch: pa.RecordBatch, partition_key: bytes, path: str) -> None:
         """Take rows of a partition; `path` is the one of its folder."""
         while batch.num_rows:
-            new = self._open.get(partition_key)
+            new = self._open.pop(partition_key, None)
             if new is None:
+                if len(self._open) == MOST_OPEN_FILES:
+                    self._end(next(iter(self._open)))
                 new = _NewFile(self._schema, self._options, self._outputs, partition_key, path)
-                self._open[partition_key] = new
+            self._open[partition_key] = new  # behind the others: it was written to last
             room = self._room(new)
             new.add(batch.slice(0, room))
             if room <= batch.num_rows or new.pending_bytes >= self._options.row_group_size_bytes:

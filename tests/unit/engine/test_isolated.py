@@ -3,6 +3,7 @@
 import io
 import os
 import signal
+import tempfile
 import time
 
 import pytest
@@ -123,3 +124,15 @@ def test_a_call_without_a_file_ends_where_time_is_up() -> None:
         with pytest.raises(Incomplete, match="time is up"):
             made.call(sleeps, None)
         assert time.monotonic() < started + 10
+
+
+def temporary_place():
+    yield tempfile.gettempdir()
+
+
+def test_temporary_files_of_workers_go_where_those_of_this_process_go(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Workers() as made:
+        assert made.call(temporary_place, None) == (str(tmp_path),)

@@ -34,7 +34,8 @@ def spec(*fields):
 def split(rows, *fields):
     arrow = arrow_schema(COLUMNS)
     batch = pa.RecordBatch.from_pylist(rows, schema=arrow)
-    found = partitioner(spec(*fields), COLUMNS, arrow).split(batch)
+    splitting = partitioner(spec(*fields), COLUMNS, arrow)
+    found = splitting.split(batch, splitting.keys(batch))
     return [(partition, part.to_pylist()) for partition, part in found]
 
 
@@ -71,9 +72,8 @@ def test_transforms_see_the_values_of_their_source_inside_of_structs_too() -> No
 
 def test_rows_of_one_partition_stay_as_they_are() -> None:
     batch = pa.RecordBatch.from_pylist(rows((1,), (1,)), schema=arrow_schema(COLUMNS))
-    ((partition, part),) = partitioner(spec((1, "id", "identity")), COLUMNS, batch.schema).split(
-        batch
-    )
+    splitting = partitioner(spec((1, "id", "identity")), COLUMNS, batch.schema)
+    ((partition, part),) = splitting.split(batch, splitting.keys(batch))
     assert part is batch
     assert partition.path == "id=1"
 
@@ -94,7 +94,7 @@ def test_no_rows_have_no_partition() -> None:
         pa.RecordBatch.from_pylist([], schema=arrow_schema(COLUMNS))
     ]
     found = partitioner(spec((1, "id", "identity")), COLUMNS, arrow_schema(COLUMNS))
-    assert list(found.split(batch[0])) == []
+    assert list(found.split(batch[0], found.keys(batch[0]))) == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 from icectl.codec.parquet_schema import arrow_schema
 from icectl.engine.kernels import range_rows
 from icectl.engine.kernels.partition_rows import partitioner
-from icectl.engine.kernels.range_rows import RangeKeys, bounds_of, dealt, sampled_keys
+from icectl.engine.kernels.range_rows import bounds_of, dealt, sampled_keys
+from icectl.engine.kernels.row_keys import RowKeys
 from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.engine.kernels.sort_rows import Sorting
 from icectl.engine.kernels.write_data import Outputs
@@ -38,8 +39,8 @@ def key(id_: int) -> bytes:
     return sort_keys(BY_ID, COLUMNS, ARROW).of(batch((id_, ""))).to_pylist()[0]
 
 
-def by_id() -> RangeKeys:
-    return RangeKeys(None, sort_keys(BY_ID, COLUMNS, ARROW))
+def by_id() -> RowKeys:
+    return RowKeys(None, sort_keys(BY_ID, COLUMNS, ARROW))
 
 
 def test_rows_go_to_the_range_of_their_key_and_a_bound_to_the_one_behind_it() -> None:
@@ -64,7 +65,7 @@ def test_rows_do_not_wait_for_more_than_so_many_bytes(monkeypatch: pytest.Monkey
 
 def test_partitions_come_before_the_order_within_them() -> None:
     splitting = partitioner(BY_CATEGORY, COLUMNS, ARROW)
-    keys = RangeKeys(splitting, sort_keys(BY_ID, COLUMNS, ARROW))
+    keys = RowKeys(splitting, sort_keys(BY_ID, COLUMNS, ARROW))
     rows = [(1, "b"), (3, "a"), (2, "b"), (2, "a"), (9, "a")]
     made = keys.of(batch(*rows)).to_pylist()
     in_order = [row for _, row in sorted(zip(made, rows, strict=True))]

@@ -235,8 +235,8 @@ def test_rows_are_sorted_within_each_partition() -> None:
     group = Group(spec=spec, partition=None, sorting=Sorting(by_name("asc"), 2**30))
     group.add([(1, "d"), (11, "c"), (2, "b"), (12, "a")])
     assert [group.store.rows(file.location) for file in group.run().files] == [
-        named((12, "a"), (11, "c")),
         named((2, "b"), (1, "d")),
+        named((12, "a"), (11, "c")),
     ]
 
 

@@ -1,5 +1,6 @@
 """Rows sorted in memory and, in ever less of it, through runs on disk."""
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from icectl.codec.parquet_schema import arrow_schema
 from icectl.engine.kernels.sort_keys import sort_keys
-from icectl.engine.kernels.sort_rows import Sorting, sorted_batches
+from icectl.engine.kernels.sort_rows import sorted_batches
 from icectl.spec.sort import order_from_json
 from tests.builders.data_files import schema
 
@@ -38,42 +39,48 @@ def batches(count, size=100, distinct=50):
         )
 
 
-def in_order(given, memory_bytes, directory=None):
+def in_order(given, memory_bytes):
     keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
-    sorting = Sorting(ORDER, memory_bytes, directory)
-    return [row for batch in sorted_batches(given, keys, sorting) for row in batch.to_pylist()]
+    return [row for batch in sorted_batches(given, keys, memory_bytes) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("memory_bytes", [2**30, 80_000, 20_000, 1])
 @pytest.mark.parametrize("distinct", [1, 3, 50, 10**9])
-def test_rows_come_in_order_and_equal_ones_as_they_were(memory_bytes, distinct, tmp_path) -> None:
+def test_rows_come_in_order_and_equal_ones_as_they_were(memory_bytes, distinct) -> None:
     given = list(batches(2000, distinct=distinct))
     rows = [row for batch in given for row in batch.to_pylist()]
     expected = sorted(rows, key=lambda row: (row["number"] is None, row["number"] or 0))
-    assert in_order(given, memory_bytes, str(tmp_path)) == expected
+    assert in_order(given, memory_bytes) == expected
 
 
-def test_what_was_on_disk_is_gone_afterwards(tmp_path: Path) -> None:
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files go."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_what_was_on_disk_is_gone_afterwards(disk: Path) -> None:
     keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
-    found = sorted_batches(batches(3000), keys, Sorting(ORDER, 40_000, str(tmp_path)))
+    found = sorted_batches(batches(3000), keys, 40_000)
     next(found)
-    (directory,) = tmp_path.iterdir()
+    (directory,) = disk.iterdir()
     assert len(list(directory.iterdir())) > 3
     found.close()
-    assert list(tmp_path.iterdir()) == []
+    assert list(disk.iterdir()) == []
 
 
-def test_rows_that_fit_into_memory_do_not_touch_the_disk(tmp_path: Path) -> None:
+def test_rows_that_fit_into_memory_do_not_touch_the_disk(disk: Path) -> None:
     keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
-    found = sorted_batches(batches(3000), keys, Sorting(ORDER, 2**30, str(tmp_path)))
+    found = sorted_batches(batches(3000), keys, 2**30)
     assert next(found).num_rows == 3000
-    assert list(tmp_path.iterdir()) == []
+    assert list(disk.iterdir()) == []
 
 
 def test_ranges_of_keys_stay_within_the_memory() -> None:
     limit = 100_000
     keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
-    found = sorted_batches(batches(20_000, distinct=10**9), keys, Sorting(ORDER, limit))
+    found = sorted_batches(batches(20_000, distinct=10**9), keys, limit)
     sizes = [batch.nbytes for batch in found]
     assert sum(sizes) > 9 * limit
     assert max(sizes) <= limit

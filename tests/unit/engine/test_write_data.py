@@ -92,8 +92,8 @@ def test_files_are_named_below_their_partition_and_come_in_the_order_of_their_en
         (file.partition_key, file.location, file.metrics.record_count) for file in writer.written
     ]
     assert found == [
-        (b"b", "out/part=b/00000-7-op-00001.parquet", 2000),
         (b"a", "out/part=a/00000-7-op-00002.parquet", 1000),
+        (b"b", "out/part=b/00000-7-op-00001.parquet", 2000),
     ]
 
 
