@@ -41,7 +41,7 @@ def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: Outputs) -> TaskRe
     Raises: as merged_positions, write_delete_file.
     """
     locations = [file.location for file in task.inputs]
-    merged = merged_positions(locations, deletes_by_position(task, job.scheme), outputs.open)
+    merged = merged_positions(locations, deletes_by_position(task, job.scheme), outputs)
     inputs = {file.location: file for file in task.inputs}
     if task.form == "vectors":
         found = write_vectors(merged, f"icectl {__version__}", outputs)

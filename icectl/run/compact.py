@@ -54,7 +54,7 @@ from icectl.spec.requirements import AssertTableUuid
 from icectl.storage.store import Store
 from icectl.table.live_files import LiveFilesReader
 from icectl.table.open import open_table
-from icectl.table.reading import in_threads
+from icectl.table.reading import in_threads, naming
 
 COMMAND = "compact"
 _SORT_BYTES = 256 << 20
@@ -172,7 +172,7 @@ def _reader(compact: Compact, columns: frozenset[str]) -> LiveFilesReader:
 
         def read(one: tuple[str, int, int]) -> tuple[str, Mapping[str, int]]:
             location, file_format, _ = one
-            with compact.store.open(location) as file:
+            with compact.store.open(location) as file, naming(location):
                 names = named_data_files(file, FileFormat(file_format).name)
             compact.progress.advance(1)
             return location, names

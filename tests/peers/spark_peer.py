@@ -2,8 +2,9 @@
 
 Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
 
-    spark_peer.py JAR write WAREHOUSE            writes the tables below WAREHOUSE/db, and those
-                                                 to go on with below WAREHOUSE/follow
+    spark_peer.py JAR write WAREHOUSE            writes the tables below WAREHOUSE/db, those to go
+                                                 on with below WAREHOUSE/follow, and those that are
+                                                 rewritten beside deletes below WAREHOUSE/race
     spark_peer.py JAR read TABLE_DIRECTORY...    prints one JSON line a table and snapshot
     spark_peer.py JAR age WAREHOUSE              writes tables with old snapshots below WAREHOUSE/db
     spark_peer.py JAR expire WAREHOUSE           runs `expire_snapshots` on each of those
@@ -12,13 +13,14 @@ Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
     spark_peer.py JAR follow WAREHOUSE           appends, deletes, compacts below WAREHOUSE/follow
     spark_peer.py JAR orphans WAREHOUSE          asks `remove_orphan_files` what it would remove
 
-`age` prints {"table", "older_than", "retain_last"}, what `expire` will be told (null: the table
-decides); `expire` prints {"table", "snapshots", "refs"}, what is left; `time-expiry` prints
-{"seconds", "deleted"}, of the procedure alone and what it says that it deleted. `follow` prints
-{"table", "step", "rows", "deletes"} after each step: [id, note] of every row, and how many rows the
-delete files of each format name; `orphans` prints {"table", "orphans"} for every table below
-WAREHOUSE/db. `read` prints {"table", "versionAsOf", "rows", "sha256"} for every ref and snapshot: a
-checksum over the rows as Spark shows them, in an order of their own.
+`write` prints {"raced"}, the ids of rows after a rewrite of its own beside deletes. `age` prints
+{"table", "older_than", "retain_last"}, what `expire` will be told (null: the table decides);
+`expire` prints {"table", "snapshots", "refs"}, what is left; `time-expiry` prints {"seconds",
+"deleted"}, of the procedure alone and what it says that it deleted. `follow` prints {"table",
+"step", "rows", "deletes"} after each step: [id, note] of every row, and how many rows the delete
+files of each format name; `orphans` prints {"table", "orphans"} for every table below WAREHOUSE/db.
+`read` prints {"table", "versionAsOf", "rows", "sha256"} for every ref and snapshot: a checksum over
+the rows as Spark shows them, in an order of their own.
 """
 
 import hashlib
@@ -27,6 +29,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -129,12 +132,16 @@ def evolve(spark: SparkSession, table: str) -> None:
     ).writeTo(table).append()
 
 
+def java_table(spark: SparkSession, name: str) -> Any:
+    """A table as the Java API has it."""
+    loader = spark._jvm.org.apache.iceberg.spark.Spark3Util
+    return loader.loadIcebergTable(spark._jsparkSession, name)
+
+
 def equality_delete(spark: SparkSession, name: str, ids: list[int]) -> None:
     """Commit an equality delete on `id` through the Java API, as Flink would."""
     jvm = spark._jvm
-    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-        spark._jsparkSession, f"peer.db.{name}"
-    )
+    table = java_table(spark, name)
     field_id = table.schema().findField("id").fieldId()
     path = Path(table.location().removeprefix("file:")) / "data" / f"equality-{ids[0]}.parquet"
     field = pa.field("id", pa.int64(), metadata={"PARQUET:field_id": str(field_id)})
@@ -176,7 +183,7 @@ def write_tables(spark: SparkSession) -> None:
         evolve(spark, table)
     table = create(spark, "v2_equality", 2)
     insert(spark, table, 0, 20)
-    equality_delete(spark, "v2_equality", [3, 5])
+    equality_delete(spark, table, [3, 5])
     spark.sql(f"DELETE FROM {table} WHERE id = 7")
     insert(spark, table, 3, 3)
     table = create(spark, "v2_upgraded_to_v3", 2)
@@ -194,6 +201,52 @@ def write_tables(spark: SparkSession) -> None:
     spark.sql("CALL peer.system.compute_table_stats('db.v2_rewritten')")
     create(spark, "v2_empty", 2)
     write_followed(spark)
+    write_raced(spark)
+
+
+def write_raced(spark: SparkSession) -> None:
+    """Rows deleted by value and others appended, once a rewrite of all files has begun.
+
+    Of one table the reference implementation then commits the rewrite; the other is left to icectl.
+    """
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS peer.race")
+    for name in ("reference", "icectl"):
+        table = create(spark, name, 2, namespace="race")
+        insert(spark, table, 0, 20)
+        begun = java_table(spark, table)
+        equality_delete(spark, table, [3, 5])
+        insert(spark, table, 100, 5)
+        if name == "reference":
+            commit_rewrite(spark, begun)
+            rows = spark.sql(f"SELECT id FROM {table} ORDER BY id").collect()
+            print(json.dumps({"raced": [row[0] for row in rows]}), flush=True)
+
+
+def commit_rewrite(spark: SparkSession, table: Any) -> None:
+    """Put one file in the place of all that a table had when it was loaded, as the rewriting of
+    data files does: with the sequence number that it started from."""
+    jvm, start = spark._jvm, table.currentSnapshot()
+    old, paths = jvm.java.util.HashSet(), []
+    tasks = table.newScan().planFiles().iterator()
+    while tasks.hasNext():
+        file = tasks.next().file()
+        old.add(file)
+        paths.append(str(file.location()).removeprefix("file:"))
+    path = Path(paths[0]).with_name("rewritten.parquet")
+    rows = pa.concat_tables(pq.ParquetFile(one).read() for one in paths)
+    pq.write_table(rows, path)
+    made = (
+        jvm.org.apache.iceberg.DataFiles.builder(table.spec())
+        .withPath(str(path))
+        .withFormat("PARQUET")
+        .withFileSizeInBytes(path.stat().st_size)
+        .withRecordCount(rows.num_rows)
+        .build()
+    )
+    new = jvm.java.util.HashSet()
+    new.add(made)
+    rewrite = table.newRewrite().validateFromSnapshot(start.snapshotId())
+    rewrite.rewriteFiles(old, new, start.sequenceNumber()).commit()
 
 
 FOLLOWED = {

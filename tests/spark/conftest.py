@@ -86,6 +86,7 @@ class SparkTables:
     """Everything that was recorded on the peer's tables, in the order it happened."""
 
     directory: Path
+    raced: list[int]
     before: Rows
     summaries: Mapping[str, Run]
     validations: Mapping[str, Run]
@@ -111,7 +112,8 @@ def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
     if SKIPPED:
         pytest.skip(SKIPPED)
     warehouse = tmp_path_factory.mktemp("spark")
-    peer("write", str(warehouse))
+    lines = peer("write", str(warehouse)).splitlines()
+    (told,) = (json.loads(line) for line in lines if line.startswith("{"))
     tables = sorted((warehouse / "db").iterdir())
     before = read_rows(tables)
 
@@ -124,6 +126,7 @@ def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> SparkTables:
     expire = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1", "--yes")
     return SparkTables(
         directory=warehouse / "db",
+        raced=told["raced"],
         before=before,
         summaries=each("inspect"),
         validations=each(*validate),

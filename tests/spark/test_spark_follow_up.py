@@ -20,7 +20,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "v2_rewritten": [["rewrite-manifests"]],
     "v3_rewritten": [["rewrite-manifests"]],
     "v2_compacted": [[*COMPACT]],
-    "v2_deletes_merged": [["compact", "--deletes-only"]],
+    "v2_deletes_merged": [["compact", "--deletes-only", "--rewrite-all"]],
     "v2_sorted": [[*COMPACT, "--sort-order", "note desc nulls last, bucket(4, id)"]],
     "v3_compacted": [[*COMPACT]],
     "v3_z_ordered": [[*COMPACT, "--zorder", "id,at"]],

@@ -1,8 +1,7 @@
 """Deletes by position of data files, merged: one delete file or one vector for each of them."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -52,7 +51,7 @@ class MergedDeletes:
 
 
 def merged_positions(
-    locations: Collection[str], deletes: DeletesOfGroup, open_file: Callable[[str], IO[bytes]]
+    locations: Collection[str], deletes: DeletesOfGroup, outputs: Outputs
 ) -> Mapping[str, Positions]:
     """The deleted positions of data files, of those that have some (R-115).
 
@@ -63,17 +62,16 @@ def merged_positions(
     found: dict[str, list[Positions]] = {}
     by_key = {loosest_key(location): location for location in locations}
     for vector in deletes.vectors:
-        with open_file(vector.location) as file:
+        with outputs.reading(vector.location) as file:
             found.setdefault(vector.data_file, []).append(vector.positions(file))
     for one in deletes.position_deletes:
-        with open_file(one.location) as file:
+        with outputs.reading(one.location) as file:
             opened = open_data_file(file, one.file_format)
             for target, numbers in named_positions(opened, one.applies_to, by_key, deletes.scheme):
                 if not target.is_exact:
                     raise spelled_otherwise(target.location, len(numbers))
                 if len(numbers) and int(numbers.min()) < 0:
-                    message = f"{one.location} deletes a row at a position below 0"
-                    raise CorruptTable(message, rule="R-121")  # R-121
+                    raise CorruptTable("a position is below 0", rule="R-121")  # R-121
                 found.setdefault(target.location, []).append(numbers.astype(np.uint64))
     return {location: np.unique(np.concatenate(parts)) for location, parts in found.items()}
 

@@ -45,7 +45,7 @@ def vector(files: MemoryFiles, location: str, data_file: str, positions) -> Dele
 
 
 def merged(files: MemoryFiles, deletes: DeletesOfGroup) -> dict[str, list[int]]:
-    found = merged_positions([ONE, OTHER], deletes, files.open)
+    found = merged_positions([ONE, OTHER], deletes, files.outputs())
     return {location: positions.tolist() for location, positions in found.items()}
 
 
@@ -78,7 +78,7 @@ def test_a_path_in_another_spelling_is_refused() -> None:
 def test_r121_positions_below_the_first_row_are_damage() -> None:
     files = MemoryFiles()
     deletes = position_deletes(files, "a", [(ONE, -1)])
-    with pytest.raises(CorruptTable, match="at a position below 0") as caught:
+    with pytest.raises(CorruptTable, match="a position is below 0") as caught:
         merged(files, DeletesOfGroup((deletes,)))
     assert caught.value.rule == "R-121"
 
