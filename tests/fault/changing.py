@@ -32,6 +32,7 @@ from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
 from tests.builders.expiry import NOW_MS, Clock, aged_table, reachable
 from tests.builders.first_writers import as_first_writers_did
+from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import Row, current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
 from tests.builders.tree_table import data_files, remove_data_files, set_properties, upgrade
@@ -250,6 +251,8 @@ def run(words: list[str], store: Store | None = None) -> tuple[int, dict[str, An
     out = StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
         patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+        # Hundreds of runs: processes of their own for the data would take minutes to start.
+        patch.setattr(compacting, "LocalEngine", InlineEngine)
         if store is not None:
             patch.setattr(session, "open_store", lambda *_: store)
         code = app.main(words, env=Clock(NOW_MS))

@@ -116,9 +116,12 @@ def _child(number: int, request: dict[str, Any], answer: int, starts: float) -> 
     Each has a millisecond of its own: with one plan in the same one, two write the same bytes, and
     each may call them its own.
     """
-    from icectl.cli import app
+    from icectl.cli import app, compacting
     from tests.builders.expiry import NOW_MS, Clock
+    from tests.builders.inline_engine import InlineEngine
 
+    # Steps of other processes would not be seen.
+    compacting.LocalEngine = InlineEngine  # type: ignore[assignment,misc]
     steps = Steps(request["directory"], request["end"], request["nth"])
     steps.watch()
     out = StringIO()
