@@ -10,12 +10,13 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
-from icectl.cli import app
+from icectl.cli import app, compacting
 from icectl.errors import Refused
 from icectl.spec.updates import SetProperties, apply_all, with_log
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.s3_write import Proof, S3Writer
 from tests.builders.expiry import NOW_MS
+from tests.builders.inline_engine import InlineEngine
 from tests.builders.table_builder import TableBuilder
 from tests.s3.conftest import Bucket
 from tests.stores.fixed_env import FixedEnv
@@ -29,6 +30,7 @@ Run = Callable[..., tuple[int, dict[str, Any]]]
 def run(bucket: Bucket, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command with --json on a table of the bucket."""
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    monkeypatch.setattr(compacting, "LocalEngine", InlineEngine)
     env = FixedEnv(NOW_MS)
 
     def run_command(command: str, table: str, *arguments: str) -> tuple[int, dict[str, Any]]:
@@ -84,20 +86,33 @@ def test_an_expiry_on_s3_keeps_rows_and_deletes_what_only_it_needed(
     assert (code, again["status"]) == (0, "nothing-to-do")
 
 
-@pytest.mark.parametrize("command", ["rewrite-manifests", "migrate-v1-v2"])
+COMPACT = ("compact", "--engine", "local", "--min-input-files", "2")
+COMMITTING = {
+    "rewrite-manifests": (("rewrite-manifests",), 1),
+    "migrate-v1-v2": (("migrate-v1-v2",), 1),
+    "compact version 1": (COMPACT, 1),
+    "compact version 3": ((*COMPACT, "--sort-order", "id desc"), 3),
+    "merge deletes": (("compact", "--deletes-only", "--rewrite-all"), 2),
+}
+"""Command lines that have work, with the version of their table."""
+
+
+@pytest.mark.parametrize("name", COMMITTING)
 def test_other_commands_commit_to_s3_and_validate_finds_nothing(
-    bucket: Bucket, run: Run, monkeypatch: pytest.MonkeyPatch, command: str
+    bucket: Bucket, run: Run, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    build(bucket, "t", 1)
+    (command, *options), version = COMMITTING[name]
+    build(bucket, "t", version)
     before = bucket.rows("t", monkeypatch)
-    assert run(command, "t", "--check")[0] == 4
-    code, done = run(command, "t", "--yes")
+    assert run(command, "t", *options, "--check")[0] == 4
+    code, done = run(command, "t", *options, "--yes")
     assert (code, done["status"]) == (0, "done")
     after = bucket.rows("t", monkeypatch)
     assert {id_: after[id_] for id_ in before} == before
     code, checked = run("validate", "t", "--level", "data", "--all-snapshots")
     assert (code, checked["result"]["findings"]) == (0, [])
-    assert run(command, "t", "--check")[0] == 0
+    options = [option for option in options if option != "--rewrite-all"]
+    assert run(command, "t", *options, "--check")[0] == 0
 
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(100, marks=pytest.mark.full)])

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutErr
 from s3fs import S3FileSystem
 
 from tests.s3.conftest import Bucket
-from tests.s3.test_commits import Run, build, run
+from tests.s3.test_commits import COMPACT, Run, build, run
 
 __all__ = ["run"]
 
@@ -19,6 +19,7 @@ COMMANDS = {
     "expire-snapshots": ("--older-than", "1m", "--retain-last", "1"),
     "rewrite-manifests": (),
     "migrate-v1-v2": (),
+    "compact": (*COMPACT[1:], "--where", "category = 'c1'"),
 }
 WRITES = ("put_object", "delete_objects", "delete_object")
 
@@ -80,7 +81,10 @@ def bucket(moto_server: Any, tmp_path: Any, request: pytest.FixtureRequest) -> B
     "failure",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in FAILURES],
 )
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(one, marks=pytest.mark.full) if one == "compact" else one for one in COMMANDS],
+)
 def test_any_write_may_fail(bucket: Bucket, run: Run, command: str, failure: str) -> None:
     words = (*COMMANDS[command], "--yes")
     version = 1 if command == "migrate-v1-v2" else 2
