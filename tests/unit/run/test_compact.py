@@ -229,3 +229,31 @@ def test_r105_row_ids_stay_what_they_were(tmp_path: Path) -> None:
     run(tmp_path, planned(tmp_path))
     assert lineage(tmp_path) == before
     assert len(before) == len(table.ids())
+
+
+def test_r106_rows_of_before_an_upgrade_get_their_ids_with_the_commit(tmp_path: Path) -> None:
+    table = build(tmp_path, 2, "identity")
+    table.upgrade()
+    assert read_metadata(current_metadata(tmp_path))["next-row-id"] == 0
+    done = run(tmp_path, planned(tmp_path), commits=3)
+    assert (len(done.snapshot_ids), done.failed) == (1, {})
+    found = lineage(tmp_path)
+    assert sorted(found) == sorted(table.ids())
+    row_ids = sorted(row_id for row_id, _ in found.values())
+    assert row_ids == list(range(len(row_ids)))
+    metadata = read_metadata(current_metadata(tmp_path))
+    assert metadata["next-row-id"] >= len(row_ids)
+    assert metadata["snapshots"][-1]["first-row-id"] == 0
+
+
+def test_r105_rows_that_got_ids_meanwhile_keep_these(tmp_path: Path) -> None:
+    """New files without ids would give them others: their groups are dropped."""
+    table = TableBuilder(tmp_path)
+    table.append(range(12), files=3)
+    table.upgrade()
+    prepared = planned(tmp_path)
+    table.append(range(200, 206))
+    before = lineage(tmp_path)
+    with pytest.raises(CommitConflict, match="has another entry now"):
+        run(tmp_path, prepared)
+    assert lineage(tmp_path) == before
