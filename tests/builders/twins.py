@@ -26,7 +26,7 @@ from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
 from icectl.progress import SilentProgress
-from icectl.run.cleanup import outputs_of
+from icectl.run.cleanup import Outputs, outputs_of
 from icectl.spec.manifest import Content, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.updates import Update
@@ -37,7 +37,7 @@ from tests.builders.expiry import Clock
 from tests.builders.rows import local, read_metadata, read_rows
 from tests.builders.table_builder import EntryRow, TableBuilder
 
-Update_ = Callable[[TableMetadata], Sequence[Update]]
+Updates = Callable[[TableMetadata], Sequence[Update]]
 _HOUR_MS = 3_600_000
 
 
@@ -165,7 +165,8 @@ class TreeTwin(Twin):
 
     def crash(self, ids: Sequence[int]) -> None:
         """Write all files of an append, and die before the commit."""
-        self._attempt(self.loose_data_files(ids), ())[1](self.metadata)
+        _, _, updates = self._attempt(self.loose_data_files(ids), ())
+        updates(self.metadata)
 
     def append_beside(self, ids: Sequence[int], others: Sequence[int]) -> None:
         """An append that finds another one in its way, and is tried again."""
@@ -206,7 +207,7 @@ class TreeTwin(Twin):
         env = Clock(self.now_ms)
         catalog = FileSystemCatalog(LocalStore(), str(self.directory), env)
         base = catalog.load()
-        writer, updates = self._attempt(added, removed)
+        writer, outputs, updates = self._attempt(added, removed)
 
         def tried(metadata: TableMetadata) -> Sequence[Update]:
             made = updates(metadata)
@@ -215,11 +216,12 @@ class TreeTwin(Twin):
 
         Committer(catalog, env, SilentProgress()).commit(base, [], tried)
         assert writer.last is not None
+        outputs.keep(writer.last.files)
         self.refresh()
 
     def _attempt(
         self, added: Sequence[EntryRow], removed: Iterable[tuple[str, Any]]
-    ) -> tuple[TreeWriter, Update_]:
+    ) -> tuple[TreeWriter, Outputs, Updates]:
         env, store = Clock(self.now_ms), LocalStore()
         base = FileSystemCatalog(store, str(self.directory), env).load()
         outputs = outputs_of(store, env, base, "test")
@@ -237,7 +239,7 @@ class TreeTwin(Twin):
                 {},
             )
 
-        return writer, updates
+        return writer, outputs, updates
 
 
 def twins(directory: Path, partitioning: str) -> tuple[Twin, TreeTwin]:
