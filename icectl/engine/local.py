@@ -5,6 +5,7 @@ stores, the journal and the commit.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -64,7 +65,9 @@ class LocalEngine:
     def _run(
         self, task: RewriteTask, job: CompactJob, places: Places, workers: Workers
     ) -> TaskResult:
-        unread = {file.location: _read_bytes(file) for file in task.inputs}
+        unread: Counter[str] = Counter()
+        for file in task.inputs:
+            unread[file.location] += _read_bytes(file)
 
         def opened(location: str) -> None:
             self.progress.advance(unread.pop(location, 0))
