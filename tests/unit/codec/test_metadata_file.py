@@ -110,7 +110,7 @@ def test_r163_a_version_hint_is_a_number_a_file_name_or_nothing(content, hint):
         b'{"format-version" : 2, "table-uuid" : "9c12"',
         b'{\n  "location": "s3://b/a\\"t\\\\",\n  "table-uuid": "9c12", "rest": {',
         b'{"a":true,"b":null,"c":-1.5e3,"table-uuid":"9c12"',
-        gzip.compress(b'{"table-uuid":"9c12","x":"' + bytes(range(32, 127)) * 20)[:600],
+        gzip.compress(b'{"table-uuid":"9c12","x":"' + bytes(range(32, 127)) * 20, mtime=0)[:600],
     ],
 )
 def test_a_uuid_is_found_in_the_beginning_of_a_file(beginning):
@@ -138,7 +138,7 @@ def test_what_is_not_surely_the_tables_uuid_is_not_taken_for_it(beginning):
     ("beginning", "found"),
     [
         (b'{"table-uuid":"9c12","last-updated-ms" : 1700000000000 ,"x":', 1_700_000_000_000),
-        (gzip.compress(b'{"last-updated-ms":17}'), 17),
+        (gzip.compress(b'{"last-updated-ms":17}', mtime=0), 17),
         (b'{"last-updated-ms":17', None),
         (b'{"properties":{},"last-updated-ms":17}', None),
         (b'{"last-updated-ms":"17"}', None),
