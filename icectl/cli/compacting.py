@@ -84,16 +84,7 @@ def compact(common: Common, request: Request, change: Change) -> Outcome:
     budget = _count("--max-failed-commits", request.max_failed_commits) or 0
     session = open_session(common, request.table, read_only=False, change=change)
     with _engine(session, request) as engine:
-        means = Compact(
-            store=session.store,
-            catalog=session.catalog,
-            engine=engine,
-            env=session.env,
-            progress=session.progress,
-            deadline=session.deadline,
-            concurrency=session.concurrency,
-            shield=session.shield,
-        )
+        means = Compact(**session.means.members, engine=engine)
         prepared = prepare(means, request.branch, options)
         return _run(session, means, prepared, change, Commits(commits, budget))
 

@@ -68,15 +68,7 @@ def expire(common: Common, table: str, request: Request, change: Change) -> Outc
         clean_expired_metadata=session.settings.read(EXPIRE_CLEAN_METADATA),
         keep_files=request.keep_files,
     )
-    expiry = Expiry(
-        store=session.store,
-        catalog=session.catalog,
-        env=session.env,
-        progress=session.progress,
-        deadline=session.deadline,
-        concurrency=session.concurrency,
-        shield=session.shield,
-    )
+    expiry = Expiry(**session.means.members)
     prepared = prepare(expiry, options)
     if not prepared.has_work:
         return _planned(prepared, status="nothing-to-do", dry_run=change.dry_run or change.check)

@@ -9,7 +9,6 @@ from icectl.report.document import Outcome
 from icectl.report.migrate_v1_v2 import TO_KNOW
 from icectl.run.migrate_v1_v2 import (
     COMMAND,
-    Migration,
     execute,
     prepare,
     refusal,
@@ -25,15 +24,7 @@ def migrate(common: Common, table: str, change: Change, *, rewrite_manifests: bo
             hint="migrate, point the catalog at the new file, then `icectl rewrite-manifests`",
         )
     session = open_session(common, table, read_only=False, change=change)
-    means = Migration(
-        store=session.store,
-        catalog=session.catalog,
-        env=session.env,
-        progress=session.progress,
-        deadline=session.deadline,
-        concurrency=session.concurrency,
-        shield=session.shield,
-    )
+    means = session.means
     prepared = prepare(means, rewrite_manifests=rewrite_manifests)
     course = Course(
         command=COMMAND,

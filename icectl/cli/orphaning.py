@@ -65,16 +65,7 @@ def remove(common: Common, table: str, request: Request, change: Change) -> Outc
     )
     session = open_session(common, table, read_only=False, change=change)
     options = _options(session, request, same_store)
-    removal = OrphanRemoval(
-        store=session.store,
-        catalog=session.catalog,
-        env=session.env,
-        progress=session.progress,
-        deadline=session.deadline,
-        concurrency=session.concurrency,
-        shield=session.shield,
-        search=_search(session, request, same_store),
-    )
+    removal = OrphanRemoval(**session.means.members, search=_search(session, request, same_store))
     prepared = prepare(removal, options)
     planning = change.dry_run or change.check
     if not prepared.plan.deletable_count:

@@ -14,7 +14,6 @@ from icectl.report.rewrite_manifests import Rewriting, print_rewriting, rewritin
 from icectl.run.rewrite_manifests import (
     COMMAND,
     Prepared,
-    Rewrite,
     Rewritten,
     execute,
     prepare,
@@ -44,15 +43,7 @@ def rewrite(common: Common, request: Request, change: Change) -> Outcome:
     """Plan the rewrite and, unless the plan is all that was asked for, run it."""
     options = _options(request)
     session = open_session(common, request.table, read_only=False, change=change)
-    means = Rewrite(
-        store=session.store,
-        catalog=session.catalog,
-        env=session.env,
-        progress=session.progress,
-        deadline=session.deadline,
-        concurrency=session.concurrency,
-        shield=session.shield,
-    )
+    means = session.means
     prepared = prepare(means, request.branch, options)
     told = Rewriting(prepared.plan, prepared.listed.manifests)
     whole = change.dry_run or change.check

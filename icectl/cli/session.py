@@ -15,6 +15,7 @@ from icectl.env import Deadline, Env
 from icectl.errors import Unsupported, UsageError
 from icectl.progress import Progress
 from icectl.report.console import Console
+from icectl.run.means import Means
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
 
@@ -33,6 +34,19 @@ class Session:
     shield: Callable[[], AbstractContextManager[None]]
     concurrency: int
     storage: StorageOptions
+
+    @property
+    def means(self) -> Means:
+        """What commands that change the table work with."""
+        return Means(
+            self.store,
+            self.catalog,
+            self.env,
+            self.progress,
+            self.deadline,
+            self.concurrency,
+            self.shield,
+        )
 
 
 def open_session(

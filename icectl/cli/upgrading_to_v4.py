@@ -9,7 +9,6 @@ from icectl.report.document import Outcome
 from icectl.report.upgrade_to_v4 import to_know
 from icectl.run.upgrade_to_v4 import (
     COMMAND,
-    Upgrade,
     execute,
     prepare,
     refusal,
@@ -25,15 +24,7 @@ def upgrade_to_v4(common: Common, table: str, change: Change, options: UpgradeOp
             hint="upgrade without, point the catalog at the new file, then go on with the next",
         )
     session = open_session(common, table, read_only=False, change=change)
-    means = Upgrade(
-        store=session.store,
-        catalog=session.catalog,
-        env=session.env,
-        progress=session.progress,
-        deadline=session.deadline,
-        concurrency=session.concurrency,
-        shield=session.shield,
-    )
+    means = session.means
     prepared = prepare(means, options)
     course = Course(
         command=COMMAND,

@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import ceil
 from threading import Lock
 
-from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.catalog.protocol import LoadedTable
 from icectl.codec.parquet_schema import arrow_schema
 from icectl.commit.attempt import Committer, Landed
 from icectl.commit.changes import changes
@@ -34,15 +33,14 @@ from icectl.entries.applied import NamedFiles
 from icectl.entries.may_match import METRICS
 from icectl.entries.predicates import leaves
 from icectl.entries.rows import EMPTY, Entries, by_row, concat
-from icectl.env import Deadline, Env
 from icectl.errors import CommitConflict, CommitUnknown, EngineError, IcectlError, Unsupported
 from icectl.plan.compact import Branch, CompactOptions, CompactPlan, Group, LiveFiles, plan
 from icectl.plan.compact_deletes import plan_deletes
 from icectl.plan.compact_order import RowOrder
 from icectl.plan.compact_task import MergeDeletesTask, RewriteTask
 from icectl.plan.model import pin_of
-from icectl.progress import Progress
 from icectl.run.cleanup import Outputs, outputs_of
+from icectl.run.means import Means
 from icectl.run.merge_deletes import Merging
 from icectl.run.output_journal import DataPlaces, Leftovers
 from icectl.run.validate_data import every_column, name_mapping
@@ -51,7 +49,6 @@ from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metrics_modes import metrics_modes
 from icectl.spec.requirements import AssertTableUuid
-from icectl.storage.store import Store
 from icectl.table.live_files import LiveFilesReader
 from icectl.table.open import open_table
 from icectl.table.reading import in_threads, naming
@@ -62,17 +59,10 @@ _SORT_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Compact:
+class Compact(Means):
     """The means to compact one table."""
 
-    store: Store
-    catalog: Catalog
     engine: Engine
-    env: Env
-    progress: Progress
-    deadline: Deadline
-    concurrency: int
-    shield: Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,15 +207,7 @@ def remove_leftovers(compact: Compact, prepared: Prepared) -> None:
 
 
 def _leftovers(compact: Compact) -> Leftovers:
-    return Leftovers(
-        store=compact.store,
-        catalog=compact.catalog,
-        env=compact.env,
-        progress=compact.progress,
-        concurrency=compact.concurrency,
-        shield=compact.shield,
-        commands=(COMMAND,),
-    )
+    return Leftovers(compact, (COMMAND,))
 
 
 def _batches(prepared: Prepared, commits: int) -> Sequence[Sequence[Group]]:

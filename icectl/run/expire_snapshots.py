@@ -1,10 +1,9 @@
 """Running an expiry: load, plan, record, commit, clean up."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.catalog.protocol import LoadedTable
 from icectl.commit.attempt import Committer, Landed
 from icectl.entries.files import (
     NO_FILES,
@@ -18,7 +17,6 @@ from icectl.entries.files import (
     together,
     without,
 )
-from icectl.env import Deadline, Env
 from icectl.errors import CommitUnknown, IcectlError, Refused, StorageError
 from icectl.plan.expire_snapshots import (
     ExpirePlan,
@@ -30,18 +28,18 @@ from icectl.plan.expire_snapshots import (
 )
 from icectl.plan.model import pin_of
 from icectl.plan.retention import Policy, decide, decide_again
-from icectl.progress import Progress
 from icectl.run import journal as journals
 from icectl.run.cleanup import Cleaner, Removal
 from icectl.run.expire_reach import reached_beside, read_reached
 from icectl.run.guards import check_deletable, check_gc_enabled
 from icectl.run.journal import Journal
+from icectl.run.means import Means
 from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.requirements import AssertTableUuid
 from icectl.spec.updates import Update, with_log
 from icectl.storage.location import is_local, is_within, join, loosest_key, parent
-from icectl.storage.store import FileStatus, Store
+from icectl.storage.store import FileStatus
 from icectl.table.known_files import KnownFiles
 from icectl.table.open import open_table
 from icectl.table.reachable import ReachReader, dropped_files, log_files
@@ -59,16 +57,8 @@ class ExpireOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Expiry:
+class Expiry(Means):
     """The means to expire snapshots of one table."""
-
-    store: Store
-    catalog: Catalog
-    env: Env
-    progress: Progress
-    deadline: Deadline
-    concurrency: int
-    shield: Callable[[], AbstractContextManager[object]]
 
     @property
     def reader(self) -> ReachReader:

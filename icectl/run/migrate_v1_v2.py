@@ -1,26 +1,24 @@
 """Running a migration from version 1 to 2: load, plan, write manifest lists, commit."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.catalog.protocol import LoadedTable
 from icectl.codec.manifest_list import write_manifest_list
 from icectl.commit.attempt import Committer, Landed
 from icectl.entries.manifest_rows import describe
 from icectl.entries.rows import EMPTY, Entries, in_manifests
 from icectl.entries.schema import PLANNING_COLUMNS
-from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, IcectlError, Refused, StorageError
 from icectl.plan.migrate_v1_v2 import TO_VERSION, Head, MigratePlan, listed_manifests, plan, updates
 from icectl.plan.model import Finding, pin_of
 from icectl.plan.rewrite_manifests import RewriteOptions
 from icectl.plan.validate.finding import finding
-from icectl.progress import Progress
 from icectl.run import rewrite_manifests as rewriting
 from icectl.run.cleanup import Outputs, outputs_of
+from icectl.run.means import Means
 from icectl.run.output_journal import Leftovers
-from icectl.run.rewrite_manifests import Rewrite
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
@@ -28,25 +26,11 @@ from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.spec.requirements import AssertTableUuid
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
-from icectl.storage.store import Store
 from icectl.table.manifests import load_entries, read_snapshot_manifests
 from icectl.table.open import open_table
 from icectl.table.reading import FILE_MISSING
 
 COMMAND = "migrate-v1-v2"
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """The means to migrate one table."""
-
-    store: Store
-    catalog: Catalog
-    env: Env
-    progress: Progress
-    deadline: Deadline
-    concurrency: int
-    shield: Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +57,7 @@ class Migrated:
     unfinished: IcectlError | None = None
 
 
-def prepare(migration: Migration, *, rewrite_manifests: bool) -> Prepared:
+def prepare(migration: Means, *, rewrite_manifests: bool) -> Prepared:
     """Load the table and plan its migration; nothing is written.
 
     Raises: Refused, where the table must not be touched; StorageError of the store.
@@ -94,7 +78,7 @@ def prepare(migration: Migration, *, rewrite_manifests: bool) -> Prepared:
 
 
 def _heads(
-    migration: Migration, metadata: TableMetadata, unreadable: dict[int, Finding]
+    migration: Means, metadata: TableMetadata, unreadable: dict[int, Finding]
 ) -> Sequence[Head]:
     """The heads of all refs, main first; a snapshot that several name is read once."""
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
@@ -113,7 +97,7 @@ def _heads(
 
 
 def _embedded(
-    migration: Migration, metadata: TableMetadata, unreadable: dict[int, Finding]
+    migration: Means, metadata: TableMetadata, unreadable: dict[int, Finding]
 ) -> Mapping[int, Sequence[ManifestFile]]:
     described = {}
     for snapshot in metadata.snapshots:
@@ -138,7 +122,7 @@ def _told(snapshot: Snapshot, unreadable: dict[int, Finding]) -> Iterator[None]:
 
 
 def _entries(
-    migration: Migration, metadata: TableMetadata, manifests: Sequence[ManifestFile]
+    migration: Means, metadata: TableMetadata, manifests: Sequence[ManifestFile]
 ) -> Entries:
     # Version 1 lists may not say who added a manifest, which its entries then do not need.
     named = [replace(item, added_snapshot_id=item.added_snapshot_id or 0) for item in manifests]
@@ -162,7 +146,7 @@ def refusal(forbidding: Sequence[Finding]) -> Refused:
     )
 
 
-def execute(migration: Migration, prepared: Prepared) -> Migrated:
+def execute(migration: Means, prepared: Prepared) -> Migrated:
     """Write the manifest lists that are lacking, commit, and rewrite manifests where asked.
 
     Raises: Refused where a finding forbids it; CommitConflict, CommitUnknown; StorageError,
@@ -182,7 +166,7 @@ def execute(migration: Migration, prepared: Prepared) -> Migrated:
         return updates(metadata, lists, uuid)
 
     requirements = [AssertTableUuid(known)] if known else []
-    with _leftovers(migration, COMMAND).removed_after(prepared.loaded):
+    with Leftovers(migration, (COMMAND,)).removed_after(prepared.loaded):
         with outputs.removed_on_failure():
             outputs.sent = True
             with migration.shield():
@@ -193,26 +177,14 @@ def execute(migration: Migration, prepared: Prepared) -> Migrated:
     return _with_manifests(migration, landed)
 
 
-def remove_leftovers(migration: Migration, prepared: Prepared) -> None:
+def remove_leftovers(migration: Means, prepared: Prepared) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    with _leftovers(migration, COMMAND, rewriting.COMMAND).removed_after(prepared.loaded):
+    with Leftovers(migration, (COMMAND, rewriting.COMMAND)).removed_after(prepared.loaded):
         pass
 
 
-def _leftovers(migration: Migration, *commands: str) -> Leftovers:
-    return Leftovers(
-        store=migration.store,
-        catalog=migration.catalog,
-        env=migration.env,
-        progress=migration.progress,
-        concurrency=migration.concurrency,
-        shield=migration.shield,
-        commands=commands,
-    )
-
-
 def _write_lists(
-    migration: Migration,
+    migration: Means,
     metadata: TableMetadata,
     described: Mapping[int, Sequence[ManifestFile]],
     outputs: Outputs,
@@ -238,7 +210,7 @@ def _write_lists(
 
 
 def _described(
-    migration: Migration, metadata: TableMetadata, snapshot: Snapshot
+    migration: Means, metadata: TableMetadata, snapshot: Snapshot
 ) -> Sequence[ManifestFile]:
     """The embedded manifests with their counts and summaries, counted from their entries."""
     manifests = read_snapshot_manifests(migration.store, metadata, snapshot)
@@ -259,24 +231,15 @@ def _described(
     return described
 
 
-def _with_manifests(migration: Migration, landed: Landed) -> Migrated:
+def _with_manifests(migration: Means, landed: Landed) -> Migrated:
     """Write the manifests of the current snapshot anew; the migration stands whatever happens."""
-    rewrite = Rewrite(
-        store=migration.store,
-        catalog=migration.catalog,
-        env=migration.env,
-        progress=migration.progress,
-        deadline=migration.deadline,
-        concurrency=migration.concurrency,
-        shield=migration.shield,
-    )
 
     def options(metadata: TableMetadata) -> RewriteOptions:
         target = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
         return RewriteOptions(target_size_bytes=target, every=True)
 
     try:
-        done = rewriting.execute(rewrite, rewriting.prepare(rewrite, "main", options))
+        done = rewriting.execute(migration, rewriting.prepare(migration, "main", options))
     except IcectlError as error:
         return Migrated(landed, unfinished=error)
     return Migrated(done.landed, done.snapshot_id)

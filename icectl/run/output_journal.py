@@ -15,19 +15,19 @@ not reach no commit will ever name.
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.catalog.protocol import LoadedTable
 from icectl.entries.files import containing
 from icectl.env import Env
 from icectl.errors import CommitConflict, IcectlError
-from icectl.progress import Progress
 from icectl.run import journal as journals
+from icectl.run.means import Means
 from icectl.storage.location import loosest_key, name, parent
 from icectl.storage.store import Store
 from icectl.table.reachable import (
@@ -120,12 +120,7 @@ class Leftovers:
     journal.
     """
 
-    store: Store
-    catalog: Catalog
-    env: Env
-    progress: Progress
-    concurrency: int
-    shield: Callable[[], AbstractContextManager[object]]
+    means: Means
     commands: tuple[str, ...]
 
     @contextmanager
@@ -145,15 +140,17 @@ class Leftovers:
     def _taken_over(self, loaded: LoadedTable) -> Sequence[OutputJournal]:
         """All journals there are; those of dead runs are marked as abandoned."""
         try:
-            listed = self.store.list_directory(parent(loaded.metadata_location))
+            listed = self.means.store.list_directory(parent(loaded.metadata_location))
             found = [
                 journal
                 for command in self.commands
-                for journal in journals.read_each(self.store, listed, command, _read, self.progress)
+                for journal in journals.read_each(
+                    self.means.store, listed, command, _read, self.means.progress
+                )
             ]
             marked = [self._marked(journal) for journal in found]
             if any(journal.abandoned and journal.newest_version is None for journal in marked):
-                newest = self.catalog.load().version
+                newest = self.means.catalog.load().version
                 marked = [self._dated(journal, newest) for journal in marked]
         except IcectlError as error:
             self._warn(error)
@@ -170,7 +167,7 @@ class Leftovers:
     def _changed(self, journal: OutputJournal, **members: Any) -> OutputJournal:
         changed = replace(journal, **members)
         if changed != journal:
-            self.store.replace(journal.location, _content(changed))
+            self.means.store.replace(journal.location, _content(changed))
         return changed
 
     def _may_run(self, journal: OutputJournal) -> bool:
@@ -178,21 +175,23 @@ class Leftovers:
         there."""
         if journal.abandoned:
             return False
-        if self.env.now_ms() - journal.created_ms > journals.ABANDONED_AFTER_MS:
+        if self.means.env.now_ms() - journal.created_ms > journals.ABANDONED_AFTER_MS:
             return False
-        return _is_running(self.env, journal)
+        return _is_running(self.means.env, journal)
 
     def _remove(self, loaded: LoadedTable, found: Sequence[OutputJournal]) -> None:
         """Remove what landed runs do not need, and what abandoned runs can commit no more."""
         try:
-            newest = self.catalog.load()
-            reached = _Reached(ReachReader(self.store, self.concurrency, self.progress), newest)
-            listed = self.store.list_directory(parent(loaded.metadata_location))
+            newest = self.means.catalog.load()
+            reached = _Reached(
+                ReachReader(self.means.store, self.means.concurrency, self.means.progress), newest
+            )
+            listed = self.means.store.list_directory(parent(loaded.metadata_location))
             locations = [status.location for status in listed]
             for journal in found:
                 outputs = [place for place in locations if is_output(name(place), journal.uuid)]
                 if reached.names_some(outputs) or _cannot_land(journal, newest):
-                    data = list(data_outputs(self.store, journal))
+                    data = list(data_outputs(self.means.store, journal))
                     surplus = [
                         *reached.without_metadata(outputs),
                         *reached.without_live(data, journal.uuid),
@@ -202,12 +201,12 @@ class Leftovers:
             self._warn(error)
 
     def _finish(self, journal: OutputJournal, surplus: Sequence[str]) -> None:
-        with self.shield():
-            if not surplus or not self.store.remove(surplus):
-                self.store.remove([journal.location])
+        with self.means.shield():
+            if not surplus or not self.means.store.remove(surplus):
+                self.means.store.remove([journal.location])
 
     def _warn(self, error: IcectlError) -> None:
-        self.progress.warn(f"what killed runs have left stays: {error.message}")
+        self.means.progress.warn(f"what killed runs have left stays: {error.message}")
 
 
 class _Reached:

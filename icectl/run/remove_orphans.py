@@ -1,26 +1,23 @@
 """Removing orphans: list, load, compare, look again, delete or move."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from icectl.catalog.files import load_file
-from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.catalog.protocol import LoadedTable
 from icectl.engine.orphan_search import Listing, OrphanSearch
 from icectl.entries.listed import Listed, below, but, listed_together
-from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound
 from icectl.plan.model import pin_of
 from icectl.plan.remove_orphans import OrphanPlan, OrphanRule, Verdict
-from icectl.progress import Progress
 from icectl.run.guards import check_deletable
+from icectl.run.means import Means
 from icectl.run.orphan_places import Places, check_quarantine, places_of
 from icectl.run.other_tables import OtherTables
 from icectl.run.output_journal import running
 from icectl.storage.location import is_relative, shown
 from icectl.storage.real_paths import real_location
 from icectl.storage.same_store import SameStore
-from icectl.storage.store import Store
 from icectl.table.open import open_table
 from icectl.table.reachable import ReachReader
 from icectl.table.reading import FILE_MISSING
@@ -47,16 +44,9 @@ class OrphanOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class OrphanRemoval:
+class OrphanRemoval(Means):
     """The means to remove orphans of one table."""
 
-    store: Store
-    catalog: Catalog
-    env: Env
-    progress: Progress
-    deadline: Deadline
-    concurrency: int
-    shield: Callable[[], AbstractContextManager[object]]
     search: OrphanSearch
 
 

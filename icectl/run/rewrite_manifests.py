@@ -1,10 +1,10 @@
 """Running a rewrite of manifests: load, plan, write and verify new ones, commit, clean up."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import dataclass, field
 
-from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.catalog.protocol import LoadedTable
 from icectl.commit.attempt import Committer, Landed
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.snapshot import NewSnapshot, branch_head, carried_totals, compose, head
@@ -18,7 +18,6 @@ from icectl.entries.rows import (
     in_manifests,
     in_order,
 )
-from icectl.env import Deadline, Env
 from icectl.plan.model import pin_of
 from icectl.plan.rewrite_leaves import plan_leaves
 from icectl.plan.rewrite_manifests import (
@@ -31,15 +30,14 @@ from icectl.plan.rewrite_manifests import (
     live_in,
     plan,
 )
-from icectl.progress import Progress
 from icectl.run.cleanup import Outputs, outputs_of
+from icectl.run.means import Means
 from icectl.run.output_journal import Leftovers
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.requirements import AssertTableUuid
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
-from icectl.storage.store import Store
 from icectl.table.manifests import load_entries, read_snapshot_manifests
 from icectl.table.open import open_table
 
@@ -47,19 +45,6 @@ COMMAND = "rewrite-manifests"
 
 TREES_FROM = 4
 """The format version whose commits write roots."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rewrite:
-    """The means to rewrite manifests of one table."""
-
-    store: Store
-    catalog: Catalog
-    env: Env
-    progress: Progress
-    deadline: Deadline
-    concurrency: int
-    shield: Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +90,7 @@ class _Made:
 
 
 def prepare(
-    rewrite: Rewrite, branch: str, options: Callable[[TableMetadata], RewriteOptions]
+    rewrite: Means, branch: str, options: Callable[[TableMetadata], RewriteOptions]
 ) -> Prepared:
     """Load the table and plan the rewrite of a branch's manifests; nothing is written.
 
@@ -124,7 +109,7 @@ def prepare(
     )
 
 
-def _listed(rewrite: Rewrite, metadata: TableMetadata, snapshot: Snapshot | None) -> Listed:
+def _listed(rewrite: Means, metadata: TableMetadata, snapshot: Snapshot | None) -> Listed:
     if snapshot is None:
         return Listed((), EMPTY)
     manifests = read_snapshot_manifests(rewrite.store, metadata, snapshot)
@@ -139,7 +124,7 @@ def _listed(rewrite: Rewrite, metadata: TableMetadata, snapshot: Snapshot | None
     return Listed(manifests, entries)
 
 
-def execute(rewrite: Rewrite, prepared: Prepared) -> Rewritten:
+def execute(rewrite: Means, prepared: Prepared) -> Rewritten:
     """Write the new manifests, compare them with the old ones, and commit them (R-069).
 
     What was written is removed again where the commit is known not to have landed; what an earlier
@@ -163,7 +148,7 @@ def execute(rewrite: Rewrite, prepared: Prepared) -> Rewritten:
     return Rewritten(landed, snapshot_id, written)
 
 
-def _execute_on_tree(rewrite: Rewrite, prepared: Prepared) -> Rewritten:
+def _execute_on_tree(rewrite: Means, prepared: Prepared) -> Rewritten:
     """Write leaves anew, and a root that lists them, and commit it (V4 7.6)."""
     rewrite.deadline.check()
     base, branch = prepared.loaded, prepared.plan.branch
@@ -192,27 +177,17 @@ def _execute_on_tree(rewrite: Rewrite, prepared: Prepared) -> Rewritten:
     return Rewritten(landed, snapshot_id, () if writer.last is None else writer.last.leaves)
 
 
-def remove_leftovers(rewrite: Rewrite, prepared: Prepared) -> None:
+def remove_leftovers(rewrite: Means, prepared: Prepared) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
     with _leftovers(rewrite).removed_after(prepared.loaded):
         pass
 
 
-def _leftovers(rewrite: Rewrite) -> Leftovers:
-    return Leftovers(
-        store=rewrite.store,
-        catalog=rewrite.catalog,
-        env=rewrite.env,
-        progress=rewrite.progress,
-        concurrency=rewrite.concurrency,
-        shield=rewrite.shield,
-        commands=(COMMAND,),
-    )
+def _leftovers(rewrite: Means) -> Leftovers:
+    return Leftovers(rewrite, (COMMAND,))
 
 
-def _write_and_commit(
-    rewrite: Rewrite, prepared: Prepared, made: _Made, snapshot_id: int
-) -> Landed:
+def _write_and_commit(rewrite: Means, prepared: Prepared, made: _Made, snapshot_id: int) -> Landed:
     base = prepared.loaded
     for group in prepared.plan.chosen:
         entries = live_in(prepared.listed, group.rewritten)
@@ -231,7 +206,7 @@ def _write_and_commit(
 
 
 def _write(
-    rewrite: Rewrite,
+    rewrite: Means,
     prepared: Prepared,
     metadata: TableMetadata,
     group: Group,
@@ -263,7 +238,7 @@ def _write(
 
 
 def _updates(
-    rewrite: Rewrite, prepared: Prepared, metadata: TableMetadata, made: _Made, snapshot_id: int
+    rewrite: Means, prepared: Prepared, metadata: TableMetadata, made: _Made, snapshot_id: int
 ) -> Sequence[Update]:
     """The commit on the newest metadata; nothing where there is nothing left to replace.
 
@@ -315,7 +290,7 @@ def _emptied(prepared: Prepared) -> set[str]:
 
 
 def _renew(
-    rewrite: Rewrite, prepared: Prepared, metadata: TableMetadata, present: set[str], made: _Made
+    rewrite: Means, prepared: Prepared, metadata: TableMetadata, present: set[str], made: _Made
 ) -> None:
     """Make those outputs anew that hold entries of manifests which are listed no more.
 

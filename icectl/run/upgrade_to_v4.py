@@ -2,11 +2,10 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
-from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.catalog.protocol import LoadedTable
 from icectl.commit.attempt import Committer, Landed
 from icectl.commit.snapshot import head
 from icectl.commit.tree_draft import ParentState, TreeChange
@@ -15,7 +14,6 @@ from icectl.engine.local import LocalEngine
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import concat
 from icectl.entries.schema import PLANNING_COLUMNS
-from icectl.env import Deadline, Env
 from icectl.errors import (
     CommitUnknown,
     CorruptTable,
@@ -28,11 +26,11 @@ from icectl.plan.compact import CompactOptions
 from icectl.plan.compact_sizes import sizes_of
 from icectl.plan.model import Finding, pin_of
 from icectl.plan.upgrade_to_v4 import TO_VERSION, Head, UpgradeOptions, UpgradePlan, plan
-from icectl.progress import Progress
 from icectl.run.cleanup import outputs_of
 from icectl.run.compact import Compact
 from icectl.run.compact import execute as execute_compaction
 from icectl.run.compact import prepare as prepare_compaction
+from icectl.run.means import Means
 from icectl.run.output_journal import Leftovers
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
@@ -40,26 +38,12 @@ from icectl.spec.requirements import AssertTableUuid
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import AssignUuid, Update, UpgradeFormatVersion, apply_all
 from icectl.storage.location import comparison_key
-from icectl.storage.store import Store
 from icectl.table.manifests import read_snapshot_manifests, scan_manifests
 from icectl.table.open import open_table
 from icectl.table.reading import FILE_MISSING
 from icectl.table.tree import TreeFacts, can_move, leaf_rows, read_leaf
 
 COMMAND = "upgrade-to-v4"
-
-
-@dataclass(frozen=True, slots=True)
-class Upgrade:
-    """The means to upgrade one table."""
-
-    store: Store
-    catalog: Catalog
-    env: Env
-    progress: Progress
-    deadline: Deadline
-    concurrency: int
-    shield: Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +63,7 @@ class Upgraded:
     unfinished: IcectlError | None = None
 
 
-def prepare(upgrade: Upgrade, options: UpgradeOptions) -> Prepared:
+def prepare(upgrade: Means, options: UpgradeOptions) -> Prepared:
     """Load the table, look at the heads of its branches, and plan; nothing is written.
 
     Raises: Refused, where the table must not be touched; StorageError of the store.
@@ -110,7 +94,7 @@ def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
     return [(name, snapshot) for name, snapshot in found if snapshot is not None]
 
 
-def _head(upgrade: Upgrade, metadata: TableMetadata, branch: str, snapshot: Snapshot) -> Head:
+def _head(upgrade: Means, metadata: TableMetadata, branch: str, snapshot: Snapshot) -> Head:
     has_root = snapshot.root_manifest is not None
     try:
         manifests = read_snapshot_manifests(upgrade.store, metadata, snapshot)
@@ -144,7 +128,7 @@ def refusal(forbidding: Sequence[Finding]) -> Refused:
     )
 
 
-def execute(upgrade: Upgrade, prepared: Prepared) -> Upgraded:
+def execute(upgrade: Means, prepared: Prepared) -> Upgraded:
     """Commit the new metadata, with the root of one branch by default; eager ones follow.
 
     Raises: Refused where a finding forbids it; CommitUnknown; CommitConflict, StorageError,
@@ -176,7 +160,7 @@ def execute(upgrade: Upgrade, prepared: Prepared) -> Upgraded:
     return Upgraded(done, snapshot_id)
 
 
-def _follow_ups(upgrade: Upgrade, planned: UpgradePlan) -> Iterator[Callable[[], Upgraded]]:
+def _follow_ups(upgrade: Means, planned: UpgradePlan) -> Iterator[Callable[[], Upgraded]]:
     """The commits behind that of the metadata: new leaves, then deletion vectors, by branch."""
     for branch in planned.branches if planned.mode == "eager" else ():
         yield partial(_rewrite, upgrade, branch)
@@ -184,18 +168,18 @@ def _follow_ups(upgrade: Upgrade, planned: UpgradePlan) -> Iterator[Callable[[],
         yield partial(_convert, upgrade, branch)
 
 
-def _rewrite(upgrade: Upgrade, branch: str) -> Upgraded:
+def _rewrite(upgrade: Means, branch: str) -> Upgraded:
     return Upgraded(*_commit(upgrade, upgrade.catalog.load(), branch, eager=True))
 
 
-def remove_leftovers(upgrade: Upgrade, prepared: Prepared) -> None:
+def remove_leftovers(upgrade: Means, prepared: Prepared) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
     with _leftovers(upgrade).removed_after(prepared.loaded):
         pass
 
 
 def _commit(
-    upgrade: Upgrade, base: LoadedTable, branch: str | None, *, eager: bool
+    upgrade: Means, base: LoadedTable, branch: str | None, *, eager: bool
 ) -> tuple[Landed, int | None]:
     """One commit: to version 4, and where there is a branch, a snapshot of it with a root."""
     outputs = outputs_of(upgrade.store, upgrade.env, base, COMMAND)
@@ -229,22 +213,13 @@ def _commit(
     return landed, None if landed.metadata.snapshot(snapshot_id) is None else snapshot_id
 
 
-def _convert(upgrade: Upgrade, branch: str) -> Upgraded:
+def _convert(upgrade: Means, branch: str) -> Upgraded:
     """Make the position delete files of a branch deletion vectors (11.5).
 
     Raises: CommitConflict, where another writer has made all of them go; as execute_compaction.
     """
     engine = LocalEngine(upgrade.store, upgrade.progress, upgrade.deadline, upgrade.concurrency)
-    means = Compact(
-        store=upgrade.store,
-        catalog=upgrade.catalog,
-        engine=engine,
-        env=upgrade.env,
-        progress=upgrade.progress,
-        deadline=upgrade.deadline,
-        concurrency=upgrade.concurrency,
-        shield=upgrade.shield,
-    )
+    means = Compact(engine=engine, **upgrade.members)
     found = execute_compaction(means, prepare_compaction(means, branch, _vectors_alone))
     return Upgraded(found.landed, found.snapshot_ids[-1])
 
@@ -259,16 +234,8 @@ def _vectors_alone(metadata: TableMetadata) -> CompactOptions:
     )
 
 
-def _leftovers(upgrade: Upgrade) -> Leftovers:
-    return Leftovers(
-        store=upgrade.store,
-        catalog=upgrade.catalog,
-        env=upgrade.env,
-        progress=upgrade.progress,
-        concurrency=upgrade.concurrency,
-        shield=upgrade.shield,
-        commands=(COMMAND,),
-    )
+def _leftovers(upgrade: Means) -> Leftovers:
+    return Leftovers(upgrade, (COMMAND,))
 
 
 def _lacks_root(metadata: TableMetadata, branch: str) -> bool:
@@ -276,12 +243,12 @@ def _lacks_root(metadata: TableMetadata, branch: str) -> bool:
     return snapshot is not None and snapshot.root_manifest is None
 
 
-def _listed(_: Upgrade, facts: TreeFacts, __: ParentState) -> TreeChange:
+def _listed(_: Means, facts: TreeFacts, __: ParentState) -> TreeChange:
     """A root that lists the manifests as they are."""
     return TreeChange(facts.empty(), operation="replace")
 
 
-def _rewritten(upgrade: Upgrade, facts: TreeFacts, state: ParentState) -> TreeChange:
+def _rewritten(upgrade: Means, facts: TreeFacts, state: ParentState) -> TreeChange:
     """A root of new leaves; what version 4 can't say stays in manifests of its version (11.5)."""
     keys = frozenset(
         comparison_key(str(leaf["location"]))

@@ -12,8 +12,10 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import LoadedTable
+from icectl.env import Deadline
 from icectl.errors import CommitConflict, StorageError
 from icectl.run.cleanup import Outputs, outputs_of
+from icectl.run.means import Means
 from icectl.run.output_journal import DataPlaces, Leftovers, is_output
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
@@ -63,15 +65,16 @@ def leftovers(
     progress: Warnings | None = None,
 ) -> Leftovers:
     given, clock = store or LocalStore(), env or Clock(NOW_MS)
-    return Leftovers(
+    means = Means(
         store=given,
         catalog=FileSystemCatalog(given, table.location, clock),
         env=clock,
         progress=progress or Warnings(),
+        deadline=Deadline(clock),
         concurrency=1,
         shield=contextlib.nullcontext,
-        commands=(COMMAND,),
     )
+    return Leftovers(means, (COMMAND,))
 
 
 def rerun(table: TableBuilder, *, commits: bool, **means: Any) -> None:
