@@ -51,6 +51,10 @@ say "regroup the manifests"
 run icectl rewrite-manifests "$table" --yes
 run icectl rewrite-manifests "$table" --yes
 
+say "put the small files together, deletes applied"
+run icectl compact "$table" --engine local --yes
+run icectl compact "$table" --engine local --yes
+
 say "is it still sound"
 run icectl validate "$table" --level data --all-snapshots
 
