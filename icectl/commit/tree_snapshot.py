@@ -135,12 +135,13 @@ class TreeWriter:
         self,
         metadata: TableMetadata,
         snapshot_id: int,
-        change: Callable[[TreeFacts, ParentState], TreeChange],
+        change: Callable[[TreeFacts, ParentState], TreeChange | None],
         summary: Mapping[str, str],
     ) -> tuple[Update, ...]:
         """Write the files of one attempt; the updates that commit it.
 
-        `change` says what to do to the state that it is given: positions are found anew (7.10).
+        `change` says what to do to the state that it is given, None where that is nothing:
+        positions are found anew (7.10).
         Raises: CommitConflict where the branch or a removed file is gone; StorageError; others
         that reading raises.
         """
@@ -158,6 +159,8 @@ class TreeWriter:
         )
         attempt = Attempt(snapshot_id, metadata.last_sequence_number + 1, metadata.next_row_id or 0)
         wanted = change(facts, state)
+        if wanted is None:
+            return ()
         made = compose(means, state, wanted, attempt)
         operation = wanted.operation or _operation(made)
         counters = {**_counters(wanted.added, made), **_totals(means, parent, state, wanted, made)}
@@ -238,15 +241,19 @@ def _totals(
     return {key: str(before[key] + added[key] - removed[key]) for key in added}
 
 
-def leaves_anew(facts: TreeFacts, state: ParentState, chosen: Sequence[ManifestFile]) -> TreeChange:
+def leaves_anew(
+    facts: TreeFacts, state: ParentState, chosen: Sequence[ManifestFile]
+) -> TreeChange | None:
     """Maintenance that writes some leaves anew, and files of the root as leaves (7.6).
 
-    A leaf that is not there any more has been written anew by another commit.
+    A leaf that is not there any more has been written anew by another commit; None where all have.
     """
     present = {comparison_key(str(leaf["location"])) for leaf in leaf_rows(state.rows)}
     keys = {comparison_key(item.manifest_path) for item in chosen if not item.in_root}
     own = {kind for item in chosen if item.in_root for kind in OWN_CONTENTS[item.content]}
     files = of_contents(live_rows(state.rows), *own)["location"].to_pylist()
+    if not keys & present and not files:
+        return None
     return TreeChange(
         facts.empty(),
         rewritten=frozenset(keys & present),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from icectl.storage.local import LocalStore
-from tests.builders.rows import current_metadata, listed_manifests, read_metadata
+from tests.builders.rows import current_metadata, listed_manifests, local, read_metadata
 from tests.fault.changing import NAMES, Subject, lasting, subject_of, unneeded
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
 
@@ -121,22 +121,26 @@ def needed_metadata(subject: Subject) -> list[Path]:
         for snapshot in metadata["snapshots"]
         if snapshot["snapshot-id"] == metadata["current-snapshot-id"]
     )
-    found = [head["manifest-list"]] if "manifest-list" in head else []
-    return [Path(place) for place in found + [m["manifest_path"] for m in listed_manifests(head)]]
+    found = [head[name] for name in ("manifest-list", "root-manifest") if name in head]
+    return [local(place) for place in found + [m["manifest_path"] for m in listed_manifests(head)]]
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "missing": lambda path: path.unlink(),
     "empty": lambda path: path.write_bytes(b""),
-    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-40]),
+    # Bitmaps are found without the footer of their file.
+    "truncated": lambda path: path.write_bytes(
+        path.read_bytes()[: 8 if path.suffix == ".puffin" else -40]
+    ),
     "garbled": lambda path: path.write_bytes(bytes(byte ^ 0x55 for byte in path.read_bytes())),
     "a directory": lambda path: (path.unlink(), path.mkdir()),
 }
 
 
 def code_of(subject: Subject, damage: str) -> int:
-    """13 where a file cannot be had, 15 where it is damaged; a migration is refused for either."""
-    if subject.changing.words[0] == "migrate-v1-v2" and damage != "a directory":
+    """13 where a file cannot be had, 15 where it is damaged; upgrades are refused for either."""
+    upgrades = ("migrate-v1-v2", "upgrade-to-v4")
+    if subject.changing.words[0] in upgrades and damage != "a directory":
         return 5
     return 13 if damage in ("missing", "a directory") else 15
 
