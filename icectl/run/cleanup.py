@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from icectl.catalog.protocol import LoadedTable
 from icectl.entries.files import FileKind, Files, excluding, of_kind, rows, slices, together
 from icectl.env import Deadline, Env
-from icectl.errors import CommitUnknown, IcectlError, StorageError
+from icectl.errors import CommitConflict, CommitUnknown, IcectlError, StorageError
 from icectl.progress import Progress
 from icectl.run import output_journal
 from icectl.run.output_journal import NO_DATA, DataPlaces, OutputJournal, new_journal
@@ -130,18 +130,38 @@ class Outputs:
 
     @contextmanager
     def removed_on_failure(self) -> Iterator[None]:
-        """Remove the files where the run ends and its commit can't have landed (R-156)."""
+        """Remove the files where the run ends and its commit can't have landed (R-156).
+
+        Raises: CommitConflict in place of the error of a file, where another run took this one for
+        dead, and removed what it needs.
+        """
         try:
             yield
         except CommitUnknown:  # R-156
             raise
-        except IcectlError:  # raised by a commit only where it has not landed
+        except (IcectlError, OSError) as error:
+            # A commit raises errors of icectl's own only where it has not landed.
+            if self.sent and isinstance(error, OSError):
+                raise
+            is_of_file = isinstance(error, StorageError | OSError)
+            taken = self._taken_for_dead() if is_of_file else None
             self.keep(())
+            if taken is not None:
+                raise taken from error
             raise
         except BaseException:  # Ctrl-C, which may have come when the commit had landed
             if not self.sent:
                 self.keep(())
             raise
+
+    def _taken_for_dead(self) -> CommitConflict | None:
+        try:
+            self.check()
+        except CommitConflict as error:
+            return error
+        except (StorageError, OSError):  # nobody can tell
+            return None
+        return None
 
     def keep(self, used: Collection[str]) -> None:
         """Remove all files but these, and the journal; never raises, what stays is left to a later
