@@ -113,5 +113,5 @@ if [ "$tier" = full ]; then
         python "$benchmark"
     done
 else
-    timeout --kill-after 30 2400 python -m pytest "${in_parallel[@]}" -m "not full"
+    timeout --kill-after 30 4200 python -m pytest "${in_parallel[@]}" -m "not full"
 fi
