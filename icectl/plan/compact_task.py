@@ -1,9 +1,7 @@
 """Pieces of data work: what an engine needs to know to rewrite some files, and nothing else."""
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from icectl.spec.manifest import FileFormat
 
@@ -91,42 +89,3 @@ class MergeDeletesTask:
 
 
 Task = RewriteTask | MergeDeletesTask
-
-
-def task_json(task: Task) -> str:
-    """A task as text that crosses to any worker."""
-    return json.dumps({"kind": type(task).__name__, **asdict(task)}, default=_bytes_json)
-
-
-def task_from_json(text: str) -> Task:
-    """The task that task_json printed."""
-    value = json.loads(text)
-    kind = value.pop("kind")
-    deletes = tuple(DeleteFile(**_typed(item)) for item in value.pop("delete_files"))
-    inputs = tuple(_input(item) for item in value.pop("inputs"))
-    parts = _typed(value) | {"inputs": inputs, "delete_files": deletes}
-    return RewriteTask(**parts) if kind == "RewriteTask" else MergeDeletesTask(**parts)
-
-
-def _bytes_json(value: object) -> str:
-    if isinstance(value, bytes):
-        return value.hex()
-    raise TypeError(value)
-
-
-def _input(value: Mapping[str, Any]) -> InputFile:
-    typed = _typed(value)
-    if typed["vector"] is not None:
-        typed["vector"] = DeletionVector(**typed["vector"])
-    return InputFile(**typed)
-
-
-def _typed(value: Mapping[str, Any]) -> dict[str, Any]:
-    typed: dict[str, Any] = {
-        key: tuple(item) if isinstance(item, list) else item for key, item in value.items()
-    }
-    if typed.get("partition_key") is not None:
-        typed["partition_key"] = bytes.fromhex(typed["partition_key"])
-    if "file_format" in typed:
-        typed["file_format"] = FileFormat(typed["file_format"])
-    return typed

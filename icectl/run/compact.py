@@ -48,6 +48,7 @@ from icectl.spec.data_paths import data_folder
 from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metrics_modes import metrics_modes
+from icectl.spec.properties import FORMAT_DEFAULT
 from icectl.spec.requirements import AssertTableUuid
 from icectl.table.live_files import LiveFilesReader
 from icectl.table.open import open_table
@@ -129,7 +130,7 @@ def prepare(
 
 def _check_format(metadata: TableMetadata) -> None:
     """Raises: Unsupported, where the table wants files that icectl does not write."""
-    wanted = metadata.properties.get("write.format.default", "parquet")
+    wanted = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
     if wanted.lower() != "parquet":
         message = f"the table asks for {wanted} files (`write.format.default`)"
         raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")

@@ -207,6 +207,3 @@ RELATIVE_LOCATIONS = TableProperty(
     "icectl.v4.relative-locations", _boolean, False,  # noqa: FBT003
     "whether locations below the table's are written without it",
 )  # fmt: skip
-MIN_LEAVES_TO_MERGE = TableProperty(
-    "commit.manifest.min-count-to-merge", _number(1), 100, "small leaves from which they are merged"
-)

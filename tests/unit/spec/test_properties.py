@@ -22,7 +22,6 @@ DEFAULTS = [
     ("write.target-file-size-bytes", 536_870_912),
     ("write.delete.target-file-size-bytes", 67_108_864),
     ("commit.manifest.target-size-bytes", 8_388_608),
-    ("commit.manifest.min-count-to-merge", 100),
     ("commit.retry.num-retries", 4),
     ("commit.retry.min-wait-ms", 100),
     ("commit.retry.max-wait-ms", 60_000),
