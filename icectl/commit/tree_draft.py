@@ -8,7 +8,7 @@ import pyarrow as pa
 from icectl.codec.tree import TreeContent
 from icectl.commit.tree_leaves import LeafForm, NewFile, write_leaves
 from icectl.spec.manifest import Content, Status
-from icectl.storage.location import comparison_key
+from icectl.storage.location import comparison_key, comparison_keys
 from icectl.table.tree import Positions, ReadLeaf, TreeFacts, leaf_rows
 
 Identity = tuple[int, str, int | None]
@@ -171,9 +171,8 @@ def identities(rows: pa.Table) -> list[Identity]:
 
 def keys(locations: pa.ChunkedArray) -> list[str | None]:
     """Comparison keys of locations; null stays None."""
-    return [
-        None if location is None else comparison_key(location) for location in locations.to_pylist()
-    ]
+    found: list[str | None] = comparison_keys(locations).to_pylist()
+    return found
 
 
 def replaced(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:

@@ -13,11 +13,18 @@ _ABSOLUTE = "^[A-Za-z][A-Za-z0-9+.-]+:"
 _LOCATIONS = ("location", "referenced_data_file")
 
 
+def without_scheme(locations: pa.Array) -> pa.Array:
+    """Whether each location has no scheme. Order: kept; null stays null."""
+    import pyarrow.compute as pc
+
+    return pc.invert(pc.match_substring_regex(locations, _ABSOLUTE))
+
+
 def completed(metadata: TableMetadata, locations: pa.Array) -> pa.Array:
     """Absolute locations with a scheme. Order: kept; null stays null."""
     import pyarrow.compute as pc
 
-    bare = pc.invert(pc.match_substring_regex(locations, _ABSOLUTE))
+    bare = without_scheme(locations)
     if not pc.any(bare, min_count=0).as_py():
         return locations
     scheme = pa.scalar(with_scheme(metadata.location, ""))

@@ -34,9 +34,8 @@ from icectl.spec.stats_columns import StatsColumn, stats_columns
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, read_file
-from icectl.table.schemes import completed
+from icectl.table.schemes import completed, without_scheme
 
-_ABSOLUTE = "^[A-Za-z][A-Za-z0-9+.-]+:"
 LOCATIONS = ("location", "referenced_file")
 Positions = npt.NDArray[np.uint64]
 LEAVES = (Content.DATA_MANIFEST, Content.DELETE_MANIFEST)
@@ -81,8 +80,7 @@ class TreeFacts:
 
     def absolute(self, locations: pa.Array) -> pa.Array:
         """Locations with relative ones below the table's (L1). Raises: Unsupported."""
-        relative = pc.invert(pc.match_substring_regex(locations, _ABSOLUTE))
-        if not pc.any(relative, min_count=0).as_py():
+        if not pc.any(without_scheme(locations), min_count=0).as_py():
             return locations
         return self._each(locations, partial(resolved, self.metadata.location))
 
