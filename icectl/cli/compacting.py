@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, open_session
+from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, Layer, parse_count
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.engine.compact_job import Engine
@@ -29,7 +29,7 @@ from icectl.plan.compact_order import (
 from icectl.plan.compact_sizes import sizes_of
 from icectl.plan.where import parse_where
 from icectl.report.compact import Compaction, GroupOutput, compaction_result, print_compaction
-from icectl.report.document import Outcome, TableIdentity
+from icectl.report.document import Outcome
 from icectl.run.compact import Compact, Compacted, Prepared, execute, prepare, remove_leftovers
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, TARGET_FILE_SIZE_BYTES, read
@@ -163,18 +163,12 @@ def _outcome(
     status: Literal["done", "planned", "nothing-to-do", "incomplete"],
     whole: bool,
 ) -> Outcome:
-    metadata = prepared.loaded.metadata
     listing = whole or session.console.options.verbosity > 0
     return Outcome(
         command=COMMAND,
         result=compaction_result(told),
         render=lambda console: print_compaction(console, told, whole=listing),
-        table=TableIdentity(
-            metadata.location,
-            metadata.table_uuid,
-            metadata.format_version,
-            prepared.loaded.metadata_location,
-        ),
+        table=identity_of(prepared.loaded),
         status=status,
         dry_run=whole,
     )

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from icectl.cli.deleted_list import write_deleted_list
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, open_session
+from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import (
     EXPIRE_CLEAN_METADATA,
     EXPIRE_KEEP_DAILY,
@@ -22,7 +22,7 @@ from icectl.errors import CommitConflict, Refused, UsageError
 from icectl.plan.expire_snapshots import as_landed
 from icectl.plan.retention import Policy
 from icectl.report import expire_snapshots as report
-from icectl.report.document import Outcome, TableIdentity
+from icectl.report.document import Outcome
 from icectl.report.expire_snapshots import (
     expired_result,
     planned_result,
@@ -177,17 +177,6 @@ def _told(prepared: Prepared, expired: Expired | None = None) -> report.Expiry:
     )
 
 
-def _identity(prepared: Prepared, after: str | None = None) -> TableIdentity:
-    metadata = prepared.loaded.metadata
-    return TableIdentity(
-        metadata.location,
-        metadata.table_uuid,
-        metadata.format_version,
-        prepared.loaded.metadata_location,
-        after,
-    )
-
-
 def _planned(
     prepared: Prepared, *, status: Literal["planned", "nothing-to-do"], dry_run: bool
 ) -> Outcome:
@@ -196,7 +185,7 @@ def _planned(
         command=COMMAND,
         result=planned_result(told),
         render=lambda console: print_plan(console, told, whole=dry_run),
-        table=_identity(prepared),
+        table=identity_of(prepared.loaded),
         status=status,
         dry_run=dry_run,
     )
@@ -209,7 +198,7 @@ def _done(prepared: Prepared, expired: Expired) -> Outcome:
         command=COMMAND,
         result=expired_result(told),
         render=lambda console: print_expired(console, told),
-        table=_identity(prepared, expired.landed.metadata_location),
+        table=identity_of(prepared.loaded, expired.landed.metadata_location),
         exit_code=3 if incomplete else 0,
         status="incomplete" if incomplete else "done",
     )
@@ -220,6 +209,6 @@ def _untouched(prepared: Prepared, reason: str) -> Outcome:
         command=COMMAND,
         result=untouched_result(_told(prepared), reason),
         render=lambda console: console.say(reason),
-        table=_identity(prepared),
+        table=identity_of(prepared.loaded),
         status="nothing-to-do",
     )

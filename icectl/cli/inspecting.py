@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from icectl.catalog.protocol import LoadedTable
 from icectl.cli.app import COMMANDS
 from icectl.cli.options import Common
-from icectl.cli.session import open_session
+from icectl.cli.session import identity_of, open_session
 from icectl.cli.settings import parse_count
 from icectl.errors import UsageError
 from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
@@ -16,7 +15,7 @@ from icectl.plan.inspect.entry_rows import CONTENTS
 from icectl.plan.inspect.views import VIEWS, Row, RowSet, View
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
 from icectl.report.console import Console
-from icectl.report.document import Outcome, TableIdentity
+from icectl.report.document import Outcome
 from icectl.report.inspect import rows as row_output
 from icectl.report.inspect.summary import print_changes, print_summary
 from icectl.run import inspect as run
@@ -100,17 +99,7 @@ def show_view(common: Common, given: ViewOptions) -> Outcome:
         command="inspect",
         result={"view": request.view.name, **shown.result},
         render=shown.render,
-        table=_identity(loaded),
-    )
-
-
-def _identity(loaded: LoadedTable) -> TableIdentity:
-    metadata = loaded.metadata
-    return TableIdentity(
-        location=metadata.location,
-        uuid=metadata.table_uuid,
-        format_version=metadata.format_version,
-        metadata_location=loaded.metadata_location,
+        table=identity_of(loaded),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from icectl.cli.deleted_list import write_deleted_list
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, open_session
+from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import (
     ORPHANS_MAX_FRACTION,
     ORPHANS_OLDER_THAN,
@@ -19,7 +19,7 @@ from icectl.engine.spark_orphans import SparkOrphanSearch
 from icectl.entries.listed import listed_files
 from icectl.errors import Refused, UsageError
 from icectl.report import remove_orphans as report
-from icectl.report.document import Outcome, TableIdentity
+from icectl.report.document import Outcome
 from icectl.report.remove_orphans import (
     QuarantineUsed,
     orphans_result,
@@ -193,13 +193,6 @@ def _told(prepared: Prepared, done: OrphansGone | None = None) -> report.Orphans
     )
 
 
-def _identity(prepared: Prepared) -> TableIdentity:
-    metadata, location = prepared.loaded.metadata, prepared.loaded.metadata_location
-    return TableIdentity(
-        metadata.location, metadata.table_uuid, metadata.format_version, location, location
-    )
-
-
 def _planned(
     prepared: Prepared,
     *,
@@ -212,7 +205,7 @@ def _planned(
         command=COMMAND,
         result=orphans_result(told),
         render=lambda console: print_plan(console, told, whole=dry_run),
-        table=replace(_identity(prepared), metadata_location_after=None),
+        table=identity_of(prepared.loaded),
         status=status,
         dry_run=dry_run,
         warnings=warnings,
@@ -237,7 +230,7 @@ def _done(prepared: Prepared, told: report.Orphans) -> Outcome:
         command=COMMAND,
         result=orphans_result(told),
         render=lambda console: print_removed(console, told),
-        table=_identity(prepared),
+        table=identity_of(prepared.loaded, prepared.loaded.metadata_location),
         exit_code=3 if incomplete else 0,
         status="incomplete" if incomplete else "done",
     )

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, open_session
+from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import parse_count
 from icectl.errors import CommitConflict, UsageError
 from icectl.plan.rewrite_manifests import RewriteOptions
-from icectl.report.document import Outcome, TableIdentity
+from icectl.report.document import Outcome
 from icectl.report.rewrite_manifests import Rewriting, print_rewriting, rewriting_result
 from icectl.run.rewrite_manifests import (
     COMMAND,
@@ -86,18 +86,12 @@ def _outcome(
     status: Literal["done", "planned", "nothing-to-do"],
     whole: bool,
 ) -> Outcome:
-    metadata = prepared.loaded.metadata
     listing = whole or session.console.options.verbosity > 0
     return Outcome(
         command=COMMAND,
         result=rewriting_result(told),
         render=lambda console: print_rewriting(console, told, whole=listing),
-        table=TableIdentity(
-            metadata.location,
-            metadata.table_uuid,
-            metadata.format_version,
-            prepared.loaded.metadata_location,
-        ),
+        table=identity_of(prepared.loaded),
         status=status,
         dry_run=whole,
     )

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from icectl.catalog.protocol import Catalog
+from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.catalog.resolve import resolve
 from icectl.cli.options import Change, Common
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret
@@ -15,6 +15,7 @@ from icectl.env import Deadline, Env
 from icectl.errors import Unsupported, UsageError
 from icectl.progress import Progress
 from icectl.report.console import Console
+from icectl.report.document import TableIdentity
 from icectl.run.means import Means
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
@@ -47,6 +48,18 @@ class Session:
             self.concurrency,
             self.shield,
         )
+
+
+def identity_of(loaded: LoadedTable, after: str | None = None) -> TableIdentity:
+    """Which table a run was on; `after` is the metadata file that it has made."""
+    metadata = loaded.metadata
+    return TableIdentity(
+        metadata.location,
+        metadata.table_uuid,
+        metadata.format_version,
+        loaded.metadata_location,
+        after,
+    )
 
 
 def open_session(

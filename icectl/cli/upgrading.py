@@ -6,12 +6,12 @@ from typing import Literal, Protocol
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.options import Change
-from icectl.cli.session import Session
+from icectl.cli.session import Session, identity_of
 from icectl.commit.attempt import Landed
 from icectl.errors import CommitConflict, IcectlError, Refused
 from icectl.plan.model import Finding
 from icectl.report import upgrading as report
-from icectl.report.document import Outcome, TableIdentity
+from icectl.report.document import Outcome
 from icectl.report.upgrading import print_plan, print_upgrade, question, upgrade_result
 
 
@@ -133,17 +133,11 @@ def _outcome(
     status: Literal["done", "planned", "nothing-to-do", "incomplete", "refused"],
     dry_run: bool,
 ) -> Outcome:
-    metadata = course.loaded.metadata
     return Outcome(
         command=course.command,
         result=upgrade_result(told),
         render=lambda console: print_upgrade(console, told),
-        table=TableIdentity(
-            metadata.location,
-            metadata.table_uuid,
-            metadata.format_version,
-            course.loaded.metadata_location,
-        ),
+        table=identity_of(course.loaded),
         status=status,
         dry_run=dry_run,
     )

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from icectl.cli.options import Common
-from icectl.cli.session import Session, open_session
+from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL
 from icectl.errors import UsageError
 from icectl.plan.model import Severity
 from icectl.plan.snapshot_choice import SnapshotChoice, parse_snapshot_id
 from icectl.plan.validate.choice import Level, RuleChoice, fails, rule_ids
-from icectl.report.document import Outcome, TableIdentity
+from icectl.report.document import Outcome
 from icectl.report.validate import Checked, checked_result, print_checked
 from icectl.run.reader import Reader
 from icectl.run.validate import ValidateOptions, validate
@@ -72,12 +72,7 @@ def check(common: Common, request: Request) -> Outcome:
         command="validate",
         result=checked_result(checked),
         render=lambda console: print_checked(console, checked, whole=_whole(session)),
-        table=TableIdentity(
-            location=metadata.location,
-            uuid=metadata.table_uuid,
-            format_version=metadata.format_version,
-            metadata_location=loaded.metadata_location,
-        ),
+        table=identity_of(loaded),
         exit_code=exit_code,
         status=status,
     )
