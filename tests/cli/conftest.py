@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from icectl.cli import app
 from icectl.cli.options import Change, Common, TableArgument, command
-from icectl.report.document import Outcome
+from icectl.report.document import Outcome, document_schema
+from tests.builders.table_builder import START_MS
 from tests.stores.fixed_env import FixedEnv
 
 
@@ -29,6 +31,8 @@ class Ended:
 
 
 Run = Callable[..., Ended]
+Inspect = Callable[..., Ended]
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -46,6 +50,27 @@ def run(
         return Ended(code, captured.out, captured.err)
 
     return run_line
+
+
+@pytest.fixture
+def inspect(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Inspect:
+    """Run `icectl inspect`, a day after the builder's tables begin."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+
+    def run(*arguments: object) -> Ended:
+        code = app.main(["inspect", *map(str, arguments)], env=FixedEnv(START_MS + 24 * HOUR_MS))
+        captured = capsys.readouterr()
+        return Ended(code, captured.out, captured.err)
+
+    return run
+
+
+def result(ended: Ended) -> dict[str, Any]:
+    """The result of a run with --json that ended well and keeps to the schema."""
+    assert (ended.code, ended.err) == (0, "")
+    Draft202012Validator(document_schema("inspect")).validate(ended.document)
+    found: dict[str, Any] = ended.document["result"]
+    return found
 
 
 Body = Callable[[Common, Change], Outcome]

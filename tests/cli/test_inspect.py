@@ -6,19 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from icectl.cli import app
 from icectl.plan.inspect.views import VIEWS
-from icectl.report.document import document_schema
-from tests.builders.table_builder import START_MS, TableBuilder
-from tests.cli.conftest import Ended
-from tests.stores.fixed_env import FixedEnv
+from tests.builders.table_builder import TableBuilder
+from tests.cli.conftest import Inspect, result
 
 SUMMARY_KEYS = [
     "format_version", "uuid", "location", "metadata_location", "last_updated",
@@ -26,30 +20,6 @@ SUMMARY_KEYS = [
     "sort_order_id", "data_file_count", "delete_file_count", "data_file_bytes",
     "delete_file_bytes", "record_count", "manifest_count", "properties",
 ]  # fmt: skip
-HOUR_MS = 3_600_000
-
-Inspect = Callable[..., Ended]
-
-
-@pytest.fixture
-def inspect(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Inspect:
-    """Run `icectl inspect`, a day after the builder's tables begin."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
-
-    def run(*arguments: object) -> Ended:
-        code = app.main(["inspect", *map(str, arguments)], env=FixedEnv(START_MS + 24 * HOUR_MS))
-        captured = capsys.readouterr()
-        return Ended(code, captured.out, captured.err)
-
-    return run
-
-
-def result(ended: Ended) -> dict[str, Any]:
-    """The result of a run with --json that ended well and keeps to the schema."""
-    assert (ended.code, ended.err) == (0, "")
-    Draft202012Validator(document_schema("inspect")).validate(ended.document)
-    found: dict[str, Any] = ended.document["result"]
-    return found
 
 
 @pytest.fixture

@@ -1,44 +1,16 @@
 """`icectl inspect` on tables of version 4: what every view told before the upgrade, and roots."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from icectl.cli import app
-from icectl.report.document import document_schema
 from tests.builders.rows import current_metadata, live_entries, read_metadata
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.tree_table import data_files, remove_data_files, upgrade
-from tests.cli.conftest import Ended
+from tests.cli.conftest import HOUR_MS, Inspect, result
 from tests.stores.fixed_env import FixedEnv
-
-HOUR_MS = 3_600_000
-Inspect = Callable[..., Ended]
-
-
-@pytest.fixture
-def inspect(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Inspect:
-    """Run `icectl inspect`, a day after the builder's tables begin."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
-
-    def run(*arguments: object) -> Ended:
-        code = app.main(["inspect", *map(str, arguments)], env=FixedEnv(START_MS + 24 * HOUR_MS))
-        captured = capsys.readouterr()
-        return Ended(code, captured.out, captured.err)
-
-    return run
-
-
-def result(ended: Ended) -> dict[str, Any]:
-    """The result of a run with --json that ended well and keeps to the schema."""
-    assert (ended.code, ended.err) == (0, "")
-    Draft202012Validator(document_schema("inspect")).validate(ended.document)
-    found: dict[str, Any] = ended.document["result"]
-    return found
 
 
 @pytest.fixture
