@@ -382,18 +382,14 @@ def try_manifests(
         (index,), (content,) = stored
         if isinstance(content, StorageError):
             return ManifestRead(index, problem=content)
-        spec = metadata.spec(manifests[index].partition_spec_id)
-        read = partial(read_manifest, content, columns=columns, manifest=index, spec=spec)
-        if manifests[index].is_of_tree:
-            read = partial(
-                _trees(metadata).decode, content, manifests[index], columns=columns, index=index
-            )
+        manifest = manifests[index]
+        read = partial(_decoded, metadata, [content], manifest, columns=columns, indices=[index])
         try:
-            header, rows = decode_file(manifests[index].manifest_path, read)
+            (header,), rows = decode_file(manifest.manifest_path, read)
         except (CorruptTable, Unsupported) as error:
             return ManifestRead(index, len(content), problem=error)
         progress.advance(1)
-        return ManifestRead(index, len(content), header, with_schemes(metadata, rows))
+        return ManifestRead(index, len(content), header, rows)
 
     alone = [range(index, index + 1) for index in range(len(manifests))]
     return _read(store, manifests, alone, decode, concurrency=concurrency, progress=progress)
@@ -470,14 +466,29 @@ class _Decoder:
     def _read(self, indices: Sequence[int], contents: Sequence[bytes]) -> ManifestsRead:
         first = indices[0]
         manifest, columns = self.manifests[first], self.wanted[first]
-        if manifest.is_of_tree:
-            header, rows = _trees(self.metadata).decode(
-                contents[0], manifest, columns=columns, index=first
-            )
-            return ManifestsRead(first, [header], rows)
-        spec = self.metadata.spec(manifest.partition_spec_id)
-        headers, rows = read_manifests(contents, columns=columns, manifests=indices, spec=spec)
-        return ManifestsRead(first, headers, with_schemes(self.metadata, rows))
+        headers, rows = _decoded(
+            self.metadata, contents, manifest, columns=columns, indices=indices
+        )
+        return ManifestsRead(first, headers, rows)
+
+
+def _decoded(
+    metadata: TableMetadata,
+    contents: Sequence[bytes],
+    manifest: ManifestFile,
+    *,
+    columns: frozenset[str],
+    indices: Sequence[int],
+) -> tuple[Sequence[ManifestHeader], RawEntries]:
+    """Manifests like `manifest`, which is the first of them; only a tree's stands alone."""
+    if manifest.is_of_tree:
+        header, rows = _trees(metadata).decode(
+            contents[0], manifest, columns=columns, index=indices[0]
+        )
+        return [header], rows
+    spec = metadata.spec(manifest.partition_spec_id)
+    headers, rows = read_manifests(contents, columns=columns, manifests=indices, spec=spec)
+    return headers, with_schemes(metadata, rows)
 
 
 def _groups(

@@ -34,6 +34,7 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
+from icectl.table.schemes import with_schemes
 from icectl.table.tree import (
     FOR_STATS,
     NONE,
@@ -202,7 +203,8 @@ def _legacy(
     header, stored = read_manifest(content, columns=wanted, manifest=0, spec=spec)
     entries = inherit(stored, [manifest])  # row ids count dead rows too (4.6)
     alive = _alive(len(entries), read_bitmap(manifest.dead))
-    return header, RawEntries(numbered(where(entries, alive), index).table)
+    live = RawEntries(numbered(where(entries, alive), index).table)
+    return header, with_schemes(facts.metadata, live)
 
 
 def _snapshot_of(facts: TreeFacts, manifest: ManifestFile) -> Snapshot:

@@ -98,18 +98,22 @@ class Twin(TableBuilder):
         return row | {"partition_values": decode_key(row["partition_key"], self.types)}
 
     def live(self, branch: str = "main") -> list[EntryRow]:
-        """Live entries, data files in the order of the rows in them."""
+        """Live entries, data files in the order of the ids in them."""
         assert branch == "main"
         self.refresh()
         if self.metadata.current_snapshot is None:
             return []
-        return sorted(self._live, key=lambda row: self._row_of_id.get(row["location"], []))
+        return sorted(self._live, key=lambda row: self._ids_in(row["location"]))
+
+    def _ids_in(self, location: str) -> list[int]:
+        """The ids of a data file's rows in their order: what is compacted need not keep them so."""
+        return sorted(self._row_of_id.get(location, []))
 
     def overwrite(self, ids: Sequence[int], count: int) -> None:
         """Remove the first data files, and add rows, in one commit."""
         live = self.live()
         gone = {row["location"] for row in live if row["content"] == Content.DATA}
-        gone = set(sorted(gone, key=lambda place: self._row_of_id[place])[:count])
+        gone = set(sorted(gone, key=self._ids_in)[:count])
         removed = {
             (row["location"], row["content_offset"])
             for row in live
@@ -125,7 +129,7 @@ class Twin(TableBuilder):
         """The live files, told by the rows that they are about."""
         live = self.live()
         data = {
-            row["location"]: self._row_of_id[row["location"]]
+            row["location"]: self._ids_in(row["location"])
             for row in live
             if row["content"] == Content.DATA
         }

@@ -4,7 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.builders.twins import TreeTwin, Twin, twins
@@ -117,6 +117,16 @@ def live(steps: list[tuple[str, int | list[int]]], limits: dict[str, str]) -> No
         life.end()
 
 
+DEAD_IN_AVRO = {
+    "icectl.v4.root.max-data-files": "0",
+    "icectl.v4.root.max-delete-entries": "0",
+    "icectl.v4.mdv.inline-max-bytes": "0",
+    "icectl.v4.affinity.enabled": "true",
+}
+
+
+@example([("delete", [1]), ("remove", 1)], DEAD_IN_AVRO)
+@example([*[("append", 4)] * 5, ("compact", 0), ("remove", 1)], DEAD_IN_AVRO)
 @settings(max_examples=8, deadline=None)
 @given(st.lists(STEP, min_size=2, max_size=6), LIMITS)
 def test_both_show_the_same_after_every_step(steps, limits) -> None:
