@@ -100,25 +100,28 @@ def chosen(verdicts: Numbers) -> Numbers:
 
 
 def by_partition(
-    data: Entries, found: Numbers, spec_id: int, types: Sequence[Type | None]
+    data: Entries,
+    found: Numbers,
+    spec_id: int,
+    types: Sequence[Type | None],
+    others: bytes | None = None,
 ) -> Sequence[tuple[bytes | None, Numbers]]:
-    """Rows of some data files by the partition that they stay in; None for those of other specs.
+    """Rows of some data files by the partition that they stay in; those of other specs in `others`.
 
     `types` are those of the spec's fields.
-    Order: partitions by their values, other specs at the end; rows as given.
+    Order: partitions by their values, None at the end; rows as given.
     Raises: CorruptTable R-068.
     """
     table = data.table.select(["spec_id", "partition_key"]).take(pa.array(found))
-    own = np.asarray(pc.equal(table["spec_id"], spec_id).to_numpy(), np.bool_)
-    encoded = table["partition_key"].combine_chunks().dictionary_encode()
-    keys = encoded.dictionary.to_pylist()
-    codes = np.where(own, encoded.indices.to_numpy(), len(keys))
+    own = pc.equal(table["spec_id"], spec_id)
+    placed = pc.if_else(own, table["partition_key"], pa.scalar(others, pa.binary()))
+    encoded = placed.combine_chunks().dictionary_encode("encode")
+    keys, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
     order = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes[order], np.arange(len(keys) + 2))
+    starts = np.searchsorted(codes[order], np.arange(len(keys) + 1))
     groups = [
         (key, found[order[start:stop]])
-        for key, start, stop in zip([*keys, None], starts, starts[1:], strict=False)
-        if stop > start
+        for key, start, stop in zip(keys, starts, starts[1:], strict=False)
     ]
     return sorted(groups, key=lambda group: _place(group[0], types))
 

@@ -32,6 +32,7 @@ from icectl.entries.candidates import (
 )
 from icectl.entries.deletes import Matches, Numbers, match
 from icectl.entries.may_match import may_match
+from icectl.entries.partition_key import encode_key
 from icectl.entries.predicates import Predicate
 from icectl.entries.rows import Entries, data_files, delete_files, live, numbers
 from icectl.errors import Unsupported, UsageError
@@ -188,8 +189,8 @@ class Branch:
 class Group:
     """Data files that are rewritten and committed together, and how.
 
-    They stay in the partition of `partition_key`; None stands for files of other specs, whose rows
-    move to that of `spec_id`. `files` are rows of the live data files.
+    They come to the partition of `partition_key`; None stands for files of other specs, whose rows
+    move to those of `spec_id` one by one. `files` are rows of the live data files.
     """
 
     number: int
@@ -277,11 +278,14 @@ def plan(
         stored=numbers(files.data, "file_size_in_bytes"),
         live=live_bytes(files.matches),
     )
-    drafts = [
-        draft
-        for key, found in by_partition(files.data, chosen(verdicts), options.output_spec_id, types)
-        for draft in planning.drafts(key, found.tolist())
-    ]
+    # Without partitions it is known where rows of other specs come to.
+    others = (
+        encode_key(types, [None] * len(types))
+        if options.output_spec_id in files.unpartitioned_spec_ids
+        else None
+    )
+    found = by_partition(files.data, chosen(verdicts), options.output_spec_id, types, others)
+    drafts = [draft for key, rows in found for draft in planning.drafts(key, rows.tolist())]
     drafts = planning.ordered(drafts)
     if options.max_groups is not None:
         for draft in drafts[options.max_groups :]:
@@ -369,7 +373,7 @@ class _Planning:
         self.verdicts[list(rows)] = verdict
 
     def drafts(self, key: bytes | None, rows: list[int]) -> list[_Draft]:
-        """The groups of one partition, or of all files of other specs."""
+        """The groups of one partition, or of all files whose rows come to any."""
         if key is None or self.options.order is not None:
             return self._whole_drafts(key, rows)
         if not self._is_worth_it(rows):

@@ -287,11 +287,12 @@ class TableBuilder:
         self.spec = PartitionSpec(self.spec.spec_id + 1, fields)
         self.types = tuple(result_types(self.spec, [SCHEMA]))  # type: ignore[arg-type]
         self.now_ms += self.commit_interval_ms
+        highest = max([first - 1, *(item.field_id for item in fields)])
         respecced = replace(
             self.metadata,
             partition_specs=(*self.metadata.partition_specs, self.spec),
             default_spec_id=self.spec.spec_id,
-            last_partition_id=max(first - 1, *(item.field_id for item in fields)),
+            last_partition_id=highest,
             last_updated_ms=self.now_ms,
         )
         updated, _ = with_log(respecced, self.metadata_location, self.now_ms)

@@ -108,14 +108,24 @@ def test_groups_keep_to_their_partition() -> None:
 
 
 def test_files_of_other_specs_are_one_pool_whose_rows_move() -> None:
-    found = planned(
-        *files(100, 3, "a", spec_id=1, partition_key=key("a")),
-        *files(100, 3, "b", spec_id=1, partition_key=key("b")),
-    )
+    found = planned(*files(100, 3, "a"), *files(100, 3, "b"), output_spec_id=1)
     (group,) = found.groups
-    assert (group.spec_id, group.partition_key) == (0, None)
+    assert (group.spec_id, group.partition_key) == (1, None)
     assert [len(task.inputs) for task in group.tasks] == [6]
     assert group.tasks[0].partition_key is None
+
+
+def test_without_partitions_files_of_all_specs_are_merged_together() -> None:
+    """It is known where their rows come to, so that they make as many tasks as there are files."""
+    found = planned(
+        *files(600, 3, "a", spec_id=1, partition_key=key("a")),
+        *files(600, 2, "b", spec_id=1, partition_key=key("b")),
+        *files(600, 1, "c"),
+    )
+    (group,) = found.groups
+    assert (group.spec_id, group.partition_key) == (0, b"")
+    assert {task.partition_key for task in group.tasks} == {b""}
+    assert inputs(group) == [["a0", "a1"], ["a2", "b0"], ["b1", "c0"]]
 
 
 def test_a_large_row_is_left_alone() -> None:

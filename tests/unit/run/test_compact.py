@@ -7,6 +7,7 @@ import pytest
 
 from icectl.errors import CommitConflict
 from icectl.run.compact import Compacted, Prepared, execute
+from icectl.spec.partition import result_types
 from tests.builders.compactions import build, head, lineage, means, planned
 from tests.builders.rows import (
     current_metadata,
@@ -14,7 +15,7 @@ from tests.builders.rows import (
     read_metadata,
     read_rows,
 )
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import SCHEMA, TableBuilder
 
 
 def run(directory: Path, prepared: Prepared, **how: Any) -> Compacted:
@@ -183,6 +184,41 @@ def test_rows_of_other_specs_move_to_the_current_one(tmp_path: Path) -> None:
     run(tmp_path, planned(tmp_path))
     assert ids(tmp_path) == list(range(40))
     assert {entry["spec"] for entry in live_entries(head(tmp_path))} == {1}
+
+
+def partitions_given_up(directory: Path) -> TableBuilder:
+    """A table without partitions, whose old rows lie in some, partly deleted."""
+    table = TableBuilder(directory, partitioning="identity")
+    table.append(range(30))
+    table.delete_rows([3, 4, 5], kind="equality")
+    table.delete_rows([6, 7], kind="position")
+    table.respec("none")
+    table.append(range(30, 40))
+    return table
+
+
+def test_rows_leave_partitions_that_were_given_up_for_files_without(tmp_path: Path) -> None:
+    table = partitions_given_up(tmp_path)
+    prepared = planned(tmp_path)
+    (group,) = prepared.plan.groups
+    assert {file.spec_id for task in group.tasks for file in task.inputs} == {0, 1}
+    run(tmp_path, prepared)
+    assert ids(tmp_path) == sorted(table.ids())
+    (entry,) = live_entries(head(tmp_path))
+    assert (entry["spec"], entry["sequence"]) == (1, 4)
+    assert not planned(tmp_path).plan.has_work
+
+
+def test_equality_deletes_of_a_partition_that_rows_leave_drop_the_group(tmp_path: Path) -> None:
+    """A delete of the old spec does not apply to files of the new one."""
+    table = partitions_given_up(tmp_path)
+    prepared = planned(tmp_path)
+    table.spec = table.metadata.partition_specs[0]
+    table.types = tuple(result_types(table.spec, [SCHEMA]))
+    table.delete_rows([10], kind="equality")
+    with pytest.raises(CommitConflict, match="whose rows move"):
+        run(tmp_path, prepared)
+    assert ids(tmp_path) == sorted(table.ids())
 
 
 @pytest.mark.parametrize("commits", [2, 3, 9])
