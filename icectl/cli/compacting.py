@@ -144,14 +144,10 @@ def _done(session: Session, prepared: Prepared, told: Compaction, done: Compacte
         new_metadata_file=location if prepared.loaded.current == "given" else None,
     )
     whole = len(done.done) == len(prepared.plan.groups)
-    outcome = _outcome(
-        session, prepared, told, status="done" if whole else "incomplete", whole=False
-    )
-    assert outcome.table is not None
+    status: Literal["done", "incomplete"] = "done" if whole else "incomplete"
+    outcome = _outcome(session, prepared, told, status=status, whole=False)
     return replace(
-        outcome,
-        table=replace(outcome.table, metadata_location_after=location),
-        exit_code=0 if whole else 3,
+        outcome, table=identity_of(prepared.loaded, location), exit_code=0 if whole else 3
     )
 
 

@@ -21,7 +21,6 @@ from icectl.report.inspect.summary import print_changes, print_summary
 from icectl.run import inspect as run
 from icectl.run.inspect import RowRequest
 from icectl.run.reader import Reader
-from icectl.table.open import open_table
 from icectl.units import parse_instant
 
 _DEFAULT_TREE_LIMIT = 20
@@ -80,26 +79,13 @@ def show_view(common: Common, given: ViewOptions) -> Outcome:
     """
     request = _parsed(given, common.shell.env.now_ms())
     session = open_session(common, given.table, read_only=True)
-    loaded = open_table(session.catalog)
-    if loaded.current == "newest-of-catalog":
-        session.console.note(
-            "note: this table belongs to a catalog; shown is its newest metadata file, "
-            f"`{loaded.metadata_location}`"
-        )
-    reader = Reader(
-        store=session.store,
-        loaded=loaded,
-        env=session.env,
-        progress=session.progress,
-        deadline=session.deadline,
-        concurrency=session.concurrency,
-    )
+    reader = session.read("shown")
     shown = _SHOW.get(request.view.name, _show_rows)(reader, request)
     return Outcome(
         command="inspect",
         result={"view": request.view.name, **shown.result},
         render=shown.render,
-        table=identity_of(loaded),
+        table=identity_of(reader.loaded),
     )
 
 

@@ -74,8 +74,7 @@ def _done(session: Session, prepared: Prepared, told: Rewriting, done: Rewritten
         new_metadata_file=location if given else None,
     )
     outcome = _outcome(session, prepared, told, status="done", whole=False)
-    assert outcome.table is not None
-    return replace(outcome, table=replace(outcome.table, metadata_location_after=location))
+    return replace(outcome, table=identity_of(prepared.loaded, location))
 
 
 def _outcome(

@@ -17,8 +17,10 @@ from icectl.progress import Progress
 from icectl.report.console import Console
 from icectl.report.document import TableIdentity
 from icectl.run.means import Means
+from icectl.run.reader import Reader
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
+from icectl.table.open import open_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,19 @@ class Session:
             self.concurrency,
             self.shield,
         )
+
+    def read(self, done: str) -> Reader:
+        """Load the table for a command that only reads; `done` is what happens to it: shown.
+
+        Raises: TableNotFound; StorageError; CorruptTable.
+        """
+        loaded = open_table(self.catalog)
+        if loaded.current == "newest-of-catalog":
+            self.console.note(
+                f"note: this table belongs to a catalog; {done} is its newest metadata file, "
+                f"`{loaded.metadata_location}`"
+            )
+        return Reader(self.store, loaded, self.env, self.progress, self.deadline, self.concurrency)
 
 
 def identity_of(loaded: LoadedTable, after: str | None = None) -> TableIdentity:

@@ -121,8 +121,7 @@ def _done(course: Course, told: report.Upgrade, done: Done) -> Outcome:
     outcome = _outcome(
         course, told, status="done" if done.unfinished is None else "incomplete", dry_run=False
     )
-    assert outcome.table is not None
-    table = replace(outcome.table, metadata_location_after=location)
+    table = identity_of(course.loaded, location)
     return replace(outcome, table=table, exit_code=0 if done.unfinished is None else 3)
 
 

@@ -12,9 +12,7 @@ from icectl.plan.snapshot_choice import SnapshotChoice, parse_snapshot_id
 from icectl.plan.validate.choice import Level, RuleChoice, fails, rule_ids
 from icectl.report.document import Outcome
 from icectl.report.validate import Checked, checked_result, print_checked
-from icectl.run.reader import Reader
 from icectl.run.validate import ValidateOptions, validate
-from icectl.table.open import open_table
 from icectl.units import parse_ratio
 
 
@@ -41,24 +39,10 @@ def check(common: Common, request: Request) -> Outcome:
     fail_on = cast("Severity", settings.read(VALIDATE_FAIL_ON))
     options = _options(request, level)
     session = open_session(common, request.table, read_only=True)
-    loaded = open_table(session.catalog)
-    if loaded.current == "newest-of-catalog":
-        session.console.note(
-            "note: this table belongs to a catalog; checked is its newest metadata file, "
-            f"`{loaded.metadata_location}`"
-        )
-    reader = Reader(
-        store=session.store,
-        loaded=loaded,
-        env=session.env,
-        progress=session.progress,
-        deadline=session.deadline,
-        concurrency=session.concurrency,
-    )
+    reader = session.read("checked")
     found = validate(reader, options)
-    metadata = loaded.metadata
     checked = Checked(
-        table_location=metadata.location,
+        table_location=reader.metadata.location,
         level=level,
         findings=found.findings,
         snapshots_checked=found.snapshots_checked,
@@ -72,7 +56,7 @@ def check(common: Common, request: Request) -> Outcome:
         command="validate",
         result=checked_result(checked),
         render=lambda console: print_checked(console, checked, whole=_whole(session)),
-        table=identity_of(loaded),
+        table=identity_of(reader.loaded),
         exit_code=exit_code,
         status=status,
     )

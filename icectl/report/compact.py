@@ -10,6 +10,7 @@ from icectl.plan.compact import CHOSEN, CompactPlan, Group, LiveFiles
 from icectl.plan.compact_order import ZOrder
 from icectl.report.console import Console
 from icectl.report.document import id_text
+from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import partition_path, result_types
@@ -121,9 +122,7 @@ def print_compaction(console: Console, told: Compaction, *, whole: bool) -> None
     for number, reason in sorted(told.failed.items()):
         console.say(f"group {number} was not committed: {reason}")
     console.say(_summary(told))
-    if told.new_metadata_file is not None:
-        console.say(f"new metadata file: {told.new_metadata_file}")
-        console.say("point the catalog at it")
+    print_new_metadata_file(console, told.new_metadata_file)
 
 
 def _print_groups(console: Console, told: Compaction) -> None:

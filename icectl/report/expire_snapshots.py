@@ -9,6 +9,7 @@ from icectl.plan.expire_snapshots import ExpirePlan
 from icectl.plan.retention import Decision, Retention
 from icectl.report.console import Console
 from icectl.report.document import id_text
+from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
 from icectl.units import print_instant, print_size
 
@@ -117,9 +118,7 @@ def print_expired(console: Console, expiry: Expiry) -> None:
         console.detail(f"expired {decision.snapshot_id}: {decision.reason}")
     console.say(_summary(expiry, expiry.removed, "deleted"))
     _print_outside(console, expiry)
-    if expiry.new_metadata_file is not None:
-        console.say(f"new metadata file: {expiry.new_metadata_file}")
-        console.say("point the catalog at it; no file was deleted")
+    print_new_metadata_file(console, expiry.new_metadata_file, "no file was deleted")
     for path, error in expiry.failed:
         console.warn(f"cannot delete {path}: {error}")
     if expiry.stopped:

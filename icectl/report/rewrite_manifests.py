@@ -7,6 +7,7 @@ from typing import Any
 from icectl.plan.rewrite_manifests import Group, RewritePlan
 from icectl.report.console import Console
 from icectl.report.document import id_text
+from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
 from icectl.spec.manifest import ManifestFile
 from icectl.units import print_size
@@ -76,9 +77,7 @@ def print_rewriting(console: Console, rewriting: Rewriting, *, whole: bool) -> N
     if whole:
         _print_manifests(console, rewriting)
     console.say(_summary(rewriting))
-    if rewriting.new_metadata_file is not None:
-        console.say(f"new metadata file: {rewriting.new_metadata_file}")
-        console.say("point the catalog at it")
+    print_new_metadata_file(console, rewriting.new_metadata_file)
 
 
 def _print_groups(console: Console, plan: RewritePlan) -> None:

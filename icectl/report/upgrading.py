@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from icectl.plan.model import Finding, Step
 from icectl.report.console import Console
 from icectl.report.document import id_text
+from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
 
 
@@ -92,9 +93,7 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
         console.say(f"{plan.legacy_manifests:,} manifests of older versions stay, and stay valid")
     if upgrade.unfinished is not None:
         console.warn(f"its manifests were not rewritten: {upgrade.unfinished}")
-    if upgrade.new_metadata_file is not None:
-        console.say(f"new metadata file: {upgrade.new_metadata_file}")
-        console.say("point the catalog at it")
+    print_new_metadata_file(console, upgrade.new_metadata_file)
 
 
 def print_plan(console: Console, upgrade: Upgrade) -> None:

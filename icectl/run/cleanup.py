@@ -5,11 +5,13 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.commit.attempt import Landed
 from icectl.entries.files import FileKind, Files, excluding, of_kind, rows, slices, together
 from icectl.env import Deadline, Env
 from icectl.errors import CommitConflict, CommitUnknown, IcectlError, StorageError
 from icectl.progress import Progress
 from icectl.run import output_journal
+from icectl.run.means import Changes, Means
 from icectl.run.output_journal import NO_DATA, DataPlaces, OutputJournal, new_journal
 from icectl.storage.location import join, loosest_key, parent
 from icectl.storage.store import FailedRemoval, Store
@@ -127,6 +129,11 @@ class Outputs:
         """
         if self.is_journalled and self.has_begun:
             output_journal.check_own(self.store, self.journal)
+
+    def commit(self, means: Means, base: LoadedTable, changes: Changes) -> Landed:
+        """Commit what refers to the files. Raises: as Means.commit."""
+        self.sent = True
+        return means.commit(base, changes)
 
     @contextmanager
     def removed_on_failure(self) -> Iterator[None]:

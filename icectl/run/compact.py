@@ -8,7 +8,7 @@ from threading import Lock
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.codec.parquet_schema import arrow_schema
-from icectl.commit.attempt import Committer, Landed
+from icectl.commit.attempt import Landed
 from icectl.commit.changes import changes
 from icectl.commit.conflicts import GroupResult
 from icectl.commit.rewrite_files import FileRewrite, Planned
@@ -49,7 +49,6 @@ from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metrics_modes import metrics_modes
 from icectl.spec.properties import FORMAT_DEFAULT
-from icectl.spec.requirements import AssertTableUuid
 from icectl.table.live_files import LiveFilesReader
 from icectl.table.open import open_table
 from icectl.table.reading import in_threads, naming
@@ -281,12 +280,7 @@ class _Run:
         with outputs.removed_on_failure():
             results = self._rewritten(batch, outputs)
             rewrite = self._file_rewrite(results, outputs)
-            uuid = base.metadata.table_uuid
-            requirements = [] if uuid is None else [AssertTableUuid(uuid)]
-            committer = Committer(compact.catalog, compact.env, compact.progress)
-            outputs.sent = True
-            with compact.shield():
-                self.landed = committer.commit(base, requirements, rewrite.updates)
+            self.landed = outputs.commit(compact, base, rewrite.updates)
         self._note(batch, results, rewrite)
         outputs.keep(rewrite.written)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.commit.attempt import Committer, Landed
+from icectl.commit.attempt import Landed
 from icectl.entries.files import (
     NO_FILES,
     Files,
@@ -36,7 +36,6 @@ from icectl.run.journal import Journal
 from icectl.run.means import Means
 from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.requirements import AssertTableUuid
 from icectl.spec.updates import Update, with_log
 from icectl.storage.location import is_local, is_within, join, loosest_key, parent
 from icectl.storage.store import FileStatus
@@ -268,8 +267,6 @@ def _commit(expiry: Expiry, prepared: Prepared, record: Journal | None) -> Lande
     if not prepared.plan.changes_table:
         return Landed(loaded.metadata, loaded.metadata_location)
     expiry.progress.phase("committing")
-    uuid = loaded.metadata.table_uuid
-    requirements = [] if uuid is None else [AssertTableUuid(uuid)]
 
     def build(metadata: TableMetadata) -> Sequence[Update]:
         if metadata is loaded.metadata:
@@ -279,11 +276,9 @@ def _commit(expiry: Expiry, prepared: Prepared, record: Journal | None) -> Lande
         again = decide_again(metadata, policy, prepared.now_ms, prepared.plan.retention)
         return updates_again(metadata, again)
 
-    # The plan names what leaves the log, and `--keep-files` keeps that too.
-    committer = Committer(expiry.catalog, expiry.env, expiry.progress, forgets=False)
     try:
-        with expiry.shield():
-            return committer.commit(loaded, requirements, build)
+        # The plan names what leaves the log, and `--keep-files` keeps that too.
+        return expiry.commit(loaded, build, forgets=False)
     except CommitUnknown:
         raise
     except IcectlError:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.codec.manifest_list import write_manifest_list
-from icectl.commit.attempt import Committer, Landed
+from icectl.commit.attempt import Landed
 from icectl.entries.manifest_rows import describe
 from icectl.entries.rows import EMPTY, Entries, in_manifests
 from icectl.entries.schema import PLANNING_COLUMNS
@@ -23,7 +23,6 @@ from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
 from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
-from icectl.spec.requirements import AssertTableUuid
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
 from icectl.table.manifests import load_entries, read_snapshot_manifests
@@ -157,20 +156,15 @@ def execute(migration: Means, prepared: Prepared) -> Migrated:
     migration.deadline.check()
     outputs = outputs_of(migration.store, migration.env, prepared.loaded, COMMAND)
     uuid = migration.env.new_uuid()
-    committer = Committer(migration.catalog, migration.env, migration.progress)
-    known = prepared.loaded.metadata.table_uuid
 
     def changes(metadata: TableMetadata) -> Sequence[Update]:
         lists = _write_lists(migration, metadata, prepared.described, outputs)
         outputs.check()
         return updates(metadata, lists, uuid)
 
-    requirements = [AssertTableUuid(known)] if known else []
     with Leftovers(migration, (COMMAND,)).removed_after(prepared.loaded):
         with outputs.removed_on_failure():
-            outputs.sent = True
-            with migration.shield():
-                landed = committer.commit(prepared.loaded, requirements, changes)
+            landed = outputs.commit(migration, prepared.loaded, changes)
         outputs.keep({item.manifest_list or "" for item in landed.metadata.snapshots})
     if not prepared.plan.rewrites_manifests:
         return Migrated(landed)

@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.commit.attempt import Committer, Landed
+from icectl.commit.attempt import Landed
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.snapshot import NewSnapshot, branch_head, carried_totals, compose, head
 from icectl.commit.tree_snapshot import TreeWriter, leaves_anew
@@ -33,9 +33,9 @@ from icectl.plan.rewrite_manifests import (
 from icectl.run.cleanup import Outputs, outputs_of
 from icectl.run.means import Means
 from icectl.run.output_journal import Leftovers
+from icectl.run.tree_commit import commit_tree
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.requirements import AssertTableUuid
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
 from icectl.table.manifests import load_entries, read_snapshot_manifests
@@ -151,30 +151,18 @@ def execute(rewrite: Means, prepared: Prepared) -> Rewritten:
 def _execute_on_tree(rewrite: Means, prepared: Prepared) -> Rewritten:
     """Write leaves anew, and a root that lists them, and commit it (V4 7.6)."""
     rewrite.deadline.check()
-    base, branch = prepared.loaded, prepared.plan.branch
-    outputs = outputs_of(rewrite.store, rewrite.env, base, COMMAND)
     snapshot_id = rewrite.env.new_snapshot_id()
-    writer = TreeWriter(rewrite.store, rewrite.env, branch, outputs)
     chosen = [prepared.listed.manifests[at] for group in prepared.plan.chosen
               for at in group.rewritten]  # fmt: skip
 
-    def updates(metadata: TableMetadata) -> Sequence[Update]:
-        made = writer.write(
+    def changes(writer: TreeWriter, metadata: TableMetadata) -> Sequence[Update]:
+        return writer.write(
             metadata, snapshot_id, lambda facts, state: leaves_anew(facts, state, chosen), {}
         )
-        outputs.check()
-        return made
 
-    uuid = base.metadata.table_uuid
-    requirements = [] if uuid is None else [AssertTableUuid(uuid)]
-    committer = Committer(rewrite.catalog, rewrite.env, rewrite.progress)
-    with _leftovers(rewrite).removed_after(base):
-        with outputs.removed_on_failure():
-            outputs.sent = True
-            with rewrite.shield():
-                landed = committer.commit(base, requirements, updates)
-        outputs.keep(set() if writer.last is None else writer.last.files)
-    return Rewritten(landed, snapshot_id, () if writer.last is None else writer.last.leaves)
+    branch = prepared.plan.branch
+    landed, tree = commit_tree(rewrite, prepared.loaded, COMMAND, branch, changes)
+    return Rewritten(landed, snapshot_id, () if tree is None else tree.leaves)
 
 
 def remove_leftovers(rewrite: Means, prepared: Prepared) -> None:
@@ -197,12 +185,7 @@ def _write_and_commit(rewrite: Means, prepared: Prepared, made: _Made, snapshot_
     def updates(metadata: TableMetadata) -> Sequence[Update]:
         return _updates(rewrite, prepared, metadata, made, snapshot_id)
 
-    uuid = base.metadata.table_uuid
-    requirements = [] if uuid is None else [AssertTableUuid(uuid)]
-    committer = Committer(rewrite.catalog, rewrite.env, rewrite.progress)
-    made.stored.sent = True
-    with rewrite.shield():
-        return committer.commit(base, requirements, updates)
+    return made.stored.commit(rewrite, base, updates)
 
 
 def _write(

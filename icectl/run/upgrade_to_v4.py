@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.commit.attempt import Committer, Landed
+from icectl.commit.attempt import Landed
 from icectl.commit.snapshot import head
 from icectl.commit.tree_draft import ParentState, TreeChange
 from icectl.commit.tree_snapshot import TreeWriter
@@ -26,15 +26,14 @@ from icectl.plan.compact import CompactOptions
 from icectl.plan.compact_sizes import sizes_of
 from icectl.plan.model import Finding, pin_of
 from icectl.plan.upgrade_to_v4 import TO_VERSION, Head, UpgradeOptions, UpgradePlan, plan
-from icectl.run.cleanup import outputs_of
 from icectl.run.compact import Compact
 from icectl.run.compact import execute as execute_compaction
 from icectl.run.compact import prepare as prepare_compaction
 from icectl.run.means import Means
 from icectl.run.output_journal import Leftovers
+from icectl.run.tree_commit import commit_tree
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
-from icectl.spec.requirements import AssertTableUuid
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import AssignUuid, Update, UpgradeFormatVersion, apply_all
 from icectl.storage.location import comparison_key
@@ -182,11 +181,9 @@ def _commit(
     upgrade: Means, base: LoadedTable, branch: str | None, *, eager: bool
 ) -> tuple[Landed, int | None]:
     """One commit: to version 4, and where there is a branch, a snapshot of it with a root."""
-    outputs = outputs_of(upgrade.store, upgrade.env, base, COMMAND)
     uuid, snapshot_id = upgrade.env.new_uuid(), upgrade.env.new_snapshot_id()
-    writer = TreeWriter(upgrade.store, upgrade.env, branch or "main", outputs)
 
-    def changes(metadata: TableMetadata) -> Sequence[Update]:
+    def changes(writer: TreeWriter, metadata: TableMetadata) -> Sequence[Update]:
         updates: list[Update] = []
         if metadata.format_version < TO_VERSION:
             if metadata.table_uuid is None:
@@ -198,18 +195,9 @@ def _commit(
             updates += writer.write(
                 upgraded, snapshot_id, lambda facts, state: change(upgrade, facts, state), {}
             )
-        outputs.check()
         return updates
 
-    known = base.metadata.table_uuid
-    requirements = [AssertTableUuid(known)] if known else []
-    committer = Committer(upgrade.catalog, upgrade.env, upgrade.progress)
-    with _leftovers(upgrade).removed_after(base):
-        with outputs.removed_on_failure():
-            outputs.sent = True
-            with upgrade.shield():
-                landed = committer.commit(base, requirements, changes)
-        outputs.keep(set() if writer.last is None else writer.last.files)
+    landed, _ = commit_tree(upgrade, base, COMMAND, branch or "main", changes)
     return landed, None if landed.metadata.snapshot(snapshot_id) is None else snapshot_id
 
 
