@@ -11,7 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries import rows
-from icectl.entries.deletes import Matches, Numbers, delete_counts, per_delete_file
+from icectl.entries.deletes import (
+    Matches,
+    Numbers,
+    delete_counts,
+    misplaced,
+    per_delete_file,
+    reach,
+)
 from icectl.entries.rows import Entries
 
 NamedFiles = Mapping[str, Mapping[str, int]]
@@ -33,13 +40,16 @@ class Named:
 
     `read` tells which of the delete files those are; `delete_rows` and `data_rows` are pairs that
     apply (R-111), ordered by data row. `misspelt` counts, for each data file, deleted rows that
-    name it in another spelling than that of its entry: not all readers find it.
+    name it in another spelling than that of its entry: not all readers find it. `misplaced` are
+    delete rows and data rows of deletes that name a data file of another partition: not all readers
+    leave it at that.
     """
 
     read: npt.NDArray[np.bool_]
     delete_rows: Numbers
     data_rows: Numbers
     misspelt: Numbers
+    misplaced: tuple[Numbers, Numbers]
 
 
 def names_of(deletes: Entries, named: NamedFiles) -> frozenset[str]:
@@ -54,20 +64,25 @@ def resolve_names(matches: Matches, named: NamedFiles, spelling: Mapping[str, st
     `spelling` gives the location of a live data file that is named in another way.
     """
     read, given = _given(matches, named, spelling)
-    data, deletes = matches.data, matches.deletes
     meant = pa.array([spelling.get(name, name) for _, name, _ in given], pa.string())
-    data_rows = rows.index_in(meant, data.table["location"])
+    data_rows = rows.index_in(meant, matches.data.table["location"])
     delete_rows = np.array([row for row, _, _ in given], np.int64)
     known = np.flatnonzero(data_rows >= 0)
-    applies = known[_applies(data, deletes, data_rows[known], delete_rows[known])]
+    is_older, is_same = reach(matches, data_rows[known], delete_rows[known])
+    elsewhere, applies = known[is_older & ~is_same], known[is_older & is_same]
     applies = applies[matches.vectors.counts[data_rows[applies]] == 0]  # R-113
-    misspelt = np.zeros(len(data), np.int64)
+    misspelt = np.zeros(len(matches.data), np.int64)
     for at in applies.tolist():
         _, name, count = given[at]
         if name in spelling:
             misspelt[data_rows[at]] += count
     order = applies[np.lexsort((delete_rows[applies], data_rows[applies]))]
-    return Named(read, delete_rows[order], data_rows[order], misspelt)
+    whole = misplaced(matches)
+    both = (
+        np.concatenate([whole[0], delete_rows[elsewhere]]),
+        np.concatenate([whole[1], data_rows[elsewhere]]),
+    )
+    return Named(read, delete_rows[order], data_rows[order], misspelt, both)
 
 
 def _given(
@@ -89,20 +104,6 @@ def _given(
         entries = rows.by_row(matches.deletes, "referenced_data_file", "record_count")
         given += [(row, name, n) for row, (name, n) in enumerate(entries) if name in spelling]
     return read, given
-
-
-def _applies(
-    data: Entries, deletes: Entries, data_rows: Numbers, delete_rows: Numbers
-) -> npt.NDArray[np.bool_]:
-    """Whether position deletes reach data files by partition and sequence number (R-111)."""
-    own = data.table.select(rows.GROUP_KEYS).take(pa.array(data_rows))
-    theirs = deletes.table.select(rows.GROUP_KEYS).take(pa.array(delete_rows))
-    same = pc.and_(*(pc.equal(own[key], theirs[key]) for key in rows.GROUP_KEYS))
-    older = (
-        rows.numbers(data, "sequence_number")[data_rows]
-        <= rows.numbers(deletes, "sequence_number")[delete_rows]
-    )
-    return np.asarray(same.to_numpy(), np.bool_) & older  # R-111
 
 
 _NONE = Applied((), (), ())
@@ -145,13 +146,15 @@ class DeleteIndex:
 
 
 def dangling(matches: Matches, named: Named) -> Numbers:
-    """Rows of the delete files that apply to no live data file.
+    """Rows of the delete files that apply to no live data file, whatever reader one asks.
 
     Order: ascending.
     """
     counts = per_delete_file(matches)
     by_name = np.bincount(named.delete_rows, minlength=len(counts))
-    return np.flatnonzero(by_name + np.where(named.read, 0, counts) == 0)
+    unused = by_name + np.where(named.read, 0, counts) == 0
+    unused[named.misplaced[0]] = False
+    return np.flatnonzero(unused)
 
 
 def needed_elsewhere(

@@ -196,18 +196,35 @@ def surplus_vectors(entries: Entries) -> Entries:
     return rows.where(vectors, rows.repeats(vectors.table["referenced_data_file"]))  # R-114
 
 
-def misplaced_vectors(matches: Matches) -> Entries:
-    """Vectors whose data file is live but of another spec or partition (R-211).
+def misplaced(matches: Matches) -> tuple[Numbers, Numbers]:
+    """Deletes that name one live data file, no newer one, of another spec or partition (R-211).
 
-    Order: kept.
+    Shape: rows of the delete files, and of the data files that they name.
+    Order: of the delete files.
     """
-    vectors = rows.deletion_vectors(matches.deletes)
-    files = matches.data.table
-    named = rows.location_keys(vectors.table["referenced_data_file"])
-    found = pc.index_in(named, value_set=rows.location_keys(files["location"]), skip_nulls=True)
-    file = files.select(rows.GROUP_KEYS).take(found)
-    differs = [pc.not_equal(file[key], vectors.table[key]) for key in rows.GROUP_KEYS]
-    return rows.where(vectors, pc.or_(*differs))  # R-211
+    named = rows.location_keys(matches.deletes.table["referenced_data_file"])
+    known = rows.location_keys(matches.data.table["location"])
+    data_rows = rows.index_in(named, known)
+    delete_rows = np.flatnonzero(data_rows >= 0)
+    is_older, is_same = reach(matches, data_rows[delete_rows], delete_rows)
+    found = delete_rows[is_older & ~is_same]  # R-211
+    return found, data_rows[found]
+
+
+def reach(matches: Matches, data_rows: Numbers, delete_rows: Numbers) -> tuple[Mask, Mask]:
+    """Whether data files are no newer than position deletes, and of their spec and partition.
+
+    Shape: two flags for each pair of rows; a delete applies where both are true (R-111).
+    """
+    data, deletes = matches.data, matches.deletes
+    own = data.table.select(rows.GROUP_KEYS).take(pa.array(data_rows))
+    theirs = deletes.table.select(rows.GROUP_KEYS).take(pa.array(delete_rows))
+    same = pc.and_(*(pc.equal(own[key], theirs[key]) for key in rows.GROUP_KEYS))
+    older = (
+        rows.numbers(data, "sequence_number")[data_rows]
+        <= rows.numbers(deletes, "sequence_number")[delete_rows]
+    )
+    return older, _flags(same)  # R-111
 
 
 def _partition_groups(data: Entries, deletes: Entries) -> Groups:

@@ -55,6 +55,10 @@ MIN_INPUT_FILES = 5
 MAX_GROUP_BYTES = 100 * 2**30
 MIN_DELETE_RATIO = 0.3
 
+_OTHER_DELETES = (
+    "`--where` without these files, or rewrite the deletes with the engine that made them"
+)
+
 LEFT_ALONE: Mapping[Verdict, str] = {
     Verdict.NOT_SELECTED: "not selected by `--where`",
     Verdict.UNREADABLE: "of a format or a partition spec that icectl does not know",
@@ -292,7 +296,7 @@ def plan(
             planning.leave(draft.files, Verdict.LATER)
     drafts = drafts[: options.max_groups]
     rows = [row for draft in drafts for row in draft.files]
-    check_spelling(files, rows)
+    check_deletes(files, rows)
     make = TaskMaker(files.data, files.deletes, files.index, rows)
     groups = tuple(
         planning.group(draft, make, _blank_task(number, draft, branch, options))
@@ -323,7 +327,7 @@ def _output_types(metadata: TableMetadata, options: CompactOptions) -> Sequence[
     return result_types(spec, metadata.schemas)
 
 
-def check_spelling(files: LiveFiles, rows: Sequence[int]) -> None:
+def check_deletes(files: LiveFiles, rows: Sequence[int]) -> None:
     """Refuse to rewrite data files of which readers disagree on the deleted rows.
 
     Raises: Unsupported.
@@ -334,10 +338,14 @@ def check_spelling(files: LiveFiles, rows: Sequence[int]) -> None:
             f"position deletes of {misspelt:,} rows name their data file in another spelling "
             "than its manifest entry: not all readers apply them"
         )
-        hint = (
-            "`--where` without these files, or rewrite the deletes with the engine that made them"
-        )
-        raise Unsupported(message, hint=hint)
+        raise Unsupported(message, hint=_OTHER_DELETES)
+    misplaced = len(set(files.named.misplaced[1].tolist()).intersection(rows))
+    if misplaced:
+        message = (
+            f"position deletes or vectors of {misplaced:,} data files lie in another partition "
+            "than these: not all readers apply them (R-211)"
+        )  # R-211
+        raise Unsupported(message, hint=_OTHER_DELETES)
 
 
 def _blank_task(number: int, draft: _Draft, branch: Branch, options: CompactOptions) -> RewriteTask:

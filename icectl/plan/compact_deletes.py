@@ -20,7 +20,7 @@ from icectl.plan.compact import (
     CompactPlan,
     Group,
     LiveFiles,
-    check_spelling,
+    check_deletes,
     selected,
 )
 from icectl.plan.compact_task import MergeDeletesTask
@@ -54,7 +54,7 @@ def plan_deletes(
             planning.leave(draft.rows, Verdict.LATER)
     drafts = drafts[: options.max_groups]
     rows = [row for draft in drafts for row in draft.rows]
-    check_spelling(files, rows)
+    check_deletes(files, rows)
     make = TaskMaker(files.data, files.deletes, files.index, rows)
     groups = tuple(planning.group(number, draft, make) for number, draft in enumerate(drafts))
     dangling = tuple(files.dangling.tolist())

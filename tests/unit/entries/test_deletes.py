@@ -1,6 +1,6 @@
 import pytest
 
-from icectl.entries import deletes
+from icectl.entries import deletes, rows
 from icectl.spec.manifest import Status
 from tests.builders.entry_rows import data, entries, equality, key, named, positions, vector
 
@@ -205,18 +205,24 @@ def test_r114_a_second_live_vector_of_a_file_is_surplus() -> None:
     assert named(found) == ["second"]
 
 
-def test_r211_a_vector_in_another_partition_than_its_file_is_misplaced() -> None:
+def test_r211_a_delete_in_another_partition_than_its_file_is_misplaced() -> None:
     x, y = ({"spec_id": 1, "partition_key": key(value)} for value in "xy")
     matches = deletes.match(
         entries(
             data("a", **x),
-            data("b", **x),
+            data("/b", **x),
             data("c", **x),
             vector("right", "a", **x),
-            vector("other partition", "b", **y),
+            vector("other partition", "file:///b", **y),
             vector("other spec", "c", spec_id=2, partition_key=key("x")),
             vector("of nothing", "nowhere", **y),
+            positions("older", referenced_data_file="a", sequence_number=0, **y),
+            positions("file", referenced_data_file="a", **y),
         ),
         UNPARTITIONED,
     )
-    assert named(deletes.misplaced_vectors(matches)) == ["other partition", "other spec"]
+    delete_rows, data_rows = deletes.misplaced(matches)
+    assert named(rows.take(matches.deletes, delete_rows)) == [
+        "other partition", "other spec", "file",
+    ]  # fmt: skip
+    assert named(rows.take(matches.data, data_rows)) == ["/b", "c", "a"]

@@ -262,6 +262,26 @@ def test_misspelt_names_that_apply_to_nothing_do_no_harm() -> None:
     assert (len(found.groups), found.dangling) == (1, (0,))
 
 
+@pytest.mark.parametrize(
+    ("delete", "named"),
+    [
+        (vector("v", "f", sequence_number=2), {}),
+        (positions("p", sequence_number=2, referenced_data_file="f"), {}),
+        (positions("p", sequence_number=2), {"p": {"f": 1}}),
+    ],
+)
+def test_r211_deletes_that_lie_in_another_partition_than_their_file_are_refused(
+    delete, named
+) -> None:
+    x, y = ({"spec_id": 1, "partition_key": key(value)} for value in "xy")
+    rows = [data("f", **x), delete | y]
+    with pytest.raises(Unsupported, match=r"^position deletes or vectors of 1 data files lie in"):
+        planned(*rows, named=named, output_spec_id=1, every=True)
+    found = planned(*rows, named=named, output_spec_id=1)
+    assert (found.groups, found.dangling) == ((), ())
+    assert planned(*rows[1:], named=named).dangling == (0,)
+
+
 def test_where_selects_files_and_never_their_neighbours() -> None:
     rows = [
         *files(100, 5, "a", spec_id=1, partition_key=key("a")),
