@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, Any, cast
 
@@ -32,6 +32,7 @@ from icectl.spec.partition import PartitionSpec, result_types
 from icectl.spec.properties import NAME_MAPPING
 from icectl.spec.schema import Schema
 from icectl.spec.snapshot import Snapshot, StatisticsFile
+from icectl.spec.types import NestedField, StructType
 from icectl.storage.counting import CountingReader
 from icectl.storage.location import loosest_key
 from icectl.table.manifests import try_manifests
@@ -301,16 +302,27 @@ class _Ranges:
 
 
 def every_column(metadata: TableMetadata) -> Schema:
-    """The current schema, with top-level columns that only older schemas have."""
+    """The current schema, with the fields that only older schemas have, those of structs too."""
     current = metadata.current_schema
-    known = {item.id for item in current.fields}
-    dropped = {
-        item.id: item
-        for schema in metadata.schemas
-        for item in schema.fields
-        if item.id not in known
-    }
-    return Schema(current.schema_id, (*current.fields, *dropped.values()))
+    fields = current.fields
+    for schema in reversed(metadata.schemas):
+        fields = _with_dropped(fields, schema.fields)
+    return Schema(current.schema_id, fields)
+
+
+def _with_dropped(
+    fields: Sequence[NestedField], older: Sequence[NestedField]
+) -> tuple[NestedField, ...]:
+    left = {item.id: item for item in older}
+    found = []
+    for item in fields:
+        before = left.pop(item.id, item)
+        if isinstance(item.type, StructType) and isinstance(before.type, StructType):
+            inner = _with_dropped(item.type.fields, before.type.fields)
+            found.append(replace(item, type=StructType(inner)))
+        else:
+            found.append(item)
+    return (*found, *left.values())
 
 
 def name_mapping(metadata: TableMetadata) -> NameMapping:

@@ -46,6 +46,10 @@ class Schema:
         """The field with an id, at any depth."""
         return self.all_fields.get(field_id)
 
+    def line_to(self, field_id: int) -> tuple[NestedField, ...]:
+        """The fields that lead through structs to one, and that one; empty where there are none."""
+        return _line(self.fields, field_id)
+
     def name_of(self, field_id: int) -> str | None:
         """The dotted name of a field."""
         found = self._named.get(field_id)
@@ -71,6 +75,17 @@ def children(type_: Type) -> tuple[NestedField, ...]:
             )
         case _:
             return ()
+
+
+def _line(fields: tuple[NestedField, ...], wanted: int) -> tuple[NestedField, ...]:
+    for item in fields:
+        if item.id == wanted:
+            return (item,)
+        if isinstance(item.type, StructType):
+            below = _line(item.type.fields, wanted)
+            if below:
+                return (item, *below)
+    return ()
 
 
 def _walk(prefix: str, fields: tuple[NestedField, ...]) -> Iterator[tuple[str, NestedField]]:

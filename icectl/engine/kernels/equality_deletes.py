@@ -29,6 +29,9 @@ _FLAGS_PER_KEY = 16
 _Places = npt.NDArray[np.int64]
 _Ranks = npt.NDArray[np.int32]
 
+Line = tuple[NestedField, ...]
+"""A column that is compared, behind the structs around it."""
+
 OpenFile = Callable[[str], AbstractContextManager[IO[bytes]]]
 """A seekable reader of the file at a location."""
 
@@ -46,8 +49,13 @@ class EqualityDeletes:
 class _Chain:
     """Delete files of the same columns, each of which applies to all that those before do."""
 
-    fields: tuple[NestedField, ...]
+    lines: tuple[Line, ...]
     deletes: list[EqualityDeletes]
+
+    @property
+    def fields(self) -> tuple[NestedField, ...]:
+        """The columns that are compared."""
+        return tuple(line[-1] for line in self.lines)
 
     def first_rank(self, location: str) -> int | None:
         """The place of the first delete file that applies to a data file."""
@@ -77,9 +85,9 @@ class EqualityIndex:
         self._flags[keys.hashes & self._mask] = True
 
     @property
-    def fields(self) -> tuple[NestedField, ...]:
-        """The columns that are compared."""
-        return self._chain.fields
+    def read_ids(self) -> set[int]:
+        """The columns that are compared, and the structs around them."""
+        return {item.id for line in self._chain.lines for item in line}
 
     def applies_to(self, location: str) -> bool:
         """Whether any of the deletes applies to a data file."""
@@ -93,7 +101,7 @@ class EqualityIndex:
         least = self._chain.first_rank(source.file.location)
         if least is None:
             return np.empty(0, np.int64)
-        columns = [source.values(stored, item) for item in self.fields]
+        columns = [source.values(stored, line) for line in self._chain.lines]
         hashes = row_hashes(columns, stored.num_rows)
         rows = np.flatnonzero(self._flags[hashes & self._mask])
         places = np.searchsorted(self._keys.hashes, hashes[rows]).astype(np.int64)
@@ -116,7 +124,7 @@ class EqualityIndex:
             rows, places = rows[same], places[same]
             if not len(rows):
                 break
-            keys = _encoded(self.fields, [column.take(pa.array(rows)) for column in columns])
+            keys = _encoded(self._chain.fields, [column.take(pa.array(rows)) for column in columns])
             equal = pc.equal(keys, self._keys.encoded.take(pa.array(places)))
             is_equal = equal.to_numpy(zero_copy_only=False)
             found.append(rows[is_equal & (self._keys.ranks[places] >= least)])
@@ -138,7 +146,7 @@ def equality_indexes(
     for chain in _chains(deletes, schema):
         collected = _Collected(chain)
         for rank, one in enumerate(chain.deletes):
-            for keys in _read_keys(one, chain.fields, open_file):
+            for keys in _read_keys(one, chain.lines, open_file):
                 collected.add(keys, rank)
                 held += len(keys)
                 if held >= limit:
@@ -164,25 +172,22 @@ def _chains(deletes: Iterable[EqualityDeletes], schema: Schema) -> list[_Chain]:
             (each for each in known if each.deletes[-1].applies_to <= one.applies_to), None
         )
         if chain is None:
-            chain = _Chain(_fields(ids, one, schema), [])
+            chain = _Chain(_lines(ids, one, schema), [])
             known.append(chain)
         chain.deletes.append(one)
     return [chain for of_ids in chains.values() for chain in of_ids]
 
 
-def _fields(
-    ids: Sequence[int], deletes: EqualityDeletes, schema: Schema
-) -> tuple[NestedField, ...]:
-    found = [schema.field(id_) for id_ in ids]
-    if not found or any(one is None for one in found):
+def _lines(ids: Sequence[int], deletes: EqualityDeletes, schema: Schema) -> tuple[Line, ...]:
+    found = [schema.line_to(id_) for id_ in ids]
+    if not all(found) or not found:
         message = f"{deletes.file.location} compares columns that no schema of the table has"
         raise CorruptTable(message, rule="R-123")  # R-123
-    # Files from before or after a column's time lack it, whatever it required.
-    fields = tuple(replace(one, required=False) for one in found if one is not None)
-    nested = next((one for one in fields if is_nested(one.type)), None)
+    nested = next((line[-1] for line in found if is_nested(line[-1].type)), None)
     if nested is not None:
         raise Unsupported(f"{deletes.file.location} compares `{nested.name}`, which has fields")
-    return fields
+    # Files from before or after a column's time lack it, whatever it required.
+    return tuple((*around, replace(column, required=False)) for *around, column in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +232,9 @@ class _Collected:
 
 
 def _read_keys(
-    deletes: EqualityDeletes, fields: Sequence[NestedField], open_file: OpenFile
+    deletes: EqualityDeletes, lines: Sequence[Line], open_file: OpenFile
 ) -> Iterator[_KeyRows]:
+    fields = [line[-1] for line in lines]
     with open_file(deletes.file.location) as file:
         source = open_source(file, deletes.file, Schema(0, ()), ())
         for item in fields:
@@ -236,7 +242,7 @@ def _read_keys(
                 message = f"{deletes.file.location} lacks the column `{item.name}` that it compares"
                 raise CorruptTable(message, rule="R-123")  # R-123
         for rows in source.stored([item.id for item in fields]):
-            columns = [source.values(rows.batch, item) for item in fields]
+            columns = [source.values(rows.batch, line) for line in lines]
             hashes = row_hashes(columns, rows.batch.num_rows)
             yield _KeyRows(hashes, _encoded(fields, columns))
 

@@ -187,16 +187,18 @@ class Source:
             made.append(values)
         return _batch(made, self.schema, len(positions))
 
-    def values(self, stored: pa.RecordBatch, column: NestedField) -> pa.Array:
-        """The values of one column without fields, at any depth of structs, for `stored` rows.
+    def values(self, stored: pa.RecordBatch, line: Sequence[NestedField]) -> pa.Array:
+        """The values, for `stored` rows, of one column without fields, at any depth of structs.
 
-        `stored` has to hold it, where the file does; a column that the file lacks has its default.
+        `line` are the structs around it and, last, the column. `stored` has to hold them, where the
+        file does; a column that the file lacks has its default where the struct around it is there.
         Order: kept.
         Raises: as project.
         """
+        column = line[-1]
         path = path_to(stored.schema, column.id)
         if path is None:
-            return pa.repeat(_constant(self.file, column), stored.num_rows)
+            return self._absent(stored, line)
         found = inside(stored.column(path[0]), path[1:])
         convert = conversion(found.type, column.type)
         if convert is None:
@@ -205,6 +207,18 @@ class Source:
             return convert(found)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise _not_carried(self.file, column, str(error)) from error
+
+    def _absent(self, stored: pa.RecordBatch, line: Sequence[NestedField]) -> pa.Array:
+        column = line[-1]
+        if column.id in self.file.constants or len(line) == 1:
+            return pa.repeat(_constant(self.file, column), stored.num_rows)
+        paths = [path for item in line if (path := path_to(stored.schema, item.id)) is not None]
+        value = _default_inside(line[len(paths) :])
+        one = pa.repeat(pa.scalar(value, arrow_type(column.type)), 1)
+        if not paths:
+            return one.take(pa.repeat(0, stored.num_rows))
+        around = inside(stored.column(paths[-1][0]), paths[-1][1:])
+        return one.take(pc.if_else(around.is_valid(), 0, pa.scalar(None, pa.int64())))
 
     def _row_ids(self, stored: pa.Array, positions: Positions) -> pa.Array:
         if self.file.first_row_id is None or not stored.null_count:
@@ -334,6 +348,18 @@ def _constant(source: SourceFile, wanted: NestedField) -> pa.Scalar:
 def _default(wanted: NestedField) -> Any:
     """The initial default as pyarrow takes it (R-182, R-183)."""
     return _plain(wanted.type, single_value.from_json(wanted.type, wanted.initial_default))
+
+
+def _default_inside(line: Sequence[NestedField]) -> Any:
+    """The default of a field in structs that are not there either: theirs goes first."""
+    first, *inner = line
+    value = single_value.from_json(first.type, first.initial_default)
+    for item in inner:
+        if value is None:
+            return None
+        own = single_value.from_json(item.type, item.initial_default)
+        value = value.get(item.id, own)
+    return _plain(line[-1].type, value)
 
 
 def _plain(type_: Type, value: Value) -> Any:

@@ -239,7 +239,7 @@ def _mark(
 
 
 def _compared(indexes: Sequence[EqualityIndex]) -> set[int]:
-    return {item.id for index in indexes for item in index.fields}
+    return set[int]().union(*(index.read_ids for index in indexes))
 
 
 def _count_again(written: WrittenFile, schema: Schema, outputs: Outputs, totals: RowTotals) -> None:

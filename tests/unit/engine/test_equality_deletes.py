@@ -43,7 +43,7 @@ class Deleting:
         found = set()
         for indexes in self.parts():
             for index in indexes:
-                for part in source.stored([item.id for item in index.fields]):
+                for part in source.stored(index.read_ids):
                     places = index.deleted(source, part.batch)
                     assert (np.diff(places) > 0).all()
                     found |= set((places + part.first_row).tolist())
@@ -157,6 +157,28 @@ def test_columns_inside_of_structs_are_compared() -> None:
     rows = table([place], [({"x": 1},), (None,), ({"x": None},), ({"x": 2},)])
     deleting.add([6], rows.slice(2, 2))
     assert deleting.gone(rows) == [1, 2, 3]
+
+
+def test_r123_a_field_that_a_struct_lacks_has_its_default_only_where_the_struct_is_there() -> None:
+    x, y = identified("x", pa.int64(), 6), identified("y", pa.int64(), 7)
+    inner = {"id": 7, "name": "y", "type": "long", "required": False, "initial-default": 3}
+    deleting = Deleting(schema((5, "place", {"type": "struct", "fields": [inner]})))
+    rows = table([identified("place", pa.struct([x]), 5)], [({"x": 1},), (None,), ({"x": None},)])
+    deletes = table([identified("place", pa.struct([y]), 5)], [({"y": 3},), (None,)])
+    deleting.add([7], deletes.slice(0, 1))
+    deleting.add([7], deletes.slice(1, 1), ["g"])
+    assert deleting.gone(rows) == [0, 2]
+    assert deleting.gone(rows, "g") == [1]
+
+
+@pytest.mark.parametrize(("default", "gone"), [({}, [0, 1]), ({"7": 4}, []), (None, [])])
+def test_r123_a_field_of_a_struct_that_is_missing_is_that_of_its_default(default, gone) -> None:
+    y = identified("y", pa.int64(), 7)
+    inner = {"id": 7, "name": "y", "type": "long", "required": False, "initial-default": 3}
+    outer = {"type": "struct", "fields": [inner]}
+    deleting = Deleting(schema((5, "place", outer, {"initial-default": default})))
+    deleting.add([7], table([identified("place", pa.struct([y]), 5)], [({"y": 3},)]))
+    assert deleting.gone(table([A], [(1,), (2,)])) == gone
 
 
 def test_r112_each_data_file_loses_what_the_deletes_that_apply_to_it_say() -> None:

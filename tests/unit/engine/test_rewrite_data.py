@@ -178,6 +178,18 @@ def test_columns_that_deletes_compare_may_be_gone_from_the_table() -> None:
     assert group.rows_after() == [{"title": "b"}]
 
 
+def test_fields_that_deletes_compare_may_be_missing_in_structs_of_old_files() -> None:
+    y = {"id": 7, "name": "y", "type": "long", "required": False, "initial-default": 3}
+    columns = schema((1, "id", "long"), (5, "place", {"type": "struct", "fields": [y]}))
+    x = identified("x", pa.int64(), 6)
+    group = Group(columns)
+    old = [ID, identified("place", pa.struct([x]), 5)]
+    location = group.add([(1, {"x": 1}), (2, None), (3, {"x": None})], old)
+    inner = identified("place", pa.struct([identified("y", pa.int64(), 7)]), 5)
+    group.delete_equal([inner], [({"y": 3},)], [7], [location])
+    assert group.rows_after() == [{"id": 2, "place": None}]
+
+
 def test_r105_rows_keep_their_ids_and_the_number_of_their_last_update() -> None:
     group = Group(version=3)
     one = group.add([(1, "a"), (2, "b"), (3, "c")], first_row_id=100, sequence_number=4)

@@ -61,6 +61,15 @@ def test_fields_are_found_by_id_at_any_depth() -> None:
     assert schema.field(9) is None
 
 
+def test_a_line_leads_through_structs_and_into_no_list() -> None:
+    y = NestedField(3, "y", INT, required=False)
+    inner = NestedField(2, "inner", StructType((y,)), required=False)
+    outer = NestedField(1, "outer", StructType((inner,)), required=True)
+    assert Schema(0, (outer,)).line_to(3) == (outer, inner, y)
+    assert Schema(0, (outer,)).line_to(1) == (outer,)
+    assert schema_from_json(SCHEMA_JSON).line_to(4) == ()
+
+
 def test_all_fields_list_parents_before_children() -> None:
     assert list(schema_from_json(SCHEMA_JSON).all_fields) == [1, 2, 3, 4, 5, 6, 7, 8]
 

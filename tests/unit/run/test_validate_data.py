@@ -1,0 +1,39 @@
+"""What is known of a table before its data files are looked at."""
+
+from dataclasses import replace
+
+from icectl.run.validate_data import every_column
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.schema import Schema
+from icectl.spec.types import NestedField, PrimitiveType, StructType
+from tests.builders.data_files import schema
+
+
+def _place(*names: str, type_: str = "int") -> dict[str, object]:
+    ids = {"x": 3, "y": 4, "z": 5}
+    inner = [{"id": ids[name], "name": name, "type": type_, "required": False} for name in names]
+    return {"type": "struct", "fields": inner}
+
+
+def test_fields_that_were_dropped_are_known_in_their_last_type_at_any_depth_of_structs() -> None:
+    schemas = (
+        schema((1, "a", "int"), (2, "place", _place("x", "y"))),
+        replace(
+            schema((1, "a", "long"), (2, "place", _place("y", "z", type_="long"))), schema_id=1
+        ),
+        replace(schema((2, "place", _place("z"))), schema_id=2),
+    )
+    found = every_column(TableMetadata(2, None, "/t", 1, 0, 5, schemas, 2, (), 0, 999, (), 0))
+    inner = (("z", 5, "int"), ("y", 4, "long"), ("x", 3, "int"))
+    struct = StructType(
+        tuple(
+            NestedField(id_, name, PrimitiveType(kind), required=False) for name, id_, kind in inner
+        )
+    )
+    assert found == Schema(
+        2,
+        (
+            NestedField(2, "place", struct, required=False),
+            NestedField(1, "a", PrimitiveType("long"), required=False),
+        ),
+    )
