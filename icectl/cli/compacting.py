@@ -7,7 +7,7 @@ from typing import Literal, cast, get_args
 
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, identity_of, open_session
-from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, Layer, parse_count
+from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, Layer, parse_count, parse_option
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.engine.compact_job import Engine
 from icectl.engine.local import LocalEngine
@@ -77,7 +77,7 @@ class Commits:
 def compact(common: Common, request: Request, change: Change) -> Outcome:
     """Plan the compaction and, unless the plan is all that was asked for, run it."""
     options = _options(request)
-    commits = _positive(request.partial_progress) or 1
+    commits = _positive("--partial-progress", request.partial_progress) or 1
     if commits > 1 and change.metadata_file is not None:
         message = "`--partial-progress` makes several commits, and `--metadata-file` allows for one"
         raise UsageError(message)
@@ -180,10 +180,11 @@ def _options(request: Request) -> Callable[[TableMetadata], CompactOptions]:
     largest = _size("--max-file-size", request.max_file_size)
     spec_id = _count("--output-spec-id", request.output_spec_id)
     fixed = {
-        "min_input_files": _positive(request.min_input_files) or MIN_INPUT_FILES,
+        "min_input_files": _positive("--min-input-files", request.min_input_files)
+        or MIN_INPUT_FILES,
         "max_group_bytes": _size("--max-group-size", request.max_group_size) or MAX_GROUP_BYTES,
-        "min_delete_files": _positive(request.min_delete_files),
-        "max_groups": _positive(request.max_groups),
+        "min_delete_files": _positive("--min-delete-files", request.min_delete_files),
+        "max_groups": _positive("--max-groups", request.max_groups),
     }
     ratio = _ratio(request.min_delete_ratio)
     _check_strategy(request)
@@ -256,7 +257,7 @@ def _order(request: Request, metadata: TableMetadata) -> RowOrder | None:
 
 
 def _size(name: str, text: str | None) -> int | None:
-    found = None if text is None else parse_size(text)
+    found = parse_option(name, text, parse_size)
     if found is not None and found < 1:
         raise UsageError(f"`{name}` is 0")
     return found
@@ -270,12 +271,14 @@ def _count(name: str, text: str | None) -> int | None:
     return int(text)
 
 
-def _positive(text: str | None) -> int | None:
-    return None if text is None else parse_count(text)
+def _positive(name: str, text: str | None) -> int | None:
+    return parse_option(name, text, parse_count)
 
 
 def _ratio(text: str | None) -> float:
-    found = MIN_DELETE_RATIO if text is None else parse_ratio(text)
+    found = parse_option("--min-delete-ratio", text, parse_ratio)
+    if found is None:
+        return MIN_DELETE_RATIO
     if found <= 0:
         raise UsageError("`--min-delete-ratio` is 0: every file would be rewritten again and again")
     return found

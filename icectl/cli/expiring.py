@@ -111,7 +111,7 @@ def _expire_ids(request: Request) -> tuple[int, ...]:
             hint="give either `--expire-id`, or the options of a policy",
         )
     for text in request.expire_ids:
-        if not text.isascii() or not text.isdigit():
+        if not text.isascii() or not text.isdigit() or len(text) > 19:
             raise UsageError(
                 f"`--expire-id`: `{text}` is no snapshot id",
                 hint="`icectl inspect TABLE snapshots` lists them",
@@ -127,8 +127,7 @@ def _policy(
         return lambda _: Policy(expire_ids=ids)
     settings = session.settings
     now_ms = session.env.now_ms()
-    older_than = settings.read(EXPIRE_OLDER_THAN)
-    cutoff = None if older_than is None else parse_instant(older_than, now_ms)
+    cutoff = settings.read_as(EXPIRE_OLDER_THAN, lambda text: parse_instant(text, now_ms))
     retain_last = settings.read(EXPIRE_RETAIN_LAST)
 
     def of(metadata: TableMetadata) -> Policy:

@@ -23,6 +23,18 @@ class PlainCommand(TyperCommand):
 
     spec: Command
 
+    def invoke(self, ctx: Any) -> Any:
+        """Refuse empty values, which unset variables of a script leave, before anything is run."""
+        for parameter in self.params:
+            given = ctx.params.get(parameter.name)
+            values = given if isinstance(given, list | tuple) else [given]
+            if any(isinstance(value, str) and not value.strip() for value in values):
+                raise UsageError(
+                    f"{_parameter_name(parameter)} is empty",
+                    hint="a variable that is not set may stand there",
+                )
+        return super().invoke(ctx)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the whole help page."""
         formatter.write(command_help(self.spec, self.get_params(ctx)))
@@ -154,7 +166,7 @@ def usage_error(error: Any, word: str) -> UsageError:
             hint = f"did you mean `{close[0]}`?"
         return UsageError(f"there is no option `{error.option_name}`", hint=hint)
     if kind == "BadOptionUsage":
-        return UsageError(f"`{error.option_name}`: {_lower(error.message)}", hint=hint)
+        return UsageError(_lower(error.message), hint=hint)
     if kind == "MissingParameter" and parameter is not None:
         return UsageError(f"{_parameter_name(parameter)} is missing", hint=hint)
     if kind == "BadParameter" and parameter is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from icectl.cli.app import COMMANDS
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
-from icectl.cli.settings import parse_count
+from icectl.cli.settings import parse_count, parse_option
 from icectl.errors import UsageError
 from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
 from icectl.plan.inspect.entry_rows import CONTENTS
@@ -196,7 +196,7 @@ def _parsed(given: ViewOptions, now_ms: int) -> _Request:
     choice = SnapshotChoice(
         snapshot_id=parse_snapshot_id("--snapshot", given.snapshot),
         ref=given.ref,
-        as_of_ms=None if given.as_of is None else parse_instant(given.as_of, now_ms),
+        as_of_ms=parse_option("--as-of", given.as_of, lambda text: parse_instant(text, now_ms)),
     )
     if choice.count > 1:
         raise UsageError("`--snapshot`, `--ref` and `--as-of` exclude each other")
@@ -211,7 +211,7 @@ def _parsed(given: ViewOptions, now_ms: int) -> _Request:
         from_id=parse_snapshot_id("--from", given.from_id),
         to_id=parse_snapshot_id("--to", given.to_id),
         columns=_names(given.columns),
-        limit=None if given.limit is None else parse_count(given.limit),
+        limit=parse_option("--limit", given.limit, parse_count),
         format=given.format,
         html=given.html,
     )

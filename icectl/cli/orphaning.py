@@ -105,7 +105,8 @@ def _spark_search(session: Session, request: Request) -> SparkOrphanSearch:
 def _options(session: Session, request: Request, same_store: SameStore) -> OrphanOptions:
     settings = session.settings
     older_than = settings.read(ORPHANS_OLDER_THAN)
-    parse_instant(older_than, session.env.now_ms())  # wrong usage shows before anything is read
+    now_ms = session.env.now_ms()  # wrong usage shows before anything is read
+    settings.read_as(ORPHANS_OLDER_THAN, lambda text: parse_instant(text, now_ms))
     quarantine = settings.read(ORPHANS_QUARANTINE)
     return OrphanOptions(
         older_than=lambda now_ms: parse_instant(older_than, now_ms),

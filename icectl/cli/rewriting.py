@@ -6,7 +6,7 @@ from typing import Literal, cast
 
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, identity_of, open_session
-from icectl.cli.settings import parse_count
+from icectl.cli.settings import parse_count, parse_option
 from icectl.errors import CommitConflict, UsageError
 from icectl.plan.rewrite_manifests import RewriteOptions
 from icectl.report.document import Outcome
@@ -102,10 +102,10 @@ def _options(request: Request) -> Callable[[TableMetadata], RewriteOptions]:
         message = f"`--content` is `all`, `data` or `deletes`, not `{request.content}`"
         raise UsageError(message)
     spec_id = None if request.spec_id is None else _number(request.spec_id)
-    given = None if request.target_size is None else parse_size(request.target_size)
+    given = parse_option("--target-size", request.target_size, parse_size)
     if given is not None and given < 1:
         raise UsageError("`--target-size` is 0")
-    minimum = 2 if request.min_manifests is None else parse_count(request.min_manifests)
+    minimum = parse_option("--min-manifests", request.min_manifests, parse_count)
     sort_by = tuple(name.strip() for name in (request.sort_by or "").split(",") if name.strip())
     if request.sort_by is not None and not sort_by:
         raise UsageError("`--sort-by` names no partition field")
@@ -115,7 +115,7 @@ def _options(request: Request) -> Callable[[TableMetadata], RewriteOptions]:
             target_size_bytes=given or read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
             spec_id=spec_id,
             sort_by=sort_by,
-            min_manifests=minimum,
+            min_manifests=2 if minimum is None else minimum,
             content=cast("Content", request.content),  # checked above
         )
 
@@ -123,6 +123,6 @@ def _options(request: Request) -> Callable[[TableMetadata], RewriteOptions]:
 
 
 def _number(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise UsageError(f"`--spec-id`: `{text}` is no id of a partition spec")
     return int(text)

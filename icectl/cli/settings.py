@@ -20,6 +20,8 @@ _Value = TypeVar("_Value")
 
 _SECRET_KEYS = ("secret", "password", "token", "credential", "account_key", "connection_string")
 STORAGE_TABLE = "storage-options"
+_MOST_DIGITS = 18
+"""Digits of a count: more of them do not fit the 64 bits that libraries count in."""
 
 
 class Layer(StrEnum):
@@ -64,6 +66,11 @@ class Origin:
     layer: Layer
     text: str
 
+    @property
+    def name(self) -> str:
+        """How messages name it."""
+        return self.text if self.layer is Layer.FILE else f"`{self.text}`"
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -87,6 +94,13 @@ class Settings:
         value: _Value = self.values[setting.key].value
         return value
 
+    def read_as(
+        self, setting: Setting[str] | Setting[str | None], parse: Callable[[str], _Value]
+    ) -> _Value | None:
+        """Return what a text means to the command. Raises: UsageError, which names its origin."""
+        text = self.values[setting.key].value
+        return None if text is None else _named(self.origin(setting).name, text, parse)
+
     def origin(self, setting: Setting[Any]) -> Origin:
         """Return where the value comes from."""
         return self.values[setting.key].origin
@@ -103,9 +117,23 @@ class Settings:
 
 def parse_count(text: str) -> int:
     """Read a number of things, at least one."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
+    if not text.isascii() or not text.isdigit() or not text.strip("0"):
         raise UsageError(f"`{text}` is not a whole number above 0")
+    if len(text) > _MOST_DIGITS:
+        raise UsageError(f"`{text}` is too large a number")
     return int(text)
+
+
+def parse_option(option: str, text: str | None, parse: Callable[[str], _Value]) -> _Value | None:
+    """Read the value of an option, if it was given. Raises: UsageError, which names the option."""
+    return None if text is None else _named(f"`{option}`", text, parse)
+
+
+def _named(name: str, text: str, parse: Callable[[str], _Value]) -> _Value:
+    try:
+        return parse(text)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error.message}", hint=error.hint) from error
 
 
 def parse_switch(text: str) -> bool:
@@ -271,11 +299,9 @@ def _built_in(setting: Setting[Any]) -> Resolved:
 
 
 def _parse(setting: Setting[Any], text: str, origin: Origin) -> Any:
-    try:
-        return setting.parse(text)
-    except UsageError as error:
-        name = origin.text if origin.layer is Layer.FILE else f"`{origin.text}`"
-        raise UsageError(f"{name}: {error.message}", hint=error.hint) from error
+    if not text.strip():
+        raise UsageError(f"{origin.name} is empty")
+    return _named(origin.name, text, setting.parse)
 
 
 def default_config_file(environment: Mapping[str, str]) -> Path:

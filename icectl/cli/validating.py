@@ -5,7 +5,7 @@ from typing import Literal, cast
 
 from icectl.cli.options import Common
 from icectl.cli.session import Session, identity_of, open_session
-from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL
+from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL, parse_option
 from icectl.errors import UsageError
 from icectl.plan.model import Severity
 from icectl.plan.snapshot_choice import SnapshotChoice, parse_snapshot_id
@@ -81,7 +81,7 @@ def _options(request: Request, level: Level) -> ValidateOptions:
         raise UsageError("`--snapshot` and `--ref` exclude each other")
     if choice.count and request.all_snapshots:
         raise UsageError("`--all-snapshots` checks every snapshot; it excludes choosing one")
-    sample = None if request.sample is None else parse_ratio(request.sample)
+    sample = parse_option("--sample", request.sample, parse_ratio)
     if sample is not None and level == "metadata":
         raise UsageError(
             "`--sample` chooses among data files, which level `metadata` does not look at"

@@ -182,6 +182,13 @@ def test_table_of_a_catalog_is_read_and_said_so_on_stderr(
     assert "note:" not in inspect(table.location, "--quiet").err
 
 
+def test_a_column_that_was_asked_for_is_shown_without_a_value_too(
+    inspect: Inspect, table: TableBuilder
+) -> None:
+    shown = inspect(table.location, "files", "--columns", "equality_ids,spec_id", "--limit", 1)
+    assert shown.out.splitlines() == ["equality_ids  spec_id", "              0"]
+
+
 def test_limit_keeps_the_newest_of_a_log_and_the_first_of_others(
     inspect: Inspect, table: TableBuilder
 ) -> None:

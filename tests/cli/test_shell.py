@@ -120,7 +120,7 @@ def test_help_of_a_command_imports_no_library_but_typer(command: str) -> None:
         (
             "inspect /t --color",
             (
-                "`--color`: option `--color` requires an argument\n"
+                "option `--color` requires an argument\n"
                 "hint: `icectl inspect --help` shows how it is used"
             ),
         ),
@@ -150,6 +150,73 @@ def test_wrong_usage_names_the_word_and_the_way_out(
     serve(done)
     ended = run(*line.split())
     assert (ended.code, ended.err) == (2, f"error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["inspect", ""], "TABLE"),
+        (["inspect", "/t", "--metrics-file", ""], "--metrics-file"),
+        (["inspect", "/t", "--metadata-file", ""], "--metadata-file"),
+        (["inspect", "/t", "--path-map", "/a=/b", "--path-map", " "], "--path-map"),
+    ],
+)
+def test_an_empty_value_is_wrong_usage_before_anything_is_done(
+    run: Run, serve: Serve, arguments: list[str], name: str
+) -> None:
+    serve(failing(AssertionError("the command was run")))
+    ended = run(*arguments)
+    assert (ended.code, ended.err) == (
+        2,
+        f"error: `{name}` is empty\nhint: a variable that is not set may stand there\n",
+    )
+
+
+def test_an_orphan_is_not_deleted_because_the_quarantine_has_an_empty_name(run: Run) -> None:
+    ended = run("remove-orphans", "/t", "--yes", "--quarantine", "")
+    assert (ended.code, ended.err.splitlines()[0]) == (2, "error: `--quarantine` is empty")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("inspect /t files --limit x", "`--limit`: `x` is not a whole number above 0"),
+        (
+            f"inspect /t files --limit 1{'0' * 18}",
+            f"`--limit`: `1{'0' * 18}` is too large a number",
+        ),
+        ("inspect /t files --as-of 7", "`--as-of`: `7` is no instant"),
+        ("validate /t --sample 2", "`--sample`: `2` is no ratio"),
+        ("compact /t -n --max-group-size 7", "`--max-group-size`: `7` is no size"),
+        ("compact /t -n --min-delete-ratio 2", "`--min-delete-ratio`: `2` is no ratio"),
+        ("compact /t -n --max-groups 0", "`--max-groups`: `0` is not a whole number above 0"),
+        ("rewrite-manifests /t -n --target-size 7", "`--target-size`: `7` is no size"),
+        ("rewrite-manifests /t -n --min-manifests x", "`--min-manifests`: `x` is not a whole num"),
+        ("expire-snapshots /t -n --older-than 7", "`--older-than`: `7` is no instant"),
+        ("remove-orphans /t -n --older-than 7", "`--older-than`: `7` is no instant"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_told_with_its_option(
+    run: Run, line: str, message: str
+) -> None:
+    ended = run(*line.split())
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"error: {message}")
+
+
+def test_a_value_of_the_environment_is_told_with_its_variable(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ICECTL_REMOVE_ORPHANS_OLDER_THAN", "7")
+    ended = run("remove-orphans", "/t", "-n")
+    assert ended.err.startswith("error: `ICECTL_REMOVE_ORPHANS_OLDER_THAN`: `7` is no instant\n")
+
+
+@pytest.mark.parametrize(
+    "line", ["expire-snapshots /t --expire-id", "rewrite-manifests /t --spec-id"]
+)
+def test_an_id_of_endless_digits_is_wrong_usage(run: Run, line: str) -> None:
+    assert run(*line.split(), "9" * 5000).code == 2
 
 
 def test_a_bad_choice_lists_the_choices(run: Run, serve: Serve) -> None:

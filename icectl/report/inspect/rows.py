@@ -46,7 +46,7 @@ def print_rows(console: Console, view: str, row_set: RowSet, base: str) -> None:
 def print_chosen(console: Console, row_set: RowSet) -> None:
     """Print the columns that the caller named, with their values as they are."""
     columns = [TextColumn(name, (name,), plain, cut="middle") for name in row_set.columns]
-    _print(console, columns, row_set.rows)
+    _print(console, columns, row_set.rows, whole=True)
 
 
 def print_csv(console: Console, row_set: RowSet) -> None:
@@ -80,15 +80,19 @@ def plain(value: object) -> str:
 
 
 def _print(
-    console: Console, columns: Sequence[TextColumn], rows: Iterable[Mapping[str, Any]]
+    console: Console,
+    columns: Sequence[TextColumn],
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    whole: bool = False,
 ) -> None:
-    """Print rows in chunks; a column without a value in a chunk is left out."""
+    """Print rows in chunks; unless `whole`, a column without a value in a chunk is left out."""
     number = -1
     for number, chunk in enumerate(_chunks(rows)):
         if number > 0:
             console.print()
         cells = [[each.show(*map(row.get, each.members)) for row in chunk] for each in columns]
-        told = [at for at, values in enumerate(cells) if any(values)]
+        told = [at for at, values in enumerate(cells) if whole or any(values)]
         headings = [Column(columns[at].heading, columns[at].align, columns[at].cut) for at in told]
         print_table(console, headings, list(zip(*(cells[at] for at in told), strict=True)))
     if number < 0:

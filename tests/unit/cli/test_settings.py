@@ -128,6 +128,13 @@ def test_a_bad_value_names_where_it_stands() -> None:
     assert caught.value.hint == "give a number with a unit: 90s 15m 24h 7d 2w"
 
 
+def test_an_empty_text_of_the_file_is_wrong_usage(file: Path) -> None:
+    file.write_text('[remove-orphans]\nquarantine = ""\n')
+    with pytest.raises(UsageError) as raised:
+        resolve({}, {}, str(file))
+    assert raised.value.message == f"`remove-orphans.quarantine` in {file} is empty"
+
+
 def test_lines_tell_what_concerns_the_command(file: Path) -> None:
     file.write_text("[validate]\nfail-on = 'warning'\n")
     settings = resolve({}, {"ICECTL_METRICS_FILE": "/m"}, str(file))
