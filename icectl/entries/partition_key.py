@@ -42,11 +42,11 @@ def decode_key(key: bytes, types: Sequence[Type | None]) -> tuple[PartitionValue
 
     Raises: CorruptTable R-068 where the key is not one of these types.
     """
-    parts = split_key(key)
-    if len(parts) != len(types):
-        message = f"a partition has {len(parts)} values, its spec {len(types)} fields"
-        raise CorruptTable(message, rule="R-068")  # R-068
     try:
+        parts = split_key(key)
+        if len(parts) != len(types):
+            message = f"a partition has {len(parts)} values, its spec {len(types)} fields"
+            raise CorruptTable(message, rule="R-068")  # R-068
         return tuple(
             None if part is None else _value(type_, part)
             for type_, part in zip(types, parts, strict=True)

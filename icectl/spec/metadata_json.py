@@ -142,12 +142,13 @@ def _number(members: Mapping[str, Any], name: str, rule: str, default: int | Non
 
 
 def _whole(value: Any) -> int:
-    """A whole number, also as text (R-206)."""
-    if isinstance(value, str):
-        return int(value)  # R-206
-    if not isinstance(value, int) or isinstance(value, bool):
+    """A whole number, also as text (R-206), of at most 64 bits."""
+    number = int(value) if isinstance(value, str) else value  # R-206
+    if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"{value!r} is no whole number")
-    return value
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{value!r} does not fit 64 bits")
+    return number
 
 
 def _versioned(members: Mapping[str, Any], name: str, version: int, default: int) -> int:
@@ -345,7 +346,7 @@ def _refs(members: Mapping[str, Any], current: int | None) -> dict[str, Snapshot
 def _ref(value: Mapping[str, Any]) -> SnapshotRef:
     return SnapshotRef(
         _whole(value["snapshot-id"]),
-        str(value["type"]).lower(),
+        _text(value["type"]).lower(),
         _optional_int(value, "min-snapshots-to-keep"),
         _optional_int(value, "max-snapshot-age-ms"),
         _optional_int(value, "max-ref-age-ms"),

@@ -416,3 +416,17 @@ def test_small_local_table_is_read_without_what_it_does_not_need(table: TableBui
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path.cwd()
     )
     assert run.stdout.splitlines()[-1] == "[]"
+
+
+def test_documents_of_a_damaged_table_keep_to_the_schema(inspect: Inspect, tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path)
+    table.append(range(3))
+    file = tmp_path / "metadata/v2.metadata.json"
+    members = json.loads(file.read_text())
+    members["refs"]["odd"] = {"snapshot-id": members["current-snapshot-id"], "type": "twig"}
+    members["snapshots"][0]["timestamp-ms"] = 2**62
+    file.write_text(json.dumps(members))
+    assert result(inspect(table.location, "--json"))["refs"]["odd"]["type"] == "twig"
+    assert result(inspect(table.location, "refs", "--json"))["rows"][1]["type"] == "TWIG"
+    (snapshot,) = result(inspect(table.location, "snapshots", "--json"))["rows"]
+    assert snapshot["committed_at"] == "4611686018427387904ms"

@@ -72,6 +72,7 @@ def test_fields_stand_in_the_order_of_the_spec() -> None:
         (b"\x01\x02\x00\x00\x00ab", (kind("int"),)),
         (b"\x01\x01\x00\x00\x00\xff", (kind("string"),)),
         (b"\x01\x02\x00\x00\x00ab", (kind("uuid"),)),
+        (b"\x01", (kind("int"),)),
     ],
 )
 def test_r068_a_key_of_other_types_is_corrupt(key, types) -> None:

@@ -176,6 +176,19 @@ def test_r013_version_3_has_a_next_row_id():
     assert parse_metadata(members_v3()).next_row_id == 5
 
 
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, str(2**63), 10**30])
+def test_r206_a_number_of_more_than_64_bits_is_corrupt(number):
+    file = {"snapshot-id": 11, "statistics-path": "p", "file-size-in-bytes": number}
+    assert broken_rule(members_v2() | {"partition-statistics": [file]}) == "R-142"
+    assert broken_rule(members_v2() | {"last-updated-ms": number}) == "R-011"
+
+
+@pytest.mark.parametrize("kind", [1.5, None, ["tag"]])
+def test_r027_the_type_of_a_ref_is_a_text(kind):
+    refs = {"first": {"snapshot-id": 11, "type": kind}}
+    assert broken_rule(members_v2() | {"refs": refs}) == "R-027"
+
+
 def test_r195_encryption_keys_are_written_where_there_are_some():
     members = without(members_v3(), "encryption-keys")
     assert metadata_json(parse_metadata(members)) == members
