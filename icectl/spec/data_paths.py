@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import mmh3
 
+from icectl.spec.locations import resolved
 from icectl.spec.properties import (
     DATA_PATH,
     FOLDER_STORAGE_PATH,
@@ -67,11 +68,12 @@ def data_folder(
 
 
 def _below(table_location: str, properties: Mapping[str, str], *, is_spread: bool) -> str:
-    """The folder of all data files, of old properties as well."""
+    """The folder of all data files, of old properties as well; it may lie below the table."""
     known = (DATA_PATH, *((OBJECT_STORAGE_PATH,) if is_spread else ()), FOLDER_STORAGE_PATH)
     named = (read(properties, one) for one in known)
     found = next((one for one in named if one is not None), f"{table_location}/data")
-    return found.rstrip("/")
+    absolute = found if found.startswith("/") else resolved(table_location, found)  # R-161
+    return absolute.rstrip("/")
 
 
 def _prefixes(name: str) -> str:

@@ -25,6 +25,8 @@ def test_delete_files_are_named_as_spark_names_them() -> None:
         ({}, "", f"s3://b/db/t/data/{NAME}"),
         ({}, "day=2024-01-02", f"s3://b/db/t/data/day=2024-01-02/{NAME}"),
         ({"write.data.path": "s3://other/files/"}, "a=1", f"s3://other/files/a=1/{NAME}"),
+        ({"write.data.path": "files/new"}, "", f"s3://b/db/t/files/new/{NAME}"),
+        ({"write.data.path": "/files"}, "a=1", f"/files/a=1/{NAME}"),
         ({"write.folder-storage.path": "s3://b/old"}, "", f"s3://b/old/{NAME}"),
         ({"write.object-storage.path": "s3://b/old"}, "", f"s3://b/db/t/data/{NAME}"),
     ],
