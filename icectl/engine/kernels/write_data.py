@@ -68,11 +68,22 @@ def parquet_options(properties: Mapping[str, str]) -> ParquetOptions:
     codec = read(properties, PARQUET_COMPRESSION)
     return ParquetOptions(
         "none" if codec == "uncompressed" else codec,
-        read(properties, PARQUET_COMPRESSION_LEVEL),
+        _level(codec, read(properties, PARQUET_COMPRESSION_LEVEL)),
         read(properties, PARQUET_PAGE_SIZE_BYTES),
         read(properties, PARQUET_PAGE_ROW_LIMIT),
         read(properties, PARQUET_DICTIONARY_SIZE_BYTES),
     )
+
+
+def _level(codec: str, level: int | None) -> int | None:
+    """The level of a codec; the nearest that it has, and none where it has no levels at all.
+
+    Other writers pass over a level that their codec does not have, and tables keep it.
+    """
+    if level is None or codec == "uncompressed" or not pa.Codec.supports_compression_level(codec):
+        return None
+    lowest = int(pa.Codec.minimum_compression_level(codec))
+    return max(lowest, min(level, int(pa.Codec.maximum_compression_level(codec))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,6 +287,21 @@ def test_files_are_compressed_as_the_table_says(properties, compression) -> None
     assert footer.row_group(0).column(0).compression == compression
 
 
+@pytest.mark.parametrize(
+    ("codec", "level", "written_as"),
+    [
+        ("snappy", "3", None), ("uncompressed", "3", None), ("gzip", "12", 9), ("gzip", "-1", 1),
+        ("zstd", "9999999999", 22), ("brotli", "4", 4),
+    ],
+)  # fmt: skip
+def test_a_level_that_a_codec_does_not_have_is_the_nearest_or_none(codec, level, written_as):
+    properties = {
+        "write.parquet.compression-codec": codec, "write.parquet.compression-level": level,
+    }  # fmt: skip
+    assert write_options(properties, 1, {}).parquet.compression_level == written_as
+    assert one(IDS, {"id": [1], "text": ["a"]}, properties)[0].metrics.record_count == 1
+
+
 def test_a_higher_level_makes_smaller_files() -> None:
     rows = {"id": range(2000), "text": [f"row {n * 7919 % 977} of {n % 13}" for n in range(2000)]}
     sizes = [
