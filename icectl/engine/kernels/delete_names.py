@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from icectl.codec.data_file import open_data_file
 from icectl.codec.parquet_schema import field_id
 from icectl.engine.kernels.check_delete_file import FILE_PATH
+from icectl.engine.kernels.deleted_positions import PATH_FIELD, as_stated
 from icectl.errors import CorruptTable
 
 
@@ -24,7 +25,7 @@ def named_data_files(file: IO[bytes], file_format: str) -> dict[str, int]:
         raise CorruptTable(message, rule="R-121")
     counts: Counter[str] = Counter()
     for rows in opened.batches({FILE_PATH}):
-        for found in pc.value_counts(rows.batch.column(0)).to_pylist():
+        for found in pc.value_counts(as_stated(rows.batch.column(0), PATH_FIELD)).to_pylist():
             if found["values"] is None:
                 raise CorruptTable("a position delete file has a null path", rule="R-121")
             counts[found["values"]] += found["counts"]

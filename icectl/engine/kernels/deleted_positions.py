@@ -13,9 +13,14 @@ from icectl.codec.dv import Positions, check_cardinality, read_dv
 from icectl.codec.parquet_schema import field_id
 from icectl.engine.kernels.check_delete_file import FILE_PATH, POSITION
 from icectl.engine.kernels.columns import path_to
+from icectl.engine.kernels.conversions import conversion
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.locations import with_scheme
+from icectl.spec.types import NestedField, PrimitiveType
 from icectl.storage.location import loosest_key
+
+PATH_FIELD = NestedField(FILE_PATH, "file_path", PrimitiveType("string"), required=True)
+POSITION_FIELD = NestedField(POSITION, "pos", PrimitiveType("long"), required=True)
 
 Flags = npt.NDArray[np.bool_]
 """One flag per row of a file; true for those that are deleted."""
@@ -118,11 +123,27 @@ def named_positions(
     places = _places(deletes)
     named = _Named(frozenset(applies_to), by_key, scheme)
     for rows in deletes.batches({FILE_PATH, POSITION}):
-        paths, positions = (rows.batch.column(place) for place in places)
+        paths = as_stated(rows.batch.column(places[0]), PATH_FIELD)
+        positions = as_stated(rows.batch.column(places[1]), POSITION_FIELD)
         if paths.null_count or positions.null_count:
             message = "a position delete file has a null path or position"
             raise CorruptTable(message, rule="R-121")  # R-121
         yield from named.split(paths, positions)
+
+
+def as_stated(column: pa.Array, wanted: NestedField) -> pa.Array:
+    """A column of a position delete file in the type that the format says.
+
+    Raises: CorruptTable R-121, where it is stored as another that does not become that.
+    """
+    convert = conversion(column.type, wanted.type)
+    try:
+        if convert is not None:
+            return convert(column)
+    except pa.ArrowInvalid:
+        pass
+    message = f"`{wanted.name}` of a position delete file is stored as {column.type}"
+    raise CorruptTable(message, rule="R-121")  # R-121
 
 
 def _places(deletes: DataFile) -> tuple[int, int]:
@@ -144,7 +165,7 @@ class _Named:
         self, paths: pa.Array, positions: pa.Array
     ) -> Iterator[tuple[Target, npt.NDArray[np.int64]]]:
         """The positions of each data file that is named and applied to."""
-        encoded = paths if pa.types.is_dictionary(paths.type) else paths.dictionary_encode()
+        encoded = paths.dictionary_encode()
         codes = encoded.indices.to_numpy()
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))

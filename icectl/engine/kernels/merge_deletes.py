@@ -12,8 +12,9 @@ from icectl.codec.parquet_metrics import FileMetrics, read_metrics
 from icectl.codec.parquet_schema import arrow_schema
 from icectl.codec.parquet_write import ParquetOptions, ParquetWriter
 from icectl.codec.puffin import read_puffin, write_puffin
-from icectl.engine.kernels.check_delete_file import FILE_PATH, POSITION
 from icectl.engine.kernels.deleted_positions import (
+    PATH_FIELD,
+    POSITION_FIELD,
     named_positions,
     spelled_otherwise,
     vector_positions,
@@ -22,16 +23,9 @@ from icectl.engine.kernels.rewrite_data import DeletesOfGroup
 from icectl.engine.kernels.write_data import Outputs
 from icectl.errors import CorruptTable, EngineError
 from icectl.spec.schema import Schema
-from icectl.spec.types import NestedField, PrimitiveType
 from icectl.storage.location import loosest_key
 
-SCHEMA = Schema(
-    0,
-    (
-        NestedField(FILE_PATH, "file_path", PrimitiveType("string"), required=True),
-        NestedField(POSITION, "pos", PrimitiveType("long"), required=True),
-    ),
-)
+SCHEMA = Schema(0, (PATH_FIELD, POSITION_FIELD))
 """What a position delete file says of each row (R-121)."""
 
 _ROW_GROUP_ROWS = 1 << 20

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.codec.data_file import open_data_file
+from icectl.engine.kernels.delete_names import named_data_files
 from icectl.engine.kernels.deleted_positions import DeletedPositions
 from icectl.errors import CorruptTable, Unsupported
 from tests.builders.data_files import MemoryFiles, identified, table
@@ -51,6 +52,40 @@ def test_rows_may_come_in_any_order_more_than_once_and_from_several_files() -> N
     deleted.add(ONE, np.array([2, 8], np.uint64))
     assert gone(deleted, ONE) == [0, 2, 3, 8]
     assert gone(deleted, OTHER) == [1, 7]
+
+
+@pytest.mark.parametrize(
+    ("path", "position"),
+    [
+        (pa.binary(), pa.int32()), (pa.large_string(), pa.int64()),
+        (pa.dictionary(pa.int32(), pa.string()), pa.int64()),
+    ],
+)  # fmt: skip
+def test_paths_and_positions_may_be_stored_as_other_types_of_theirs(path, position) -> None:
+    fields = (PATH.with_type(path), POS.with_type(position))
+    file = MemoryFiles()
+    rows = pa.table([[ONE, OTHER, ONE], [0, 1, 3]], ["p", "q"])
+    columns = [column.cast(one.type) for column, one in zip(rows, fields, strict=True)]
+    file.add("d", pa.table(columns, schema=pa.schema(fields)))
+    deleted = DeletedPositions({ONE: 5})
+    deleted.add_file(open_data_file(file.open("d"), "parquet"), {ONE})
+    assert gone(deleted, ONE) == [0, 3]
+    assert named_data_files(file.open("d"), "parquet") == {ONE: 2, OTHER: 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "row"),
+    [
+        ((PATH, POS.with_type(pa.float64())), (ONE, 1.0)),
+        ((PATH.with_type(pa.int64()), POS), (1, 1)),
+        ((PATH.with_type(pa.binary()), POS), (b"\xff", 1)),
+    ],
+)
+def test_r121_paths_that_are_no_text_and_positions_that_are_no_numbers_are_damage(
+    fields, row
+) -> None:
+    with pytest.raises(CorruptTable, match="of a position delete file is stored as"):
+        DeletedPositions({ONE: 5}).add_file(deletes([row], fields), {ONE})
 
 
 def test_columns_are_found_by_id_beside_copies_of_deleted_rows() -> None:
