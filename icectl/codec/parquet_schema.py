@@ -280,8 +280,7 @@ def _mapped(field: pa.Field, mapping: NameMapping) -> pa.Field:
         children = [key.with_name("key"), item.with_name("value")]
     elif not arrow_types.is_struct(field.type):
         children = [child.with_name("element") for child in children]
-    inner = [_mapped(child, entry.get("fields", ())) for child in children]
+    inner = [_mapped(child, entry.get("fields") or ()) for child in children]
     mapped = field.with_type(with_children(field.type, inner))
-    if "field-id" not in entry:
-        return mapped
-    return mapped.with_metadata({FIELD_ID: str(entry["field-id"])})
+    number = entry.get("field-id")
+    return mapped if number is None else mapped.with_metadata({FIELD_ID: str(number)})

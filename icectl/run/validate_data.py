@@ -25,6 +25,7 @@ from icectl.entries.schema import ALL_COLUMNS
 from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
+from icectl.plan.validate.schemas import mapping_problem
 from icectl.run.reader import Reader
 from icectl.spec.manifest import Content, FileFormat, ManifestFile
 from icectl.spec.metadata import TableMetadata
@@ -329,10 +330,8 @@ def name_mapping(metadata: TableMetadata) -> NameMapping:
     """The table's mapping of names to ids; empty without a valid one (R-181)."""
     text = metadata.properties.get(NAME_MAPPING.name)
     try:
-        parsed = json.loads(text) if text else []
-    except ValueError:
+        parsed: NameMapping = json.loads(text) if text else ()
+        is_valid = not text or mapping_problem(parsed) is None
+    except (ValueError, RecursionError):
         return ()  # level metadata reports it
-    valid = isinstance(parsed, list) and all(
-        isinstance(item, dict) and isinstance(item.get("names"), list) for item in parsed
-    )
-    return parsed if valid else ()
+    return parsed if is_valid else ()

@@ -193,14 +193,15 @@ def _name_mapping(metadata: TableMetadata) -> Iterator[Finding]:
     if not text:
         return
     try:
-        problem = _mapping_problem(json.loads(text))
+        problem = mapping_problem(json.loads(text))
     except (ValueError, RecursionError):
         problem = "it is no JSON"
     if problem is not None:  # R-181
         yield finding("R-181", f"property {NAME_MAPPING.name}", problem)
 
 
-def _mapping_problem(mapping: Any) -> str | None:
+def mapping_problem(mapping: Any) -> str | None:
+    """Why some JSON is no name mapping; None where it is one (R-181)."""
     if not isinstance(mapping, list):
         return "it is no list"
     ids: Counter[int] = Counter()
@@ -209,9 +210,12 @@ def _mapping_problem(mapping: Any) -> str | None:
         if not isinstance(item, Mapping) or not isinstance(item.get("names"), list):
             return "a field of it has no list of names"
         names.update(str(name) for name in item["names"])
-        if item.get("field-id") is not None:
-            ids[item["field-id"]] += 1
-        problem = _mapping_problem(item["fields"]) if item.get("fields") else None
+        number = item.get("field-id")
+        if number is not None:
+            if type(number) is not int:
+                return f"`{number}` is no field id"
+            ids[number] += 1
+        problem = mapping_problem(item["fields"]) if item.get("fields") else None
         if problem is not None:
             return problem
     doubled = [f"id {id_}" for id_, times in ids.items() if times > 1]

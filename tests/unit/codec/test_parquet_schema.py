@@ -209,7 +209,7 @@ def test_r181_a_name_mapping_gives_ids_at_every_depth() -> None:
             ],
         },
         {"field-id": 10, "names": []},
-        {"names": ["new"]},
+        {"names": ["new"], "field-id": None, "fields": None},
     ]
     mapped = parquet_schema.with_mapped_ids(plain, mapping)
     assert [leaf.field_id for leaf in parquet_schema.leaves(mapped)] == [1, 3, 5, 7, 9, None]

@@ -1,8 +1,12 @@
 """What is known of a table before its data files are looked at."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
-from icectl.run.validate_data import every_column
+import pytest
+
+from icectl.run.validate_data import every_column, name_mapping
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.schema import Schema
 from icectl.spec.types import NestedField, PrimitiveType, StructType
@@ -37,3 +41,25 @@ def test_fields_that_were_dropped_are_known_in_their_last_type_at_any_depth_of_s
             NestedField(1, "a", PrimitiveType("long"), required=False),
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_valid"),
+    [
+        ({"names": ["b", "c"]}, True),
+        ({"field-id": None, "fields": None}, True),
+        ({"fields": [{"field-id": 3, "names": ["x"]}]}, True),
+        ({"field-id": "3"}, False),
+        ({"field-id": [3]}, False),
+        ({"fields": [{"field-id": 3}]}, False),
+        ({"fields": [3]}, False),
+        ({"fields": {"x": 3}}, False),
+    ],
+)
+def test_r181_a_name_mapping_that_is_none_at_any_depth_stands_for_no_ids(changed, is_valid) -> None:
+    mapping: list[dict[str, Any]] = [
+        {"field-id": 1, "names": ["a"]}, {"field-id": 2, "names": ["b"]} | changed
+    ]  # fmt: skip
+    properties = {"schema.name-mapping.default": json.dumps(mapping)}
+    table = TableMetadata(2, None, "/t", 1, 0, 5, (), 0, (), 0, 999, (), 0, properties=properties)
+    assert name_mapping(table) == (mapping if is_valid else ())
