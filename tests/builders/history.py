@@ -5,10 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionSpec
-from icectl.spec.schema import Schema
 from icectl.spec.snapshot import Snapshot, SnapshotRef
-from icectl.spec.sort import SortOrder
+from tests.builders.plain_metadata import plain_metadata
 
 
 def ms(instant: str) -> int:
@@ -22,20 +20,11 @@ def history(
     properties: Mapping[str, str] | None = None,
 ) -> TableMetadata:
     """Metadata of (id, parent, instant) and of refs with `head`, `type` and retention settings."""
-    return TableMetadata(
-        format_version=2,
+    return plain_metadata(
         table_uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1",
         location="/wh/t",
         last_sequence_number=len(snapshots),
         last_updated_ms=max((ms(instant) for _, _, instant in snapshots), default=0),
-        last_column_id=0,
-        schemas=(Schema(0, ()),),
-        current_schema_id=0,
-        partition_specs=(PartitionSpec(0, ()),),
-        default_spec_id=0,
-        last_partition_id=999,
-        sort_orders=(SortOrder(0, ()),),
-        default_sort_order_id=0,
         properties=dict(properties or {}),
         current_snapshot_id=refs["main"]["head"] if "main" in refs else None,
         snapshots=tuple(

@@ -9,6 +9,7 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.storage.local import LocalStore
+from tests.builders.plain_metadata import plain_members
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITS = 15
@@ -40,21 +41,7 @@ print(conflicts)
 
 @pytest.fixture
 def table(tmp_path):
-    first = {
-        "format-version": 2,
-        "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
-        "location": str(tmp_path),
-        "last-sequence-number": 0,
-        "last-updated-ms": 1000,
-        "last-column-id": 0,
-        "current-schema-id": 0,
-        "schemas": [{"type": "struct", "schema-id": 0, "fields": []}],
-        "default-spec-id": 0,
-        "partition-specs": [{"spec-id": 0, "fields": []}],
-        "last-partition-id": 999,
-        "default-sort-order-id": 0,
-        "sort-orders": [{"order-id": 0, "fields": []}],
-    }
+    first = plain_members(location=str(tmp_path))
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata/v1.metadata.json").write_text(json.dumps(first))
     return tmp_path

@@ -28,16 +28,6 @@ SPECS = {
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> SqlCatalog:
-    made = SqlCatalog(
-        "test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
-    )
-    made.create_namespace("db")
-    yield made
-    made.engine.dispose()
-
-
 def rows(first: int, last: int) -> pa.Table:
     numbers = list(range(first, last))
     schema = pa.schema([("id", pa.int32()), ("kind", pa.string())])

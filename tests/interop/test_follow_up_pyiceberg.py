@@ -1,6 +1,6 @@
 """PyIceberg goes on writing to tables that icectl has compacted, migrated or had manifests anew."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,6 @@ BY_ACTION: dict[str, list[list[str]]] = {
     "sort": [[*COMPACT, "--sort-order", "id desc"]],
     "merge deletes of": [["compact", "--deletes-only", "--rewrite-all"]],
 }
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    made = SqlCatalog(
-        "test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
-    )
-    made.create_namespace("db")
-    yield made
-    made.engine.dispose()
 
 
 def maintained(words: list[str], table: str, *options: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from io import StringIO
@@ -37,16 +37,6 @@ SPECS = {
 }
 KINDS = ["a/b c", "50%", "ü=?", "..", "_x", None]
 STRAYS = {"data/lost.parquet", "data/kind=a%2Fb+c/lost.parquet", "metadata/lost-m0.avro"}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    made = SqlCatalog(
-        "test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
-    )
-    made.create_namespace("db")
-    yield made
-    made.engine.dispose()
 
 
 def rows(table: Table, first: int, last: int) -> pa.Table:

@@ -2,7 +2,6 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 from urllib.parse import unquote
@@ -75,16 +74,6 @@ SPECS = {
     "bucket": PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "id_bucket")),
     "day": PartitionSpec(PartitionField(3, 1000, DayTransform(), "at_day")),
 }
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    made = SqlCatalog(
-        "test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
-    )
-    made.create_namespace("db")
-    yield made
-    made.engine.dispose()
 
 
 def rows(first: int, last: int) -> pa.Table:

@@ -1,8 +1,6 @@
 """`icectl validate` finds nothing wrong with tables that PyIceberg wrote."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -43,16 +41,6 @@ SPECS = {
 }
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    made = SqlCatalog(
-        "test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
-    )
-    made.create_namespace("db")
-    yield made
-    made.engine.dispose()
 
 
 def rows(first: int, last: int) -> pa.Table:

@@ -12,6 +12,7 @@ from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound, Un
 from icectl.storage.failures import AnswerLost
 from icectl.storage.local import LocalStore
 from icectl.storage.path_map import PathMapStore
+from tests.builders.plain_metadata import plain_members
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
 
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
@@ -21,28 +22,8 @@ CREATES = frozenset({"create"})
 
 def members(directory, number, **more):
     """A version 2 table without snapshots, by hand; `number` shows in last-updated-ms."""
-    return {
-        "format-version": 2,
-        "table-uuid": UUID,
-        "location": str(directory),
-        "last-sequence-number": 0,
-        "last-updated-ms": 1000 + number,
-        "last-column-id": 1,
-        "current-schema-id": 0,
-        "schemas": [
-            {
-                "type": "struct",
-                "schema-id": 0,
-                "fields": [{"id": 1, "name": "a", "required": False, "type": "int"}],
-            }
-        ],
-        "default-spec-id": 0,
-        "partition-specs": [{"spec-id": 0, "fields": []}],
-        "last-partition-id": 999,
-        "default-sort-order-id": 0,
-        "sort-orders": [{"order-id": 0, "fields": []}],
-        **more,
-    }
+    said = {"table_uuid": UUID, "location": str(directory), "last_updated_ms": 1000 + number}
+    return plain_members(**said) | more
 
 
 def put(table, name, number, *, folder="metadata", compressed=None, **more):

@@ -1,29 +1,17 @@
 """Choosing a snapshot: by id, ref and instant."""
 
+from dataclasses import replace
+
 import pytest
 
 from icectl.errors import UsageError
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot, logged_snapshot_id
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionSpec
-from icectl.spec.schema import Schema
 from icectl.spec.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
-from icectl.spec.sort import SortOrder
+from tests.builders.plain_metadata import plain_metadata
 
-METADATA = TableMetadata(
-    format_version=2,
-    table_uuid=None,
-    location="/t",
+METADATA = plain_metadata(
     last_sequence_number=3,
     last_updated_ms=400,
-    last_column_id=0,
-    schemas=(Schema(0, ()),),
-    current_schema_id=0,
-    partition_specs=(PartitionSpec(0, ()),),
-    default_spec_id=0,
-    last_partition_id=999,
-    sort_orders=(SortOrder(0, ()),),
-    default_sort_order_id=0,
     current_snapshot_id=30,
     snapshots=(Snapshot(20, 200, 10), Snapshot(30, 300, 10)),
     refs={"main": SnapshotRef(30, "branch"), "lost": SnapshotRef(99, "tag")},
@@ -70,13 +58,6 @@ def test_what_cannot_be_shown_is_wrong_usage(choice: SnapshotChoice, message: st
 
 def test_the_later_of_two_log_entries_of_one_instant_counts() -> None:
     log = (SnapshotLogEntry(200, 20), SnapshotLogEntry(200, 30))
-    metadata = TableMetadata(
-        **{
-            name: getattr(METADATA, name)
-            for name in METADATA.__dataclass_fields__
-            if name != "snapshot_log"
-        },
-        snapshot_log=log,
-    )
+    metadata = replace(METADATA, snapshot_log=log)
     assert logged_snapshot_id(metadata, 200) == 30
     assert logged_snapshot_id(metadata, 199) is None

@@ -8,35 +8,22 @@ from icectl.catalog.files import SingleFileCatalog
 from icectl.errors import Unsupported
 from icectl.storage.local import LocalStore
 from icectl.table.open import open_table
+from tests.builders.plain_metadata import plain_members
 
 
 def members(**more):
     """A version 3 table with one snapshot, by hand."""
-    return {
-        "format-version": 3,
-        "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
-        "location": "s3://b/t",
-        "last-sequence-number": 1,
-        "last-updated-ms": 1000,
-        "last-column-id": 1,
-        "current-schema-id": 0,
-        "schemas": [
-            {
-                "type": "struct",
-                "schema-id": 0,
-                "fields": [{"id": 1, "name": "a", "required": False, "type": "int"}],
-            }
-        ],
-        "default-spec-id": 0,
-        "partition-specs": [{"spec-id": 0, "fields": []}],
-        "last-partition-id": 999,
-        "default-sort-order-id": 0,
-        "sort-orders": [{"order-id": 0, "fields": []}],
-        "next-row-id": 0,
-        "current-snapshot-id": 7,
-        "snapshots": [snapshot()],
-        **more,
-    }
+    return (
+        plain_members(
+            format_version=3,
+            location="s3://b/t",
+            last_sequence_number=1,
+            next_row_id=0,
+            current_snapshot_id=7,
+            snapshots=[snapshot()],
+        )
+        | more
+    )
 
 
 def snapshot(**more):

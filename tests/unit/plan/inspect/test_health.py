@@ -18,32 +18,23 @@ from icectl.plan.inspect.health import (
     health,
 )
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
-from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.schema import Schema
 from icectl.spec.snapshot import MetadataLogEntry, Snapshot
-from icectl.spec.sort import SortOrder
 from icectl.spec.transforms import parse_transform
 from icectl.spec.types import NestedField, PrimitiveType
+from tests.builders.plain_metadata import plain_metadata
 
 INT = PrimitiveType("int")
 MIB = 2**20
 SPEC = PartitionSpec(0, (PartitionField((1,), 1000, "region", parse_transform("identity")),))
 SNAPSHOT = Snapshot(7, 1_750_000_000_000, manifest_list="/t/metadata/snap-7.avro")
-METADATA = TableMetadata(
-    format_version=2,
+METADATA = plain_metadata(
+    Schema(0, (NestedField(1, "region", INT, required=False),)),
+    SPEC,
     table_uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1",
-    location="/t",
     last_sequence_number=9,
     last_updated_ms=1_750_000_000_000,
-    last_column_id=1,
-    schemas=(Schema(0, (NestedField(1, "region", INT, required=False),)),),
-    current_schema_id=0,
-    partition_specs=(SPEC,),
-    default_spec_id=0,
-    last_partition_id=1000,
-    sort_orders=(SortOrder(0, ()),),
-    default_sort_order_id=0,
     snapshots=(SNAPSHOT,),
     current_snapshot_id=7,
     metadata_log=(MetadataLogEntry(1, "/t/metadata/v1.metadata.json"),),

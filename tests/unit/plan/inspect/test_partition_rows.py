@@ -9,30 +9,20 @@ from icectl.entries.rows import Entries
 from icectl.entries.schema import PLANNING
 from icectl.plan.inspect.partition_rows import partition_columns, partition_rows
 from icectl.spec.manifest import Content, FileFormat, Status
-from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.schema import Schema
 from icectl.spec.snapshot import Snapshot
-from icectl.spec.sort import SortOrder
 from icectl.spec.transforms import parse_transform
 from icectl.spec.types import NestedField, PrimitiveType
+from tests.builders.plain_metadata import plain_metadata
 
 INT = PrimitiveType("int")
 SPEC = PartitionSpec(0, (PartitionField((1,), 1000, "region", parse_transform("identity")),))
-METADATA = TableMetadata(
+METADATA = plain_metadata(
+    Schema(0, (NestedField(1, "region", INT, required=False),)),
+    SPEC,
     format_version=3,
-    table_uuid=None,
-    location="/t",
     last_sequence_number=2,
-    last_updated_ms=0,
-    last_column_id=1,
-    schemas=(Schema(0, (NestedField(1, "region", INT, required=False),)),),
-    current_schema_id=0,
-    partition_specs=(SPEC,),
-    default_spec_id=0,
-    last_partition_id=1000,
-    sort_orders=(SortOrder(0, ()),),
-    default_sort_order_id=0,
     # Two commits of one millisecond: their sequence numbers tell which is newer.
     snapshots=(
         Snapshot(1, 1_000, sequence_number=2),

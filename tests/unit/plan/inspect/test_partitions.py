@@ -7,9 +7,9 @@ from icectl.plan.inspect.partitions import json_value, partitions_of
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.schema import Schema
-from icectl.spec.sort import SortOrder
 from icectl.spec.transforms import parse_transform
 from icectl.spec.types import NestedField, PrimitiveType
+from tests.builders.plain_metadata import plain_metadata
 
 DATE, INT, STRING = PrimitiveType("date"), PrimitiveType("int"), PrimitiveType("string")
 SCHEMA = Schema(
@@ -26,20 +26,12 @@ def field(source: int, field_id: int, name: str, transform: str) -> PartitionFie
 
 
 def table(*specs: PartitionSpec, version: int = 2) -> TableMetadata:
-    return TableMetadata(
+    return plain_metadata(
+        SCHEMA,
         format_version=version,
-        table_uuid=None,
-        location="/t",
-        last_sequence_number=0,
-        last_updated_ms=0,
-        last_column_id=2,
-        schemas=(SCHEMA,),
-        current_schema_id=0,
         partition_specs=specs,
         default_spec_id=specs[-1].spec_id,
         last_partition_id=1001,
-        sort_orders=(SortOrder(0, ()),),
-        default_sort_order_id=0,
     )
 
 

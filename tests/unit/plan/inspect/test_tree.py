@@ -9,27 +9,13 @@ from icectl.entries.schema import PLANNING
 from icectl.plan.inspect.tree import tree, tree_json
 from icectl.plan.inspect.tree_nodes import LeftOut, Node, TreeSource
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
-from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionSpec
-from icectl.spec.schema import Schema
 from icectl.spec.snapshot import Snapshot, SnapshotRef
-from icectl.spec.sort import SortOrder
+from tests.builders.plain_metadata import plain_metadata
 
 SNAPSHOT = Snapshot(7, 1_750_000_000_000, 5, 3, "/t/metadata/snap.avro", schema_id=0)
-METADATA = TableMetadata(
-    format_version=2,
-    table_uuid=None,
-    location="/t",
+METADATA = plain_metadata(
     last_sequence_number=3,
     last_updated_ms=1_750_000_000_000,
-    last_column_id=0,
-    schemas=(Schema(0, ()),),
-    current_schema_id=0,
-    partition_specs=(PartitionSpec(0, ()),),
-    default_spec_id=0,
-    last_partition_id=999,
-    sort_orders=(SortOrder(0, ()),),
-    default_sort_order_id=0,
     current_snapshot_id=7,
     snapshots=(SNAPSHOT,),
     refs={"main": SnapshotRef(7, "branch"), "tagged": SnapshotRef(7, "tag")},
