@@ -20,7 +20,7 @@ from icectl.spec.metadata import TableMetadata
 from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
-from tests.builders.rows import current_metadata, dv_positions, live_entries, read_metadata
+from tests.builders.rows import dv_positions, head, live_entries
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
 
@@ -69,17 +69,6 @@ def build(directory: Path, format_version: int, partitioning: str) -> TableBuild
     if format_version == 2:
         table.delete_rows([40, 41], kind="equality")
     return table
-
-
-def head(directory: Path) -> dict[str, Any]:
-    """The current snapshot."""
-    metadata = read_metadata(current_metadata(directory))
-    found: dict[str, Any] = next(
-        item
-        for item in metadata["snapshots"]
-        if item["snapshot-id"] == metadata["current-snapshot-id"]
-    )
-    return found
 
 
 def lineage(directory: Path) -> dict[int, tuple[int, int]]:

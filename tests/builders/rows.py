@@ -51,6 +51,16 @@ def current_metadata(table: Path) -> Path:
     return max(found, key=lambda path: int(path.name[1:].split(".")[0]))
 
 
+def head(table: Path) -> dict[str, Any]:
+    """The current snapshot of a file-system table."""
+    metadata = read_metadata(current_metadata(table))
+    wanted = metadata["current-snapshot-id"]
+    found: dict[str, Any] = next(
+        one for one in metadata["snapshots"] if one["snapshot-id"] == wanted
+    )
+    return found
+
+
 def read_avro(location: str) -> list[dict[str, Any]]:
     """All records of an Avro file."""
     return [dict(record) for record in _records(local(location), "avro")]

@@ -15,7 +15,7 @@ from icectl.report.document import document_schema
 from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
 from tests.builders.first_writers import as_first_writers_did
-from tests.builders.rows import current_metadata, read_avro, read_metadata, read_rows
+from tests.builders.rows import current_metadata, head, read_avro, read_metadata, read_rows
 from tests.builders.table_builder import PARTITIONINGS, TableBuilder
 from tests.cli.conftest import Ended
 from tests.stores.fixed_env import FixedEnv
@@ -67,16 +67,6 @@ def rows_of(directory: Path) -> dict[int, Any]:
         snapshot["snapshot-id"]: read_rows(metadata, snapshot["snapshot-id"])
         for snapshot in metadata["snapshots"]
     }
-
-
-def head(directory: Path) -> dict[str, Any]:
-    metadata = read_metadata(current_metadata(directory))
-    found: dict[str, Any] = next(
-        item
-        for item in metadata["snapshots"]
-        if item["snapshot-id"] == metadata["current-snapshot-id"]
-    )
-    return found
 
 
 def identities(snapshot: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -16,12 +16,13 @@ from icectl.errors import StorageError
 from icectl.spec.updates import SetProperties, apply_all, with_log
 from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS, Clock
-from tests.builders.rows import current_metadata, live_entries, read_metadata
+from tests.builders.rows import head, live_entries
 from tests.builders.table_builder import TableBuilder
 from tests.fault.changing import COMPACT, run
 from tests.fault.writers import (
     BeforeStore,
     MeanwhileStore,
+    build,
     check_clean,
     left_over,
     paths,
@@ -31,31 +32,12 @@ from tests.fault.writers import (
 from tests.stores.wrapped import WrappedStore
 
 
-def build(directory: Path, version: int = 2) -> TableBuilder:
-    table = TableBuilder(directory, format_version=version, partitioning="identity")
-    for start in range(0, 48, 12):
-        table.append(range(start, start + 12))
-    if version > 1:
-        table.delete_rows([1, 2, 13])
-    return table
-
-
 def compact(table: TableBuilder, store: WrappedStore | None, *options: str) -> tuple[int, Any]:
     return run([COMPACT[0], table.location, *COMPACT[1:], *options, "--yes", "--json"], store)
 
 
 def ids(table: TableBuilder) -> list[int]:
     return sorted(dict(row)["id"] for row in shown(table))
-
-
-def head(table: TableBuilder) -> dict[str, Any]:
-    metadata = read_metadata(current_metadata(table.directory))
-    found: dict[str, Any] = next(
-        one
-        for one in metadata["snapshots"]
-        if one["snapshot-id"] == metadata["current-snapshot-id"]
-    )
-    return found
 
 
 Act = Callable[[TableBuilder, int], object]
@@ -110,7 +92,7 @@ def test_rule_9_without_a_group_that_holds_nothing_is_committed(tmp_path: Path) 
 def test_rule_9_what_comes_takes_the_place_of_what_goes(tmp_path: Path, version: int) -> None:
     table = build(tmp_path / "t", version)
     assert compact(table, None)[0] == 0
-    summary = head(table)["summary"]
+    summary = head(table.directory)["summary"]
     assert (summary["added-data-files"], summary["deleted-data-files"]) == ("3", "12")
     assert (summary["added-records"], summary["deleted-records"]) == ("45", "48")
     assert "added-delete-files" not in summary
@@ -147,7 +129,7 @@ def test_rule_15_deletes_go_with_the_files_that_they_meant(tmp_path: Path, versi
     code, document = compact(table, None, "--target-file-size", "4KiB", "--max-file-size", "64KiB")
     assert code == 0, document
     assert ids(table) == sorted(table.ids())
-    files = [entry["data_file"] for entry in live_entries(head(table))]
+    files = [entry["data_file"] for entry in live_entries(head(table.directory))]
     removed = document["result"]["removed_delete_files"]
     assert (removed, sum(1 for file in files if file["content"])) == (
         (0, 1) if version == 2 else (2, 1)

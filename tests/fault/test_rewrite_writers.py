@@ -12,21 +12,13 @@ from tests.fault.changing import run
 from tests.fault.writers import (
     BeforeStore,
     MeanwhileStore,
+    build,
     check_clean,
     left_over,
     paths,
     presume_dead,
     shown,
 )
-
-
-def build(directory: Path, version: int) -> TableBuilder:
-    table = TableBuilder(directory, format_version=version, partitioning="identity")
-    for start in range(0, 48, 12):
-        table.append(range(start, start + 12))
-    if version > 1:
-        table.delete_rows([1, 2, 13])
-    return table
 
 
 def rewrite(table: TableBuilder, store: MeanwhileStore, *options: str) -> tuple[int, Any]:

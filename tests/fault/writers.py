@@ -52,6 +52,16 @@ class BeforeStore(WrappedStore):
         return action()
 
 
+def build(directory: Path, version: int = 2) -> TableBuilder:
+    """Four manifests of several partitions; deletes where the version has them."""
+    table = TableBuilder(directory, format_version=version, partitioning="identity")
+    for start in range(0, 48, 12):
+        table.append(range(start, start + 12))
+    if version > 1:
+        table.delete_rows([1, 2, 13])
+    return table
+
+
 def shown(table: TableBuilder) -> Any:
     return read_rows(read_metadata(current_metadata(Path(table.location))))
 

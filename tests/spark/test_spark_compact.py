@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.builders.compactions import build, head, lineage
-from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
+from tests.builders.compactions import build, lineage
+from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
 from tests.conftest import ROOT
 from tests.peers.spark_compact import CASES, compact
 from tests.spark.engine import command, environment, on_spark, why_skipped

@@ -17,8 +17,8 @@ from icectl.run.compact import Compacted, execute
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
 from tests.builders.broken import DAMAGES, TABLES, Broken
-from tests.builders.compactions import build, head, lineage, means, planned
-from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
+from tests.builders.compactions import build, lineage, means, planned
+from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
 from tests.stores.wrapped import FaultyStore, WrappedStore
 
 SIZES = ("file_size_in_bytes", "record_count", "partition_key", "sequence_number")

@@ -8,9 +8,10 @@ import pytest
 from icectl.errors import CommitConflict
 from icectl.run.compact import Compacted, Prepared, execute
 from icectl.spec.partition import result_types
-from tests.builders.compactions import build, head, lineage, means, planned
+from tests.builders.compactions import build, lineage, means, planned
 from tests.builders.rows import (
     current_metadata,
+    head,
     live_entries,
     read_metadata,
     read_rows,
