@@ -1,4 +1,4 @@
-"""Bytes, durations, instants and ratios as people type and read them.
+"""Bytes, counts, durations, instants and ratios as people type and read them.
 
 Durations and instants are integers in milliseconds, instants since 1970-01-01 UTC.
 """
@@ -51,6 +51,11 @@ def print_size(size_bytes: int) -> str:
         if abs(value) < 1023.95:
             return f"{value:.1f} {unit}"
     return f"{value / 1024:.1f} PiB"
+
+
+def print_count(count: int, noun: str) -> str:
+    """A number of things: `1 file`, `2,000 files`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def parse_duration(text: str) -> int:

@@ -157,8 +157,8 @@ def _metadata_steps(metadata: TableMetadata) -> Iterator[Step]:
     yield Step("upgrade-format-version", f"`format-version` becomes {TO_VERSION}")
     made = _expressions(metadata)
     if made:
-        detail = f"{len(made)} partition fields become expressions, with ids up to "
-        yield Step("write-expressions", f"{detail}{made[-1].expr_id}")
+        fields = f"partition fields become expressions: {len(made)}, with ids up to "
+        yield Step("write-expressions", f"{fields}{made[-1].expr_id}")
     if metadata.format_version < 3:
         yield Step("assign-row-ids", "rows get ids from the first commit of each branch on")
 

@@ -15,7 +15,7 @@ from icectl.report.tables import Column, print_table
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import partition_path, result_types
 from icectl.spec.sort import order_text
-from icectl.units import print_size
+from icectl.units import print_count, print_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def print_compaction(console: Console, told: Compaction, *, whole: bool) -> None
     if whole:
         _print_files(console, told)
     for reason, count in told.plan.left_alone.items() if whole or not told.is_run else ():
-        console.say(f"left alone: {count:,} {reason}")
+        console.say(f"left alone: {print_count(count, 'file')}: {reason}")
     for number, reason in sorted(told.failed.items()):
         console.say(f"group {number} was not committed: {reason}")
     console.say(_summary(told))
@@ -128,11 +128,11 @@ def print_compaction(console: Console, told: Compaction, *, whole: bool) -> None
 def _print_groups(console: Console, told: Compaction) -> None:
     columns = (
         Column("group", "right"),
-        Column("partition", cut="end"),
+        Column("partition", cut="middle"),
         Column("files", "right"),
         Column("bytes", "right"),
         Column("become", "right"),
-        Column("reason", cut="end"),
+        Column("reason", cut="wrap"),
     )
     rows = [
         (
@@ -173,7 +173,7 @@ def _print_files(console: Console, told: Compaction) -> None:
         Column("group", "right"),
         Column("file", cut="middle"),
         Column("bytes", "right"),
-        Column("because it is", cut="end"),
+        Column("because it is", cut="wrap"),
     )
     rows = []
     for group in told.plan.groups:
@@ -193,9 +193,10 @@ def _summary(told: Compaction) -> str:
     result = compaction_result(told)
     if told.plan.options.deletes_only:
         return _merged(told, result)
-    before = f"{result['rewritten_data_files']:,} files of {print_size(result['rewritten_bytes'])}"
+    size = print_size(result["rewritten_bytes"])
+    before = f"{print_count(result['rewritten_data_files'], 'file')} of {size}"
     after = f"{result['added_data_files']:,} of {print_size(result['added_bytes'])}"
-    deletes = f"{result['removed_delete_files']:,} delete files"
+    deletes = print_count(result["removed_delete_files"], "delete file")
     if not told.is_run:
         return f"{before} would become about {after}; {deletes} would go"
     return f"{before} became {after}; {deletes} went"
@@ -204,7 +205,7 @@ def _summary(told: Compaction) -> str:
 def _merged(told: Compaction, result: Mapping[str, Any]) -> str:
     """What becomes of delete files; vectors count for themselves where they go."""
     added, removed = result["added_delete_files"], result["removed_delete_files"]
-    new, size = f"{added:,} delete files", print_size(result["added_bytes"])
+    new, size = print_count(added, "delete file"), print_size(result["added_bytes"])
     old = f"{removed:,} delete files and vectors"
     if not told.is_run:
         return f"about {new} would come in the place of {old}"

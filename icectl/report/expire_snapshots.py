@@ -11,7 +11,7 @@ from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
-from icectl.units import print_instant, print_size
+from icectl.units import print_count, print_instant, print_size
 
 LISTED_WITHOUT_VERBOSE = 40
 """Snapshots that are listed when the whole plan was not asked for."""
@@ -95,7 +95,7 @@ def question(expiry: Expiry) -> str:
     """What the user is asked before anything happens."""
     count = len(expiry.plan.retention.expired)
     files = f" and delete {_counted(expiry.deletable)}" if expiry.deletes_files else ""
-    return f"expire {_plural(count, 'snapshot')} of {expiry.table_location}{files}?"
+    return f"expire {print_count(count, 'snapshot')} of {expiry.table_location}{files}?"
 
 
 def print_plan(console: Console, expiry: Expiry, *, whole: bool) -> None:
@@ -134,12 +134,12 @@ def _print_snapshots(console: Console, plan: ExpirePlan, *, whole: bool) -> None
         Column("snapshot"),
         Column("committed"),
         Column(""),
-        Column("reason", cut="end"),
+        Column("reason", cut="wrap"),
     )
     table = [
         (
             str(item.snapshot_id),
-            print_instant(item.timestamp_ms),
+            print_instant(item.timestamp_ms // 1000 * 1000),
             "keep" if item.kept else "expire",
             item.reason,
         )
@@ -184,9 +184,10 @@ def _short(location: str, base: str) -> str:
 def _summary(expiry: Expiry, deleted: Files, verb: str) -> str:
     expired = len(expiry.plan.retention.expired)
     kept = len(expiry.plan.retention.kept)
-    text = f"{_plural(expired, 'snapshot')} expired, {kept:,} kept"
+    stay = "stays" if kept == 1 else "stay"
+    text = f"{print_count(expired, 'snapshot')} expired, {kept:,} kept"
     if verb != "deleted":
-        text = f"{_plural(expired, 'snapshot')} would expire, {kept:,} stay"
+        text = f"{print_count(expired, 'snapshot')} would expire, {kept:,} {stay}"
     if not expiry.deletes_files:
         return f"{text}; no file is deleted"
     return f"{text}; {_counted(deleted)} {verb}, {print_size(total_bytes(deleted))}"
@@ -195,17 +196,13 @@ def _summary(expiry: Expiry, deleted: Files, verb: str) -> str:
 def _counted(found: Files) -> str:
     counts = count_by_kind(found)
     content = sum(counts[kind] for kind in FileKind if kind < FileKind.MANIFESTS)
-    return f"{_plural(len(found), 'file')} ({content:,} data and delete files)"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{print_count(len(found), 'file')} ({content:,} data and delete files)"
 
 
 def _print_outside(console: Console, expiry: Expiry) -> None:
     if not len(expiry.outside):
         return
-    count = _plural(len(expiry.outside), "file")
+    count = print_count(len(expiry.outside), "file")
     console.note(f"{count} outside the table's location that nothing reaches any more: left alone")
     for location, _, _ in rows(expiry.outside)[:LISTED_WITHOUT_VERBOSE]:
         console.note(f"  {location}")

@@ -176,6 +176,6 @@ def _open_display(err: TextIO) -> _Display:
             self._live.stop()
 
         def show(self, text: str) -> None:
-            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+            self._live.update(Text(text, no_wrap=True, overflow="crop"), refresh=True)
 
     return _RichDisplay()

@@ -8,7 +8,7 @@ from icectl.entries.listed import Listed, listed_bytes, listed_files, listed_tog
 from icectl.plan.remove_orphans import OrphanPlan
 from icectl.report.console import Console
 from icectl.report.tables import Column, print_table
-from icectl.units import print_instant, print_size
+from icectl.units import print_count, print_instant, print_size
 
 LISTED_WITHOUT_VERBOSE = 40
 """Files that are listed when the whole plan was not asked for."""
@@ -100,8 +100,8 @@ def _left_alone(told: Orphans) -> dict[str, int]:
 def question(told: Orphans) -> str:
     """What the user is asked before anything happens."""
     verb = "move" if told.moves else "delete"
-    counted = f"{_plural(told.plan.deletable_count)}, {print_size(told.plan.deletable_bytes)},"
-    text = f"{verb} {counted} that {told.table_location} does not refer to"
+    files, size = print_count(told.plan.deletable_count, "file"), told.plan.deletable_bytes
+    text = f"{verb} {files}, {print_size(size)}, that {told.table_location} does not refer to"
     if told.given_metadata_file is not None:
         text += f", by your word that {told.given_metadata_file} is its current metadata file"
     return f"{text}?"
@@ -120,12 +120,12 @@ def print_plan(console: Console, told: Orphans, *, whole: bool) -> None:
     _print_outside(console, told)
     verb = "moved" if told.moves else "deleted"
     if not len(every):
-        console.say(f"nothing to do: no orphans among {_plural(plan.listed_count)}")
+        console.say(f"nothing to do: no orphans among {print_count(plan.listed_count, 'file')}")
         return
     console.say(
-        f"{_plural(len(every))} of {plan.listed_count:,}, {print_size(listed_bytes(every))} of "
-        f"{print_size(plan.listed_bytes)}, would be {verb}: not referred to, and older than "
-        f"{print_instant(plan.rule.older_than_ms // 1000 * 1000)}"
+        f"{print_count(len(every), 'file')} of {plan.listed_count:,}, "
+        f"{print_size(listed_bytes(every))} of {print_size(plan.listed_bytes)}, would be {verb}: "
+        f"not referred to, and older than {print_instant(plan.rule.older_than_ms // 1000 * 1000)}"
     )
 
 
@@ -141,7 +141,7 @@ def print_removed(console: Console, told: Orphans) -> None:
     if told.quarantine is not None:
         where = f" to {told.quarantine.folder}"
     console.say(
-        f"{_plural(len(removed))} {'moved' if told.moves else 'deleted'}{where}, "
+        f"{print_count(len(removed), 'file')} {'moved' if told.moves else 'deleted'}{where}, "
         f"{print_size(listed_bytes(removed))}"
     )
     for path, error in told.failed:
@@ -175,18 +175,14 @@ def _print_files(console: Console, told: Orphans, every: Listed, *, whole: bool)
 def _print_left_alone(console: Console, told: Orphans) -> None:
     for name, count in _left_alone(told).items():
         if count:
-            console.say(f"left alone: {_plural(count)} {_REASONS[name]}")
+            console.say(f"left alone: {print_count(count, 'file')} {_REASONS[name]}")
 
 
 def _print_outside(console: Console, told: Orphans) -> None:
     plan = told.plan
     if plan.deletes_outside or not len(plan.outside):
         return
-    count = _plural(len(plan.outside))
+    count = print_count(len(plan.outside), "file")
     console.note(f"{count} outside the table's location: left alone without `--delete-outside`")
     for file in listed_files(Listed(plan.outside.table.slice(0, LISTED_WITHOUT_VERBOSE))):
         console.note(f"  {file.location}")
-
-
-def _plural(count: int) -> str:
-    return f"{count:,} file{'' if count == 1 else 's'}"

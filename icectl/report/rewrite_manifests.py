@@ -10,7 +10,7 @@ from icectl.report.document import id_text
 from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
 from icectl.spec.manifest import ManifestFile
-from icectl.units import print_size
+from icectl.units import print_count, print_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _print_groups(console: Console, plan: RewritePlan) -> None:
         Column("rewrite", "right"),
         Column("keep", "right"),
         Column("entries", "right"),
-        Column("reason", cut="end"),
+        Column("reason", cut="wrap"),
     )
     rows = [
         (
@@ -116,8 +116,10 @@ def _print_manifests(console: Console, rewriting: Rewriting) -> None:
 
 def _summary(rewriting: Rewriting) -> str:
     result = rewriting_result(rewriting)
-    before = f"{result['rewritten']:,} manifests of {print_size(result['bytes_before'])}"
+    size = print_size(result["bytes_before"])
+    before = f"{print_count(result['rewritten'], 'manifest')} of {size}"
+    stay = f"{result['kept']:,} {'stays' if result['kept'] == 1 else 'stay'}"
     if rewriting.written is None:
-        return f"{before} would become about {result['added']:,}; {result['kept']:,} stay"
+        return f"{before} would become about {result['added']:,}; {stay}"
     after = f"{result['added']:,} of {print_size(result['bytes_after'])}"
-    return f"{before} became {after}; {result['kept']:,} stay"
+    return f"{before} became {after}; {stay}"

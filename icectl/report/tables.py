@@ -1,8 +1,10 @@
 """Plain columns that fit the terminal: no boxes, numbers right, long locations cut inside."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
+from textwrap import wrap
 from typing import Literal
 
 from icectl.report.console import Console, printable
@@ -17,12 +19,13 @@ _NARROWEST = 8
 class Column:
     """A heading, the side its cells lean to, and where a cell that is too long is cut.
 
-    `cut` None: never. `middle` suits locations, whose ends tell most; `end` suits sentences.
+    `cut` None: never. `middle` suits locations, whose ends tell most; `wrap` continues sentences on
+    further lines.
     """
 
     name: str
     align: Literal["left", "right"] = "left"
-    cut: Literal["middle", "end"] | None = None
+    cut: Literal["middle", "end", "wrap"] | None = None
 
 
 def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
@@ -35,7 +38,8 @@ def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequ
     headings = [column.name for column in columns]
     console.print(console.style(_line(columns, headings, widths), "bold"))
     for row in cells:
-        console.print(_line(columns, row, widths))
+        for line in _lines(columns, row, widths):
+            console.print(_line(columns, line, widths))
 
 
 def print_pairs(console: Console, pairs: Sequence[tuple[str, str]], *, indent: int = 0) -> None:
@@ -107,10 +111,23 @@ def _widths(
     return widths
 
 
+def _lines(
+    columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]
+) -> Iterable[Sequence[str]]:
+    """The cells of each line of a row, of which cells that are wrapped make several."""
+    parts = [
+        (wrap(cell, width, break_on_hyphens=False) if column.cut == "wrap" else None) or [cell]
+        for column, cell, width in zip(columns, row, widths, strict=True)
+    ]
+    return zip_longest(*parts, fillvalue="")
+
+
 def _line(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:
     shown = []
     for column, cell, width in zip(columns, row, widths, strict=True):
-        fitting = shorten(cell, width, column.cut) if column.cut else cell
+        fitting = cell
+        if column.cut is not None and column.cut != "wrap":
+            fitting = shorten(cell, width, column.cut)
         padding = " " * (width - text_width(fitting))
         shown.append(padding + fitting if column.align == "right" else fitting + padding)
     return _GAP.join(shown).rstrip()

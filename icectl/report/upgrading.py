@@ -9,6 +9,7 @@ from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
+from icectl.units import print_count
 
 
 class UpgradePlan(Protocol):
@@ -90,7 +91,8 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
         return
     console.say(f"the table is of version {upgrade.to_version} now")
     if plan.legacy_manifests:
-        console.say(f"{plan.legacy_manifests:,} manifests of older versions stay, and stay valid")
+        manifests = print_count(plan.legacy_manifests, "manifest")
+        console.say(f"of older versions stay, and stay valid: {manifests}")
     if upgrade.unfinished is not None:
         console.warn(f"its manifests were not rewritten: {upgrade.unfinished}")
     print_new_metadata_file(console, upgrade.new_metadata_file)
@@ -99,7 +101,7 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
 def print_plan(console: Console, upgrade: Upgrade) -> None:
     """Print what would change, what is lost by it, and what forbids it."""
     rows = [(item.step, item.detail) for item in upgrade.plan.steps]
-    print_table(console, (Column("step"), Column("detail", cut="end")), rows)
+    print_table(console, (Column("step"), Column("detail", cut="wrap")), rows)
     console.print()
     for line in upgrade.to_know:
         console.print(line)

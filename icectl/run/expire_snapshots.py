@@ -42,6 +42,7 @@ from icectl.storage.store import FileStatus
 from icectl.table.known_files import KnownFiles
 from icectl.table.open import open_table
 from icectl.table.reachable import ReachReader, dropped_files, log_files
+from icectl.units import print_count
 
 COMMAND = "expire-snapshots"
 
@@ -160,14 +161,12 @@ def _dropped(metadata: TableMetadata, metadata_location: str, sizes: Mapping[str
 
 
 def _log_warning(unlogged: Sequence[int]) -> str:
-    count = (
-        "1 snapshot that stays leaves"
-        if len(unlogged) == 1
-        else (f"{len(unlogged):,} snapshots that stay leave")
-    )
+    one = len(unlogged) == 1
+    verbs = "that stays leaves" if one else "that stay leave"
     return (
-        f"{count} the snapshot log, so that queries as of an instant no longer find "
-        "them (R-026); a tag gives one a name that lasts"
+        f"{print_count(len(unlogged), 'snapshot')} {verbs} the snapshot log, so that queries as of "
+        f"an instant no longer find {'it' if one else 'them'} (R-026); a tag gives one a name that "
+        "lasts"
     )
 
 

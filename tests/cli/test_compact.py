@@ -125,8 +125,8 @@ def test_a_dry_run_lists_every_group_and_file_with_its_reason(tmp_path, compact)
 def test_files_left_alone_are_counted_by_reason(tmp_path, compact) -> None:
     build(tmp_path)
     ended = compact(tmp_path, "--where", "category = 'c1'", "--dry-run")
-    assert "left alone: 6 not selected by `--where`" in ended.out
-    assert "left alone: 3 one of too few in their partition" in ended.out
+    assert "left alone: 6 files: not selected by `--where`" in ended.out
+    assert "left alone: 3 files: one of too few in their partition" in ended.out
     assert "nothing to do: compacting would gain nothing" in ended.out
 
 

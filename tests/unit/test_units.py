@@ -8,6 +8,7 @@ from icectl.units import (
     parse_instant,
     parse_ratio,
     parse_size,
+    print_count,
     print_duration,
     print_instant,
     print_size,
@@ -51,6 +52,11 @@ def test_a_size_without_a_unit_or_with_another_is_wrong_usage(text: str) -> None
         parse_size(text)
     assert caught.value.hint == "give a number with a unit: 64MB or 64MiB"
     assert caught.value.exit_code == 2
+
+
+def test_one_thing_is_counted_without_a_plural() -> None:
+    counts = [print_count(count, "file") for count in (0, 1, 2000)]
+    assert counts == ["0 files", "1 file", "2,000 files"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from icectl.plan.inspect.views import Row
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
-from icectl.units import print_size
+from icectl.units import print_count, print_size
 
 HEALTH_SOURCES: frozenset[str] = frozenset(
     {
@@ -169,10 +169,6 @@ def _from(limits: Limits, unit: str, *, ratio: bool = False) -> str:
     )
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _file_sizes(data: Entries) -> list[Row]:
     histogram = size_histogram(data)
     ends: list[int | None] = [0, *SIZE_BANDS, None]
@@ -192,9 +188,9 @@ def _small_files(target: int, data: Entries) -> _Check:
     surplus = sum(count - max(1, -(-size // target)) for count, size in partitions)
     return _Check(
         SURPLUS_FILES.judge(surplus),
-        f"{len(small):,} of {_counted(len(data), 'data file')} below {print_size(small_below)}, "
+        f"{len(small):,} of {print_count(len(data), 'data file')} below {print_size(small_below)}, "
         f"{SMALL_RATIO:.0%} of the target size; merging within partitions saves "
-        f"{_counted(surplus, 'file')}",
+        f"{print_count(surplus, 'file')}",
         _from(SURPLUS_FILES, "files to save"),
         "compact",
         {
@@ -220,8 +216,8 @@ def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
     positions = totals.position_delete_record_count + totals.deletion_vector_record_count
     ratio = positions / totals.record_count if totals.record_count else 0.0
     found = (
-        f"{_counted(totals.delete_file_count, 'delete file')} on {touched:,} of "
-        f"{_counted(len(matches.data), 'data file')}, at most {most:,} on one; positions delete "
+        f"{print_count(totals.delete_file_count, 'delete file')} on {touched:,} of "
+        f"{print_count(len(matches.data), 'data file')}, at most {most:,} on one; positions delete "
         f"{ratio:.1%} of the rows; {dangling:,} of no effect"
     )
     return _Check(
@@ -262,8 +258,8 @@ def _manifest_debt(source: HealthSource) -> _Check:
     surplus = count - sum(max(1, -(-size // target)) for size in sizes.values())
     return _Check(
         SURPLUS_MANIFESTS.judge(surplus),
-        f"{_counted(count, 'manifest')}, {print_size(sum(sizes.values()))}; at the target size of "
-        f"{print_size(target)}, {count - surplus:,} would do"
+        f"{print_count(count, 'manifest')}, {print_size(sum(sizes.values()))}; at the target size "
+        f"of {print_size(target)}, {count - surplus:,} would do"
         + (f"; delete vectors over them kill {dead:,} of their files" if dead else ""),
         _from(SURPLUS_MANIFESTS, "manifests to save"),
         "rewrite-manifests",
@@ -281,7 +277,7 @@ def _snapshot_debt(source: HealthSource) -> _Check:
     count, expirable = len(source.metadata.snapshots), source.expirable.snapshot_count
     return _Check(
         EXPIRABLE_SNAPSHOTS.judge(expirable),
-        f"{expirable:,} of {_counted(count, 'snapshot')} past the table's own retention",
+        f"{expirable:,} of {print_count(count, 'snapshot')} past the table's own retention",
         _from(EXPIRABLE_SNAPSHOTS, "snapshots past retention"),
         "expire-snapshots",
         {"snapshot_count": count, "expirable_snapshot_count": expirable},
@@ -294,7 +290,7 @@ def _metadata_file_debt(source: HealthSource) -> _Check:
     untracked = max(0, files.count - tracked)
     return _Check(
         UNTRACKED_METADATA_FILES.judge(untracked),
-        f"{_counted(files.count, 'metadata file')}, {print_size(files.size_bytes)}; "
+        f"{print_count(files.count, 'metadata file')}, {print_size(files.size_bytes)}; "
         f"{untracked:,} no longer in the metadata log",
         _from(UNTRACKED_METADATA_FILES, "files off the log"),
         "remove-orphans",

@@ -63,11 +63,6 @@ def print_json_lines(console: Console, row_set: RowSet) -> None:
         console.print(json_line({name: row.get(name) for name in row_set.columns}))
 
 
-def counted(count: int, noun: str) -> str:
-    """A number of things: `1 file`, `2,000 files`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def plain(value: object) -> str:
     """A value as text: nested ones as JSON, null as nothing."""
     if value is None:
@@ -207,13 +202,9 @@ def _manifest_kind(content: int) -> str:
     return "deletes" if content else "data"
 
 
-def _manifest_files(*counts: int | None) -> str:
-    """Counts of data and of delete files, one of which is zero."""
-    half = len(counts) // 2
-    return " ".join(
-        "?" if data is None or deletes is None else f"{data + deletes:,}"
-        for data, deletes in zip(counts[:half], counts[half:], strict=True)
-    )
+def _manifest_files(data: int | None, deletes: int | None) -> str:
+    """The number of data and of delete files, one of which is zero."""
+    return "?" if data is None or deletes is None else f"{data + deletes:,}"
 
 
 def _ranges(summaries: Sequence[Mapping[str, Any]]) -> str:
@@ -252,7 +243,6 @@ def _number(heading: str, member: str, show: Callable[..., str] = _count) -> Tex
     return TextColumn(heading, (member,), show, align="right")
 
 
-_STATES = ("added", "existing", "deleted")
 TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
     "snapshots": (
         _column("snapshot", "snapshot_id"),
@@ -280,13 +270,14 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
     "manifests": (
         _column("content", "content", _manifest_kind),
         _number("spec", "partition_spec_id"),
-        _column(
-            "added existing deleted",
-            " ".join(
-                f"{state}_{kind}_files_count" for kind in ("data", "delete") for state in _STATES
-            ),
-            _manifest_files,
-            "right",
+        *(
+            _column(
+                state,
+                f"{state}_data_files_count {state}_delete_files_count",
+                _manifest_files,
+                "right",
+            )
+            for state in ("added", "existing", "deleted")
         ),
         _number("dead", "dead_files_count", _some),
         _number("size", "length", _size),
@@ -295,7 +286,7 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
     ),
     "files": (
         _column("content", "content file_format", _kind),
-        _column("partition", "partition_path", cut="end"),
+        _column("partition", "partition_path", cut="middle"),
         _number("records", "record_count"),
         _column("size", "file_size_in_bytes content_size_in_bytes", _stored_size, "right"),
         _column("file", "file_path", cut="middle"),
@@ -309,7 +300,7 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _column("file", "data_file.file_path", cut="middle"),
     ),
     "partitions": (
-        _column("partition", "partition_path", cut="end"),
+        _column("partition", "partition_path", cut="middle"),
         _number("spec", "spec_id"),
         _number("files", "file_count"),
         _number("records", "record_count"),
@@ -321,7 +312,7 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
     "changes": (
         _column("change", "change"),
         _column("content", "kind", _KINDS.__getitem__),
-        _column("partition", "partition_path", cut="end"),
+        _column("partition", "partition_path", cut="middle"),
         _number("records", "record_count"),
         _number("size", "file_size_in_bytes", _size),
         _column("file", "file_path", cut="middle"),

@@ -5,9 +5,9 @@ from typing import Any
 
 from icectl.plan.inspect.views import RowSet
 from icectl.report.console import Console
-from icectl.report.inspect.rows import counted, print_rows
+from icectl.report.inspect.rows import print_rows
 from icectl.report.tables import print_pairs
-from icectl.units import print_size
+from icectl.units import print_count, print_size
 
 _PROPERTIES_SHOWN = 8
 
@@ -56,11 +56,11 @@ def _live_rows(counted: Mapping[str, int] | None) -> list[tuple[str, str]]:
 
 def _changed(found: Mapping[str, Any], change: str) -> str:
     text = (
-        f"{counted(found[f'{change}_files'], 'data file')}, {found[f'{change}_rows']:,} rows, "
+        f"{print_count(found[f'{change}_files'], 'data file')}, {found[f'{change}_rows']:,} rows, "
         f"{print_size(found[f'{change}_bytes'])}"
     )
     delete_files = found[f"{change}_delete_files"]
-    return f"{text}; {counted(delete_files, 'delete file')}" if delete_files else text
+    return f"{text}; {print_count(delete_files, 'delete file')}" if delete_files else text
 
 
 def _snapshot_text(snapshot_id: str | None, committed_at: str | None) -> str:
@@ -123,7 +123,7 @@ def _delete_files(found: Mapping[str, Any]) -> str:
     if not parts:
         return "none"
     deleted = [
-        counted(found[key], noun)
+        print_count(found[key], noun)
         for key, noun in (
             ("position_delete_record_count", "position"),
             ("equality_delete_record_count", "key"),

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from icectl.plan.inspect.tree_nodes import DELETE_KINDS, MANIFEST_DV, Node
 from icectl.plan.inspect.views import Row
 from icectl.report.console import Console
-from icectl.report.inspect.rows import beginnings, below, counted
+from icectl.report.inspect.rows import beginnings, below
 from icectl.report.tables import shorten
-from icectl.units import print_size
+from icectl.units import print_count, print_size
 
 _WHAT_IT_HOLDS: Mapping[str, str] = {
     "data": "record",
@@ -157,7 +157,7 @@ def describe(node: Node) -> str:
         named = f", {', '.join(refs)}" if refs else ""
         return f"{facts['operation'] or 'operation unknown'}, {facts['committed_at']}{named}"
     if node.kind == "manifest-list":
-        return f"manifest list, {counted(facts['manifest_count'], 'manifest')}"
+        return f"manifest list, {print_count(facts['manifest_count'], 'manifest')}"
     size_text = print_size(facts["size_bytes"])
     if node.kind == "root-manifest":
         return f"root manifest, {_entries(facts['entry_count'])}, {size_text}"
@@ -165,13 +165,13 @@ def describe(node: Node) -> str:
         return f"{_vector(facts)}, {size_text}"
     if node.kind == "manifest":
         return f"manifest of {facts['content']}, {_state(facts)}, {size_text}"
-    text = f"{counted(facts['record_count'], _WHAT_IT_HOLDS[node.kind])}, {size_text}"
+    text = f"{print_count(facts['record_count'], _WHAT_IT_HOLDS[node.kind])}, {size_text}"
     if is_dead(node):
         return f"{'removed' if facts['status'] == 'deleted' else 'dead'}, {text}"
     if facts.get("in_root"):
         text = f"{facts['status']}, {text}"
     if node.kind in DELETE_KINDS:
-        return f"{text}, on {counted(facts['applies_to_count'], 'file')}"
+        return f"{text}, on {print_count(facts['applies_to_count'], 'file')}"
     return text
 
 
@@ -183,7 +183,7 @@ def _state(facts: Row) -> str:
     """How many files of a manifest live; of a leaf also what its root says of it."""
     live, listed = facts["live_file_count"], facts.get("entry_count")
     if listed is None:
-        return counted(live, "file")
+        return print_count(live, "file")
     return f"{facts['status']}, {live:,} of {_entries(listed)} live"
 
 
@@ -191,7 +191,7 @@ def _vector(facts: Row) -> str:
     """What a manifest delete vector kills, and how much of that is new."""
     manifest, count = file_name(str(facts["referenced_manifest"])), facts["position_count"]
     if facts["status"] == "deleted":
-        return f"replaced delete vector of {manifest}, {counted(count, 'position')}"
+        return f"replaced delete vector of {manifest}, {print_count(count, 'position')}"
     fresh = f", {facts['fresh_count']:,} of them new" if facts["fresh_count"] else ""
     return f"{facts['status']} delete vector of {manifest}, kills {_entries(count)}{fresh}"
 
@@ -202,7 +202,7 @@ def more(node: Node) -> str:
     if node.kind in ("root-manifest", MANIFEST_DV):
         return f"{count:,} more {_entries(count).rpartition(' ')[2]}, {size_text}"
     noun = "more file" if node.kind == "manifest" else "more manifest"
-    return f"{counted(count, noun)}, {size_text}"
+    return f"{print_count(count, noun)}, {size_text}"
 
 
 def _lines(

@@ -54,6 +54,18 @@ def test_on_a_terminal_the_widest_cells_are_cut_to_fit(monkeypatch: pytest.Monke
     assert max(map(len, lines)) == 50
 
 
+def test_sentences_go_on_in_further_lines_of_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = [Column("why", cut="wrap"), Column("rows", align="right")]
+    rows = [["too small to keep", "12"], ["", "3"]]
+    assert printed(columns, rows, 16, monkeypatch) == [
+        "why         rows",
+        "too small     12",
+        "to keep",
+        "               3",
+    ]
+    assert printed(columns, rows, None, monkeypatch)[1] == "too small to keep    12"
+
+
 def test_numbers_are_never_cut_however_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = printed(COLUMNS, ROWS, 10, monkeypatch)
     assert [line.split()[1] for line in lines] == ["rows", "12", "3456"]

@@ -112,9 +112,10 @@ def test_manifests_show_unknown_counts_as_such_and_ranges_short() -> None:
         "existing_delete_files_count": None,
         "deleted_delete_files_count": 0,
     }
-    assert text("manifests", row)[1] == (
-        "deletes     0               1,000 ? 0  2.0 KiB  1, a..c, null  m.avro"
-    )
+    assert text("manifests", row) == [
+        "content  spec  added  existing  deleted     size  partitions     manifest",
+        "deletes     0  1,000         ?        0  2.0 KiB  1, a..c, null  m.avro",
+    ]
 
 
 def test_refs_without_settings_of_their_own_go_by_the_default() -> None:
