@@ -35,7 +35,7 @@ from icectl.entries.may_match import may_match
 from icectl.entries.partition_key import encode_key
 from icectl.entries.predicates import Predicate
 from icectl.entries.rows import Entries, data_files, delete_files, live, numbers
-from icectl.errors import Unsupported, UsageError
+from icectl.errors import CorruptTable, Unsupported, UsageError
 from icectl.plan.binpack import pack
 from icectl.plan.compact_order import RowOrder
 from icectl.plan.compact_sizes import Sizes
@@ -164,16 +164,16 @@ def live_files(
     return LiveFiles(
         tuple(manifests),
         entries,
-        known_spec_ids=frozenset(spec.spec_id for spec in specs if _is_known(spec)),
+        known_spec_ids=frozenset(spec.spec_id for spec in specs if _is_known(spec, metadata)),
         unpartitioned_spec_ids=frozenset(spec.spec_id for spec in specs if spec.is_unpartitioned),
         named_files=named_files,
         spelling=spelling,
     )
 
 
-def _is_known(spec: PartitionSpec) -> bool:
-    """Whether all transforms of a spec are known (R-007)."""
-    return all(item.transform.name != "unknown" for item in spec.fields)  # R-007
+def _is_known(spec: PartitionSpec, metadata: TableMetadata) -> bool:
+    """Whether all values of a spec have a type: transforms and columns are known (R-007)."""
+    return None not in result_types(spec, metadata.schemas)  # R-007
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,8 +321,8 @@ def _output_types(metadata: TableMetadata, options: CompactOptions) -> Sequence[
     if spec is None:
         message = f"the table has no partition spec {options.output_spec_id}"
         raise UsageError(message, hint="`icectl inspect TABLE specs` lists them")
-    if not _is_known(spec):
-        message = f"partition spec {spec.spec_id} has a transform that icectl does not know"
+    if not _is_known(spec, metadata):
+        message = f"partition spec {spec.spec_id} has a transform or a column that is not known"
         raise Unsupported(message, hint="`--output-spec-id` names another spec")
     return result_types(spec, metadata.schemas)
 
@@ -330,7 +330,7 @@ def _output_types(metadata: TableMetadata, options: CompactOptions) -> Sequence[
 def check_deletes(files: LiveFiles, rows: Sequence[int]) -> None:
     """Refuse to rewrite data files of which readers disagree on the deleted rows.
 
-    Raises: Unsupported.
+    Raises: Unsupported; CorruptTable R-114.
     """
     misspelt = int(files.named.misspelt[list(rows)].sum())
     if misspelt:
@@ -339,6 +339,9 @@ def check_deletes(files: LiveFiles, rows: Sequence[int]) -> None:
             "than its manifest entry: not all readers apply them"
         )
         raise Unsupported(message, hint=_OTHER_DELETES)
+    if (files.matches.vectors.counts[list(rows)] > 1).any():
+        message = "a data file has more than one deletion vector"
+        raise CorruptTable(message, rule="R-114")  # R-114
     misplaced = len(set(files.named.misplaced[1].tolist()).intersection(rows))
     if misplaced:
         message = (

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icectl.entries.predicates import Column, Compare
-from icectl.errors import Unsupported, UsageError
+from icectl.errors import CorruptTable, Unsupported, UsageError
 from icectl.plan.compact import (
     Branch,
     CompactOptions,
@@ -350,9 +350,25 @@ def test_a_spec_that_there_is_not_is_wrong_usage() -> None:
         planned(data("f"), output_spec_id=7)
 
 
-def test_r007_rows_are_not_moved_to_a_spec_with_an_unknown_transform() -> None:
-    with pytest.raises(Unsupported, match="partition spec 2 has a transform"):
+def test_r007_rows_are_not_moved_to_a_spec_with_an_unknown_transform_or_column() -> None:
+    with pytest.raises(Unsupported, match="spec 2 has a transform or a column that is not known"):
         planned(data("f"), output_spec_id=2)
+    lost = PartitionField((9,), 1002, "lost", parse_transform("identity"))
+    metadata = replace(METADATA, partition_specs=(PartitionSpec(0, ()), PartitionSpec(1, (lost,))))
+    rows = entries(data("f", spec_id=1, partition_key=key("a")), data("g"))
+    found = live_files(metadata, (), rows, {}, {})
+    made = plan(metadata, pin_of(metadata, "/m"), HEAD, found, replace(OPTIONS, every=True))
+    assert [group.files for group in made.groups] == [(1,)]
+    with pytest.raises(Unsupported, match="spec 1 has a transform or a column that is not known"):
+        plan(metadata, pin_of(metadata, "/m"), HEAD, found, replace(OPTIONS, output_spec_id=1))
+
+
+def test_r114_a_file_with_two_vectors_is_damage() -> None:
+    vectors = [vector(name, "f", sequence_number=2, record_count=1) for name in "vw"]
+    rows = [data("f"), data("g"), *vectors]
+    with pytest.raises(CorruptTable, match="more than one deletion vector"):
+        planned(*rows, every=True)
+    assert planned(*rows).groups == ()
 
 
 def test_of_a_table_without_files_nothing_is_planned() -> None:
