@@ -15,8 +15,10 @@ GZIP_MAGIC = b"\x1f\x8b"
 _SCALAR = rb'(?:"(?:[^"\\]|\\.)*"|[-+.0-9A-Za-z]+)'
 _LEADING = rb'\s*\{(?:\s*"[^"\\]*"\s*:\s*' + _SCALAR + rb"\s*,)*?\s*"
 _LEADING_UUID = re.compile(_LEADING + rb'"table-uuid"\s*:\s*"([^"\\]*)"')
-_LEADING_TIME = re.compile(_LEADING + rb'"last-updated-ms"\s*:\s*([0-9]+)\s*[,}]')
+_LEADING_TIME = re.compile(_LEADING + rb'"last-updated-ms"\s*:\s*([0-9]{1,18})\s*[,}]')
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 _LEADING_NUMBER = re.compile(r"v?[0-9]+")
+_MOST_DIGITS = 18
 
 
 def is_gzip(content: bytes) -> bool:
@@ -38,7 +40,18 @@ def read_members(content: bytes) -> Mapping[str, Any]:
         raise CorruptTable(f"the metadata file is no JSON: {error}", rule="R-005") from error
     if not isinstance(members, dict):
         raise CorruptTable("the metadata file holds no JSON object", rule="R-005")
+    if _SURROGATE.search(text):
+        _check_texts(members)
     return members
+
+
+def _check_texts(members: Mapping[str, Any]) -> None:
+    """Raises: CorruptTable R-005, for half of a surrogate pair: no file and no column has it."""
+    try:
+        json.dumps(members, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        message = "the metadata file has a text that is no Unicode"
+        raise CorruptTable(message, rule="R-005") from error
 
 
 def find_table_uuid(beginning: bytes) -> str | None:
@@ -77,7 +90,7 @@ def write_metadata(metadata: TableMetadata, *, compressed: bool) -> bytes:
 def read_version_hint(content: bytes) -> int | str | None:
     """What a version hint names: a number, the stem of a file name, or nothing usable (R-163)."""
     text = content.decode("utf-8", "replace").strip()
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
         return int(text)
     if _LEADING_NUMBER.match(text):
         return text

@@ -71,6 +71,17 @@ def damaged_gzip() -> list[bytes]:
     return [whole[:-1], whole[:40], whole[:2], wrong_sum, whole[:10] + b"\xff" * 30]
 
 
+def test_r005_half_a_surrogate_pair_is_corrupt_and_a_whole_one_a_character():
+    members = members_v2() | {"x": "\U0001f9ca"}
+    assert read_metadata(json.dumps(members).encode()).unknown == {"x": "\U0001f9ca"}
+    broken = json.dumps(members | {"location": "/wh/\ud83e"})
+    raw = broken.encode().replace(b"\\ud83e", b"\xed\xa0\xbe")
+    for content in (broken.encode(), broken.replace("d83e", "DDCA").encode(), raw):
+        with pytest.raises(CorruptTable) as caught:
+            read_metadata(content)
+        assert caught.value.rule == "R-005"
+
+
 @pytest.mark.parametrize("content", damaged_gzip())
 def test_r006_a_gzip_file_that_is_not_whole_is_corrupt(content):
     with pytest.raises(CorruptTable) as caught:
@@ -96,6 +107,7 @@ def test_r001_a_newer_version_is_unsupported_even_if_the_rest_makes_no_sense():
         (b"", None),
         (b"\n", None),
         (b"latest", None),
+        (b"7" * 5000, "7" * 5000),
         (b"\xff\xfe7", None),
         ("٣".encode(), None),
     ],
@@ -140,6 +152,7 @@ def test_what_is_not_surely_the_tables_uuid_is_not_taken_for_it(beginning):
         (b'{"table-uuid":"9c12","last-updated-ms" : 1700000000000 ,"x":', 1_700_000_000_000),
         (gzip.compress(b'{"last-updated-ms":17}', mtime=0), 17),
         (b'{"last-updated-ms":17', None),
+        (b'{"last-updated-ms":' + b"7" * 5000 + b"}", None),
         (b'{"properties":{},"last-updated-ms":17}', None),
         (b'{"last-updated-ms":"17"}', None),
     ],
