@@ -30,11 +30,7 @@ from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.reader import Reader
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from icectl.spec.snapshot import Snapshot
-from icectl.table.manifests import (
-    described_manifests,
-    distinct_manifests,
-    load_manifest_lists,
-)
+from icectl.table.manifest_lists import described_manifests, distinct_manifests, load_manifest_lists
 
 _LOGS = frozenset({"snapshots", "history", "metadata-log"})
 """Views whose rows are a log, oldest first: a limit keeps the newest."""

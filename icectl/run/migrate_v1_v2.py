@@ -25,7 +25,8 @@ from icectl.spec.partition import result_types
 from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
-from icectl.table.manifests import load_entries, read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries
 from icectl.table.open import open_table
 from icectl.table.reading import FILE_MISSING
 

@@ -11,12 +11,8 @@ from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import Store
-from icectl.table.manifests import (
-    load_entries,
-    load_entries_to_match,
-    read_snapshot_manifests,
-    scan_entries,
-)
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries, load_entries_to_match, scan_entries
 
 
 @dataclass(frozen=True, slots=True)

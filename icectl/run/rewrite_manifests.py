@@ -38,7 +38,8 @@ from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
-from icectl.table.manifests import load_entries, read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries
 from icectl.table.open import open_table
 
 COMMAND = "rewrite-manifests"

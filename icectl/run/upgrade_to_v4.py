@@ -37,7 +37,8 @@ from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import AssignUuid, Update, UpgradeFormatVersion, apply_all
 from icectl.storage.location import comparison_key
-from icectl.table.manifests import read_snapshot_manifests, scan_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import scan_manifests
 from icectl.table.open import open_table
 from icectl.table.reading import FILE_MISSING
 from icectl.table.tree import TreeFacts, can_move, leaf_rows, read_leaf

@@ -30,12 +30,8 @@ from icectl.run.validate_tree import NO_TREES, check_trees
 from icectl.run.validate_tree_blobs import check_replaced
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.snapshot import Snapshot
-from icectl.table.manifests import (
-    ManifestListRead,
-    distinct_manifests,
-    try_manifest_lists,
-    try_manifests,
-)
+from icectl.table.manifest_lists import ManifestListRead, distinct_manifests, try_manifest_lists
+from icectl.table.manifests import try_manifests
 from icectl.table.reading import FILE_MISSING, Problem
 
 

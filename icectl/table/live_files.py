@@ -14,7 +14,8 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.store import Store
-from icectl.table.manifests import load_entries_to_match, read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries_to_match
 
 ReadNames = Callable[[Entries], NamedFiles]
 """Reads which data files some position delete files name."""

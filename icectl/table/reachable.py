@@ -11,7 +11,8 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.store import Store
-from icectl.table.manifests import distinct_manifests, load_manifest_lists, scan_together
+from icectl.table.manifest_lists import distinct_manifests, load_manifest_lists
+from icectl.table.manifests import scan_together
 
 SOURCES = frozenset({"content", "status", "location", "file_format", "file_size_in_bytes"})
 _ROWS_TO_THIN_OUT = 1_000_000

@@ -17,7 +17,8 @@ from icectl.storage.real_paths import linked_files
 from icectl.storage.same_store import SameStore
 from icectl.table.known_files import KnownFiles
 from icectl.table.known_locations import KnownLocations
-from icectl.table.manifests import distinct_manifests, scan_manifests
+from icectl.table.manifest_lists import distinct_manifests
+from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import (
     ReachReader,
     all_manifests,

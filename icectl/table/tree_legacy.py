@@ -23,7 +23,7 @@ from icectl.spec.manifest import (
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.types import Type
 from icectl.storage.store import Store
-from icectl.table.manifests import read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.reading import decode_file, read_file
 from icectl.table.tree import TreeFacts
 

@@ -27,7 +27,8 @@ from icectl.spec.partition import PartitionSpec
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.sort import SortOrder
 from icectl.spec.updates import AddSnapshot, SetProperties, apply_all
-from icectl.table.manifests import load_entries, read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries
 from icectl.table.tree import TreeFacts, tree_rows
 from tests.benchmarks.big_table import SCHEMA, STATS_COLUMNS, entries
 from tests.stores.fixed_env import FixedEnv

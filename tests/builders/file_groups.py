@@ -25,7 +25,8 @@ from icectl.spec.partition import result_types
 from icectl.spec.schema import Schema
 from icectl.storage.location import loosest_key
 from icectl.storage.store import Store
-from icectl.table.manifests import load_entries_to_match, read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries_to_match
 
 Row = dict[str, Any]
 

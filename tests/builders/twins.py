@@ -31,7 +31,8 @@ from icectl.spec.manifest import Content, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.updates import Update
 from icectl.storage.local import LocalStore
-from icectl.table.manifests import load_entries, read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries
 from icectl.table.tree import tree_rows
 from tests.builders.expiry import Clock
 from tests.builders.rows import local, read_metadata, read_rows

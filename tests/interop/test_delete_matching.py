@@ -6,7 +6,8 @@ from icectl.entries import deletes
 from icectl.entries.deletes import Matches
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.progress import SilentProgress
-from icectl.table.manifests import load_entries_to_match, read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries_to_match
 from tests.builders.foreign_table import facts_of, open_foreign
 
 

@@ -24,7 +24,8 @@ from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.schema import Schema
 from icectl.spec.transforms import parse_transform
 from icectl.spec.types import DecimalType, NestedField, PrimitiveType
-from icectl.table.manifests import load_entries, read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries
 from tests.builders.foreign_table import facts_of, open_foreign
 
 FORMATS = {"AVRO": 1, "ORC": 2, "PARQUET": 3, "PUFFIN": 4}

@@ -6,7 +6,8 @@ from icectl.entries import rows, summary
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.progress import SilentProgress
 from icectl.spec.manifest import Status
-from icectl.table.manifests import load_entries, read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries
 from tests.builders.foreign_table import open_foreign
 
 TABLES = [

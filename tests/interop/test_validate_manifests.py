@@ -12,7 +12,8 @@ from icectl.progress import SilentProgress
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.store import Store
-from icectl.table.manifests import try_manifest_lists, try_manifests
+from icectl.table.manifest_lists import try_manifest_lists
+from icectl.table.manifests import try_manifests
 from tests.builders.foreign_table import open_foreign
 
 DAMAGED = {

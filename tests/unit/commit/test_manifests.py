@@ -16,7 +16,8 @@ from icectl.plan.rewrite_manifests import PLANNED_COLUMNS
 from icectl.progress import SilentProgress
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from icectl.storage.local import LocalStore
-from icectl.table.manifests import load_entries, read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries
 from tests.builders.entry_rows import named
 from tests.builders.rows import read_avro
 from tests.builders.table_builder import TableBuilder

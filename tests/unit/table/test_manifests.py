@@ -17,12 +17,14 @@ from icectl.spec.manifest import Content, ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
-from icectl.table.manifests import (
+from icectl.table.manifest_lists import (
     distinct_manifests,
-    load_entries,
-    load_entries_to_match,
     load_manifest_lists,
     read_snapshot_manifests,
+)
+from icectl.table.manifests import (
+    load_entries,
+    load_entries_to_match,
     scan_entries,
     scan_manifests,
     scan_together,
