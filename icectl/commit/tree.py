@@ -20,7 +20,6 @@ from icectl.commit.tree_draft import (
     TreeChange,
     TreeMeans,
     keys,
-    replaced,
     with_status,
 )
 from icectl.commit.tree_find import Found, find
@@ -29,7 +28,8 @@ from icectl.commit.tree_maintenance import affiliate, by_home, compact, drop_dea
 from icectl.errors import CorruptTable
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key
-from icectl.table.tree import NONE, live_rows, of_contents
+from icectl.table.tree import with_column
+from icectl.table.tree_live import NONE, live_rows, of_contents
 
 _ORDER = (
     Content.MANIFEST_DV, Content.DELETE_MANIFEST, Content.DATA_MANIFEST,
@@ -125,7 +125,7 @@ def _place(draft: Draft, added: pa.Table) -> None:
 def _to_inherit(rows: pa.Table) -> pa.Table:
     """Rows without what a leaf gives them, so that it survives a retry."""
     for name in ("snapshot_id", "file_sequence_number", "first_row_id"):
-        rows = replaced(rows, name, pa.nulls(len(rows), pa.int64()))
+        rows = with_column(rows, name, pa.nulls(len(rows), pa.int64()))
     return rows
 
 
@@ -152,7 +152,7 @@ def _filled(
         values = pa.repeat(pa.scalar(number, pa.int64()), len(rows))
         if name in keep:
             values = pc.coalesce(rows[name], values)
-        rows = replaced(rows, name, values)
+        rows = with_column(rows, name, values)
     return rows
 
 
@@ -181,4 +181,4 @@ def _with_row_ids(
     ids = pc.if_else(
         pa.array(is_file | is_leaf), pa.array(starts, pa.int64()), rows["first_row_id"]
     )
-    return replaced(rows, "first_row_id", ids), int(uses.sum())
+    return with_column(rows, "first_row_id", ids), int(uses.sum())

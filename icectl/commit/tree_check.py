@@ -16,19 +16,15 @@ from icectl.spec.manifest import Content
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key, comparison_keys
 from icectl.storage.store import Store
-from icectl.table.tree import (
-    FILES,
-    LEAVES,
+from icectl.table.tree import FILES, LEAVES, PLAIN, root_rows, rows_of_leaf
+from icectl.table.tree_live import (
     NONE,
-    PLAIN,
     Positions,
     ReadLeaf,
     leaf_rows,
     live_files,
     live_rows,
     of_contents,
-    root_rows,
-    rows_of_leaf,
     vector_positions,
     vector_rows,
 )

@@ -9,7 +9,8 @@ from icectl.codec.tree import TreeContent
 from icectl.commit.tree_leaves import LeafForm, NewFile, write_leaves
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key, comparison_keys
-from icectl.table.tree import Positions, ReadLeaf, TreeFacts, leaf_rows
+from icectl.table.tree import TreeFacts, with_column
+from icectl.table.tree_live import Positions, ReadLeaf, leaf_rows
 
 Identity = tuple[int, str, int | None]
 """Content, comparison key and, of delete vectors, the offset: what identifies an entry (EN7)."""
@@ -175,11 +176,6 @@ def keys(locations: pa.ChunkedArray) -> list[str | None]:
     return found
 
 
-def replaced(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The rows with another column under a name."""
-    return rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
-
-
 def with_status(rows: pa.Table, status: Status) -> pa.Table:
     """The rows with one status."""
-    return replaced(rows, "status", pa.repeat(pa.scalar(int(status), pa.int8()), len(rows)))
+    return with_column(rows, "status", pa.repeat(pa.scalar(int(status), pa.int8()), len(rows)))

@@ -11,7 +11,8 @@ from icectl.commit.tree_draft import Draft, Identity, TreeChange, identities, ke
 from icectl.errors import CommitConflict
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key, comparison_keys
-from icectl.table.tree import FILES, NONE, Positions, of_contents
+from icectl.table.tree import FILES
+from icectl.table.tree_live import NONE, Positions, of_contents
 
 Place = tuple[str | None, int]
 """The comparison key of a leaf, None for the root, and a row there."""

@@ -14,7 +14,8 @@ from icectl.codec.puffin import read_puffin, write_puffin
 from icectl.codec.tree import TreeContent, write_tree
 from icectl.entries.tree_rows import STATS
 from icectl.spec.manifest import Content, FileFormat, Status
-from icectl.table.tree import Positions, TreeFacts
+from icectl.table.tree import TreeFacts
+from icectl.table.tree_live import Positions
 
 LEAF_MAX_ENTRIES = 2_097_152
 """No leaf has more (V4-115)."""

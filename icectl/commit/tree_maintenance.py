@@ -19,13 +19,13 @@ from icectl.commit.tree_draft import (
     TreeChange,
     identities,
     keys,
-    replaced,
     with_status,
 )
 from icectl.commit.tree_find import homes
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key
-from icectl.table.tree import LEAVES, NONE, is_dead, leaf_rows, of_contents, without
+from icectl.table.tree import LEAVES, with_column
+from icectl.table.tree_live import NONE, is_dead, leaf_rows, of_contents, without
 
 
 def drop_dead_leaves(draft: Draft) -> None:
@@ -160,7 +160,7 @@ def write_existing(
 
 def affiliate(leaf: pa.Table, home: str | None) -> pa.Table:
     """The row of a leaf, with the data leaf that it belongs to."""
-    return leaf if home is None else replaced(leaf, "referenced_file", pa.array([home]))
+    return leaf if home is None else with_column(leaf, "referenced_file", pa.array([home]))
 
 
 def _take(draft: Draft, wanted: Callable[[Identity], bool]) -> pa.Table:
@@ -183,7 +183,7 @@ def _drop_leaves(draft: Draft, gone: set[str]) -> None:
     cleared = pc.if_else(
         pa.array(is_leaf & references), pa.scalar(None, pa.string()), draft.kept["referenced_file"]
     )
-    draft.kept = replaced(draft.kept, "referenced_file", cleared).filter(pa.array(~drop))
+    draft.kept = with_column(draft.kept, "referenced_file", cleared).filter(pa.array(~drop))
     for key in gone:
         draft.dead.pop(key, None)
 
@@ -208,4 +208,4 @@ def _repair_affinity(draft: Draft, leaves: list[str]) -> None:
             continue
         mask = pa.array([found == key for found in keys(draft.kept["location"])])
         pointed = pc.if_else(mask, pa.scalar(home), draft.kept["referenced_file"])
-        draft.kept = replaced(draft.kept, "referenced_file", pointed)
+        draft.kept = with_column(draft.kept, "referenced_file", pointed)

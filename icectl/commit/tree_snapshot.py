@@ -35,18 +35,13 @@ from icectl.table.tree import (
     NAMES,
     OWN_CONTENTS,
     PLAIN,
-    ReadLeaf,
     TreeFacts,
-    leaf_rows,
-    live_files,
-    live_rows,
     manifest_file,
-    of_contents,
     read_leaf,
     read_root,
-    vectors,
 )
 from icectl.table.tree_legacy import legacy_root
+from icectl.table.tree_live import ReadLeaf, leaf_rows, live_files, live_rows, of_contents, vectors
 
 _MEASURED = (
     "content",

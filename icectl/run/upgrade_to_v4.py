@@ -41,7 +41,8 @@ from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
 from icectl.table.open import open_table
 from icectl.table.reading import FILE_MISSING
-from icectl.table.tree import TreeFacts, can_move, leaf_rows, read_leaf
+from icectl.table.tree import TreeFacts, can_move, read_leaf
+from icectl.table.tree_live import leaf_rows
 
 COMMAND = "upgrade-to-v4"
 

@@ -16,8 +16,8 @@ from icectl.plan.validate.finding import finding
 from icectl.spec.manifest import FileFormat
 from icectl.storage.store import Store
 from icectl.table.reading import OF_ONE_FILE
-from icectl.table.tree import vector_rows
 from icectl.table.tree_checked import RootRead
+from icectl.table.tree_live import vector_rows
 
 _NAMES: Mapping[str, str] = {"R-118": "V4-090", "R-119": "V4-082"}
 """What version 4 calls rules of deletion vectors where a vector is one over a leaf."""

@@ -1,20 +1,17 @@
-"""Version 4 snapshots: their roots and leaves, with inheritance resolved, and what lives in them.
+"""Version 4 snapshots: their roots and leaves, with inheritance resolved.
 
 A state of a table is one Arrow table of root rows, and leaves that are read as they are needed.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec.content_stats import conform, from_maps
-from icectl.codec.dv import read_bitmap, read_dv
 from icectl.codec.manifest import read_manifest
 from icectl.codec.parquet_schema import no_rows
 from icectl.codec.partition_stats import TupleField, tuple_fields, with_tuples
@@ -31,13 +28,11 @@ from icectl.spec.partition import result_types
 from icectl.spec.properties import RELATIVE_LOCATIONS, read
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.stats_columns import StatsColumn, stats_columns
-from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, read_file
 from icectl.table.schemes import completed, without_scheme
 
 LOCATIONS = ("location", "referenced_file")
-Positions = npt.NDArray[np.uint64]
 LEAVES = (Content.DATA_MANIFEST, Content.DELETE_MANIFEST)
 OWN_CONTENTS = {
     ManifestContent.DATA: (Content.DATA,),
@@ -182,11 +177,8 @@ def conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
 
 def _absolute(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     for name in LOCATIONS:
-        at = rows.schema.get_field_index(name)
-        if at < 0:
-            continue
-        column = facts.absolute(whole(rows.column(name)))
-        rows = rows.set_column(at, rows.schema.field(name), column)
+        if name in rows.column_names:
+            rows = with_column(rows, name, facts.absolute(whole(rows.column(name))))
     return rows
 
 
@@ -214,7 +206,7 @@ def root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:
         if filled.null_count:  # V4-062
             message = f"a row of a root has no {name.replace('_', ' ')}"
             raise CorruptTable(message, rule="V4-062")
-        rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), filled)
+        rows = with_column(rows, name, filled)
     return rows
 
 
@@ -222,19 +214,19 @@ def manifest_file(row: Mapping[str, object]) -> ManifestFile:
     """A leaf's row in the form that older versions list manifests in."""
     data = row["content"] == Content.DATA_MANIFEST
     return ManifestFile(
-        manifest_path=_text(row["location"]),
-        manifest_length=_number(row["file_size_in_bytes"]),
-        partition_spec_id=_number(row["spec_id"]),
+        manifest_path=text_of(row["location"]),
+        manifest_length=number_of(row["file_size_in_bytes"]),
+        partition_spec_id=number_of(row["spec_id"]),
         content=ManifestContent.DATA if data else ManifestContent.DELETES,
-        sequence_number=_number(row["sequence_number"]),
-        min_sequence_number=_number(row["min_sequence_number"]),
-        added_snapshot_id=_number(row["snapshot_id"]),
-        added_files_count=_number(row["added_files_count"]),
-        existing_files_count=_number(row["existing_files_count"]),
-        deleted_files_count=_number(row["deleted_files_count"]),
-        added_rows_count=_number(row["added_rows_count"]),
-        existing_rows_count=_number(row["existing_rows_count"]),
-        deleted_rows_count=_number(row["deleted_rows_count"]),
+        sequence_number=number_of(row["sequence_number"]),
+        min_sequence_number=number_of(row["min_sequence_number"]),
+        added_snapshot_id=number_of(row["snapshot_id"]),
+        added_files_count=number_of(row["added_files_count"]),
+        existing_files_count=number_of(row["existing_files_count"]),
+        deleted_files_count=number_of(row["deleted_files_count"]),
+        added_rows_count=number_of(row["added_rows_count"]),
+        existing_rows_count=number_of(row["existing_rows_count"]),
+        deleted_rows_count=number_of(row["deleted_rows_count"]),
         key_metadata=row["key_metadata"],  # type: ignore[arg-type]
         first_row_id=row["first_row_id"],  # type: ignore[arg-type]
     )
@@ -256,7 +248,7 @@ def read_leaf(
     Shape: the schema of `facts`; a row's ordinal is its position.
     Raises: StorageError; CorruptTable; Unsupported.
     """
-    location = _text(leaf["location"])
+    location = text_of(leaf["location"])
     content = read_file(store, location)
     return decode_file(
         location, lambda: rows_of_leaf(facts, content, leaf, part=part, carried=carried)
@@ -306,7 +298,7 @@ def leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
     is_added = pc.equal(rows["status"], int(Status.ADDED))
     if "snapshot_id" in there:
         ids = pc.fill_null(rows["snapshot_id"], pa.scalar(leaf["snapshot_id"], pa.int64()))
-        rows = _replaced(rows, "snapshot_id", ids)
+        rows = with_column(rows, "snapshot_id", ids)
     for name in there & {"sequence_number", "file_sequence_number"}:
         stored = rows[name]
         if not stored.null_count:
@@ -316,7 +308,7 @@ def leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
         if filled.null_count:  # V4-105
             message = f"a row that is not ADDED has no {name.replace('_', ' ')}"
             raise CorruptTable(message, rule="V4-105")
-        rows = _replaced(rows, name, filled)
+        rows = with_column(rows, name, filled)
     first = leaf["first_row_id"]
     if first is None or leaf["content"] != Content.DATA_MANIFEST or "first_row_id" not in there:
         return rows
@@ -324,8 +316,8 @@ def leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
     takes = pc.and_(stored.is_null(), pc.not_equal(rows["status"], int(Status.DELETED)))
     mask = np.asarray(whole(takes).to_numpy(zero_copy_only=False), bool)
     counts = np.where(mask, rows["record_count"].to_numpy(), 0)
-    ids = pa.array(_number(first) + np.cumsum(counts) - counts, pa.int64())
-    return _replaced(rows, "first_row_id", pc.if_else(pa.array(mask), ids, stored))
+    ids = pa.array(number_of(first) + np.cumsum(counts) - counts, pa.int64())
+    return with_column(rows, "first_row_id", pc.if_else(pa.array(mask), ids, stored))
 
 
 def _legacy_rows(
@@ -399,128 +391,20 @@ def can_move(facts: TreeFacts, rows: pa.Table) -> bool:
     return all(spec is not None and None not in result_types(spec, schemas) for spec in specs)
 
 
-ReadRange = Callable[[str, int, int], bytes]
-"""Reads part of a file: location, offset, length."""
-
-
-def vectors(store: Store, rows: pa.Table) -> dict[str, Positions]:
-    """Dead positions of leaves, by the leaf's comparison key, of live rows of a root (8.1).
-
-    Raises: CorruptTable V4-080 for two of one leaf, V4-082 for bad bytes.
-    """
-    found: dict[str, Positions] = {}
-    for row in vector_rows(live_rows(rows)):
-        key = comparison_key(row["referenced_file"])
-        if key in found:
-            raise CorruptTable(f"`{key}` has two manifest delete vectors", rule="V4-080")  # V4-080
-        found[key] = vector_positions(store.read_range, row)
-    return found
-
-
-def vector_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows of manifest delete vectors, without statistics. Order: kept."""
-    yield from of_contents(rows.drop_columns([STATS]), Content.MANIFEST_DV).to_pylist()
-
-
-def vector_positions(read_range: ReadRange, row: Mapping[str, object]) -> Positions:
-    """The positions of one manifest delete vector, inline or in a Puffin file."""
-    inline = row["inline_content"]
-    if isinstance(inline, bytes):
-        positions = read_bitmap(inline)
-    else:
-        location = _text(row["location"])
-        blob = read_range(
-            location, _number(row["content_offset"]), _number(row["content_size_in_bytes"])
-        )
-        positions = decode_file(location, lambda: read_dv(blob))
-    if len(positions) != row["record_count"]:  # V4-082
-        message = f"a manifest delete vector has {len(positions)} positions, its row says otherwise"
-        raise CorruptTable(message, rule="V4-082")
-    return positions
-
-
-def live_rows(rows: pa.Table) -> pa.Table:
-    """Rows of a root that are ADDED or EXISTING. Order: kept."""
-    return _where(rows, pc.not_equal(rows["status"], int(Status.DELETED)))
-
-
-def of_contents(rows: pa.Table, *contents: Content) -> pa.Table:
-    """Rows of some content types. Order: kept."""
-    wanted = pa.array([int(one) for one in contents], pa.int8())
-    return _where(rows, pc.is_in(rows["content"], wanted))
-
-
-def _where(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
-    """Rows whose mask is true; rows with statistics are only copied where they have to be."""
-    count = pc.sum(mask, min_count=0).as_py()
-    if count == len(rows):
-        return rows
-    return rows.filter(mask) if count else rows.slice(0, 0)
-
-
-def leaf_rows(rows: pa.Table) -> Iterator[dict[str, object]]:
-    """The rows of leaves, without their statistics, one by one. Order: kept."""
-    yield from of_contents(rows.drop_columns([STATS]), *LEAVES).to_pylist()
-
-
-ReadLeaf = Callable[[Mapping[str, object]], pa.Table]
-"""Reads the rows of a leaf, given its row in the root."""
-
-
-def live_files(root: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
-    """The live data files, delete vectors and equality deletes of a state (8.1).
-
-    Shape: the schema of the root; status is EXISTING for what an EXISTING leaf calls ADDED (ST1).
-    Order: those of the root, then by leaf and position.
-    Raises: CorruptTable V4-083 for a position that the leaf lacks.
-    """
-    rows = live_rows(root)
-    parts = [of_contents(rows, *FILES)]
-    for leaf in leaf_rows(rows):
-        positions = dead.get(comparison_key(_text(leaf["location"])), NONE)
-        if is_dead(leaf, positions):
-            continue
-        part = without(read(leaf), positions)
-        if leaf["status"] == Status.EXISTING:
-            existing = pa.repeat(pa.scalar(int(Status.EXISTING), pa.int8()), len(part))
-            part = _replaced(part, "status", existing)
-        parts.append(part)
-    return pa.concat_tables(parts)
-
-
-NONE: Positions = np.empty(0, np.uint64)
-
-
-def is_dead(leaf: Mapping[str, object], positions: Positions) -> bool:
-    """Whether it is certain without reading it that nothing lives in a leaf (EN11).
-
-    Raises: CorruptTable V4-083 for a position that the leaf lacks.
-    """
-    if len(positions) and int(positions[-1]) >= _number(leaf["record_count"]):  # V4-083
-        message = f"position {int(positions[-1])} of `{leaf['location']}` is beyond its end"
-        raise CorruptTable(message, rule="V4-083")
-    live = _number(leaf["added_files_count"]) + _number(leaf["existing_files_count"])
-    return leaf["deleted_files_count"] == 0 and live == len(positions)
-
-
-def without(rows: pa.Table, positions: Positions) -> pa.Table:
-    """The live rows of a leaf that no delete vector names. Order: kept."""
-    alive = np.ones(len(rows), bool)
-    alive[positions.astype(np.int64)] = False
-    return rows.filter(pc.and_(pa.array(alive), pc.not_equal(rows["status"], int(Status.DELETED))))
-
-
-def _replaced(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+def with_column(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """The rows with another column under a name."""
     return rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """A location of a row. Raises: CorruptTable V4-051, where there is none."""
     if not isinstance(value, str):
         raise CorruptTable("a row of a manifest has no location", rule="V4-051")  # V4-051
     return value
 
 
-def _number(value: object) -> int:
+def number_of(value: object) -> int:
+    """A number of a row. Raises: CorruptTable V4-058, where there is none."""
     if not isinstance(value, int):
         raise CorruptTable("a row of a manifest lacks a number", rule="V4-058")  # V4-058
     return value

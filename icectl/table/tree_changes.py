@@ -11,13 +11,12 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
-from icectl.table.tree import (
+from icectl.table.tree import TreeFacts, read_root
+from icectl.table.tree_live import (
     NONE,
     Positions,
-    TreeFacts,
     is_dead,
     leaf_rows,
-    read_root,
     vector_positions,
     vector_rows,
 )

@@ -38,16 +38,13 @@ from icectl.table.schemes import with_schemes
 from icectl.table.tree import (
     FILES,
     LEAVES,
-    NONE,
-    Positions,
     TreeFacts,
     conformed,
     leaf_inherited,
     manifest_file,
-    of_contents,
     root_inherited,
-    vector_positions,
 )
+from icectl.table.tree_live import NONE, Positions, of_contents, vector_positions
 from icectl.table.tree_manifests import raw_entries
 
 Decoded = TypeVar("Decoded")

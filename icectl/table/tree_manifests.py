@@ -37,20 +37,15 @@ from icectl.storage.store import Store
 from icectl.table.schemes import with_schemes
 from icectl.table.tree import (
     FOR_STATS,
-    NONE,
     OWN_CONTENTS,
     Part,
-    Positions,
     TreeFacts,
-    leaf_rows,
     manifest_file,
-    of_contents,
     read_root,
     root_rows,
     rows_of_leaf,
-    vector_rows,
-    vectors,
 )
+from icectl.table.tree_live import NONE, Positions, leaf_rows, of_contents, vector_rows, vectors
 from icectl.table.tree_outline import described
 
 _KEYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})

@@ -17,16 +17,8 @@ from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, read_file
-from icectl.table.tree import (
-    LEAVES,
-    NONE,
-    TreeFacts,
-    leaf_rows,
-    of_contents,
-    root_rows,
-    vector_positions,
-    vector_rows,
-)
+from icectl.table.tree import LEAVES, TreeFacts, root_rows
+from icectl.table.tree_live import NONE, leaf_rows, of_contents, vector_positions, vector_rows
 
 
 def root_manifest(store: Store, metadata: TableMetadata, snapshot: Snapshot) -> RootManifest | None:

@@ -26,7 +26,8 @@ from icectl.run.reader import Reader
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.spec.metadata_json import parse_metadata
 from icectl.spec.snapshot import Snapshot
-from icectl.table.tree import TreeFacts, vector_positions
+from icectl.table.tree import TreeFacts
+from icectl.table.tree_live import vector_positions
 from tests.stores.fixed_env import FixedEnv
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v4" / "scenarios.json"

@@ -22,16 +22,8 @@ from icectl.run.inspect_changes import detected
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
-from icectl.table.tree import (
-    LEAVES,
-    NAMES,
-    PLAIN,
-    leaf_rows,
-    live_files,
-    live_rows,
-    read_leaf,
-    vectors,
-)
+from icectl.table.tree import LEAVES, NAMES, PLAIN, read_leaf
+from icectl.table.tree_live import leaf_rows, live_files, live_rows, vectors
 from tests.builders.scenarios import FACTS, Files, reader_of, table
 
 OPTIONS = st.builds(

@@ -22,7 +22,8 @@ from icectl.commit.tree_draft import (
 )
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key
-from icectl.table.tree import LEAVES, NAMES, PLAIN, live_rows, read_leaf, vectors
+from icectl.table.tree import LEAVES, NAMES, PLAIN, read_leaf
+from icectl.table.tree_live import live_rows, vectors
 from tests.builders.scenarios import FACTS, SCENARIOS, Scenario, table
 
 WRITE = [name for name, scenario in SCENARIOS.items() if scenario["kind"] == "WRITE"]

@@ -22,7 +22,8 @@ from icectl.errors import CorruptTable
 from icectl.spec.manifest import Content, FileFormat
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
-from icectl.table.tree import NAMES, PLAIN, leaf_rows, read_leaf, vectors
+from icectl.table.tree import NAMES, PLAIN, read_leaf
+from icectl.table.tree_live import leaf_rows, vectors
 from tests.builders.scenarios import FACTS, Files, table
 
 IN_LEAVES = TreeOptions(max_data_files=0)

@@ -4,7 +4,8 @@ import pytest
 
 from icectl.errors import CorruptTable
 from icectl.spec.manifest import Content
-from icectl.table.tree import live_files, read_leaf, read_root, vectors
+from icectl.table.tree import read_leaf, read_root
+from icectl.table.tree_live import live_files, vectors
 from tests.builders.scenarios import FACTS, SCENARIOS, Scenario, names
 
 READ = [
