@@ -13,6 +13,7 @@ from icectl.report.document import Outcome
 from icectl.report.rewrite_manifests import Rewriting, print_rewriting, rewriting_result
 from icectl.run.rewrite_manifests import (
     COMMAND,
+    TREES_FROM,
     Prepared,
     Rewritten,
     execute,
@@ -20,7 +21,7 @@ from icectl.run.rewrite_manifests import (
     remove_leftovers,
 )
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
+from icectl.spec.properties import LEAF_MAX_ENTRIES, TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.units import parse_size
 
 Content = Literal["all", "data", "deletes"]
@@ -117,6 +118,11 @@ def _options(request: Request) -> Callable[[TableMetadata], RewriteOptions]:
             sort_by=sort_by,
             min_manifests=2 if minimum is None else minimum,
             content=cast("Content", request.content),  # checked above
+            max_entries=(
+                read(metadata.properties, LEAF_MAX_ENTRIES)
+                if metadata.format_version >= TREES_FROM
+                else None
+            ),
         )
 
     return of

@@ -1,7 +1,7 @@
 """A new snapshot of a version 4 table: its root written, and the updates that add it (7.1)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -118,12 +118,16 @@ class WrittenTree:
 
 @dataclass(slots=True)
 class TreeWriter:
-    """The means to put snapshots on one branch; `last` is what the newest attempt wrote."""
+    """The means to put snapshots on one branch; `last` is what the newest attempt wrote.
+
+    `leaf_target_size_bytes` is asked for in place of what the table's properties say.
+    """
 
     store: Store
     env: Env
     branch: str
     new: NewFiles
+    leaf_target_size_bytes: int | None = None
     last: WrittenTree | None = None
 
     def write(
@@ -145,7 +149,7 @@ class TreeWriter:
         state = parent_state(self.store, facts, parent)
         means = TreeMeans(
             facts,
-            tree_options(metadata),
+            self._options(metadata),
             partial(read_leaf, self.store, facts, carried=True),
             _once(partial(read_leaf, self.store, facts, part=PLAIN)),
             _once(partial(read_leaf, self.store, facts, part=NAMES)),
@@ -177,6 +181,12 @@ class TreeWriter:
         self.store.create(root, made.root)
         self.last = WrittenTree(root, made.rows, frozenset(one.location for one in made.files))
         return put_on(metadata, self.branch, snapshot)
+
+    def _options(self, metadata: TableMetadata) -> TreeOptions:
+        options = tree_options(metadata)
+        if self.leaf_target_size_bytes is None:
+            return options
+        return replace(options, leaf_target_size_bytes=self.leaf_target_size_bytes)
 
 
 def _once(read: ReadLeaf) -> ReadLeaf:

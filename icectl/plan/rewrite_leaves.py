@@ -4,6 +4,7 @@ Leaves with dead rows lose them, small ones are merged, and files that the root 
 into leaves. Manifests of older versions stay unless one of these is the case.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from icectl.entries.rows import count_by_manifest, live, position_delete_files
@@ -49,14 +50,14 @@ def _decided(
         return replace(group, reason=f"not of {options.content}")
     movable = _movable(metadata, group, listed)
     manifests = listed.manifests
-    sized = by_size(
-        metadata,
-        replace(group, kept=tuple(at for at in movable if not manifests[at].in_root)),
-        listed,
-        options,
-    )
     dead = {at for at in movable if manifests[at].dead}
     own = {at for at in movable if manifests[at].in_root and listed.live_counts[at]}
+    sized = by_size(
+        metadata,
+        replace(group, kept=tuple(at for at in movable if at in own or not manifests[at].in_root)),
+        _as_written(listed, dead),
+        options,
+    )
     chosen = set(movable) if options.every else {*sized.rewritten, *dead, *own}
     if not chosen:
         return group
@@ -65,6 +66,20 @@ def _decided(
     told += ["the root lists files itself"] if own else []
     reason = "every manifest is asked for" if options.every else ", ".join(told)
     return rewriting(metadata, group, tuple(sorted(chosen)), listed, options, reason)
+
+
+def _as_written(listed: Listed, dead: Collection[int]) -> Listed:
+    """Leaves with dead rows as long as they will be without them; the root's files have none.
+
+    They are written in any case, and what comes out must leave the next run nothing to gain.
+    """
+    manifests = list(listed.manifests)
+    for at in dead:
+        live_count = listed.live_counts[at]
+        share = live_count / (live_count + manifests[at].dead_count)
+        length = int(manifests[at].manifest_length * share)
+        manifests[at] = replace(manifests[at], manifest_length=length)
+    return replace(listed, manifests=tuple(manifests))
 
 
 def _movable(metadata: TableMetadata, group: Group, listed: Listed) -> tuple[int, ...]:

@@ -59,7 +59,8 @@ _SPREAD = 2
 class RewriteOptions:
     """What the caller asks for; `sort_by` names partition fields, none means all of them.
 
-    `every` rewrites all manifests, whatever that gains.
+    `every` rewrites all manifests, whatever that gains. Leaves of version 4 have at most
+    `max_entries`.
     """
 
     target_size_bytes: int
@@ -68,6 +69,7 @@ class RewriteOptions:
     min_manifests: int = 2
     content: Literal["all", "data", "deletes"] = "all"
     every: bool = False
+    max_entries: int | None = None
 
 
 @dataclass(frozen=True)
@@ -247,9 +249,13 @@ def rewriting(
 
 
 def _needed(listed: Listed, manifests: Sequence[int], options: RewriteOptions) -> int:
-    """Manifests of the target size that hold the bytes of some."""
+    """Manifests of the target size that hold the bytes of some, and their live entries."""
     stored = sum(listed.manifests[at].manifest_length for at in manifests)
-    return max(1, ceil(stored / options.target_size_bytes))
+    needed = max(1, ceil(stored / options.target_size_bytes))
+    if options.max_entries is None:
+        return needed
+    live_count = sum(listed.live_counts[at] for at in manifests)
+    return max(needed, ceil(live_count / options.max_entries))
 
 
 def live_in(listed: Listed, manifests: Collection[int]) -> Entries:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.entries.files import Files, together
@@ -42,10 +42,21 @@ def read_reached(
     return Reached(
         going=going.read(going_ids, staying, sizes),
         staying=together([live.files, metadata_files(metadata, kept, staying, sizes)]),
-        spec_ids=frozenset(manifest.partition_spec_id for manifest in staying),
+        spec_ids=_specs_of(reader, metadata, staying) | live.spec_ids,
         schema_ids=live.schema_ids,
         unread=tuple(going.unread),
     )
+
+
+def _specs_of(
+    reader: ReachReader, metadata: TableMetadata, staying: Sequence[ManifestFile]
+) -> frozenset[int]:
+    """What manifests say, and dead rows of leaves: these may be of other specs than their leaf."""
+    told = frozenset(manifest.partition_spec_id for manifest in staying)
+    if told.issuperset(spec.spec_id for spec in metadata.partition_specs):
+        return told
+    whole = [replace(item, dead=b"") for item in staying if item.dead]
+    return told | read_live(reader, metadata, whole).spec_ids
 
 
 def reached_beside(

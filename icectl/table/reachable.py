@@ -32,11 +32,13 @@ class ReachReader:
 class Live:
     """The live files of some manifests, and the schemas that those were written with.
 
-    A file that several entries name may be there several times.
+    A file that several entries name may be there several times. `spec_ids` are those of entries
+    in every state: a root and leaves of version 4 have such of several specs.
     """
 
     files: Files
     schema_ids: frozenset[int | None]
+    spec_ids: frozenset[int]
 
 
 def manifest_lists(
@@ -72,6 +74,7 @@ def read_live(
     """
     found, parts, waiting = NO_FILES, [], 0
     schema_ids: set[int | None] = set()
+    spec_ids: set[int] = set()
     for part in scan_together(
         reader.store,
         metadata,
@@ -83,10 +86,11 @@ def read_live(
         alive = live(part.rows)
         parts.append(content_files(alive, loosest_keys(alive.table["location"])))
         schema_ids.update(header.schema_id for header in part.headers)
+        spec_ids.update(part.rows.table["spec_id"].unique().to_pylist())
         waiting += len(alive)
         if waiting > max(_ROWS_TO_THIN_OUT, len(found)):
             found, parts, waiting = distinct(together([found, *parts])), [], 0
-    return Live(together([found, *parts]), frozenset(schema_ids))
+    return Live(together([found, *parts]), frozenset(schema_ids), frozenset(spec_ids))
 
 
 def metadata_files(

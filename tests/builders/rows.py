@@ -43,6 +43,20 @@ def read_metadata(path: Path) -> dict[str, Any]:
     return parsed
 
 
+def with_whole_locations(metadata: dict[str, Any]) -> dict[str, Any]:
+    """A metadata JSON of version 4 that may say where files lie from its table's location."""
+    base = metadata["location"]
+    for snapshot in metadata["snapshots"]:
+        snapshot["table-location"] = base
+        for key in ("root-manifest", "manifest-list"):
+            if key in snapshot:
+                snapshot[key] = absolute(base, snapshot[key])
+    for member in ("statistics", "partition-statistics"):
+        for item in metadata.get(member, []):
+            item["statistics-path"] = absolute(base, item["statistics-path"])
+    return metadata
+
+
 def current_metadata(table: Path) -> Path:
     """The file-system table's newest metadata file."""
     found = [
@@ -94,7 +108,7 @@ def listed_manifests(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
     Of version 4 also the files of bitmaps.
     """
     if "root-manifest" in snapshot:
-        rows = _parquet(snapshot["root-manifest"])
+        rows = _parquet(snapshot["root-manifest"], snapshot.get("table-location", ""))
         return [
             {"manifest_path": row["location"]}
             for row in rows
@@ -135,22 +149,22 @@ def _avro_entries(location: str, number: int, spec: int) -> Iterator[tuple[int, 
 def _tree_entries(snapshot: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Live entries of a snapshot of version 4, by its root and leaves (V4 8.1)."""
     number = snapshot["sequence-number"]
-    root = [
-        row for row in _parquet(snapshot["root-manifest"]) if row["tracking_info"]["status"] != 2
-    ]
-    dead = {row["referenced_file"]: _dead(row) for row in root if row["content_type"] == 5}
+    base = snapshot.get("table-location", "")
+    rows = _parquet(snapshot["root-manifest"], base)
+    root = [row for row in rows if row["tracking_info"]["status"] != 2]
+    dead = {local(row["referenced_file"]): _dead(row) for row in root if row["content_type"] == 5}
     for row in root:
         kind, tracked = row["content_type"], row["tracking_info"]
         if kind in (0, 1, 2):
             yield _tree_entry(row, number)
         elif kind in (3, 4):
-            gone = dead.get(row["location"], set())
+            gone = dead.get(local(row["location"]), set())
             number_of_leaf = tracked["sequence_number"]
             if row["file_format"] == "avro":
                 spec = row["partition_spec_id"]
                 found = _avro_entries(row["location"], number_of_leaf, spec)
             else:
-                leaf = enumerate(_parquet(row["location"]))
+                leaf = enumerate(_parquet(row["location"], base))
                 found = (
                     (at, _tree_entry(one, number_of_leaf))
                     for at, one in leaf
@@ -159,9 +173,20 @@ def _tree_entries(snapshot: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from (entry for at, entry in found if at not in gone)
 
 
-def _parquet(location: str) -> list[dict[str, Any]]:
+def _parquet(location: str, base: str = "") -> list[dict[str, Any]]:
+    """The rows of a root or leaf; with a `base`, locations below it are made whole (V4 L1)."""
     rows: list[dict[str, Any]] = pq.ParquetFile(local(location)).read().to_pylist()
+    for row in rows if base else ():
+        for name in ("location", "referenced_file"):
+            row[name] = absolute(base, row[name])
     return rows
+
+
+def absolute(base: str, location: Any) -> Any:
+    """A location of version 4 in a table at `base`: those without a scheme lie below (V4 L1)."""
+    if location is None or re.match("[A-Za-z][A-Za-z0-9+.-]+:", location):
+        return location
+    return f"{base.rstrip('/')}/{location}"
 
 
 def _dead(row: dict[str, Any]) -> set[int]:

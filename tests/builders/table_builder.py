@@ -99,6 +99,12 @@ def make_rows(ids: Iterable[int]) -> list[EntryRow]:
     ]
 
 
+def by_spec(rows: Sequence[EntryRow]) -> list[list[EntryRow]]:
+    """Rows apart by their spec, as manifests hold them."""
+    numbers = dict.fromkeys(row["spec_id"] for row in rows)
+    return [[row for row in rows if row["spec_id"] == number] for number in numbers]
+
+
 @dataclass
 class TableBuilder:
     """One table under construction; every method that changes it commits a new version."""
@@ -316,6 +322,14 @@ class TableBuilder:
 
     # -- files ----------------------------------------------------------------------------------
 
+    def _spec(self, spec_id: int | None) -> tuple[PartitionSpec, tuple[Type, ...]]:
+        """A spec, by default the one of new files, and the types of its values."""
+        if spec_id is None or spec_id == self.spec.spec_id:
+            return self.spec, self.types
+        spec = self.metadata.spec(spec_id)
+        assert spec is not None
+        return spec, tuple(result_types(spec, [SCHEMA]))  # type: ignore[arg-type]
+
     def _new_path(self, folder: str, suffix: str) -> tuple[str, Path]:
         self._counter += 1
         name = f"{folder}/{self._counter:05}{suffix}"
@@ -336,8 +350,9 @@ class TableBuilder:
             groups.setdefault(self._partition_of(row), []).append(row["id"])
         return groups
 
-    def _folder(self, values: tuple[Any, ...]) -> str:
-        path = partition_path(self.spec, self.types, values)
+    def _folder(self, values: tuple[Any, ...], spec_id: int | None = None) -> str:
+        spec, types = self._spec(spec_id)
+        path = partition_path(spec, types, values)
         return f"data/{path}" if path else "data"
 
     def _write_data_file(self, values: tuple[Any, ...], rows: list[EntryRow]) -> EntryRow:
@@ -353,12 +368,14 @@ class TableBuilder:
                 continue
             path = entry["location"]
             positions = [at for at, id_ in enumerate(self._row_of_id[path]) if id_ in ids]
-            rows += [(entry["partition_values"], path, at) for at in positions]
+            place = (entry["spec_id"], entry["partition_values"])
+            rows += [(place, path, at) for at in positions]
             self._deleted_positions.setdefault(path, set()).update(positions)
         added = []
-        for values in dict.fromkeys(values for values, _, _ in rows):
-            location, path = self._new_path(self._folder(values), "-deletes.parquet")
-            records = sorted((p, at) for v, p, at in rows if v == values)
+        for place in dict.fromkeys(place for place, _, _ in rows):
+            spec_id, values = place
+            location, path = self._new_path(self._folder(values, spec_id), "-deletes.parquet")
+            records = sorted((p, at) for found, p, at in rows if found == place)
             columns = pa.table(
                 {"file_path": [p for p, _ in records], "pos": [at for _, at in records]},
                 schema=arrow_schema(POSITION_DELETE_SCHEMA),
@@ -371,15 +388,19 @@ class TableBuilder:
                     path,
                     values,
                     Content.POSITION_DELETES,
+                    spec_id,
                 )
             )
         return added
 
-    def _write_equality_deletes(self, values: tuple[Any, ...], ids: list[int]) -> EntryRow:
-        location, path = self._new_path(self._folder(values), "-equality.parquet")
+    def _write_equality_deletes(
+        self, values: tuple[Any, ...], ids: list[int], spec_id: int | None = None
+    ) -> EntryRow:
+        location, path = self._new_path(self._folder(values, spec_id), "-equality.parquet")
         schema = Schema(0, SCHEMA.fields[:1])
         columns = pa.table({"id": ids}, schema=arrow_schema(schema))
-        row = self._write_parquet(columns, schema, location, path, values, Content.EQUALITY_DELETES)
+        content = Content.EQUALITY_DELETES
+        row = self._write_parquet(columns, schema, location, path, values, content, spec_id)
         return row | {"equality_ids": [1]}
 
     def _write_dvs(self, ids: set[int], branch: str) -> tuple[list[EntryRow], set[tuple[str, Any]]]:
@@ -420,6 +441,7 @@ class TableBuilder:
                     FileFormat.PUFFIN,
                     Content.POSITION_DELETES,
                     len(positions),
+                    entry["spec_id"],
                 )
                 | {"referenced_data_file": data_file}
             )
@@ -442,11 +464,12 @@ class TableBuilder:
         path: Path,
         values: tuple[Any, ...],
         content: Content,
+        spec_id: int | None = None,
     ) -> EntryRow:
         pq.write_table(columns, path, compression="zstd")
         raw = path.read_bytes()
         metrics = read_metrics(BytesIO(raw), schema)
-        row = self._row(values, location, FileFormat.PARQUET, content, columns.num_rows)
+        row = self._row(values, location, FileFormat.PARQUET, content, columns.num_rows, spec_id)
         maps = (
             "column_sizes",
             "value_counts",
@@ -468,15 +491,17 @@ class TableBuilder:
         file_format: FileFormat,
         content: Content,
         record_count: int,
+        spec_id: int | None = None,
     ) -> EntryRow:
+        spec, types = self._spec(spec_id)
         return dict.fromkeys((*PLANNING.names, *CARRIED.names)) | {
             "content": int(content),
             "status": int(Status.ADDED),
             "location": location,
             "file_format": int(file_format),
-            "spec_id": self.spec.spec_id,
+            "spec_id": spec.spec_id,
             "partition_values": values,
-            "partition_key": encode_key(self.types, values),
+            "partition_key": encode_key(types, values),
             "record_count": record_count,
             "sort_order_id": 0 if content == Content.DATA else None,
         }
@@ -516,8 +541,10 @@ class TableBuilder:
                 for row in added
                 if (row["content"] != Content.DATA) == (content == ManifestContent.DELETES)
             ]
-            if rows:
-                fresh.append(self._write_manifest(rows, content, snapshot_id, sequence_number))
+            fresh += [
+                self._write_manifest(part, content, snapshot_id, sequence_number)
+                for part in by_spec(rows)
+            ]
         manifests = fresh + self._merged(kept, snapshot_id, sequence_number)
         manifests, added_rows = self._assign_row_ids(manifests)
         self._manifests_of[snapshot_id] = manifests
@@ -614,8 +641,10 @@ class TableBuilder:
                 for row in self._entries[manifest.manifest_path]
                 if row["status"] != Status.DELETED
             ]
-            if rows:
-                merged.append(self._write_manifest(rows, content, snapshot_id, sequence_number))
+            merged += [
+                self._write_manifest(part, content, snapshot_id, sequence_number)
+                for part in by_spec(rows)
+            ]
         return merged
 
     def _write_manifest(
@@ -637,7 +666,7 @@ class TableBuilder:
         written = write_manifest(
             RawEntries(table),
             schema=SCHEMA,
-            spec=self.spec,
+            spec=self._spec(rows[0]["spec_id"])[0],
             format_version=self.format_version,
             content=content,
             snapshot_id=snapshot_id,
@@ -659,10 +688,11 @@ class TableBuilder:
         rows = self._entries[location]
         by_status = {status: [row for row in rows if row["status"] == status] for status in Status}
         live = by_status[Status.ADDED] + by_status[Status.EXISTING]
+        spec, types = self._spec(rows[0]["spec_id"])
         return ManifestFile(
             location,
             length,
-            self.spec.spec_id,
+            spec.spec_id,
             content,
             sequence_number,
             min((row["sequence_number"] for row in live), default=sequence_number),
@@ -677,7 +707,7 @@ class TableBuilder:
             },
             partitions=tuple(
                 self._summary([row["partition_values"][at] for row in rows], type_)
-                for at, type_ in enumerate(self.types)
+                for at, type_ in enumerate(types)
             ),
         )
 

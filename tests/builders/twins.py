@@ -8,6 +8,7 @@ icectl's commands maintain both.
 import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -20,23 +21,36 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.cli import app
 from icectl.codec.dv import read_dv
 from icectl.commit.attempt import Committer
-from icectl.commit.tree_draft import Gone, TreeChange
+from icectl.commit.tree_draft import Gone, ParentState, TreeChange
 from icectl.commit.tree_snapshot import TreeWriter
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
 from icectl.progress import SilentProgress
 from icectl.run.cleanup import Outputs, outputs_of
+from icectl.spec.expressions import Expression
 from icectl.spec.manifest import Content, Status
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.updates import Update
+from icectl.spec.partition import PartitionSpec, result_types
+from icectl.spec.updates import Update, with_log
 from icectl.storage.local import LocalStore
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
-from icectl.table.tree import tree_rows
+from icectl.table.tree import TreeFacts, tree_rows
 from tests.builders.expiry import Clock
-from tests.builders.rows import local, read_metadata, read_rows
-from tests.builders.table_builder import EntryRow, TableBuilder
+from tests.builders.rows import local, read_metadata, read_rows, with_whole_locations
+from tests.builders.table_builder import (
+    PARTITIONINGS,
+    SCHEMA,
+    EntryRow,
+    TableBuilder,
+    by_spec,
+)
+
+
+def _is_data(row: EntryRow) -> bool:
+    return bool(row["content"] == Content.DATA)
+
 
 Updates = Callable[[TableMetadata], Sequence[Update]]
 _HOUR_MS = 3_600_000
@@ -52,14 +66,19 @@ class Twin(TableBuilder):
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
             patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
             self.now_ms += _HOUR_MS
+            ids = {name: self.ids(name) for name in self.branches()}
             line = [command, str(self.directory), *options, "--json"]
             code = app.main(line, env=Clock(self.now_ms))
         document: dict[str, Any] = json.loads(out.getvalue())
         assert code == 0, document
-        ids = self.ids()
         self.refresh()
-        self.ids_of.setdefault(self._head("main") or 0, ids)
+        for branch, shown in ids.items():
+            self.ids_of.setdefault(self._head(branch) or 0, shown)
         return document
+
+    def branches(self) -> list[str]:
+        """The names of the branches."""
+        return [name for name, ref in self.metadata.refs.items() if ref.type == "branch"]
 
     def refresh(self) -> None:
         """Take over what the newest metadata says."""
@@ -67,10 +86,15 @@ class Twin(TableBuilder):
         loaded = FileSystemCatalog(store, str(self.directory), Clock(self.now_ms)).load()
         self.metadata, self.version = loaded.metadata, loaded.version or 0
         self.now_ms = max(self.now_ms, self.metadata.last_updated_ms)
-        head = self.metadata.current_snapshot
-        if head is None:
-            return
-        manifests = read_snapshot_manifests(store, self.metadata, head)
+        self._manifests_of, self._entries, self._live = {}, {}, {}
+        refs = self.metadata.refs.values()
+        for head in {ref.snapshot_id for ref in refs if ref.type == "branch"}:
+            self._load(store, head)
+
+    def _load(self, store: LocalStore, head: int) -> None:
+        snapshot = self.metadata.snapshot(head)
+        assert snapshot is not None
+        manifests = read_snapshot_manifests(store, self.metadata, snapshot)
         entries = load_entries(
             store,
             self.metadata,
@@ -79,40 +103,76 @@ class Twin(TableBuilder):
             concurrency=1,
             progress=SilentProgress(),
         )
-        self._manifests_of = {head.snapshot_id: list(manifests)}
         rows = [self._known(row) for row in entries.table.to_pylist()]
-        self._entries = {}
+        data = {local(row["location"]): row["location"] for row in rows if _is_data(row)}
+        found: dict[str, list[EntryRow]] = {}
         for row in rows:
-            self._entries.setdefault(manifests[row["manifest"]].manifest_path, []).append(row)
-        self._live = [row for row in rows if row["status"] != Status.DELETED]
+            if row["referenced_data_file"] is not None:
+                reference = local(row["referenced_data_file"])
+                row["referenced_data_file"] = data.get(reference, row["referenced_data_file"])
+            found.setdefault(manifests[row["manifest"]].manifest_path, []).append(row)
+        self._manifests_of[head] = list(manifests)
+        self._entries |= found
+        self._live[head] = [row for row in rows if row["status"] != Status.DELETED]
 
     def _known(self, row: EntryRow) -> EntryRow:
         location = row["location"]
-        if row["content"] == Content.DATA and location not in self._row_of_id:
+        if _is_data(row) and location not in self._row_of_id:
             ids = pq.read_table(local(location), columns=["id"])["id"].to_pylist()
             self._row_of_id[location] = ids
-        if row["content_offset"] is not None:
-            raw = local(location).read_bytes()
-            start = row["content_offset"]
-            positions = read_dv(raw[start : start + row["content_size_in_bytes"]])
-            self._deleted_positions[row["referenced_data_file"]] = set(positions.tolist())
-        return row | {"partition_values": decode_key(row["partition_key"], self.types)}
+        _, types = self._spec(row["spec_id"])
+        return row | {"partition_values": decode_key(row["partition_key"], types)}
 
     def live(self, branch: str = "main") -> list[EntryRow]:
         """Live entries, data files in the order of the ids in them."""
-        assert branch == "main"
         self.refresh()
-        if self.metadata.current_snapshot is None:
-            return []
-        return sorted(self._live, key=lambda row: self._ids_in(row["location"]))
+        rows = self._live.get(self._head(branch) or 0, [])
+        return sorted(rows, key=lambda row: self._ids_in(row["location"]))
+
+    def delete_rows(
+        self, ids: Iterable[int], *, kind: str = "position", branch: str = "main"
+    ) -> int:
+        """As of every table; each row by value in the spec that its file is of."""
+        doomed, live = set(ids) & self.ids(branch), self.live(branch)
+        self._deleted_positions = self._positions(live)
+        if kind == "position":
+            return super().delete_rows(doomed, branch=branch)
+        groups: dict[tuple[int, tuple[Any, ...]], list[int]] = {}
+        for row in filter(_is_data, live):
+            found = sorted(doomed.intersection(self._row_of_id[row["location"]]))
+            groups.setdefault((row["spec_id"], row["partition_values"]), []).extend(found)
+        added = [
+            self._write_equality_deletes(values, found, spec_id)
+            for (spec_id, values), found in groups.items()
+            if found
+        ]
+        return self._commit(branch, "delete", self.ids(branch) - doomed, added=added)
+
+    def _positions(self, live: Sequence[EntryRow]) -> dict[str, set[int]]:
+        """Which positions of data files are deleted by position."""
+        found: dict[Path, set[int]] = {}
+        for row in live:
+            if row["content"] != Content.POSITION_DELETES:
+                continue
+            place = local(row["location"])
+            if row["content_offset"] is None:
+                for one in pq.read_table(place).to_pylist():
+                    found.setdefault(local(one["file_path"]), set()).add(one["pos"])
+            else:
+                start = row["content_offset"]
+                blob = place.read_bytes()[start : start + row["content_size_in_bytes"]]
+                named = found.setdefault(local(row["referenced_data_file"]), set())
+                named |= set(read_dv(blob).tolist())
+        data = [row["location"] for row in live if _is_data(row)]
+        return {location: found.get(local(location), set()) for location in data}
 
     def _ids_in(self, location: str) -> list[int]:
         """The ids of a data file's rows in their order: what is compacted need not keep them so."""
         return sorted(self._row_of_id.get(location, []))
 
-    def overwrite(self, ids: Sequence[int], count: int) -> None:
+    def overwrite(self, ids: Sequence[int], count: int, branch: str = "main") -> None:
         """Remove the first data files, and add rows, in one commit."""
-        live = self.live()
+        live = self.live(branch)
         gone = {row["location"] for row in live if row["content"] == Content.DATA}
         gone = set(sorted(gone, key=self._ids_in)[:count])
         removed = {
@@ -120,15 +180,22 @@ class Twin(TableBuilder):
             for row in live
             if row["location"] in gone or row["referenced_data_file"] in gone
         }
-        left = self.ids() - {id_ for place in gone for id_ in self._row_of_id[place]}
+        left = self.ids(branch) - {id_ for place in gone for id_ in self._row_of_id[place]}
         added = self.loose_data_files(ids)
-        self._commit("main", "overwrite", left | set(ids), added=added, removed=removed)
+        self._commit(branch, "overwrite", left | set(ids), added=added, removed=removed)
+
+    def write(self, **members: Any) -> None:
+        """Write metadata with other members, as engines do that evolve a table."""
+        self.now_ms += self.commit_interval_ms
+        changed = replace(self.metadata, last_updated_ms=self.now_ms, **members)
+        updated, _ = with_log(changed, self.metadata_location, self.now_ms)
+        self._write_version(updated)
 
     # -- what is compared -----------------------------------------------------------------------
 
-    def files(self) -> dict[str, list[Any]]:
+    def files(self, branch: str = "main") -> dict[str, list[Any]]:
         """The live files, told by the rows that they are about."""
-        live = self.live()
+        live = self.live(branch)
         data = {
             row["location"]: self._ids_in(row["location"])
             for row in live
@@ -151,6 +218,8 @@ class Twin(TableBuilder):
     def shown(self) -> dict[int, list[int]]:
         """The ids of rows that every snapshot shows, to a reader that is not icectl's."""
         metadata = read_metadata(local(self.metadata_location))
+        if metadata["format-version"] >= 4:
+            metadata = with_whole_locations(metadata)
         return {
             snapshot["snapshot-id"]: sorted(
                 dict(row)["id"] for row in read_rows(metadata, snapshot["snapshot-id"])
@@ -168,9 +237,33 @@ class Twin(TableBuilder):
 class TreeTwin(Twin):
     """The table of version 4: every change is a commit of icectl's engine."""
 
+    def respec(self, partitioning: str) -> None:
+        """As of every table; the fields of the new spec are expressions (V4 X5)."""
+        if self.metadata.format_version < 4:
+            super().respec(partitioning)
+            return
+        number, first = self.metadata.last_column_id + 1, self.metadata.last_partition_id + 1
+        fields = tuple(
+            replace(item, field_id=first + at, expr_id=number + at)
+            for at, item in enumerate(PARTITIONINGS[partitioning])
+        )
+        self.spec = PartitionSpec(self.metadata.partition_specs[-1].spec_id + 1, fields)
+        self.types = tuple(result_types(self.spec, [SCHEMA]))  # type: ignore[arg-type]
+        made = tuple(
+            Expression(number + at, type_, one.source_ids, one.transform, one.name, first + at)
+            for at, (one, type_) in enumerate(zip(fields, self.types, strict=True))
+        )
+        self.write(
+            partition_specs=(*self.metadata.partition_specs, self.spec),
+            default_spec_id=self.spec.spec_id,
+            last_partition_id=first - 1 + len(fields),
+            last_column_id=number - 1 + len(fields),
+            expressions=(*self.metadata.expressions, *made),
+        )
+
     def crash(self, ids: Sequence[int]) -> None:
         """Write all files of an append, and die before the commit."""
-        _, _, updates = self._attempt(self.loose_data_files(ids), ())
+        _, _, updates = self._attempt("main", self.loose_data_files(ids), ())
         updates(self.metadata)
 
     def append_beside(self, ids: Sequence[int], others: Sequence[int]) -> None:
@@ -183,7 +276,7 @@ class TreeTwin(Twin):
                 self.append(pending.pop())
 
         live = self.ids() | set(ids) | set(others)
-        self._land(added, (), interrupt)
+        self._land("main", added, (), interrupt)
         self.ids_of[self._head("main") or 0] = frozenset(live)
 
     def _commit(
@@ -195,15 +288,15 @@ class TreeTwin(Twin):
         added: Sequence[EntryRow] = (),
         removed: Iterable[tuple[str, Any]] = (),
     ) -> int:
-        assert branch == "main"
-        self._land(added, removed, lambda: None)
-        head = self._head("main")
+        self._land(branch, added, removed, lambda: None)
+        head = self._head(branch)
         assert head is not None
         self.ids_of[head] = frozenset(ids)
         return head
 
     def _land(
         self,
+        branch: str,
         added: Sequence[EntryRow],
         removed: Iterable[tuple[str, Any]],
         before: Callable[[], None],
@@ -212,7 +305,7 @@ class TreeTwin(Twin):
         env = Clock(self.now_ms)
         catalog = FileSystemCatalog(LocalStore(), str(self.directory), env)
         base = catalog.load()
-        writer, outputs, updates = self._attempt(added, removed)
+        writer, outputs, updates = self._attempt(branch, added, removed)
 
         def tried(metadata: TableMetadata) -> Sequence[Update]:
             made = updates(metadata)
@@ -225,24 +318,28 @@ class TreeTwin(Twin):
         self.refresh()
 
     def _attempt(
-        self, added: Sequence[EntryRow], removed: Iterable[tuple[str, Any]]
+        self, branch: str, added: Sequence[EntryRow], removed: Iterable[tuple[str, Any]]
     ) -> tuple[TreeWriter, Outputs, Updates]:
         env, store = Clock(self.now_ms), LocalStore()
         base = FileSystemCatalog(store, str(self.directory), env).load()
         outputs = outputs_of(store, env, base, "test")
-        contents = {(row["location"], row["content_offset"]): row["content"] for row in self.live()}
+        live = self.live(branch)
+        contents = {(row["location"], row["content_offset"]): row["content"] for row in live}
         gone = [Gone(Content(contents[key]), *key) for key in removed]
         numbered = [row | {"manifest": 0, "manifest_pos": at} for at, row in enumerate(added)]
-        entries = Entries(pa.Table.from_pylist(numbered, schema=pa.schema([*PLANNING, *CARRIED])))
-        writer, snapshot_id = TreeWriter(store, env, "main", outputs), env.new_snapshot_id()
+        schema = pa.schema([*PLANNING, *CARRIED])
+        parts = {
+            part[0]["spec_id"]: Entries(pa.Table.from_pylist(part, schema=schema))
+            for part in by_spec(numbered)
+        }
+        writer, snapshot_id = TreeWriter(store, env, branch, outputs), env.new_snapshot_id()
+
+        def change(facts: TreeFacts, _: ParentState) -> TreeChange:
+            rows = [tree_rows(facts, part, spec_id) for spec_id, part in parts.items()]
+            return TreeChange(pa.concat_tables([facts.empty(), *rows]), gone)
 
         def updates(metadata: TableMetadata) -> Sequence[Update]:
-            return writer.write(
-                metadata,
-                snapshot_id,
-                lambda facts, _: TreeChange(tree_rows(facts, entries, self.spec.spec_id), gone),
-                {},
-            )
+            return writer.write(metadata, snapshot_id, change, {})
 
         return writer, outputs, updates
 
