@@ -146,7 +146,8 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
         every_column(metadata),
         name_mapping(metadata),
     )
-    modes = metrics_modes(metadata.properties, schema, ())
+    own = metadata.sort_order(metadata.default_sort_order_id)
+    modes = metrics_modes(metadata.properties, schema, own.ordered_ids if own else ())
     sorting = None
     if order is not None:
         sort_keys(order, columns.written, arrow_schema(columns.written))

@@ -8,6 +8,8 @@ from icectl.spec.partition import source_ids, sources_json
 from icectl.spec.schema import Schema
 from icectl.spec.transforms import Transform, parse_transform
 
+_WITHOUT_ORDER = ("bucket", "void", "unknown")
+
 FIELD_MEMBERS = {"source-id", "source-ids", "transform", "direction", "null-order"}
 
 
@@ -29,6 +31,12 @@ class SortOrder:
     order_id: int
     fields: tuple[SortField, ...]
     unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ordered_ids(self) -> frozenset[int]:
+        """The columns whose own order it goes by, the first of each key; no hash keeps it."""
+        keeping = (item for item in self.fields if item.transform.name not in _WITHOUT_ORDER)
+        return frozenset(item.source_ids[0] for item in keeping)
 
 
 def order_from_json(value: Mapping[str, Any]) -> SortOrder:

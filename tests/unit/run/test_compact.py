@@ -1,13 +1,17 @@
 """Compactions of built tables, alone and beside other writers, rows read without icectl."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from icectl.errors import CommitConflict
-from icectl.run.compact import Compacted, Prepared, execute
+from icectl.run.compact import Compacted, Prepared, execute, job_of
+from icectl.spec.metrics_modes import NONE, TRUNCATE_16
 from icectl.spec.partition import result_types
+from icectl.spec.sort import SortField, SortOrder
+from icectl.spec.transforms import parse_transform
 from tests.builders.compactions import build, lineage, means, planned
 from tests.builders.rows import (
     current_metadata,
@@ -88,6 +92,19 @@ def test_the_summary_counts_what_has_changed(tmp_path: Path) -> None:
         "total-position-deletes": "0",
         "total-equality-deletes": "0",
     }
+
+
+def test_columns_of_the_tables_sort_order_have_bounds_whatever_the_default(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path, properties={"write.metadata.metrics.default": "none"})
+    fields = [
+        SortField((id_,), parse_transform(text), "asc", "nulls-first")
+        for id_, text in ((1, "bucket[4]"), (2, "identity"), (4, "day"))
+    ]
+    order = SortOrder(1, tuple(fields))
+    metadata = replace(table.metadata, sort_orders=(order,), default_sort_order_id=1)
+    assert job_of(metadata, None).options.modes == {
+        **dict.fromkeys((1, 3, 5), NONE), **dict.fromkeys((2, 4), TRUNCATE_16)
+    }  # fmt: skip
 
 
 def test_rule_13_new_files_carry_the_sequence_number_that_the_rewrite_started_from(
