@@ -1,5 +1,6 @@
 """What TABLE on the command line names."""
 
+import re
 from pathlib import Path
 
 from icectl.catalog.files import FileSystemCatalog, SingleFileCatalog, no_metadata_file
@@ -9,6 +10,7 @@ from icectl.storage import location as locations
 from icectl.storage.store import Store
 
 _FILE_ENDINGS = (".json", ".json.gz")
+_WITHOUT_BUCKET = re.compile(r"s3[an]?:(?!//[^/])", re.IGNORECASE)
 
 
 def resolve(
@@ -70,6 +72,10 @@ def _absolute(location: str) -> str:
     """The location without a final slash, and as an absolute path if it is a relative one."""
     if not locations.scheme(location):
         return str(Path(location).absolute())
+    if _WITHOUT_BUCKET.match(location):
+        raise UsageError(
+            f"`{location}` names no bucket", hint="a location there is like s3://bucket/db/table"
+        )
     trimmed = location.rstrip("/")
     return location if trimmed.endswith(":") else trimmed
 

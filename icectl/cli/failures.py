@@ -28,7 +28,8 @@ def explained(raised: BaseException) -> tuple[IcectlError, int]:
 def _system_error(raised: OSError) -> StorageError:
     where = f" `{raised.filename}`" if raised.filename else ""
     if isinstance(raised, FileNotFoundError):
-        return StorageError(f"the file{where} is missing" if where else f"{raised}")
+        hint = "`icectl validate TABLE` tells every file that is missing"
+        return StorageError(f"the file{where} is missing" if where else f"{raised}", hint=hint)
     if raised.errno in {errno.ENOSPC, errno.EDQUOT}:
         return StorageError(
             f"no space left on the device{where and ' of' + where}",

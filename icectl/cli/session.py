@@ -162,7 +162,8 @@ def _read_path_map(file: Path) -> Iterable[tuple[str, str]]:
     try:
         lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"`--path-map-file`: cannot read `{file}`: {error}") from error
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UsageError(f"`--path-map-file`: cannot read `{file}`: {reason}") from error
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith("#"):
             continue

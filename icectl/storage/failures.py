@@ -56,14 +56,14 @@ _NO_CREDENTIALS = {
     "TokenRetrievalError",
 }
 _ENDPOINT_HINT = (
-    "for storage other than AWS, `--storage-option endpoint_url=https://…` or AWS_ENDPOINT_URL "
+    "for storage other than AWS, `--storage-option endpoint_url=https://...` or AWS_ENDPOINT_URL "
     "names its address"
 )
 _CREDENTIALS_HINT = (
-    "credentials come from `--storage-option key=…` and `secret=env:NAME`, from AWS_PROFILE, from "
-    "the AWS_… environment or from the machine's role; `--storage-option anon=true` uses none"
+    "credentials come from `--storage-option key=...` and `secret=env:NAME`, from AWS_PROFILE, "
+    "from the AWS_* environment or from the machine's role; `--storage-option anon=true` uses none"
 )
-_REGION_HINT = "`--storage-option client_kwargs.region_name=…` names the bucket's region"
+_REGION_HINT = "`--storage-option client_kwargs.region_name=...` names the bucket's region"
 _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 ACCESS_DENIED = "access-denied"
 """Id of the error where a file may not be used; other files of the store may be."""

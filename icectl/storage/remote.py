@@ -49,7 +49,7 @@ def open_remote(
 ) -> "RemoteStore":
     """The store for a location, through the fsspec driver of its scheme; `warn` takes news.
 
-    Raises: Unsupported, when there is no such driver.
+    Raises: Unsupported, when there is no such driver; StorageError, when it cannot start.
     """
     import fsspec
 
@@ -69,8 +69,11 @@ def open_remote(
         ) from error
     arguments = s3_options(options, concurrency) if protocol == "s3" else dict(options)
     url_arguments = driver._get_kwargs_from_urls(location)  # noqa: SLF001 - url_to_fs drops options
-    filesystem = driver(**{**url_arguments, **arguments})
     secrets = _secrets(options)
+    try:
+        filesystem = driver(**{**url_arguments, **arguments})
+    except Exception as error:  # drivers raise what they like
+        raise remote_failure("reach", location, error, secrets=secrets) from error
     writer = None
     if protocol == "s3":
         filesystem.retries = 1  # attempts; retry() is the only one to repeat

@@ -328,7 +328,10 @@ def test_an_error_is_one_line_and_its_hint_another(run: Run, serve: Serve) -> No
         (
             FileNotFoundError(errno.ENOENT, "No such file", "/wh/t/data/a.parquet"),
             13,
-            "error: the file `/wh/t/data/a.parquet` is missing\n",
+            (
+                "error: the file `/wh/t/data/a.parquet` is missing\n"
+                "hint: `icectl validate TABLE` tells every file that is missing\n"
+            ),
         ),
         (
             OSError(errno.ENOSPC, "No space left on device", "/tmp/x"),

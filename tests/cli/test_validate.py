@@ -142,6 +142,26 @@ def test_a_missing_data_file_shows_from_level_files_on(
     assert [(one["subject"], one["severity"]) for one in missing] == [(gone, "error")]
 
 
+def test_a_missing_statistics_file_is_computed_again_not_rolled_back(
+    validate: Validate, table: TableBuilder
+) -> None:
+    file = path_of(table.metadata_location)
+    members = json.loads(file.read_text())
+    gone = f"{table.location}/metadata/s.parquet"
+    members["partition-statistics"] = [
+        {
+            "snapshot-id": members["current-snapshot-id"],
+            "statistics-path": gone,
+            "file-size-in-bytes": 9,
+        }
+    ]
+    file.write_text(json.dumps(members))
+    found = result(validate(table.location, "--json"))["findings"]
+    assert [(one["rule"], one["severity"], one["hint"]) for one in found] == [
+        ("R-034", "warning", "let the engine compute the statistics again")
+    ]
+
+
 def test_text_names_rule_object_and_next_step(validate: Validate, table: TableBuilder) -> None:
     gone = next(row["location"] for row in table.live() if row["content"] == 0)
     path_of(gone).unlink()

@@ -147,6 +147,15 @@ def test_first_party_imports_stand_at_the_top(path: Path) -> None:
                 assert first_party(module) is None, f"{path}:{line} imports {module} in a function"
 
 
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_texts_but_docstrings_are_ascii(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            assert node.value.isascii() or id(node) in docstrings, f"{path}:{node.lineno}"
+
+
 def test_package_docstrings_say_where_to_start() -> None:
     for path in PACKAGE.rglob("__init__.py"):
         tree = ast.parse(path.read_text())

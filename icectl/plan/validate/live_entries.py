@@ -11,6 +11,7 @@ from icectl.plan.validate.finding import finding
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DATA_PATH
 from icectl.spec.snapshot import Snapshot
+from icectl.units import print_count
 
 LIVE_COLUMNS: frozenset[str] = PLANNING_COLUMNS
 """What of the entries of all manifests the checks look at."""
@@ -62,7 +63,8 @@ def check_places(subject: str, outside: Sequence[Fault]) -> Iterator[Finding]:
     """Files that lie outside of the table, as faults of its manifests (R-161)."""
     if outside:  # R-161
         count = sum(fault.count for fault in outside)
-        message = f"{count:,} files lie outside of the table; the first is `{outside[0].location}`"
+        lie = f"{print_count(count, 'file')} {'lies' if count == 1 else 'lie'}"
+        message = f"{lie} outside of the table; the first is `{outside[0].location}`"
         yield finding("R-161", subject, message)
 
 

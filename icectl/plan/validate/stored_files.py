@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from icectl.entries.files import FileKind
 from icectl.plan.model import Finding, Severity
 from icectl.plan.validate.finding import finding
+from icectl.spec.rules import RULES
 
 _RULE_OF_SIZE: Mapping[FileKind, str] = {
     FileKind.DATA_FILES: "R-063",
@@ -42,7 +43,8 @@ def check_stored_file(
     if problem is not None:
         return finding("R-034", location, f"the {name} cannot be looked up: {problem}")
     if found is None:
-        return finding("R-034", location, f"the {name} is missing", severity=severity)
+        hint = RULES[_RULE_OF_SIZE[kind]].fix if kind in _INFORMATIONAL else None
+        return finding("R-034", location, f"the {name} is missing", severity=severity, hint=hint)
     message = f"the {name} has {found:,} bytes, the table says {expected:,}"
     return finding(_RULE_OF_SIZE[kind], location, message, severity=severity)
 

@@ -42,6 +42,12 @@ def test_a_relative_directory_becomes_absolute(fixed_env, tmp_path, monkeypatch,
     assert open_(argument, fixed_env) == FileSystemCatalog(STORE, f"{tmp_path}/{name}", fixed_env)
 
 
+@pytest.mark.parametrize("argument", ["s3://", "s3:///wh/t", "S3A:/bucket/t", "s3n:bucket/t"])
+def test_a_location_on_s3_names_a_bucket(fixed_env, argument):
+    with pytest.raises(UsageError, match=f"^`{argument}` names no bucket$"):
+        open_(argument, fixed_env)
+
+
 def test_a_name_in_a_catalog_is_not_supported_yet(fixed_env, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Unsupported, match=r"^prod\.db\.orders would be a table of a catalog"):
