@@ -4,6 +4,7 @@ import gc
 import io
 import os
 import sys
+from pathlib import Path
 
 from icectl.cli.app import main as run
 
@@ -16,6 +17,7 @@ a tenth of a short run."""
 def main() -> None:
     """Exit with the code of the command line's run."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names no locale may be able to print
@@ -26,6 +28,13 @@ def main() -> None:
     if code >= _INTERRUPTED:
         os._exit(code)  # threads still waiting for a store must not hold an interrupted run up
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Open what the caller closed, lest a file of a table gets the number of a standard stream."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 if __name__ == "__main__":

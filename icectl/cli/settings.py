@@ -304,10 +304,13 @@ def _parse(setting: Setting[Any], text: str, origin: Origin) -> Any:
     return _named(origin.name, text, setting.parse)
 
 
-def default_config_file(environment: Mapping[str, str]) -> Path:
-    """Name the file in the user's configuration folder."""
+def default_config_file(environment: Mapping[str, str]) -> Path | None:
+    """Name the file in the user's configuration folder; None for a user without a home."""
     folder = environment.get("XDG_CONFIG_HOME")
-    return (Path(folder) if folder else Path.home() / ".config") / "icectl" / "icectl.toml"
+    try:
+        return (Path(folder) if folder else Path.home() / ".config") / "icectl" / "icectl.toml"
+    except RuntimeError:
+        return None
 
 
 def _config_file(environment: Mapping[str, str], config: str | None) -> Path | None:
@@ -318,7 +321,7 @@ def _config_file(environment: Mapping[str, str], config: str | None) -> Path | N
             raise UsageError(f"`{origin}`: there is no file `{named}`")
         return Path(named)
     usual = default_config_file(environment)
-    return usual if usual.is_file() else None
+    return usual if usual is not None and usual.is_file() else None
 
 
 def _read_file(file: Path) -> tuple[dict[str, str], dict[str, str]]:

@@ -13,7 +13,7 @@ from icectl.plan.model import Finding
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.plan.validate.choice import Level, RuleChoice
 from icectl.plan.validate.entries import CHECKED_COLUMNS, check_entries, types_of_bounds
-from icectl.plan.validate.finding import finding
+from icectl.plan.validate.finding import READ_AGAIN, finding
 from icectl.plan.validate.live_entries import check_live_entries, roots
 from icectl.plan.validate.manifest_lists import check_manifest_list
 from icectl.plan.validate.manifests import check_manifest
@@ -267,4 +267,4 @@ def _unreadable(location: str, problem: Problem | None) -> Finding:
     if isinstance(problem, StorageError) and problem.error_id == FILE_MISSING:
         return finding("R-034", location, "the file is missing")
     told = "" if problem is None else problem.message.removeprefix(f"`{location}`: ")
-    return finding("R-034", location, f"it cannot be read: {told}")
+    return finding("R-034", location, f"it cannot be read: {told}", hint=READ_AGAIN)

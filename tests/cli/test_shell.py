@@ -414,6 +414,23 @@ def icectl_into(stdout: object, *arguments: str) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.parametrize(
+    ("closed", "out", "err"),
+    [
+        ("<&-", True, True),
+        (">&-", False, True),
+        ("2>&-", True, False),
+        ("<&- >&- 2>&-", False, False),
+    ],
+)
+def test_a_closed_stream_is_no_bug(tmp_path: Path, closed: str, out: bool, err: bool) -> None:
+    line = f"{sys.executable} -m icectl inspect {tmp_path} --json {closed}"
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert ended.returncode == 10
+    assert bool(ended.stdout) is out
+    assert [line.split(":")[0] for line in ended.stderr.splitlines()] == ["error", "hint"] * err
+
+
 FAKE = r"""
 import sys
 import tempfile

@@ -142,6 +142,19 @@ def test_a_missing_data_file_shows_from_level_files_on(
     assert [(one["subject"], one["severity"]) for one in missing] == [(gone, "error")]
 
 
+def test_a_manifest_that_may_be_whole_is_no_reason_to_roll_back(
+    validate: Validate, table: TableBuilder
+) -> None:
+    manifest = next(Path(table.location, "metadata").glob("*-m0.avro"))
+    manifest.unlink()
+    manifest.mkdir()
+    (found,) = result(validate(table.location, "--level", "metadata", "--json"))["findings"]
+    assert (found["rule"], found["hint"]) == (
+        "R-034",
+        "check again once the storage lets the file be read",
+    )
+
+
 def test_a_missing_statistics_file_is_computed_again_not_rolled_back(
     validate: Validate, table: TableBuilder
 ) -> None:

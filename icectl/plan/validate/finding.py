@@ -5,6 +5,9 @@ import re
 from icectl.plan.model import Finding, Severity
 from icectl.spec.rules import RULES
 
+READ_AGAIN = "check again once the storage lets the file be read"
+"""The next step where a file may well be there and whole."""
+
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from icectl.entries.files import FileKind
 from icectl.plan.model import Finding, Severity
-from icectl.plan.validate.finding import finding
+from icectl.plan.validate.finding import READ_AGAIN, finding
 from icectl.spec.rules import RULES
 
 _RULE_OF_SIZE: Mapping[FileKind, str] = {
@@ -41,7 +41,8 @@ def check_stored_file(
     name = _NAMES.get(kind, "file")
     severity: Severity = "warning" if kind in _INFORMATIONAL else "error"
     if problem is not None:
-        return finding("R-034", location, f"the {name} cannot be looked up: {problem}")
+        message = f"the {name} cannot be looked up: {problem}"
+        return finding("R-034", location, message, hint=READ_AGAIN)
     if found is None:
         hint = RULES[_RULE_OF_SIZE[kind]].fix if kind in _INFORMATIONAL else None
         return finding("R-034", location, f"the {name} is missing", severity=severity, hint=hint)

@@ -1,5 +1,6 @@
 """Settings: which layer wins, what is refused, and where each value came from."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,12 @@ def test_the_file_of_the_configuration_folder_is_found(tmp_path: Path) -> None:
     settings = resolve({}, environment, None)
     assert settings.read(CONCURRENCY) == 2
     assert settings.file == folder / "icectl.toml"
+
+
+def test_a_user_without_a_home_has_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # a container's, in no list of users
+    assert resolve({}, {}, None).file is None
 
 
 def test_a_named_file_replaces_that_of_the_folder(tmp_path: Path, file: Path) -> None:
