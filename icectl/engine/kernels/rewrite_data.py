@@ -11,6 +11,7 @@ from icectl.codec.data_file import open_data_file
 from icectl.codec.data_rows import Rows
 from icectl.codec.dv import Positions
 from icectl.codec.parquet_schema import NameMapping, arrow_schema, is_same_schema
+from icectl.engine.kernels.columns import Measured, inside, path_to
 from icectl.engine.kernels.deleted_positions import DeletedPositions, vector_positions
 from icectl.engine.kernels.equality_deletes import (
     LARGEST_INDEX_ROWS,
@@ -25,7 +26,14 @@ from icectl.engine.kernels.row_keys import RowKeys
 from icectl.engine.kernels.row_totals import RowTotals, check_rows
 from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.engine.kernels.sort_rows import Sorting, sorted_batches
-from icectl.engine.kernels.write_data import DataWriter, Outputs, WriteOptions, WrittenFile
+from icectl.engine.kernels.write_data import (
+    DataWriter,
+    Outputs,
+    WriteOptions,
+    WrittenFile,
+    unbounded,
+    with_bounds,
+)
 from icectl.errors import EngineError
 from icectl.spec.partition import PartitionSpec
 from icectl.spec.schema import Schema
@@ -130,10 +138,12 @@ def write_rows(
     with DataWriter(group.columns.written, options, outputs, row_size_bytes) as writer:
         for partition, batch in _placed(group, counted(batches, before)):
             writer.write(batch, partition.key, partition.path)
-    for written in writer.written:
-        _count_again(written, group.columns.written, outputs, after)
-    check_rows(before, after, [written.footer for written in writer.written])
-    return tuple(writer.written), before
+    files = tuple(
+        _read_again(written, group.columns.written, options, outputs, after)
+        for written in writer.written
+    )
+    check_rows(before, after, [written.footer for written in files])
+    return files, before
 
 
 def counted(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Iterator[pa.RecordBatch]:
@@ -242,12 +252,26 @@ def _compared(indexes: Sequence[EqualityIndex]) -> set[int]:
     return set[int]().union(*(index.read_ids for index in indexes))
 
 
-def _count_again(written: WrittenFile, schema: Schema, outputs: Outputs, totals: RowTotals) -> None:
-    """Count the rows of a new file as a reader sees them."""
+def _read_again(
+    written: WrittenFile,
+    schema: Schema,
+    options: WriteOptions,
+    outputs: Outputs,
+    totals: RowTotals,
+) -> WrittenFile:
+    """Count the rows of a new file as a reader sees them; the file with all of its bounds."""
+    wanted = unbounded(written, schema, options.modes)
+    found = {id_: Measured() for id_ in wanted}
     with outputs.open(written.location) as file:
         opened = open_data_file(file, "parquet")
         if not is_same_schema(opened.schema, arrow_schema(schema)):
             raise EngineError(f"{written.location} was not written with the columns of the table")
+        paths = {id_: path_to(opened.schema, id_) or () for id_ in wanted}
         rows: Rows
         for rows in opened.batches([item.id for item in schema.fields]):
             totals.add(rows.batch)
+            for id_, measured in found.items():
+                place, *inner = paths[id_]
+                column = inside(rows.batch.column(place), tuple(inner))
+                measured.add(column, wanted[id_].type)
+    return with_bounds(written, found, schema, options) if found else written

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from icectl.codec.parquet_metrics import FileMetrics, read_metrics
 from icectl.codec.parquet_schema import arrow_schema
 from icectl.codec.parquet_write import ParquetOptions, ParquetWriter
-from icectl.engine.kernels.columns import inside, path_to
+from icectl.engine.kernels.columns import Measured, inside, path_to
 from icectl.spec.metrics_modes import MetricsMode, lower_bound, upper_bound
 from icectl.spec.properties import (
     PARQUET_COMPRESSION,
@@ -30,10 +30,12 @@ from icectl.spec.properties import (
     read,
 )
 from icectl.spec.schema import Schema, schema_json
-from icectl.spec.types import PrimitiveType
+from icectl.spec.single_value import encode
+from icectl.spec.types import NestedField, PrimitiveType
 from icectl.table.reading import naming
 
 _REAL = (PrimitiveType("float"), PrimitiveType("double"))
+_OF_ANY_LENGTH = (PrimitiveType("string"), PrimitiveType("binary"))
 MOST_OPEN_FILES = 64
 """When there is one more, the file ends that was not written to for longest."""
 
@@ -272,25 +274,73 @@ def _shaped(found: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]
     arrow = arrow_schema(schema)
     sized = {id_ for id_, mode in modes.items() if mode.has_counts}
     counted = {id_ for id_ in sized if path_to(arrow, id_) is not None}
-    bounds: tuple[dict[int, bytes], dict[int, bytes]] = {}, {}
-    for id_ in counted & found.lower_bounds.keys() & found.upper_bounds.keys():
-        item, longest = schema.field(id_), modes[id_].longest_bound
-        if item is None or not longest:
-            continue
-        bounds[0][id_] = lower_bound(item.type, found.lower_bounds[id_], longest)
-        upper = upper_bound(item.type, found.upper_bounds[id_], longest)
-        if upper is not None:
-            bounds[1][id_] = upper
+    lower, upper = _cut(found, schema, {id_: modes[id_] for id_ in counted})
     return FileMetrics(
         record_count=found.record_count,
         column_sizes=_only(found.column_sizes, sized),
         value_counts=_only(found.value_counts, counted),
         null_value_counts=_only(found.null_value_counts, counted),
         nan_value_counts=_only(found.nan_value_counts, counted),
-        lower_bounds=dict(sorted(bounds[0].items())),
-        upper_bounds=dict(sorted(bounds[1].items())),
+        lower_bounds=lower,
+        upper_bounds=upper,
         split_offsets=found.split_offsets,
     )
+
+
+def _cut(
+    found: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]
+) -> tuple[Mapping[int, bytes], Mapping[int, bytes]]:
+    """The lower and upper bounds of columns that have modes, as short as these ask for."""
+    lower, upper = {}, {}
+    for id_ in sorted(modes.keys() & found.lower_bounds.keys() & found.upper_bounds.keys()):
+        item, longest = schema.field(id_), modes[id_].longest_bound
+        if item is None or not longest:
+            continue
+        lower[id_] = lower_bound(item.type, found.lower_bounds[id_], longest)
+        above = upper_bound(item.type, found.upper_bounds[id_], longest)
+        if above is not None:
+            upper[id_] = above
+    return lower, upper
+
+
+def unbounded(
+    written: WrittenFile, schema: Schema, modes: Mapping[int, MetricsMode]
+) -> Mapping[int, NestedField]:
+    """Columns of text and bytes that want bounds and have none in the footer.
+
+    The writer leaves those out of footers that are longer than 4 KiB.
+    """
+    footer = written.footer
+    return {
+        id_: item
+        for id_, item in schema.all_fields.items()
+        if item.type in _OF_ANY_LENGTH
+        and id_ in modes
+        and modes[id_].longest_bound
+        and id_ in written.metrics.value_counts
+        and id_ not in footer.lower_bounds
+        and footer.null_value_counts.get(id_) != footer.value_counts[id_]  # else it has no value
+    }
+
+
+def with_bounds(
+    written: WrittenFile, found: Mapping[int, Measured], schema: Schema, options: WriteOptions
+) -> WrittenFile:
+    """A new file with the bounds of columns that were measured in its rows."""
+    types = {id_: item.type for id_, item in schema.all_fields.items()}
+    known = {id_: one for id_, one in found.items() if one.lower is not None}
+    measured = FileMetrics(
+        written.metrics.record_count,
+        lower_bounds={id_: encode(types[id_], one.lower) for id_, one in known.items()},
+        upper_bounds={id_: encode(types[id_], one.upper) for id_, one in known.items()},
+    )
+    lower, upper = _cut(measured, schema, options.modes)
+    metrics = replace(
+        written.metrics,
+        lower_bounds=dict(sorted({**written.metrics.lower_bounds, **lower}.items())),
+        upper_bounds=dict(sorted({**written.metrics.upper_bounds, **upper}.items())),
+    )
+    return replace(written, metrics=metrics)
 
 
 def _only(counts: Mapping[int, int], ids: set[int]) -> Mapping[int, int]:

@@ -270,6 +270,26 @@ def test_files_roll_at_the_target_size() -> None:
     assert rows == list(range(4000))
 
 
+def test_bounds_of_values_too_long_for_a_footer_are_those_of_the_rows() -> None:
+    long = {"id": 9, "name": "long", "type": "string", "required": False}
+    columns = schema(
+        (2, "title", "string"), (8, "b", "binary"), (5, "s", {"type": "struct", "fields": [long]})
+    )
+    fields = [
+        NAME, identified("b", pa.binary(), 8),
+        identified("s", pa.struct([identified("long", pa.string(), 9)]), 5),
+    ]  # fmt: skip
+    group = Group(columns)
+    group.add([("m" * 9000, None, {"long": None}), ("z", None, None)], fields)
+    group.add([("a\U0010ffff" * 9000, None, {"long": "é" * 5000})], fields)
+    (file,) = group.run().files
+    assert file.footer.lower_bounds == {}
+    assert file.metrics.lower_bounds == {
+        2: ("a\U0010ffff" * 8).encode(), 9: ("é" * 16).encode()
+    }  # fmt: skip
+    assert file.metrics.upper_bounds == {2: b"z", 9: ("é" * 15 + "ê").encode()}
+
+
 def test_deletes_that_spell_a_path_otherwise_end_before_a_file_is_begun() -> None:
     group = Group()
     location = group.add([(1, "a")])
