@@ -5,12 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.stores import s3_servers
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.s3_servers import S3Server
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# What the quick tier says of a commit does not depend on luck; by default examples are new ones.
+settings.register_profile("quick", derandomize=True, database=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -113,5 +113,6 @@ if [ "$tier" = full ]; then
         python "$benchmark"
     done
 else
-    timeout --kill-after 30 4200 python -m pytest "${in_parallel[@]}" -m "not full"
+    timeout --kill-after 30 4200 python -m pytest "${in_parallel[@]}" -m "not full" \
+        --hypothesis-profile quick
 fi
