@@ -347,18 +347,25 @@ def _constant(source: SourceFile, wanted: NestedField) -> pa.Scalar:
 
 def _default(wanted: NestedField) -> Any:
     """The initial default as pyarrow takes it (R-182, R-183)."""
-    return _plain(wanted.type, single_value.from_json(wanted.type, wanted.initial_default))
+    return _plain(wanted.type, _default_value(wanted))
+
+
+def _default_value(wanted: NestedField) -> Value:
+    try:
+        return single_value.from_json(wanted.type, wanted.initial_default)
+    except ValueError as error:
+        message = f"the initial default of the column `{wanted.name}` is none: {error}"
+        raise CorruptTable(message, rule="R-182") from error  # R-182
 
 
 def _default_inside(line: Sequence[NestedField]) -> Any:
     """The default of a field in structs that are not there either: theirs goes first."""
     first, *inner = line
-    value = single_value.from_json(first.type, first.initial_default)
+    value = _default_value(first)
     for item in inner:
         if value is None:
             return None
-        own = single_value.from_json(item.type, item.initial_default)
-        value = value.get(item.id, own)
+        value = value.get(item.id, _default_value(item))
     return _plain(line[-1].type, value)
 
 

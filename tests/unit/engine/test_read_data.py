@@ -226,6 +226,19 @@ def test_r183_a_column_that_a_file_lacks_has_its_initial_default(type_, default,
     assert read(ROWS, wanted) == [{"new": expected, "id": number} for number in (1, 2, 3)]
 
 
+@pytest.mark.parametrize(
+    ("type_", "default"),
+    [
+        ("int", "abc"), ("int", 2**40), ("date", "2024-02-30"), ("fixed[3]", "6162"),
+        ({"type": "list", "element-id": 9, "element": "int", "element-required": False}, ["x"]),
+    ],
+)  # fmt: skip
+def test_r182_a_default_that_is_none_of_its_type_is_damage(type_, default) -> None:
+    wanted = schema((7, "new", type_, {"initial-default": default}))
+    with pytest.raises(CorruptTable, match="the initial default of the column `new` is none: "):
+        source_of(ROWS, wanted)
+
+
 def test_r180_a_partition_value_goes_before_a_default_and_a_stored_column_before_both() -> None:
     wanted = schema(
         (9, "new", "int", {"initial-default": 5}), (2, "name", "string"), (8, "key", "uuid")
