@@ -28,11 +28,15 @@ from icectl.spec.manifest import Content, FileFormat, Status
 
 @dataclass(frozen=True, slots=True)
 class MergeJob:
-    """What all tasks of a run have in common, as in CompactJob."""
+    """What all tasks of a run have in common, as in CompactJob.
+
+    `base` is what locations are stored relative to; empty where they are stored whole.
+    """
 
     specs: Mapping[int, TypedSpec]
     parquet: ParquetOptions
     scheme: str = ""
+    base: str = ""
 
 
 def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: Outputs) -> TaskResult:
@@ -44,7 +48,7 @@ def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: Outputs) -> TaskRe
     merged = merged_positions(locations, deletes_by_position(task, job.scheme), outputs)
     inputs = {file.location: file for file in task.inputs}
     if task.form == "vectors":
-        found = write_vectors(merged, f"icectl {__version__}", outputs)
+        found = write_vectors(merged, f"icectl {__version__}", outputs, job.base)
     else:
         found = [
             write_delete_file(

@@ -15,6 +15,7 @@ from icectl.progress import Progress
 from icectl.run import cleanup
 from icectl.spec.data_paths import data_location, delete_file_name
 from icectl.spec.metadata import TableMetadata
+from icectl.spec.properties import RELATIVE_LOCATIONS, read
 from icectl.storage.store import Store
 from icectl.table.reading import in_threads
 
@@ -41,8 +42,12 @@ class Merging:
         """
         self.progress.phase("merging deletes", total=len(tasks))
         lock = Lock()
+        is_relative = metadata.format_version >= 4 and read(metadata.properties, RELATIVE_LOCATIONS)
         job = MergeJob(
-            typed_specs(metadata), parquet_options(metadata.properties), scheme_of_paths(metadata)
+            typed_specs(metadata),
+            parquet_options(metadata.properties),
+            scheme_of_paths(metadata),
+            metadata.location if is_relative else "",
         )
 
         def run(task: MergeDeletesTask) -> TaskResult:

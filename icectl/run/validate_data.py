@@ -27,6 +27,7 @@ from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
 from icectl.plan.validate.schemas import mapping_problem
 from icectl.run.reader import Reader
+from icectl.spec.locations import named_in_vector
 from icectl.spec.manifest import Content, FileFormat, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionSpec, result_types
@@ -211,6 +212,7 @@ class _Checks:
         self._store = reader.store
         self._workers = workers
         metadata = reader.metadata
+        self._named = partial(named_in_vector, metadata)
         self._table = TableFacts(
             every_column(metadata),
             name_mapping(metadata),
@@ -247,7 +249,8 @@ class _Checks:
         if status is None:
             return FileChecked((), 0)  # level files reports it
         ranges = _Ranges(partial(self._store.read_range, location))
-        findings = tuple(check_vectors(ranges.read, status.size_bytes, found, self.record_count))
+        read, size, count = ranges.read, status.size_bytes, self.record_count
+        findings = tuple(check_vectors(read, size, found, count, self._named))
         return FileChecked(findings, ranges.bytes_read)
 
     def statistics(self, statistics: StatisticsFile) -> FileChecked:

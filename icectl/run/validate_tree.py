@@ -117,7 +117,7 @@ class _Check:
         self._checks = TreeChecks(self._facts)
         self._chosen = {snapshot.snapshot_id: snapshot for snapshot in snapshots}
         self._found = found
-        self._vectors = LeafVectors(reader.store)
+        self._vectors = LeafVectors(reader.store, reader.metadata)
         self._parts = _Parts()
         self._own: dict[int, int] = {}
         self._roots: dict[int, RootRead] = {}

@@ -13,7 +13,9 @@ from icectl.engine.kernels.check_delete_file import (
 from icectl.errors import StorageError
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
+from icectl.spec.locations import named_in_vector
 from icectl.spec.manifest import FileFormat
+from icectl.spec.metadata import TableMetadata
 from icectl.storage.store import Store
 from icectl.table.reading import OF_ONE_FILE
 from icectl.table.tree_checked import RootRead
@@ -28,6 +30,7 @@ class LeafVectors:
     """Checks the Puffin files of vectors over leaves; each vector once, however many roots."""
 
     store: Store
+    metadata: TableMetadata
     _seen: set[tuple[object, ...]] = field(default_factory=set)
 
     def check(self, root: RootRead) -> Iterator[Finding]:
@@ -53,7 +56,8 @@ class LeafVectors:
             yield finding("V4-182", location, message)
             return
         read = partial(self.store.read_range, location)
-        for one in check_vectors(read, status.size_bytes, vectors, lambda _: None):
+        named = partial(named_in_vector, self.metadata)
+        for one in check_vectors(read, status.size_bytes, vectors, lambda _: None, named):
             yield finding(_NAMES.get(one.rule, one.rule), one.subject, one.message)
 
 

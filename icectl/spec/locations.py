@@ -36,6 +36,18 @@ def resolved(table_location: str, location: str) -> str:
     return f"{table_location.rstrip('/')}/{location}"
 
 
+def named_in_vector(metadata: TableMetadata, location: str) -> str:
+    """What a deletion vector's own file calls the file that it is of, as the manifest says it.
+
+    Of version 4 a whole location or one below the table's (L5); vectors of before may lack the
+    scheme (L2).
+    """
+    if metadata.format_version < 4:
+        return location
+    of = with_scheme if location.startswith("/") else resolved
+    return of(metadata.location, location)
+
+
 def shortened(table_location: str, location: str) -> str:
     """A location as a relative one, where it lies below the table's (L4)."""
     base = f"{table_location.rstrip('/')}/"

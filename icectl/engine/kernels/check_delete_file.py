@@ -170,10 +170,12 @@ def check_vectors(
     size_bytes: int,
     vectors: Sequence[RecordedDeletes],
     record_count: RecordCount,
+    named: Callable[[str], str],
 ) -> Iterator[Finding]:
     """The deletion vectors of one Puffin file: footer, checksums, positions (R-118, R-119).
 
-    `read_range` gives bytes from an offset on, from the end where it is negative.
+    `read_range` gives bytes from an offset on, from the end where it is negative. `named` makes
+    locations in the footer what manifests say.
     Cost: the footer, and the bytes of the vectors.
     """
     location = vectors[0].file.location
@@ -184,7 +186,7 @@ def check_vectors(
         return
     blobs = {(blob.offset, blob.length): blob for blob in puffin.blobs}
     for vector in vectors:
-        yield from _vector(read_range, blobs, vector, record_count)
+        yield from _vector(read_range, blobs, vector, record_count, named)
 
 
 def check_replacement(data_file: str, before: bytes, after: bytes) -> Iterator[Finding]:
@@ -213,6 +215,7 @@ def _vector(
     blobs: Mapping[tuple[int, int], PuffinBlob],
     vector: RecordedDeletes,
     record_count: RecordCount,
+    named: Callable[[str], str],
 ) -> Iterator[Finding]:
     location = vector.file.location
     offset, length = vector.content_offset, vector.content_size_in_bytes
@@ -223,7 +226,7 @@ def _vector(
         message = f"its footer has no deletion vector of {length} bytes at {offset}"
         yield finding("R-118", location, message)
         return
-    yield from _properties(blob, vector)
+    yield from _properties(blob, vector, named)
     try:
         positions = read_dv(read_blob(read_range(offset, length), blob))
         check_cardinality(positions, vector.file.record_count)
@@ -239,13 +242,16 @@ def _vector(
         yield finding("R-118", location, message)
 
 
-def _properties(blob: PuffinBlob, vector: RecordedDeletes) -> Iterator[Finding]:
+def _properties(
+    blob: PuffinBlob, vector: RecordedDeletes, named: Callable[[str], str]
+) -> Iterator[Finding]:
     """What the footer says of a vector is what the manifest says (R-118)."""
-    for name, expected in (
-        (REFERENCED_DATA_FILE, vector.referenced_data_file or ""),
-        (CARDINALITY, str(vector.file.record_count)),
+    place = blob.properties.get(REFERENCED_DATA_FILE)
+    file = None if place is None else named(place)
+    for name, stored, expected in (
+        (REFERENCED_DATA_FILE, file, vector.referenced_data_file or ""),
+        (CARDINALITY, blob.properties.get(CARDINALITY), str(vector.file.record_count)),
     ):
-        stored = blob.properties.get(name)
         if stored is None or comparison_key(stored) != comparison_key(expected):  # R-118
             message = f"its footer says `{name}` {stored}, the manifest {expected}"
             yield finding("R-118", vector.file.location, message)

@@ -22,6 +22,7 @@ from icectl.engine.kernels.deleted_positions import (
 from icectl.engine.kernels.rewrite_data import DeletesOfGroup
 from icectl.engine.kernels.write_data import Outputs
 from icectl.errors import CorruptTable, EngineError
+from icectl.spec.locations import shortened
 from icectl.spec.schema import Schema
 from icectl.storage.location import loosest_key
 
@@ -106,16 +107,20 @@ def write_delete_file(
 
 
 def write_vectors(
-    merged: Mapping[str, Positions], created_by: str, outputs: Outputs
+    merged: Mapping[str, Positions], created_by: str, outputs: Outputs, base: str = ""
 ) -> Sequence[MergedDeletes]:
     """Write the positions of data files as vectors of one Puffin file, and read them again.
 
+    Locations are stored relative to `base`, if there is one (V4 DD5).
     Raises: EngineError, where other positions are read than were written.
     Cost: memory for the file.
     """
     if not merged:
         return ()
-    blobs = [dv_blob(positions, data_file) for data_file, positions in merged.items()]
+    blobs = [
+        dv_blob(positions, shortened(base, data_file) if base else data_file)
+        for data_file, positions in merged.items()
+    ]
     content = write_puffin(blobs, {"created-by": created_by})
     location = outputs.next_location("")
     with outputs.create(location) as file:
