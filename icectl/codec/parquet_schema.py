@@ -179,6 +179,14 @@ def with_children(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
     return (pa.large_list if arrow_types.is_large_list(kind) else pa.list_)(fields[0])
 
 
+def without_extensions(kind: pa.DataType) -> pa.DataType:
+    """An Arrow type with what extension types are stored as, at any depth."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.storage_type
+    fields = [field.with_type(without_extensions(field.type)) for field in child_fields(kind)]
+    return with_children(kind, fields)
+
+
 def is_same_type(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether two Arrow types are the same, fields inside by name, field id and nullability too.
 

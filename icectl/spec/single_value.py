@@ -204,9 +204,8 @@ def from_json(type_: Type, value: Any) -> Value:
                 return dict(zip(keys, values, strict=True))
             case PrimitiveType(name):
                 return _primitive_from_json(name, value)
-            case DecimalType(_, scale):
-                decimal = Decimal(_typed(str, value))
-                return Decimal(unscaled(decimal, scale)).scaleb(-scale, EXACT)
+            case DecimalType():
+                return _decimal(type_, _typed(str, value))
             case _:
                 return decode(type_, bytes.fromhex(value))
     except (ArithmeticError, TypeError, KeyError, ValueError) as error:
@@ -218,6 +217,13 @@ def _typed(expected: type, value: Any) -> Any:
     if type(value) is not expected:
         raise TypeError(f"{value!r} is no {expected.__name__}")
     return value
+
+
+def _decimal(type_: DecimalType, value: str) -> Decimal:
+    digits = unscaled(Decimal(value), type_.scale)
+    if abs(digits) >= 10**type_.precision:
+        raise ValueError(f"{value} has more than {type_.precision} digits")
+    return Decimal(digits).scaleb(-type_.scale, EXACT)
 
 
 def _integer(bits: int) -> Callable[[Any], int]:

@@ -16,7 +16,7 @@ from pyarrow import types as arrow_types
 
 from icectl.codec.data_file import DataFile, open_data_file
 from icectl.codec.data_file_parquet import ParquetDataFile
-from icectl.codec.data_rows import Rows, ids_of
+from icectl.codec.data_rows import Rows, ids_of, retyped
 from icectl.codec.parquet_schema import (
     NameMapping,
     arrow_schema,
@@ -24,6 +24,7 @@ from icectl.codec.parquet_schema import (
     child_fields,
     field_id,
     is_same_type,
+    without_extensions,
 )
 from icectl.engine.kernels.check_data_file import LAST_UPDATED, ROW_ID
 from icectl.engine.kernels.columns import inside, path_to
@@ -342,7 +343,14 @@ def _constant(source: SourceFile, wanted: NestedField) -> pa.Scalar:
     if value is None and wanted.required:
         message = f"{source.location} lacks the required column `{wanted.name}`, without a default"
         raise CorruptTable(message, rule="R-180")
-    return pa.scalar(value, kind)
+    return _scalar(value, kind)
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if not arrow_types.is_nested(kind):
+        return pa.scalar(value, kind)
+    # Arrow makes no scalars, not even null ones, of types with a UUID inside.
+    return retyped(pa.array([value], without_extensions(kind)), kind)[0]
 
 
 def _default(wanted: NestedField) -> Any:

@@ -215,6 +215,9 @@ DEFAULTS = [
      [1, 2], [1, 2]),
     ({"type": "map", "key-id": 21, "key": "string", "value-id": 22, "value": "int",
       "value-required": False}, {"keys": ["a"], "values": [1]}, [("a", 1)]),
+    ({"type": "list", "element-id": 21, "element": "uuid", "element-required": False},
+     ["00000000-0000-0000-0000-000000000001", None], [UUID(int=1), None]),
+    ({"type": "struct", "fields": [optional(21, "u", "uuid")]}, {}, {"u": None}),
 ]  # fmt: skip
 
 
@@ -227,9 +230,25 @@ def test_r183_a_column_that_a_file_lacks_has_its_initial_default(type_, default,
 
 
 @pytest.mark.parametrize(
+    "type_",
+    [
+        "uuid",
+        {"type": "list", "element-id": 21, "element": "uuid", "element-required": False},
+        {"type": "struct", "fields": [optional(21, "u", "uuid")]},
+        {"type": "map", "key-id": 21, "key": "uuid", "value-id": 22, "value": "int",
+         "value-required": False},
+    ],
+)  # fmt: skip
+def test_r180_a_column_that_a_file_lacks_is_null_whatever_is_inside_of_it(type_) -> None:
+    wanted = schema((9, "new", type_), (1, "id", "long"))
+    assert read(ROWS, wanted) == [{"new": None, "id": number} for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
     ("type_", "default"),
     [
-        ("int", "abc"), ("int", 2**40), ("date", "2024-02-30"), ("fixed[3]", "6162"),
+        ("decimal(4, 2)", "100.00"), ("int", "abc"), ("int", 2**40),
+        ("date", "2024-02-30"), ("fixed[3]", "6162"),
         ({"type": "list", "element-id": 9, "element": "int", "element-required": False}, ["x"]),
     ],
 )  # fmt: skip
