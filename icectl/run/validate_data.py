@@ -30,7 +30,7 @@ from icectl.run.reader import Reader
 from icectl.spec.locations import named_in_vector
 from icectl.spec.manifest import Content, FileFormat, ManifestFile
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.partition import PartitionSpec, result_types
+from icectl.spec.partition import result_types
 from icectl.spec.properties import NAME_MAPPING
 from icectl.spec.schema import Schema
 from icectl.spec.snapshot import Snapshot, StatisticsFile
@@ -136,14 +136,12 @@ def _tasks(
             chosen = live(entries)
             if part is not None:
                 chosen = sample(chosen, part, seed + one.index)
-            spec = metadata.spec(manifests[one.index].partition_spec_id)
-            yield list(_of_manifest(checks, chosen, spec, metadata, seen))
+            yield list(_of_manifest(checks, chosen, metadata, seen))
 
 
 def _of_manifest(
     checks: "_Checks",
     entries: Entries,
-    spec: PartitionSpec | None,
     metadata: TableMetadata,
     seen: set[int],
 ) -> Iterator[_Task]:
@@ -155,7 +153,7 @@ def _of_manifest(
         if key in seen:
             continue
         seen.add(key)
-        recorded = _recorded(row, spec, metadata)
+        recorded = _recorded(row, metadata)
         sizes[recorded.location] = row["file_size_in_bytes"]
         deletes = RecordedDeletes(
             recorded,
@@ -183,9 +181,8 @@ def _rows(entries: Entries) -> Iterator[Mapping[str, Any]]:
         yield dict(zip(names, row, strict=True))
 
 
-def _recorded(
-    row: Mapping[str, Any], spec: PartitionSpec | None, metadata: TableMetadata
-) -> Recorded:
+def _recorded(row: Mapping[str, Any], metadata: TableMetadata) -> Recorded:
+    spec = metadata.spec(row["spec_id"])  # a leaf of version 4 has rows of several
     metrics = {name: dict(row[name] or ()) for name in _MAPS}
     partition: list[tuple[Any, Any]] = []
     if spec is not None:

@@ -191,6 +191,14 @@ class Twin(TableBuilder):
         updated, _ = with_log(changed, self.metadata_location, self.now_ms)
         self._write_version(updated)
 
+    def update(self, change: Update) -> None:
+        """Commit one change of the metadata."""
+        self._update([change])
+
+    def has(self, snapshot_id: int) -> bool:
+        """Whether a snapshot is in the table."""
+        return self.metadata.snapshot(snapshot_id) is not None
+
     # -- what is compared -----------------------------------------------------------------------
 
     def files(self, branch: str = "main") -> dict[str, list[Any]]:
@@ -235,7 +243,7 @@ class Twin(TableBuilder):
 
 
 class TreeTwin(Twin):
-    """The table of version 4: every change is a commit of icectl's engine."""
+    """The table of version 4: from its upgrade on every change is a commit of icectl's engine."""
 
     def respec(self, partitioning: str) -> None:
         """As of every table; the fields of the new spec are expressions (V4 X5)."""
@@ -288,6 +296,8 @@ class TreeTwin(Twin):
         added: Sequence[EntryRow] = (),
         removed: Iterable[tuple[str, Any]] = (),
     ) -> int:
+        if self.metadata.format_version < 4:
+            return super()._commit(branch, operation, ids, added=added, removed=removed)
         self._land(branch, added, removed, lambda: None)
         head = self._head(branch)
         assert head is not None

@@ -58,3 +58,11 @@ def test_a_spec_of_some_rows_of_a_leaf_stays(table: TreeTwin) -> None:
     specs = read_metadata(current_metadata(table.directory))["partition-specs"]
     assert [one["spec-id"] for one in specs] == [1]
     table.run("validate", "--level", "data", "--all-snapshots")
+
+
+def test_r074_rows_of_a_leaf_are_checked_by_specs_of_their_own(table: TreeTwin) -> None:
+    table.respec("truncate")
+    table.append(range(10, 13))
+    assert rewrite(table) == 1
+    found = table.run("validate", "--level", "data", "--all-snapshots")["result"]["counts"]
+    assert (found["error"], found["warning"]) == (0, 0)
