@@ -1,4 +1,4 @@
-"""Locations as metadata spells them: parse, resolve and compare.
+"""Locations as metadata spells them: parse and compare.
 
 A location is a string. Two strengths of identity exist: `comparison_key` tells which delete belongs
 to which file, `loosest_key` tells whether a file may be deleted (any match keeps it).
@@ -82,16 +82,6 @@ def local_path(location: str) -> str:
         if path.startswith("//") and not path.startswith("///"):
             raise ValueError(location)
     return path
-
-
-def resolve(table_location: str, location: str) -> str:
-    """Complete a location of a version 1 to 3 file that lacks a scheme.
-
-    Spec: R-164; v4.md 2.6, L2.
-    """
-    if _SCHEME.match(location):
-        return location
-    return f"{scheme(table_location) or 'file'}:{location}"  # R-164
 
 
 def comparison_key(location: str) -> str:

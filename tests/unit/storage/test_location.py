@@ -66,20 +66,6 @@ def test_loosest_keys_of_nothing_are_nothing():
 
 
 @pytest.mark.parametrize(
-    ("table", "location", "resolved"),
-    [
-        ("s3://b/t", "s3a://c/x", "s3a://c/x"),
-        ("/wh/t", "/wh/t/data/x", "file:/wh/t/data/x"),
-        ("file:///wh/t", "/wh/t/data/x", "file:/wh/t/data/x"),
-        ("hdfs://nn:8020/wh/t", "/wh/t/data/x", "hdfs:/wh/t/data/x"),
-        ("data/t", "data/t/x", "file:data/t/x"),
-    ],
-)
-def test_r164_a_missing_scheme_is_that_of_the_table(table, location, resolved):
-    assert locations.resolve(table, location) == resolved
-
-
-@pytest.mark.parametrize(
     ("location", "scheme"),
     [("s3://b/k", "s3"), ("S3A://b/k", "s3a"), ("/p", ""), ("c:/p", ""), ("a/b:c", ""), ("", "")],
 )
