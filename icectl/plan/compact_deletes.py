@@ -174,7 +174,9 @@ class _Planning:
                 if size < self.options.sizes.smallest or self.options.every:
                     small[row] = location
         count = len(set(small.values())) + new_files
-        return list(small) if self.options.every or count >= self.options.min_input_files else []
+        # A single small file would only become another one.
+        least = max(_SEVERAL, self.options.min_input_files)
+        return list(small) if self.options.every or count >= least else []
 
     def _drafts(self, spec_id: int, key: bytes | None, pieces: Sequence[_Piece]) -> list[_Draft]:
         """Groups of pieces, as large as they may be, in tasks that write one large file each."""

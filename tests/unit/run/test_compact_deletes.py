@@ -238,7 +238,7 @@ def test_vectors_of_many_small_files_move_into_one(tmp_path: Path, files: int, g
     assert vectors(new) == vectors(old)
     assert ids(tmp_path) == sorted(table.ids())
     assert lineage(tmp_path) == before
-    assert merging(tmp_path, min_input_files=5).plan.groups == ()
+    assert merging(tmp_path, min_input_files=1).plan.groups == ()
 
 
 def vectors(found: list[dict[str, Any]]) -> dict[str, Any]:
