@@ -22,7 +22,7 @@ _SCHEME_AND_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//[^/]*)?")
 _ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)?(//[^/]*)?/?")
 _BEHIND_ROOT = r"(?s)^((?:[A-Za-z][A-Za-z0-9+.-]+:(?://[^/]*)?)?).*$"
 _DOTS = r"/\.\.?(?:/|$)"
-_LOCAL_AUTHORITY = re.compile(r"//(localhost)?(?=/)")
+_LOCAL_AUTHORITY = re.compile(r"^//(localhost)?(?=/)")
 _LOCAL_SPELLING = r"^(?i:file):(?://(?:localhost)?)?(/(?:[^/]|$))"
 """How local paths are spelled; RE2 copies the first group whole."""
 _PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+://[^/@:]*):[^/@]*@")
@@ -76,11 +76,12 @@ def local_path(location: str) -> str:
     """
     if not is_local(location):
         raise ValueError(location)
-    path = _SCHEME.sub("", location, count=1)
-    if _SCHEME.match(location):
-        path = _LOCAL_AUTHORITY.sub("", path, count=1)
-        if path.startswith("//") and not path.startswith("///"):
-            raise ValueError(location)
+    match = _SCHEME.match(location)
+    if match is None:
+        return location
+    path = _LOCAL_AUTHORITY.sub("", location[match.end() :])
+    if path.startswith("//") and not path.startswith("///"):
+        raise ValueError(location)
     return path
 
 

@@ -117,6 +117,22 @@ def test_join_puts_one_slash_between():
     assert locations.join("/", "x") == "/x"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/wh/t/data/at=2024-01-01T10:00:00/a.parquet",
+        "/wh/file:/a.parquet",
+        "/wh/s3://b/a.parquet",
+        "/wh//localhost/a.parquet",
+        "/wh///a.parquet",
+    ],
+)
+@pytest.mark.parametrize("before", ["", "file:", "file://", "file://localhost"])
+def test_what_looks_like_a_scheme_or_a_host_further_on_belongs_to_the_path(path, before):
+    assert locations.local_path(f"{before}{path}") == path
+    assert locations.comparison_key(f"{before}{path}") == f"file:{path}"
+
+
 @pytest.mark.parametrize("location", ["file://host/p", "s3://b/k"])
 def test_only_paths_of_this_machine_have_a_local_path(location):
     with pytest.raises(ValueError, match=location):
