@@ -1,5 +1,6 @@
 """Metrics: the text that Prometheus reads."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,24 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"):
         write_metrics(target, "new\n", FixedEnv())
     assert [path.name for path in tmp_path.iterdir()] == ["m.prom"]
+
+
+def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_metrics(pipe, "new\n", FixedEnv())
+        assert os.read(reader, 10) == b"new\n"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    file, link = tmp_path / "m.prom", tmp_path / "link.prom"
+    file.write_text("old")
+    link.symlink_to(file)
+    write_metrics(link, "new\n", FixedEnv())
+    assert link.is_symlink()
+    assert file.read_text() == "new\n"
