@@ -47,10 +47,10 @@ def write_metrics(path: Path, text: str, env: Env) -> None:
     A device or a pipe is written to, since a file in its place would break whoever else uses it.
     Raises: OSError.
     """
-    path = path.resolve()
     if path.exists() and not path.is_file():
         path.write_text(text, "utf-8")
         return
+    path = path.resolve()
     temporary = path.with_name(f".{path.name}.{env.new_uuid()}")
     try:
         temporary.write_text(text, "utf-8")

@@ -687,6 +687,13 @@ def test_metrics_are_written_after_success_and_after_failure(
     assert [path.name for path in tmp_path.iterdir()] == ["icectl.prom"]
 
 
+def test_metrics_may_go_to_a_pipe() -> None:
+    ended = icectl("inspect", "/nope", "--metrics-file", "/dev/stdout")
+    assert ended.returncode == 10
+    assert ended.stdout.startswith("# HELP icectl_last_run_timestamp_seconds ")
+    assert Path("/dev/stdout").is_symlink()
+
+
 def test_metrics_that_cannot_be_written_are_a_warning(run: Run, serve: Serve) -> None:
     serve(done)
     ended = run("inspect", "/t", "--json", "--metrics-file", "/nonexistent/folder/m.prom")
