@@ -11,7 +11,7 @@ import re
 import struct
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,11 @@ _LINEAGE = ("_row_id", "_last_updated_sequence_number")
 
 
 def local(location: str) -> Path:
-    """The path of a local location, with or without a scheme."""
-    return (
-        Path(unquote(urlparse(location).path)) if location.startswith("file:") else Path(location)
-    )
+    """The path of a local location, with or without a scheme; URIs may have escapes, or not."""
+    if not location.startswith("file:"):
+        return Path(location)
+    path = urlparse(location).path
+    return Path(path) if "%" not in path or Path(path).exists() else Path(unquote(path))
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -321,21 +322,28 @@ def _partition(metadata: dict[str, Any], entry: dict[str, Any]) -> list[Any]:
     stored = entry["data_file"]["partition"]
     if metadata["format-version"] < 4:
         return list(stored.values())
-    if not any(re.fullmatch(r"s\d+", name) for name in stored):
-        return [_plain(value) for value in stored.values()]
-    expressions = {one["expr-id"]: one for one in metadata["expressions"]}
+    expressions = {one["expr-id"]: one["expr"] for one in metadata["expressions"]}
     spec = next(one for one in metadata["partition-specs"] if one["spec-id"] == entry["spec"])
-    values = []
-    for field in spec["fields"]:
-        expr = expressions[field["expr-id"]]["expr"]
-        number = expr["source-id"] if expr["transform"] == "identity" else field["expr-id"]
-        values.append(_plain(stored[f"s{number}"]))
-    return values
+    fields = [(field["expr-id"], expressions[field["expr-id"]]) for field in spec["fields"]]
+    values = list(stored.values())  # of manifests of old
+    if any(re.fullmatch(r"s\d+", name) for name in stored):
+        names = [
+            expr["source-id"] if expr["transform"] == "identity" else number
+            for number, expr in fields
+        ]
+        values = [stored.get(f"s{name}") for name in names]
+    return [
+        _plain(value)
+        for value, (_, expr) in zip(values, fields, strict=True)
+        if expr["transform"] != "void"
+    ]
 
 
 def _plain(value: Any) -> Any:
-    """A date as its number of days: manifests of old have either."""
-    return (value - date(1970, 1, 1)).days if type(value) is date else value
+    """A date as its number of days, a time without its zone: manifests of old have either."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None)
+    return (value - date(1970, 1, 1)).days if isinstance(value, date) else value
 
 
 def _position_deletes(deletes: list[dict[str, Any]]) -> dict[Path, list[tuple[int, int]]]:

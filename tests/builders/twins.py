@@ -217,9 +217,12 @@ class Twin(TableBuilder):
                 if row["content"] == Content.POSITION_DELETES
             ),
             "equality": sorted(
-                (row["record_count"], row["partition_values"])
-                for row in live
-                if row["content"] == Content.EQUALITY_DELETES
+                (
+                    (row["record_count"], row["partition_values"])
+                    for row in live
+                    if row["content"] == Content.EQUALITY_DELETES
+                ),
+                key=repr,
             ),
         }
 
