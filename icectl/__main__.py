@@ -3,10 +3,15 @@
 import gc
 import io
 import os
+import signal
 import sys
 from pathlib import Path
 
-from icectl.cli.app import main as run
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # a run handles Ctrl-C; before and after one it ends the process, without a traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from icectl.cli.app import main as run  # takes its time
 
 _INTERRUPTED = 130
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000

@@ -375,6 +375,15 @@ def test_a_bug_prints_its_traceback_and_ends_with_1(run: Run, serve: Serve) -> N
     assert ended.document["error"]["id"] == "bug"
 
 
+def test_ctrl_c_while_libraries_are_loaded_prints_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text(
+        "import os, signal; os.kill(os.getpid(), signal.SIGINT)\nraise AssertionError\n"
+    )
+    path = f"{tmp_path}{os.pathsep}{Path(app.__file__).parents[2]}"
+    ended = icectl("inspect", "/t", cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
 def test_sigterm_ends_the_run_with_143(run: Run, serve: Serve) -> None:
     def body(common: Common, change: Change) -> Outcome:
         os.kill(os.getpid(), signal.SIGTERM)
