@@ -160,9 +160,12 @@ class Console:
             self._err.write(printable(f"{self._paint(question, 'bold', on=self._err_color)} "))
             self._err.write("[y/N] ")
             self._err.flush()
-            answer = self._source.readline()
-            if not answer.endswith("\n"):
-                self._err.write("\n")
+            answer = ""
+            try:
+                answer = self._source.readline()
+            finally:  # Ctrl-C too leaves the line of the question
+                if not answer.endswith("\n"):
+                    self._err.write("\n")
         return answer.strip().lower() in {"y", "yes"}
 
     def hide(self, secret: str) -> None:

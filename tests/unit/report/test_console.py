@@ -71,6 +71,18 @@ def test_only_yes_is_yes(answer: str, meant: bool) -> None:
     assert out.getvalue() == ""
 
 
+def test_ctrl_c_instead_of_an_answer_ends_the_line_of_the_question() -> None:
+    class Interrupted(Terminal):
+        def readline(self, _size: int = -1, /) -> str:
+            raise KeyboardInterrupt
+
+    err = Terminal()
+    console = Console(Terminal(), err, Interrupted(), FixedEnv(), ConsoleOptions(color="never"))
+    with pytest.raises(KeyboardInterrupt):
+        console.ask("sure?")
+    assert err.getvalue() == "sure? [y/N] \n"
+
+
 def test_nobody_is_asked_without_a_terminal_or_with_json() -> None:
     for console, _, err in (make(answer="y\n"), make(terminal=True, answer="y\n", json=True)):
         with pytest.raises(UsageError) as caught:
