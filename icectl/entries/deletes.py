@@ -202,9 +202,11 @@ def misplaced(matches: Matches) -> tuple[Numbers, Numbers]:
     Shape: rows of the delete files, and of the data files that they name.
     Order: of the delete files.
     """
-    named = rows.location_keys(matches.deletes.table["referenced_data_file"])
+    referenced = matches.deletes.table["referenced_data_file"]
+    if referenced.null_count == len(referenced):  # looking up in all data files takes its time
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     known = rows.location_keys(matches.data.table["location"])
-    data_rows = rows.index_in(named, known)
+    data_rows = rows.index_in(rows.location_keys(referenced), known)
     delete_rows = np.flatnonzero(data_rows >= 0)
     is_older, is_same = reach(matches, data_rows[delete_rows], delete_rows)
     found = delete_rows[is_older & ~is_same]  # R-211
