@@ -73,7 +73,10 @@ class Twin(TableBuilder):
         assert code == 0, document
         self.refresh()
         for branch, shown in ids.items():
-            self.ids_of.setdefault(self._head(branch) or 0, shown)
+            made = self.metadata.snapshot(self._head(branch) or 0)
+            while made is not None and made.snapshot_id not in self.ids_of:  # there may be several
+                self.ids_of[made.snapshot_id] = shown
+                made = self.metadata.snapshot(made.parent_snapshot_id or 0)
         return document
 
     def branches(self) -> list[str]:

@@ -73,10 +73,10 @@ def live(
         for step in late:
             life.step(*step)
             life.compare()
-            assert faults(tables[1]) == []
+            assert faults(tables[1], "metadata") == []
         life.step("orphans", "main", 0)
         life.compare()
-        assert [faults(table) for table in tables] == [[], []]
+        assert [faults(table, "data") for table in tables] == [[], []]
 
 
 @example(
