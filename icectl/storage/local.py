@@ -84,7 +84,7 @@ class LocalStore:
                     if entry.is_dir(follow_symlinks=False) or not is_text(entry.name):
                         continue
                     status = status_of(entry)
-                    if status is not None and not stat.S_ISDIR(status.st_mode):
+                    if status is not None and stat.S_ISREG(status.st_mode):  # no pipe: it blocks
                         found.append(_file_status(locations.join(location, entry.name), status))
         except FileNotFoundError:
             return ()

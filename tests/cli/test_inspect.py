@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -430,3 +431,10 @@ def test_documents_of_a_damaged_table_keep_to_the_schema(inspect: Inspect, tmp_p
     assert result(inspect(table.location, "refs", "--json"))["rows"][1]["type"] == "TWIG"
     (snapshot,) = result(inspect(table.location, "snapshots", "--json"))["rows"]
     assert snapshot["committed_at"] == "4611686018427387904ms"
+
+
+def test_a_pipe_among_the_metadata_files_is_not_waited_for(
+    inspect: Inspect, table: TableBuilder
+) -> None:
+    os.mkfifo(Path(table.location, "metadata/v99.metadata.json"))
+    assert inspect(table.location).code == 0
