@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 
 from icectl.cli import app
 from icectl.cli.options import Change, Common, TableArgument, command
+from icectl.env import Env
 from icectl.report.document import Outcome, document_schema
 from tests.builders.table_builder import START_MS
 from tests.stores.fixed_env import FixedEnv
@@ -53,24 +54,41 @@ def run(
 
 
 @pytest.fixture
-def inspect(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Inspect:
-    """Run `icectl inspect`, a day after the builder's tables begin."""
+def prepared(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, Env], Run]:
+    """Makes a function that runs one command at one instant, unless it is given others."""
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
-    def run(*arguments: object) -> Ended:
-        code = app.main(["inspect", *map(str, arguments)], env=FixedEnv(START_MS + 24 * HOUR_MS))
-        captured = capsys.readouterr()
-        return Ended(code, captured.out, captured.err)
+    def of(usual: str, clock: Env) -> Run:
+        def run(*arguments: object, command: str = usual, env: Env | None = None) -> Ended:
+            code = app.main([command, *map(str, arguments)], env=env or clock)
+            captured = capsys.readouterr()
+            return Ended(code, captured.out, captured.err)
 
-    return run
+        return run
+
+    return of
+
+
+@pytest.fixture
+def inspect(prepared: Callable[[str, Env], Run]) -> Inspect:
+    """Run `icectl inspect`, a day after the builder's tables begin."""
+    return prepared("inspect", FixedEnv(START_MS + 24 * HOUR_MS))
 
 
 def result(ended: Ended) -> dict[str, Any]:
-    """The result of a run with --json that ended well and keeps to the schema."""
-    assert (ended.code, ended.err) == (0, "")
-    Draft202012Validator(document_schema("inspect")).validate(ended.document)
-    found: dict[str, Any] = ended.document["result"]
-    return found
+    """The result of a run with --json that warned of nothing and keeps to its schema."""
+    assert ended.err == ""
+    return checked_document(ended)["result"]  # type: ignore[no-any-return]
+
+
+def checked_document(ended: Ended) -> dict[str, Any]:
+    """The document of a run with --json, which keeps to its schema."""
+    document = ended.document
+    Draft202012Validator(document_schema(document["command"])).validate(document)
+    assert document["exit"] == ended.code
+    return document
 
 
 Body = Callable[[Common, Change], Outcome]

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from icectl.cli import app, compacting, session
-from icectl.report.document import document_schema
+from icectl.cli import compacting, session
+from icectl.env import Env
 from icectl.spec.transforms import apply, parse_transform
 from icectl.spec.types import PrimitiveType
 from icectl.storage.local import LocalStore
@@ -23,42 +22,26 @@ from tests.builders.rows import (
     read_rows,
 )
 from tests.builders.table_builder import TableBuilder
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import ReadOnlyStore
 
-Run = Callable[..., Ended]
 SMALL = ("--target-file-size", "1MiB", "--min-input-files", "2")
 """Built files have some KiB: all of them are small."""
 
 
 @pytest.fixture
-def compact(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def compact(processes: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run `icectl compact`, its tasks in this process."""
     monkeypatch.setattr(compacting, "LocalEngine", InlineEngine)
-    return runner(capsys, monkeypatch)
+    return processes
 
 
-def runner(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A way to run the command."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+@pytest.fixture
+def processes(prepared: Callable[[str, Env], Run], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `icectl compact`, its tasks in processes of their own."""
     monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
-    env = FixedEnv(NOW_MS)
-
-    def run(*arguments: object) -> Ended:
-        code = app.main(["compact", *map(str, arguments)], env=env)
-        captured = capsys.readouterr()
-        return Ended(code, captured.out, captured.err)
-
-    return run
-
-
-def result(ended: Ended) -> dict[str, Any]:
-    """The result of a run with --json, which keeps to the schema."""
-    assert ended.err == ""
-    Draft202012Validator(document_schema("compact")).validate(ended.document)
-    found: dict[str, Any] = ended.document["result"]
-    return found
+    return prepared("compact", FixedEnv(NOW_MS))
 
 
 def build(directory: Path, format_version: int = 2) -> TableBuilder:
@@ -73,9 +56,9 @@ def ids(directory: Path) -> list[int]:
     return sorted(dict(row)["id"] for row in read_rows(read_metadata(current_metadata(directory))))
 
 
-def test_tasks_run_in_processes_of_their_own(tmp_path, capsys, monkeypatch) -> None:
+def test_tasks_run_in_processes_of_their_own(tmp_path, processes) -> None:
     table = build(tmp_path)
-    ended = runner(capsys, monkeypatch)(tmp_path, *SMALL)
+    ended = processes(tmp_path, *SMALL)
     assert (ended.code, ended.err) == (0, "")
     assert ids(tmp_path) == sorted(table.ids())
 

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from icectl.cli import app, session
-from icectl.report.document import document_schema
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
 from tests.builders.expiry import NOW_MS, Aged, Clock, aged_table, expire
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import START_MS, TableBuilder
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Ended, checked_document
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import WrappedStore
 
@@ -66,10 +64,7 @@ def later(days: float) -> Clock:
 
 def result(ended: Ended) -> dict[str, Any]:
     """The result in a document that keeps to its schema."""
-    document = ended.document
-    Draft202012Validator(document_schema("expire-snapshots")).validate(document)
-    assert document["exit"] == ended.code
-    found: dict[str, Any] = document["result"]
+    found: dict[str, Any] = checked_document(ended)["result"]
     assert list(found) == KEYS
     return found
 

@@ -7,42 +7,24 @@ from typing import Any
 
 import fastavro
 import pytest
-from jsonschema import Draft202012Validator
 
-from icectl.cli import app, session
+from icectl.cli import session
+from icectl.env import Env
 from icectl.errors import StorageError
-from icectl.report.document import document_schema
 from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import current_metadata, read_avro, read_metadata, read_rows
 from tests.builders.table_builder import PARTITIONINGS, TableBuilder
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import ReadOnlyStore, WrappedStore
 
-Migrate = Callable[..., Ended]
-
 
 @pytest.fixture
-def migrate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Migrate:
+def migrate(prepared: Callable[[str, Env], Run]) -> Run:
     """Run `icectl migrate-v1-v2`."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
-
-    def run(*arguments: object, command: str = "migrate-v1-v2") -> Ended:
-        code = app.main([command, *map(str, arguments)], env=FixedEnv(NOW_MS))
-        captured = capsys.readouterr()
-        return Ended(code, captured.out, captured.err)
-
-    return run
-
-
-def result(ended: Ended) -> dict[str, Any]:
-    """The result of a run with --json, which keeps to the schema."""
-    assert ended.err == ""
-    Draft202012Validator(document_schema("migrate-v1-v2")).validate(ended.document)
-    found: dict[str, Any] = ended.document["result"]
-    return found
+    return prepared("migrate-v1-v2", FixedEnv(NOW_MS))
 
 
 def build(directory: Path, partitioning: str = "two") -> TableBuilder:
@@ -66,7 +48,7 @@ def rows_of(directory: Path) -> dict[int, Any]:
 @pytest.mark.parametrize("partitioning", PARTITIONINGS)
 def test_a_migration_keeps_the_law(
     tmp_path: Path,
-    migrate: Migrate,
+    migrate: Run,
     monkeypatch: pytest.MonkeyPatch,
     partitioning: str,
     rewrite: bool,
@@ -103,9 +85,7 @@ def test_a_migration_keeps_the_law(
     assert errors == []
 
 
-def test_r170_r173_the_metadata_has_every_member_of_version_2(
-    tmp_path: Path, migrate: Migrate
-) -> None:
+def test_r170_r173_the_metadata_has_every_member_of_version_2(tmp_path: Path, migrate: Run) -> None:
     table = build(tmp_path / "t")
     as_first_writers_did(tmp_path / "t")
     assert migrate(table.location, "--yes").code == 0
@@ -124,9 +104,7 @@ def test_r170_r173_the_metadata_has_every_member_of_version_2(
     assert set(new["refs"]) == {"main", "eoy"}
 
 
-def test_r055_r171_embedded_manifests_get_a_list_with_counts(
-    tmp_path: Path, migrate: Migrate
-) -> None:
+def test_r055_r171_embedded_manifests_get_a_list_with_counts(tmp_path: Path, migrate: Run) -> None:
     table = build(tmp_path / "t")
     as_first_writers_did(tmp_path / "t")
     embedded = {
@@ -152,7 +130,7 @@ def test_r055_r171_embedded_manifests_get_a_list_with_counts(
             assert manifest["content"] == 0
 
 
-def test_r172_rewritten_manifests_are_of_version_2(tmp_path: Path, migrate: Migrate) -> None:
+def test_r172_rewritten_manifests_are_of_version_2(tmp_path: Path, migrate: Run) -> None:
     table = build(tmp_path / "t")
     found = result(migrate(table.location, "--yes", "--rewrite-manifests", "--json"))
     assert found["legacy_manifests"] == 0
@@ -172,7 +150,7 @@ def test_r172_rewritten_manifests_are_of_version_2(tmp_path: Path, migrate: Migr
         assert {"block_size_in_bytes", "file_ordinal", "sort_columns"} & data_file.keys() == set()
 
 
-def test_check_ends_with_4_and_a_second_run_with_0(tmp_path: Path, migrate: Migrate) -> None:
+def test_check_ends_with_4_and_a_second_run_with_0(tmp_path: Path, migrate: Run) -> None:
     table = build(tmp_path / "t")
     assert migrate(table.location, "--check").code == 4
     assert migrate(table.location, "--yes").code == 0
@@ -183,7 +161,7 @@ def test_check_ends_with_4_and_a_second_run_with_0(tmp_path: Path, migrate: Migr
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_table_of_a_higher_version_has_nothing_to_do(
-    tmp_path: Path, migrate: Migrate, version: int
+    tmp_path: Path, migrate: Run, version: int
 ) -> None:
     table = TableBuilder(tmp_path / "t", format_version=version)
     table.append(range(3))
@@ -191,16 +169,14 @@ def test_a_table_of_a_higher_version_has_nothing_to_do(
     assert (ended.code, result(ended)["steps"]) == (0, [])
 
 
-def test_without_a_terminal_and_without_yes_it_is_wrong_usage(
-    tmp_path: Path, migrate: Migrate
-) -> None:
+def test_without_a_terminal_and_without_yes_it_is_wrong_usage(tmp_path: Path, migrate: Run) -> None:
     table = build(tmp_path / "t")
     assert migrate(table.location).code == 2
     assert read_metadata(current_metadata(tmp_path / "t"))["format-version"] == 1
 
 
 def test_r007_an_unknown_transform_in_the_default_spec_is_refused(
-    tmp_path: Path, migrate: Migrate
+    tmp_path: Path, migrate: Run
 ) -> None:
     table = build(tmp_path / "t")
     path = current_metadata(tmp_path / "t")
@@ -214,7 +190,7 @@ def test_r007_an_unknown_transform_in_the_default_spec_is_refused(
     assert [one["rule"] for one in result(checked)["findings"]] == ["R-007"]
 
 
-def test_r066_a_file_that_is_live_twice_is_refused(tmp_path: Path, migrate: Migrate) -> None:
+def test_r066_a_file_that_is_live_twice_is_refused(tmp_path: Path, migrate: Run) -> None:
     table = TableBuilder(tmp_path / "t", format_version=1)
     table.append(range(4))
     path = current_metadata(tmp_path / "t")
@@ -240,7 +216,7 @@ UNREADABLE: dict[str, tuple[Damage, str]] = {
 @pytest.mark.parametrize("of", ["a list", "a manifest", "an embedded manifest"])
 @pytest.mark.parametrize("damage", UNREADABLE)
 def test_a_table_that_cannot_be_read_is_refused_with_the_rule(
-    tmp_path: Path, migrate: Migrate, damage: str, of: str
+    tmp_path: Path, migrate: Run, damage: str, of: str
 ) -> None:
     """Its heads have to be readable, and what no head shows where it has to be counted."""
     table = build(tmp_path / "t")
@@ -272,7 +248,7 @@ def test_a_table_that_cannot_be_read_is_refused_with_the_rule(
 
 
 def test_a_store_that_is_ill_is_no_reason_to_refuse(
-    tmp_path: Path, migrate: Migrate, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, migrate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = build(tmp_path / "t")
     current = table.metadata.current_snapshot
@@ -298,7 +274,7 @@ class IllStore(WrappedStore):
 
 @pytest.mark.parametrize("partitioning", ["none", "two"])
 def test_r010_what_early_writers_left_out_is_written(
-    tmp_path: Path, migrate: Migrate, partitioning: str
+    tmp_path: Path, migrate: Run, partitioning: str
 ) -> None:
     """No ids, no refs, no logs: the defaults, as the format's appendix has them."""
     table = build(tmp_path / "t", partitioning)
@@ -321,7 +297,7 @@ def test_r010_what_early_writers_left_out_is_written(
     assert new["schemas"] == [old["schema"] | {"schema-id": 0}]
 
 
-def test_the_plan_says_what_is_lost(tmp_path: Path, migrate: Migrate) -> None:
+def test_the_plan_says_what_is_lost(tmp_path: Path, migrate: Run) -> None:
     table = build(tmp_path / "t")
     text = migrate(table.location, "--dry-run").out
     assert "upgrade-format-version" in text

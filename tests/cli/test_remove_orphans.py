@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from icectl.cli import app, session
-from icectl.report.document import document_schema
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
 from tests.builders.expiry import NOW_MS, Aged, Clock, aged_table, reachable
 from tests.builders.orphans import OTHER_UUID, age, edit_metadata, files_of, stray
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Ended, checked_document
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore, ReadOnlyStore
 
@@ -74,18 +72,14 @@ def known(directory: Path) -> set[str]:
 
 def result(ended: Ended) -> dict[str, Any]:
     """The result in a document that keeps to its schema."""
-    document = ended.document
-    Draft202012Validator(document_schema("remove-orphans")).validate(document)
-    assert document["exit"] == ended.code
-    found: dict[str, Any] = document["result"]
+    found: dict[str, Any] = checked_document(ended)["result"]
     assert list(found) == KEYS
     return found
 
 
 def error(ended: Ended) -> tuple[int, str]:
     """Exit code and id of a failure."""
-    Draft202012Validator(document_schema("remove-orphans")).validate(ended.document)
-    return ended.code, ended.document["error"]["id"]
+    return ended.code, checked_document(ended)["error"]["id"]
 
 
 def orphans(aged: Aged, found: dict[str, Any]) -> set[str]:

@@ -8,41 +8,23 @@ from typing import Any
 
 import fastavro
 import pytest
-from jsonschema import Draft202012Validator
 
-from icectl.cli import app, session
-from icectl.report.document import document_schema
+from icectl.cli import session
+from icectl.env import Env
 from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import current_metadata, head, read_avro, read_metadata, read_rows
 from tests.builders.table_builder import PARTITIONINGS, TableBuilder
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import ReadOnlyStore
 
-Rewrite = Callable[..., Ended]
-
 
 @pytest.fixture
-def rewrite(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Rewrite:
+def rewrite(prepared: Callable[[str, Env], Run]) -> Run:
     """Run `icectl rewrite-manifests`."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
-
-    def run(*arguments: object) -> Ended:
-        code = app.main(["rewrite-manifests", *map(str, arguments)], env=FixedEnv(NOW_MS))
-        captured = capsys.readouterr()
-        return Ended(code, captured.out, captured.err)
-
-    return run
-
-
-def result(ended: Ended) -> dict[str, Any]:
-    """The result of a run with --json, which keeps to the schema."""
-    assert ended.err == ""
-    Draft202012Validator(document_schema("rewrite-manifests")).validate(ended.document)
-    found: dict[str, Any] = ended.document["result"]
-    return found
+    return prepared("rewrite-manifests", FixedEnv(NOW_MS))
 
 
 def build(directory: Path, format_version: int, partitioning: str = "two") -> TableBuilder:
@@ -103,7 +85,7 @@ def identities(snapshot: dict[str, Any]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("format_version", [1, 2, 3])
 def test_r069_a_rewrite_keeps_the_law(
     tmp_path: Path,
-    rewrite: Rewrite,
+    rewrite: Run,
     monkeypatch: pytest.MonkeyPatch,
     format_version: int,
     partitioning: str,
@@ -137,7 +119,7 @@ def test_r069_a_rewrite_keeps_the_law(
 
 @pytest.mark.parametrize("format_version", [2, 3])
 def test_rules_21_and_23_new_manifests_state_what_their_entries_had(
-    tmp_path: Path, rewrite: Rewrite, format_version: int
+    tmp_path: Path, rewrite: Run, format_version: int
 ) -> None:
     """Nothing is left to inherit: what the builder gave each file stands in its entry (R-043)."""
     table = build(tmp_path / "t", format_version)
@@ -186,7 +168,7 @@ SAYING_LITTLE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("form", SAYING_LITTLE)
 def test_rule_26_entries_are_counted_where_nobody_has(
-    tmp_path: Path, rewrite: Rewrite, form: str
+    tmp_path: Path, rewrite: Run, form: str
 ) -> None:
     table = TableBuilder(tmp_path / "t", format_version=1, partitioning="identity")
     for start in range(0, 36, 12):
@@ -204,7 +186,7 @@ def test_rule_26_entries_are_counted_where_nobody_has(
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
 def test_r047_r050_r051_rows_of_the_list_are_counted_from_the_entries(
-    tmp_path: Path, rewrite: Rewrite, format_version: int
+    tmp_path: Path, rewrite: Run, format_version: int
 ) -> None:
     table = build(tmp_path / "t", format_version)
     assert rewrite(table.location).code == 0
@@ -224,7 +206,7 @@ def test_r047_r050_r051_rows_of_the_list_are_counted_from_the_entries(
             assert manifest["min_sequence_number"] == min(numbers)
 
 
-def test_r104_a_rewrite_of_version_3_takes_no_row_ids(tmp_path: Path, rewrite: Rewrite) -> None:
+def test_r104_a_rewrite_of_version_3_takes_no_row_ids(tmp_path: Path, rewrite: Run) -> None:
     table = build(tmp_path / "t", 3)
     before = read_metadata(current_metadata(tmp_path / "t"))["next-row-id"]
     assert rewrite(table.location).code == 0
@@ -234,9 +216,7 @@ def test_r104_a_rewrite_of_version_3_takes_no_row_ids(tmp_path: Path, rewrite: R
     assert head(tmp_path / "t")["first-row-id"] == before
 
 
-def test_r031_the_snapshot_is_a_replace_and_keeps_its_totals(
-    tmp_path: Path, rewrite: Rewrite
-) -> None:
+def test_r031_the_snapshot_is_a_replace_and_keeps_its_totals(tmp_path: Path, rewrite: Run) -> None:
     table = build(tmp_path / "t", 2)
     old = head(tmp_path / "t")["summary"]
     found = result(rewrite(table.location, "--json"))
@@ -251,7 +231,7 @@ def test_r031_the_snapshot_is_a_replace_and_keeps_its_totals(
     }
 
 
-def test_rule_24_the_summary_counts_manifests_and_entries(tmp_path: Path, rewrite: Rewrite) -> None:
+def test_rule_24_the_summary_counts_manifests_and_entries(tmp_path: Path, rewrite: Run) -> None:
     """4 appends, and 3 commits of deletes to 3 partitions each, of which only those are asked
     for."""
     table = TableBuilder(tmp_path / "t", partitioning="identity")
@@ -274,7 +254,7 @@ def test_rule_24_the_summary_counts_manifests_and_entries(tmp_path: Path, rewrit
     }
 
 
-def test_a_branch_is_rewritten_and_main_stays(tmp_path: Path, rewrite: Rewrite) -> None:
+def test_a_branch_is_rewritten_and_main_stays(tmp_path: Path, rewrite: Run) -> None:
     table = build(tmp_path / "t", 2)
     before = head(tmp_path / "t")
     found = result(rewrite(table.location, "--branch", "audit", "--json"))
@@ -283,7 +263,7 @@ def test_a_branch_is_rewritten_and_main_stays(tmp_path: Path, rewrite: Rewrite) 
     assert metadata["current-snapshot-id"] == before["snapshot-id"]
 
 
-def test_content_and_spec_choose_manifests(tmp_path: Path, rewrite: Rewrite) -> None:
+def test_content_and_spec_choose_manifests(tmp_path: Path, rewrite: Run) -> None:
     table = build(tmp_path / "t", 2)
     found = result(rewrite(table.location, "--content", "deletes", "--json"))
     assert [(one["content"], one["rewritten"]) for one in found["groups"]] == [
@@ -299,7 +279,7 @@ def test_content_and_spec_choose_manifests(tmp_path: Path, rewrite: Rewrite) -> 
 
 
 def test_check_ends_with_4_where_there_is_work_and_changes_nothing(
-    tmp_path: Path, rewrite: Rewrite
+    tmp_path: Path, rewrite: Run
 ) -> None:
     table = build(tmp_path / "t", 2)
     files = {path for path in (tmp_path / "t").rglob("*") if path.is_file()}
@@ -308,9 +288,7 @@ def test_check_ends_with_4_where_there_is_work_and_changes_nothing(
     assert {path for path in (tmp_path / "t").rglob("*") if path.is_file()} == files
 
 
-def test_r053_partitions_end_up_together_and_are_summarised(
-    tmp_path: Path, rewrite: Rewrite
-) -> None:
+def test_r053_partitions_end_up_together_and_are_summarised(tmp_path: Path, rewrite: Run) -> None:
     table = TableBuilder(tmp_path / "t", partitioning="identity")
     for start in range(0, 120, 12):
         table.append(range(start, start + 12), files=4)
@@ -333,7 +311,7 @@ def test_r053_partitions_end_up_together_and_are_summarised(
     assert rewrite(table.location, "--target-size", "6KB", "--check").code == 0
 
 
-def test_r056_manifests_without_live_entries_are_dropped(tmp_path: Path, rewrite: Rewrite) -> None:
+def test_r056_manifests_without_live_entries_are_dropped(tmp_path: Path, rewrite: Run) -> None:
     table = TableBuilder(tmp_path / "t")
     table.append(range(4))
     table.append(range(4, 8))
@@ -344,13 +322,13 @@ def test_r056_manifests_without_live_entries_are_dropped(tmp_path: Path, rewrite
     assert rows_of(tmp_path / "t")[head(tmp_path / "t")["snapshot-id"]] == before
 
 
-def test_a_table_without_snapshot_has_nothing_to_do(tmp_path: Path, rewrite: Rewrite) -> None:
+def test_a_table_without_snapshot_has_nothing_to_do(tmp_path: Path, rewrite: Run) -> None:
     empty = TableBuilder(tmp_path / "empty")
     ended = rewrite(empty.location, "--json")
     assert (ended.code, ended.document["status"]) == (0, "nothing-to-do")
 
 
-def test_text_names_groups_and_reasons(tmp_path: Path, rewrite: Rewrite) -> None:
+def test_text_names_groups_and_reasons(tmp_path: Path, rewrite: Run) -> None:
     table = build(tmp_path / "t", 2)
     lines = rewrite(table.location, "--dry-run").out.splitlines()
     assert lines[0].split() == ["spec", "content", "rewrite", "keep", "entries", "reason"]
@@ -362,9 +340,7 @@ def test_text_names_groups_and_reasons(tmp_path: Path, rewrite: Rewrite) -> None
     )
 
 
-def test_documents_of_a_dry_run_and_a_run_have_the_same_keys(
-    tmp_path: Path, rewrite: Rewrite
-) -> None:
+def test_documents_of_a_dry_run_and_a_run_have_the_same_keys(tmp_path: Path, rewrite: Run) -> None:
     table = build(tmp_path / "t", 1)
     planned = json.loads(rewrite(table.location, "--dry-run", "--json").out)
     done = json.loads(rewrite(table.location, "--json").out)

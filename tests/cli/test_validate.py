@@ -6,37 +6,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from icectl.cli import app
-from icectl.report.document import document_schema
+from icectl.env import Env
 from tests.builders.table_builder import START_MS, TableBuilder
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Ended, Run
+from tests.cli.conftest import result as result_of_run
 from tests.stores.fixed_env import FixedEnv
 
 HOUR_MS = 3_600_000
 
-Validate = Callable[..., Ended]
-
 
 @pytest.fixture
-def validate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Validate:
+def validate(prepared: Callable[[str, Env], Run]) -> Run:
     """Run `icectl validate`, a day after the builder's tables begin."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
-
-    def run(*arguments: object) -> Ended:
-        code = app.main(["validate", *map(str, arguments)], env=FixedEnv(START_MS + 24 * HOUR_MS))
-        captured = capsys.readouterr()
-        return Ended(code, captured.out, captured.err)
-
-    return run
+    return prepared("validate", FixedEnv(START_MS + 24 * HOUR_MS))
 
 
 def result(ended: Ended) -> dict[str, Any]:
-    """The result of a run with --json, which keeps to the schema."""
-    assert ended.err == ""
-    Draft202012Validator(document_schema("validate")).validate(ended.document)
-    found: dict[str, Any] = ended.document["result"]
+    """The result of a run with --json, whose findings it counts."""
+    found = result_of_run(ended)
     assert found["counts"] == {
         severity: sum(one["severity"] == severity for one in found["findings"])
         for severity in ("error", "warning", "info")
@@ -66,7 +54,7 @@ def some_manifest(table: TableBuilder) -> Path:
 @pytest.mark.parametrize("level", ["metadata", "files", "data"])
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_healthy_table_has_no_findings_and_ends_with_0(
-    validate: Validate, tmp_path: Path, version: int, level: str
+    validate: Run, tmp_path: Path, version: int, level: str
 ) -> None:
     built = TableBuilder(tmp_path / "t", format_version=version, partitioning="two")
     built.append(range(8))
@@ -82,7 +70,7 @@ def test_a_healthy_table_has_no_findings_and_ends_with_0(
 
 
 def test_the_default_is_level_files_of_the_current_snapshot(
-    validate: Validate, table: TableBuilder
+    validate: Run, table: TableBuilder
 ) -> None:
     found = result(validate(table.location, "--json"))
     assert found["level"] == "files"
@@ -91,7 +79,7 @@ def test_the_default_is_level_files_of_the_current_snapshot(
     assert found["files_checked"] == 1 + 1 + manifests + len(table.live())
 
 
-def test_text_of_a_healthy_table_is_one_line(validate: Validate, table: TableBuilder) -> None:
+def test_text_of_a_healthy_table_is_one_line(validate: Run, table: TableBuilder) -> None:
     ended = validate(table.location, "--level", "metadata")
     assert ended.code == 0
     assert ended.out.startswith("no problems found (level metadata: 1 snapshot, 5 files, ")
@@ -99,7 +87,7 @@ def test_text_of_a_healthy_table_is_one_line(validate: Validate, table: TableBui
 
 
 def test_an_unreadable_manifest_is_a_finding_and_the_others_are_checked(
-    validate: Validate, table: TableBuilder
+    validate: Run, table: TableBuilder
 ) -> None:
     broken = some_manifest(table)
     broken.write_bytes(broken.read_bytes()[:-40])
@@ -112,7 +100,7 @@ def test_an_unreadable_manifest_is_a_finding_and_the_others_are_checked(
     assert found["files_checked"] == 5
 
 
-def test_a_missing_manifest_list_is_a_finding(validate: Validate, table: TableBuilder) -> None:
+def test_a_missing_manifest_list_is_a_finding(validate: Run, table: TableBuilder) -> None:
     current = table.metadata.current_snapshot
     assert current is not None
     assert current.manifest_list is not None
@@ -123,16 +111,14 @@ def test_a_missing_manifest_list_is_a_finding(validate: Validate, table: TableBu
     assert ended.code == 4
 
 
-def test_metadata_that_is_no_json_ends_with_15(validate: Validate, table: TableBuilder) -> None:
+def test_metadata_that_is_no_json_ends_with_15(validate: Run, table: TableBuilder) -> None:
     path_of(table.metadata_location).write_text("{")
     ended = validate(table.location, "--json")
     assert ended.code == 15
     assert ended.document["error"]["id"] == "corrupt-table"
 
 
-def test_a_missing_data_file_shows_from_level_files_on(
-    validate: Validate, table: TableBuilder
-) -> None:
+def test_a_missing_data_file_shows_from_level_files_on(validate: Run, table: TableBuilder) -> None:
     gone = next(row["location"] for row in table.live() if row["content"] == 0)
     path_of(gone).unlink()
     assert validate(table.location, "--level", "metadata").code == 0
@@ -143,7 +129,7 @@ def test_a_missing_data_file_shows_from_level_files_on(
 
 
 def test_a_manifest_that_may_be_whole_is_no_reason_to_roll_back(
-    validate: Validate, table: TableBuilder
+    validate: Run, table: TableBuilder
 ) -> None:
     manifest = next(Path(table.location, "metadata").glob("*-m0.avro"))
     manifest.unlink()
@@ -156,7 +142,7 @@ def test_a_manifest_that_may_be_whole_is_no_reason_to_roll_back(
 
 
 def test_a_missing_statistics_file_is_computed_again_not_rolled_back(
-    validate: Validate, table: TableBuilder
+    validate: Run, table: TableBuilder
 ) -> None:
     file = path_of(table.metadata_location)
     members = json.loads(file.read_text())
@@ -175,7 +161,7 @@ def test_a_missing_statistics_file_is_computed_again_not_rolled_back(
     ]
 
 
-def test_text_names_rule_object_and_next_step(validate: Validate, table: TableBuilder) -> None:
+def test_text_names_rule_object_and_next_step(validate: Run, table: TableBuilder) -> None:
     gone = next(row["location"] for row in table.live() if row["content"] == 0)
     path_of(gone).unlink()
     lines = validate(table.location).out.splitlines()
@@ -186,7 +172,7 @@ def test_text_names_rule_object_and_next_step(validate: Validate, table: TableBu
     assert lines[-1].startswith("1 error (level files: ")
 
 
-def test_rule_and_skip_choose_what_is_reported(validate: Validate, table: TableBuilder) -> None:
+def test_rule_and_skip_choose_what_is_reported(validate: Run, table: TableBuilder) -> None:
     gone = next(row["location"] for row in table.live() if row["content"] == 0)
     path_of(gone).unlink()
     assert validate(table.location, "--skip", "R-034").code == 0
@@ -197,7 +183,7 @@ def test_rule_and_skip_choose_what_is_reported(validate: Validate, table: TableB
 
 
 def test_an_unknown_rule_is_wrong_usage_with_a_near_one_named(
-    validate: Validate, table: TableBuilder
+    validate: Run, table: TableBuilder
 ) -> None:
     ended = validate(table.location, "--rule", "R-9999")
     assert ended.code == 2
@@ -205,7 +191,7 @@ def test_an_unknown_rule_is_wrong_usage_with_a_near_one_named(
 
 
 def test_fail_on_warning_ends_with_4_where_error_does_not(
-    validate: Validate, table: TableBuilder
+    validate: Run, table: TableBuilder
 ) -> None:
     log = table.metadata.metadata_log[0]
     path_of(log.metadata_file).unlink()
@@ -213,7 +199,7 @@ def test_fail_on_warning_ends_with_4_where_error_does_not(
     assert validate(table.location, "--fail-on", "warning").code == 4
 
 
-def test_choices_of_snapshots_exclude_each_other(validate: Validate, table: TableBuilder) -> None:
+def test_choices_of_snapshots_exclude_each_other(validate: Run, table: TableBuilder) -> None:
     first = table.metadata.snapshots[0].snapshot_id
     assert validate(table.location, "--snapshot", first).code == 0
     assert validate(table.location, "--ref", "audit").code == 0
@@ -223,7 +209,7 @@ def test_choices_of_snapshots_exclude_each_other(validate: Validate, table: Tabl
     assert validate(table.location, "--ref", "nowhere").code == 2
 
 
-def test_sample_is_for_levels_that_look_at_files(validate: Validate, table: TableBuilder) -> None:
+def test_sample_is_for_levels_that_look_at_files(validate: Run, table: TableBuilder) -> None:
     assert validate(table.location, "--level", "metadata", "--sample", "5%").code == 2
     assert validate(table.location, "--sample", "7").code == 2
     none = result(validate(table.location, "--sample", "0", "--json"))
@@ -233,27 +219,21 @@ def test_sample_is_for_levels_that_look_at_files(validate: Validate, table: Tabl
     assert (none["sample"], every["sample"]) == (0.0, 1.0)
 
 
-def test_a_time_limit_ends_with_3_and_what_was_found(
-    validate: Validate, table: TableBuilder
-) -> None:
+def test_a_time_limit_ends_with_3_and_what_was_found(validate: Run, table: TableBuilder) -> None:
     ended = validate(table.location, "--time-limit", "0s", "--json")
     assert ended.code == 3
     assert ended.document["status"] == "incomplete"
     assert result(ended)["complete"] is False
 
 
-def test_a_table_without_snapshot_is_clean_at_every_level(
-    validate: Validate, tmp_path: Path
-) -> None:
+def test_a_table_without_snapshot_is_clean_at_every_level(validate: Run, tmp_path: Path) -> None:
     empty = TableBuilder(tmp_path / "empty")
     for level in ("metadata", "files", "data"):
         ended = validate(empty.location, "--level", level, "--all-snapshots", "--json")
         assert (ended.code, result(ended)["findings"]) == (0, [])
 
 
-def test_many_findings_of_a_rule_are_cut_without_verbose(
-    validate: Validate, tmp_path: Path
-) -> None:
+def test_many_findings_of_a_rule_are_cut_without_verbose(validate: Run, tmp_path: Path) -> None:
     built = TableBuilder(tmp_path / "many")
     built.append(range(30), files=30)
     for row in built.live():
