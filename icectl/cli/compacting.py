@@ -7,7 +7,14 @@ from typing import Literal, cast, get_args
 
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, identity_of, open_session
-from icectl.cli.settings import COMPACT_ENGINE, COMPACT_MASTER, Layer, parse_count, parse_option
+from icectl.cli.settings import (
+    COMPACT_ENGINE,
+    COMPACT_MASTER,
+    Layer,
+    parse_count,
+    parse_option,
+    whole_number,
+)
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.engine.compact_job import Engine
 from icectl.engine.local import LocalEngine
@@ -264,11 +271,7 @@ def _size(name: str, text: str | None) -> int | None:
 
 
 def _count(name: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise UsageError(f"`{name}`: `{text}` is no number")
-    return int(text)
+    return None if text is None else whole_number(name, text)
 
 
 def _positive(name: str, text: str | None) -> int | None:

@@ -16,6 +16,7 @@ from icectl.cli.settings import (
     EXPIRE_RETAIN_LAST,
     Layer,
     Setting,
+    whole_number,
 )
 from icectl.entries.files import rows
 from icectl.errors import CommitConflict, Refused, UsageError
@@ -110,13 +111,11 @@ def _expire_ids(request: Request) -> tuple[int, ...]:
             "`--expire-id` names exactly what goes, and cannot be joined with a policy",
             hint="give either `--expire-id`, or the options of a policy",
         )
-    for text in request.expire_ids:
-        if not text.isascii() or not text.isdigit() or len(text) > 19:
-            raise UsageError(
-                f"`--expire-id`: `{text}` is no snapshot id",
-                hint="`icectl inspect TABLE snapshots` lists them",
-            )
-    return tuple(int(text) for text in request.expire_ids)
+    hint = "`icectl inspect TABLE snapshots` lists them"
+    return tuple(
+        whole_number("--expire-id", text, "snapshot id", most_digits=19, hint=hint)
+        for text in request.expire_ids
+    )
 
 
 def _policy(

@@ -6,7 +6,7 @@ from typing import Literal, cast
 
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, identity_of, open_session
-from icectl.cli.settings import parse_count, parse_option
+from icectl.cli.settings import parse_count, parse_option, whole_number
 from icectl.errors import CommitConflict, UsageError
 from icectl.plan.rewrite_manifests import RewriteOptions
 from icectl.report.document import Outcome
@@ -102,7 +102,11 @@ def _options(request: Request) -> Callable[[TableMetadata], RewriteOptions]:
     if request.content not in ("all", "data", "deletes"):
         message = f"`--content` is `all`, `data` or `deletes`, not `{request.content}`"
         raise UsageError(message)
-    spec_id = None if request.spec_id is None else _number(request.spec_id)
+    spec_id = (
+        None
+        if request.spec_id is None
+        else whole_number("--spec-id", request.spec_id, "id of a partition spec")
+    )
     given = parse_option("--target-size", request.target_size, parse_size)
     if given is not None and given < 1:
         raise UsageError("`--target-size` is 0")
@@ -126,9 +130,3 @@ def _options(request: Request) -> Callable[[TableMetadata], RewriteOptions]:
         )
 
     return of
-
-
-def _number(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise UsageError(f"`--spec-id`: `{text}` is no id of a partition spec")
-    return int(text)

@@ -124,6 +124,15 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
+def whole_number(
+    option: str, text: str, what: str = "number", *, most_digits: int = 9, hint: str | None = None
+) -> int:
+    """Read a number from 0 on that an option was given. Raises: UsageError, where it is none."""
+    if not text.isascii() or not text.isdigit() or len(text) > most_digits:
+        raise UsageError(f"`{option}`: `{text}` is no {what}", hint=hint)
+    return int(text)
+
+
 def parse_option(option: str, text: str | None, parse: Callable[[str], _Value]) -> _Value | None:
     """Read the value of an option, if it was given. Raises: UsageError, which names the option."""
     return None if text is None else _named(f"`{option}`", text, parse)

@@ -321,10 +321,11 @@ def _output_types(metadata: TableMetadata, options: CompactOptions) -> Sequence[
     if spec is None:
         message = f"the table has no partition spec {options.output_spec_id}"
         raise UsageError(message, hint="`icectl inspect TABLE specs` lists them")
-    if not _is_known(spec, metadata):
+    types = result_types(spec, metadata.schemas)
+    if None in types:
         message = f"partition spec {spec.spec_id} has a transform or a column that is not known"
         raise Unsupported(message, hint="`--output-spec-id` names another spec")
-    return result_types(spec, metadata.schemas)
+    return types
 
 
 def check_deletes(files: LiveFiles, rows: Sequence[int]) -> None:

@@ -203,8 +203,7 @@ def execute(
 
 def remove_leftovers(compact: Compact, prepared: Prepared) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    with _leftovers(compact).removed_after(prepared.loaded):
-        pass
+    _leftovers(compact).remove(prepared.loaded)
 
 
 def _leftovers(compact: Compact) -> Leftovers:

@@ -174,8 +174,7 @@ def execute(migration: Means, prepared: Prepared) -> Migrated:
 
 def remove_leftovers(migration: Means, prepared: Prepared) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    with Leftovers(migration, (COMMAND, rewriting.COMMAND)).removed_after(prepared.loaded):
-        pass
+    Leftovers(migration, (COMMAND, rewriting.COMMAND)).remove(prepared.loaded)
 
 
 def _write_lists(

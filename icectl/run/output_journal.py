@@ -137,6 +137,11 @@ class Leftovers:
         if found:
             self._remove(loaded, found)
 
+    def remove(self, loaded: LoadedTable) -> None:
+        """Abandon dead runs and remove what is left of them, where a run has nothing else to do."""
+        with self.removed_after(loaded):
+            pass
+
     def _taken_over(self, loaded: LoadedTable) -> Sequence[OutputJournal]:
         """All journals there are; those of dead runs are marked as abandoned."""
         try:

@@ -169,8 +169,7 @@ def _execute_on_tree(rewrite: Means, prepared: Prepared) -> Rewritten:
 
 def remove_leftovers(rewrite: Means, prepared: Prepared) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    with _leftovers(rewrite).removed_after(prepared.loaded):
-        pass
+    _leftovers(rewrite).remove(prepared.loaded)
 
 
 def _leftovers(rewrite: Means) -> Leftovers:

@@ -175,8 +175,7 @@ def _rewrite(upgrade: Means, branch: str) -> Upgraded:
 
 def remove_leftovers(upgrade: Means, prepared: Prepared) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    with _leftovers(upgrade).removed_after(prepared.loaded):
-        pass
+    Leftovers(upgrade, (COMMAND,)).remove(prepared.loaded)
 
 
 def _commit(
@@ -222,10 +221,6 @@ def _vectors_alone(metadata: TableMetadata) -> CompactOptions:
         min_input_files=sys.maxsize,
         deletes_only=True,
     )
-
-
-def _leftovers(upgrade: Means) -> Leftovers:
-    return Leftovers(upgrade, (COMMAND,))
 
 
 def _lacks_root(metadata: TableMetadata, branch: str) -> bool:
