@@ -1,0 +1,34 @@
+"""Trees in the form that manifests of every version are read in."""
+
+import pytest
+
+from icectl.entries.schema import ALL_COLUMNS
+from icectl.progress import SilentProgress
+from icectl.storage.local import LocalStore
+from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifests import load_entries, scan_entries
+from tests.builders.twins import TreeTwin, twins
+
+
+@pytest.fixture
+def table(tmp_path) -> TreeTwin:
+    """Its older manifest spells locations without a scheme, and one of its rows is dead."""
+    made = twins(tmp_path, "identity")[1]
+    made.delete_rows([1])
+    made.remove_data_files(1)
+    return made
+
+
+@pytest.mark.parametrize("how", ["one by one", "together"])
+def test_l2_locations_of_an_older_manifest_with_dead_rows_have_a_scheme(table, how) -> None:
+    store, metadata = LocalStore(), table.metadata
+    manifests = read_snapshot_manifests(store, metadata, metadata.current_snapshot)
+    assert [one.dead_count for one in manifests if one.manifest_path.endswith(".avro")] == [1]
+    means = {"columns": ALL_COLUMNS, "concurrency": 1, "progress": SilentProgress()}
+    if how == "together":
+        found = [load_entries(store, metadata, manifests, **means)]
+    else:
+        found = [rows for _, rows in scan_entries(store, metadata, manifests, **means)]
+    names = [name for one in found for name in one.table["location"].to_pylist()]
+    assert len(names) == 3
+    assert {name.partition("/")[0] for name in names} == {"file:"}
