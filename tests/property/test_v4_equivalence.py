@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.builders.twins import TreeTwin, Twin, twins
+from tests.builders.lives import COMMANDS, Life, evolving_twins, upgraded
 
 COUNTED = (
     "added_files", "removed_files", "added_rows", "removed_rows", "added_delete_files",
@@ -22,7 +22,7 @@ STEP = st.one_of(
     st.tuples(st.just("overwrite"), st.integers(1, 4)),
     st.tuples(st.just("beside"), st.integers(1, 3)),
     st.tuples(st.just("crash"), st.integers(1, 3)),
-    st.tuples(st.sampled_from(["compact", "rewrite-manifests", "expire-snapshots"]), st.just(0)),
+    st.tuples(st.sampled_from(["compact", "rewrite", "expire"]), st.just(0)),
 )
 LIMITS = st.fixed_dictionaries(
     {
@@ -32,89 +32,34 @@ LIMITS = st.fixed_dictionaries(
         "icectl.v4.affinity.enabled": st.sampled_from(["true", "false"]),
     }
 )
-COMMANDS = {
-    "compact": ("--engine", "local", "--min-input-files", "2", "--yes"),
-    "rewrite-manifests": ("--yes",),
-    "expire-snapshots": ("--older-than", "0s", "--retain-last", "2", "--yes"),
-}
-
-
-class Life:
-    """What both tables go through; `next_id` is that of the next row."""
-
-    def __init__(self, old: Twin, new: TreeTwin) -> None:
-        self.old, self.new = old, new
-        self.next_id = 100
-
-    def fresh(self, count: int) -> list[int]:
-        self.next_id += count
-        return list(range(self.next_id - count, self.next_id))
-
-    def step(self, what: str, how: int | list[int]) -> None:
-        """Do one thing to both tables, and compare them."""
-        heads = self.heads()
-        if what in COMMANDS:
-            for table in (self.old, self.new):
-                table.run(what, *COMMANDS[what])
-        elif isinstance(how, list):
-            there = sorted(self.old.ids())
-            doomed = [there[rank] for rank in how if rank < len(there)]
-            kind = "position" if what == "delete" else "equality"
-            if doomed:
-                self.old.delete_rows(doomed, kind=kind)
-                self.new.delete_rows(doomed, kind=kind)
-        elif what == "beside":
-            ids, others = self.fresh(how), self.fresh(how)
-            self.old.append(others)
-            self.old.append(ids)
-            self.new.append_beside(ids, others)
-        elif what == "crash":
-            self.new.crash(self.fresh(how))
-        else:
-            self.change(what, how)
-        self.compare(is_change=what not in COMMANDS and self.heads() != heads)
-
-    def change(self, what: str, how: int) -> None:
-        if what == "append":
-            ids = self.fresh(how)
-            self.old.append(ids)
-            self.new.append(ids)
-        elif what == "remove" and self.old.files()["data"]:
-            self.old.remove_data_files(how)
-            self.new.remove_data_files(how)
-        elif what == "overwrite":
-            ids = self.fresh(how)
-            self.old.overwrite(ids, 1)
-            self.new.overwrite(ids, 1)
-
-    def heads(self) -> list[int | None]:
-        return [table.metadata.current_snapshot_id for table in (self.old, self.new)]
-
-    def compare(self, *, is_change: bool) -> None:
-        """Rows, files and changes of both tables; nothing that a snapshot needs has gone."""
-        assert self.new.files() == self.old.files()
-        for table in (self.old, self.new):
-            assert table.shown() == table.expected()
-        if is_change:
-            found = [table.run("inspect", "changes")["result"] for table in (self.old, self.new)]
-            old, new = ({name: one[name] for name in COUNTED} for one in found)
-            assert new == old
-
-    def end(self) -> None:
-        """Both tables are sound down to their rows."""
-        for table in (self.old, self.new):
-            found = table.run("validate", "--level", "data", "--all-snapshots")["result"]
-            assert [one for one in found["findings"] if one["severity"] != "info"] == []
 
 
 def live(steps: list[tuple[str, int | list[int]]], limits: dict[str, str]) -> None:
     with TemporaryDirectory() as directory:
-        old, new = twins(Path(directory), "identity")
-        new.set_properties(limits)
-        life = Life(old, new)
+        life = Life(evolving_twins(Path(directory), 3, "identity", "{}", mixed=False))
+        life.step("append", "main", 4)
+        upgraded(life)
+        life.tables[1].set_properties(limits)
         for what, how in steps:
-            life.step(what, how)
-        life.end()
+            before = heads(life)
+            life.step(what, "main", how)
+            life.compare()
+            if what not in COMMANDS and heads(life) != before:
+                compare_changes(life)
+        for table in life.tables:
+            found = table.run("validate", "--level", "data", "--all-snapshots")["result"]
+            assert [one for one in found["findings"] if one["severity"] != "info"] == []
+
+
+def heads(life: Life) -> list[int | None]:
+    return [table.metadata.current_snapshot_id for table in life.tables]
+
+
+def compare_changes(life: Life) -> None:
+    """Both tables tell the same of their newest change."""
+    found = [table.run("inspect", "changes")["result"] for table in life.tables]
+    old, new = ({name: one[name] for name in COUNTED} for one in found)
+    assert new == old
 
 
 DEAD_IN_AVRO = {
