@@ -118,16 +118,12 @@ class WrittenTree:
 
 @dataclass(slots=True)
 class TreeWriter:
-    """The means to put snapshots on one branch; `last` is what the newest attempt wrote.
-
-    `leaf_target_size_bytes` is asked for in place of what the table's properties say.
-    """
+    """The means to put snapshots on one branch; `last` is what the newest attempt wrote."""
 
     store: Store
     env: Env
     branch: str
     new: NewFiles
-    leaf_target_size_bytes: int | None = None
     last: WrittenTree | None = None
 
     def write(
@@ -136,11 +132,14 @@ class TreeWriter:
         snapshot_id: int,
         change: Callable[[TreeFacts, ParentState], TreeChange | None],
         summary: Mapping[str, str],
+        *,
+        leaf_target_size_bytes: int | None = None,
     ) -> tuple[Update, ...]:
         """Write the files of one attempt; the updates that commit it.
 
         `change` says what to do to the state that it is given, None where that is nothing:
-        positions are found anew (7.10).
+        positions are found anew (7.10). Leaves have the size that the table's properties say,
+        unless another is asked for.
         Raises: CommitConflict where the branch or a removed file is gone; StorageError; others
         that reading raises.
         """
@@ -149,7 +148,7 @@ class TreeWriter:
         state = parent_state(self.store, facts, parent)
         means = TreeMeans(
             facts,
-            self._options(metadata),
+            _options(metadata, leaf_target_size_bytes),
             partial(read_leaf, self.store, facts, carried=True),
             _once(partial(read_leaf, self.store, facts, part=PLAIN)),
             _once(partial(read_leaf, self.store, facts, part=NAMES)),
@@ -182,11 +181,12 @@ class TreeWriter:
         self.last = WrittenTree(root, made.rows, frozenset(one.location for one in made.files))
         return put_on(metadata, self.branch, snapshot)
 
-    def _options(self, metadata: TableMetadata) -> TreeOptions:
-        options = tree_options(metadata)
-        if self.leaf_target_size_bytes is None:
-            return options
-        return replace(options, leaf_target_size_bytes=self.leaf_target_size_bytes)
+
+def _options(metadata: TableMetadata, leaf_target_size_bytes: int | None) -> TreeOptions:
+    options = tree_options(metadata)
+    if leaf_target_size_bytes is None:
+        return options
+    return replace(options, leaf_target_size_bytes=leaf_target_size_bytes)
 
 
 def _once(read: ReadLeaf) -> ReadLeaf:

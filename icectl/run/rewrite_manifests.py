@@ -157,9 +157,12 @@ def _execute_on_tree(rewrite: Means, prepared: Prepared) -> Rewritten:
               for at in group.rewritten]  # fmt: skip
 
     def changes(writer: TreeWriter, metadata: TableMetadata) -> Sequence[Update]:
-        writer.leaf_target_size_bytes = prepared.plan.options.target_size_bytes
         return writer.write(
-            metadata, snapshot_id, lambda facts, state: leaves_anew(facts, state, chosen), {}
+            metadata,
+            snapshot_id,
+            lambda facts, state: leaves_anew(facts, state, chosen),
+            {},
+            leaf_target_size_bytes=prepared.plan.options.target_size_bytes,
         )
 
     branch = prepared.plan.branch
