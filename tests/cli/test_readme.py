@@ -1,12 +1,16 @@
-"""The README says what the program does."""
+"""The README and the pages it leads to say what the program does, and lead somewhere."""
 
 import re
 from pathlib import Path
 
+import pytest
+
 from icectl.cli.app import COMMANDS
 from icectl.errors import EXIT_CODES
 
-README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 
 def test_the_readme_lists_every_exit_code_as_the_errors_do() -> None:
@@ -22,3 +26,14 @@ def test_the_readme_has_a_row_for_every_command() -> None:
 def test_the_readme_names_scripts_that_are_there() -> None:
     for script in re.findall(r"tests/[a-z_]+\.(?:sh|py)", README):
         assert (Path(__file__).parents[2] / script).is_file(), script
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_the_documentation_lead_to_files(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_readme_names_every_page_of_the_documentation() -> None:
+    pages = {f"docs/{page.relative_to(ROOT / 'docs')}" for page in PAGES[1:]}
+    assert pages == set(re.findall(r"\]\((docs/[^)#]+)\)", README))
