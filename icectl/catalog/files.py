@@ -6,11 +6,12 @@ an engine that commits by renaming over a file. Directories that belong to a cat
 
 import logging
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
+from icectl.catalog.under_way import busy, left_over, uncommitted, wait_for_end
 from icectl.catalog.versions import (
     MetadataVersion,
     doubled_versions,
@@ -19,10 +20,18 @@ from icectl.catalog.versions import (
     list_versions,
     metadata_version,
     newest,
+    without_uncommitted,
 )
 from icectl.codec.metadata_file import is_gzip, read_metadata, read_version_hint, write_metadata
 from icectl.env import Env
-from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound
+from icectl.errors import (
+    CommitConflict,
+    CorruptTable,
+    IcectlError,
+    Refused,
+    StorageError,
+    TableNotFound,
+)
 from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.names import catalog_metadata_file_name
@@ -37,6 +46,12 @@ _METADATA = "metadata"
 _METADATA_PATH = properties.METADATA_PATH.name
 _HINT = "version-hint.text"
 _STORE_ALIASES = re.compile(r"^s3[an]:", re.IGNORECASE)
+_LOOKS = 3
+"""How often metadata is looked for where files come and go between a listing and a reading."""
+
+
+def silent(_: str) -> None:
+    """Warn nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +60,15 @@ class FileSystemCatalog:
 
     Commits create `v<N+1>.metadata.json`, which fails when it exists. With `metadata_file` the next
     metadata file is written beside that one, and pointing the catalog at it is left to the caller.
+    `warn` is told once of each file that a commit of another writer has left over (`told`).
     """
 
     store: Store
     table_location: str
     env: Env
     metadata_file: str | None = None
+    warn: Callable[[str], None] = silent
+    told: set[str] = field(default_factory=set)
 
     def load(self) -> LoadedTable:
         """Read the current metadata.
@@ -59,6 +77,14 @@ class FileSystemCatalog:
         """
         if self.metadata_file is not None:
             return load_file(self.store, self.metadata_file)
+        for _ in range(_LOOKS - 1):
+            try:
+                return self._load()
+            except FileNotFoundError:  # renamed, or deleted by a commit that came meanwhile
+                continue
+        return self._load()
+
+    def _load(self) -> LoadedTable:
         versions = list_versions(self.store, self._metadata_directory)
         if not versions:
             raise self._not_found()
@@ -72,20 +98,41 @@ class FileSystemCatalog:
     def check_writable(self, loaded: LoadedTable) -> None:
         """Do nothing where a commit to, or a clean-up of, this table is safe.
 
-        Raises: Refused, with the way out.
+        Raises: Refused, with the way out; CommitConflict, where the table becomes another's just
+        now.
         """
-        self._check(loaded, *self._survey(loaded))
+        hint, versions = self._survey(loaded)
+        self._check(loaded, hint, versions)
+        _, old = uncommitted(versions, self.store, self.env)
+        for version in old if loaded.current == "file-system" else ():
+            if version.name not in self.told:
+                self.warn(left_over(version))
+                self.told.add(version.name)
+
+    def settle(self) -> None:
+        """Wait until the commits of other writers that are under way have ended.
+
+        Raises: CommitConflict, for one that takes long; StorageError.
+        """
+        if self.metadata_file is None:
+            wait_for_end(self.store, self.env, self._metadata_directory)
 
     def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
-        """Make `updated` current if `base` still is; never raises once the write was sent.
+        """Make `updated` current if `base` still is; an exception means that nothing was sent.
 
-        Raises: Refused, where a commit would not be safe; StorageError; both before the write.
+        Raises: Refused, where a commit would not be safe; CommitConflict; StorageError.
         """
         hint, versions = self._survey(base)
         if base.current == "file-system" and (ahead := _newer_than(base, versions)):
             return Conflict(f"{ahead[0].name} was committed meanwhile")
         self._check(base, hint, versions)
-        content = self.store.read(base.metadata_location)
+        under_way, _ = uncommitted(versions, self.store, self.env)
+        if under_way and base.current == "file-system":
+            return busy(under_way[0])
+        try:
+            content = self.store.read(base.metadata_location)
+        except FileNotFoundError:
+            return Conflict(f"{locations.name(base.metadata_location)} is gone")
         if (problem := _changed(base, content, updated)) is not None:
             return problem
         compressed = is_gzip(content)  # R-006
@@ -108,9 +155,10 @@ class FileSystemCatalog:
         logged = {locations.loosest_key(entry.metadata_file) for entry in updated.metadata_log}
         inside = [place for place in dropped if locations.is_within(place, updated.location)]
         surplus = [place for place in inside if locations.loosest_key(place) not in logged]
+        check_sums = [locations.check_sum(place) for place in surplus if locations.is_local(place)]
         try:
-            self.store.remove(surplus)
-        except (StorageError, Refused):
+            self.store.remove([*surplus, *check_sums])
+        except Exception:  # the commit has landed
             _LOGGER.debug("cannot delete metadata files of %s", updated.location, exc_info=True)
 
     def _survey(self, loaded: LoadedTable) -> tuple[int | None, tuple[MetadataVersion, ...]]:
@@ -131,8 +179,8 @@ class FileSystemCatalog:
         if loaded.current == "given":
             _check_given(loaded, versions)
             return
-        if loaded.current != "file-system":
-            raise _catalog_owned(versions)
+        if not is_file_system_table(versions):
+            raise _catalog_owned(without_uncommitted(versions))
         if doubled := doubled_versions(versions):
             names = [version.name for version in versions if version.version == doubled[0]]
             raise Refused(
@@ -145,6 +193,11 @@ class FileSystemCatalog:
                 f"{_METADATA_PATH} moves the metadata of a table that no catalog keeps",
                 hint=f"remove the table property {_METADATA_PATH}, or register the table",
             )
+        if loaded.current != "file-system":  # it was not, a moment ago
+            raise CommitConflict(
+                f"the metadata files of {locations.shown(self.table_location)} have changed "
+                "meanwhile"
+            )
         _check_hint(hint, versions)
 
     @property
@@ -153,7 +206,7 @@ class FileSystemCatalog:
 
     def _load_newest(self, versions: tuple[MetadataVersion, ...]) -> LoadedTable:
         found = newest(
-            versions,
+            without_uncommitted(versions),
             lambda version: _read(self.store, version.location).last_updated_ms,
         )
         owned = "file-system" if is_file_system_table(versions) else "newest-of-catalog"
@@ -211,40 +264,38 @@ class FileSystemCatalog:
     def _create(self, target: str, content: bytes, updated: TableMetadata) -> CommitOutcome:
         try:
             self.store.create(target, content)  # R-150
-        except (FileExistsError, StorageError) as error:
-            return self._settle(target, content, updated, error)
+        except Exception as error:  # whatever it is, the file may be there
+            if isinstance(error, IcectlError) and not isinstance(error, StorageError):
+                raise
+            return self._landed_or_not(target, content, updated, error)
         return Committed(updated, target)
 
-    def _settle(
-        self,
-        target: str,
-        content: bytes,
-        updated: TableMetadata,
-        error: FileExistsError | StorageError,
+    def _landed_or_not(
+        self, target: str, content: bytes, updated: TableMetadata, error: Exception
     ) -> CommitOutcome:
         """Look whether a write that did not succeed, or did not say so, has landed (R-156)."""
-        reason = error.message if isinstance(error, StorageError) else "the file came and went"
         try:
             found = self.store.read(target)
         except FileNotFoundError:
             if isinstance(error, StorageError) and not isinstance(error, AnswerLost):
                 raise error from None
-            return Unknown(target, reason)
-        except StorageError:
-            return Unknown(target, reason)
+            return Unknown(target, _reason(error))
+        except Exception:
+            _LOGGER.debug("cannot look for %s", target, exc_info=True)
+            return Unknown(target, _reason(error))
         if found == content:
             return Committed(updated, target)
         return Conflict(f"{locations.name(target)} was committed meanwhile")
 
     def _refresh_hint(self, target: str) -> None:
         """Point readers that trust the hint at the new file; nothing depends on it."""
-        directory, name = locations.parent(target), locations.name(target)
-        number = metadata_version(target).version
-        stale = [locations.join(directory, f".{file}.crc") for file in (_HINT, name)]
+        directory = locations.parent(target)
+        hint, number = locations.join(directory, _HINT), metadata_version(target).version
+        stale = [locations.check_sum(file) for file in (hint, target)]
         try:
             self.store.remove(stale)  # Hadoop refuses files that do not match their check sum
-            self.store.replace(locations.join(directory, _HINT), str(number).encode())
-        except (StorageError, Refused):
+            self.store.replace(hint, str(number).encode())
+        except Exception:  # the commit has landed
             _LOGGER.debug("cannot refresh the hint in %s", directory, exc_info=True)
 
 
@@ -268,6 +319,9 @@ class SingleFileCatalog:
         Raises: Refused.
         """
         raise _read_only(loaded)
+
+    def settle(self) -> None:
+        """Do nothing: nothing is committed here."""
 
     def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:  # noqa: ARG002
         """Refuse, like `check_writable`.
@@ -348,6 +402,14 @@ def _place(location: str) -> str:
         except ValueError:
             return location
     return _STORE_ALIASES.sub("s3:", location).rstrip("/")
+
+
+def _reason(error: Exception) -> str:
+    """Why a write is not known to have happened."""
+    if isinstance(error, FileExistsError):
+        return "the file came and went"
+    _LOGGER.debug("the write failed", exc_info=error)
+    return error.message if isinstance(error, StorageError) else f"{type(error).__name__}: {error}"
 
 
 def _newer_than(base: LoadedTable, versions: tuple[MetadataVersion, ...]) -> list[MetadataVersion]:

@@ -32,9 +32,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Another writer committed first; nothing of ours is visible."""
+    """Another writer committed first, or is about to; nothing of ours is visible."""
 
     reason: str
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,19 @@ class Catalog(Protocol):
         """Read the current metadata; TableNotFound, CorruptTable, StorageError."""
 
     def check_writable(self, loaded: LoadedTable) -> None:
-        """Refused (5), with the way out, where a commit or a clean-up would not be safe."""
+        """Refused (5), with the way out, where a commit or a clean-up would not be safe.
+
+        CommitConflict where another writer is changing just that.
+        """
+
+    def settle(self) -> None:
+        """Wait until the commits that are under way have ended; CommitConflict for a long one."""
 
     def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
-        """Make `updated` current if `base` still is; never raises once the write was sent."""
+        """Make `updated` current if `base` still is; an exception means that nothing was sent.
+
+        Any exception, that is, but for those that end the program: they come at any moment.
+        """
 
     def forget(self, base: LoadedTable, updated: TableMetadata, dropped: Sequence[str]) -> None:
         """Delete metadata files that a commit dropped from the log, where the table wants that.

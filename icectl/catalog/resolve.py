@@ -1,9 +1,10 @@
 """What TABLE on the command line names."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
-from icectl.catalog.files import FileSystemCatalog, SingleFileCatalog, no_metadata_file
+from icectl.catalog.files import FileSystemCatalog, SingleFileCatalog, no_metadata_file, silent
 from icectl.env import Env
 from icectl.errors import Refused, TableNotFound, Unsupported, UsageError
 from icectl.storage import location as locations
@@ -14,11 +15,18 @@ _WITHOUT_BUCKET = re.compile(r"s3[an]?:(?!//[^/])", re.IGNORECASE)
 
 
 def resolve(
-    table: str, store: Store, env: Env, *, read_only: bool, metadata_file: str | None = None
+    table: str,
+    store: Store,
+    env: Env,
+    *,
+    read_only: bool,
+    metadata_file: str | None = None,
+    warn: Callable[[str], None] = silent,
 ) -> FileSystemCatalog | SingleFileCatalog:
     """The catalog for a TABLE argument: a directory or URI, or one metadata file for reading.
 
-    `metadata_file` is the value of `--metadata-file`: a location, or a name in `metadata/`.
+    `metadata_file` is the value of `--metadata-file`: a location, or a name in `metadata/`. `warn`
+    is told of what is odd and does no harm.
 
     Raises: TableNotFound; Unsupported, for a table of a configured catalog; Refused, when one
     metadata file is named and the command is not read-only; UsageError.
@@ -27,12 +35,12 @@ def resolve(
     if location.endswith(_FILE_ENDINGS) and not _is_local_directory(location):
         return _single_file(location, store, read_only=read_only, metadata_file=metadata_file)
     if metadata_file is None:
-        return FileSystemCatalog(store, location, env)
+        return FileSystemCatalog(store, location, env, warn=warn)
     if "/" not in metadata_file:
         given = locations.join(location, "metadata", metadata_file)
     else:
         given = _absolute(metadata_file)
-    return FileSystemCatalog(store, location, env, given)
+    return FileSystemCatalog(store, location, env, given, warn)
 
 
 def _single_file(

@@ -10,20 +10,26 @@ from icectl.spec.names import parse_metadata_file_name
 from icectl.storage import location as locations
 from icectl.storage.store import Store
 
-Kind = Literal["file-system", "catalog", "other"]
+Kind = Literal["file-system", "catalog", "uncommitted", "other"]
 
 _SUFFIXES = (".metadata.json", ".metadata.json.gz")
 _LEADING_NUMBER = re.compile(r"v?(\d+)(?![0-9a-f])")
 _BARE_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.", re.IGNORECASE)
+_UNCOMMITTED = re.compile(_BARE_UUID.pattern + r"(gz\.)?metadata\.json(\.gz)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataVersion:
-    """One metadata file as its name tells of it; `version` is None where the name has no number."""
+    """One metadata file as its name tells of it; `version` is None where the name has no number.
+
+    An `uncommitted` one is named with a UUID alone: engines that commit by renaming write such
+    files, and then give them the name of a version. `modified_ms` is None where nobody has told.
+    """
 
     location: str
     version: int | None
     kind: Kind
+    modified_ms: int | None = None
 
     @property
     def name(self) -> str:
@@ -36,19 +42,20 @@ def is_metadata_file_name(name: str) -> bool:
     return name.endswith(_SUFFIXES) and not name.startswith(".")
 
 
-def metadata_version(location: str) -> MetadataVersion:
+def metadata_version(location: str, modified_ms: int | None = None) -> MetadataVersion:
     """What the name of a metadata file says (R-160, R-162).
 
-    A bare UUID, which a failed commit to a file-system table leaves, has no number in front.
+    The digits that a bare UUID begins with are no number.
     """
     name = locations.name(location)
     if _BARE_UUID.match(name):
-        return MetadataVersion(location, None, "other")
+        kind: Kind = "uncommitted" if _UNCOMMITTED.fullmatch(name) else "other"
+        return MetadataVersion(location, None, kind, modified_ms)
     parsed = parse_metadata_file_name(name)
     if parsed is not None:
-        return MetadataVersion(location, parsed.version, parsed.kind)
+        return MetadataVersion(location, parsed.version, parsed.kind, modified_ms)
     number = _LEADING_NUMBER.match(name)
-    return MetadataVersion(location, int(number[1]) if number else None, "other")
+    return MetadataVersion(location, int(number[1]) if number else None, "other", modified_ms)
 
 
 def list_versions(store: Store, directory: str) -> tuple[MetadataVersion, ...]:
@@ -57,15 +64,27 @@ def list_versions(store: Store, directory: str) -> tuple[MetadataVersion, ...]:
     Order: by name.
     """
     return tuple(
-        metadata_version(file.location)
+        metadata_version(file.location, file.modified_ms)
         for file in store.list_directory(directory)
         if is_metadata_file_name(locations.name(file.location))
     )
 
 
+def without_uncommitted(versions: Sequence[MetadataVersion]) -> tuple[MetadataVersion, ...]:
+    """The files that are versions of a table; all of them where none looks like one.
+
+    Order: kept.
+    """
+    found = tuple(version for version in versions if version.kind != "uncommitted")
+    return found or tuple(versions)
+
+
 def is_file_system_table(versions: Sequence[MetadataVersion]) -> bool:
-    """Whether every metadata file is named `v<N>.metadata.json`, so that no catalog has a say."""
-    return all(version.kind == "file-system" for version in versions)  # R-162
+    """Whether every version is named `v<N>.metadata.json`, so that no catalog has a say.
+
+    What engines rename into such names is none of a catalog's files.
+    """
+    return all(v.kind == "file-system" for v in without_uncommitted(versions))  # R-162
 
 
 def doubled_versions(versions: Sequence[MetadataVersion]) -> tuple[int, ...]:

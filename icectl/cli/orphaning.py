@@ -16,8 +16,8 @@ from icectl.cli.settings import (
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.engine.orphan_search import LocalOrphanSearch, OrphanSearch
 from icectl.engine.spark_orphans import SparkOrphanSearch
-from icectl.entries.listed import listed_files
-from icectl.errors import Refused, UsageError
+from icectl.entries.listed import listed_files, listed_none
+from icectl.errors import CommitConflict, Refused, UsageError
 from icectl.report import remove_orphans as report
 from icectl.report.document import Outcome
 from icectl.report.remove_orphans import (
@@ -77,11 +77,22 @@ def remove(common: Common, table: str, request: Request, change: Change) -> Outc
     if not change.yes and not _confirmed(session, _told(prepared)):
         raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
     write_deleted_list(change, ())  # a place that cannot be written to shows now
-    done = execute(removal, prepared)
+    try:
+        done = execute(removal, prepared)
+    except CommitConflict:
+        if not change.skip_if_busy:
+            raise
+        return _planned(_without_orphans(prepared), status="nothing-to-do", dry_run=False)
     told = _told(prepared, done)
     assert told.removed is not None
     write_deleted_list(change, (file.location for file in listed_files(told.removed)))
     return _done(prepared, told)
+
+
+def _without_orphans(prepared: Prepared) -> Prepared:
+    """What is told of a plan where another writer was faster."""
+    none = listed_none(prepared.plan.orphans)
+    return replace(prepared, plan=replace(prepared.plan, orphans=none, outside=none))
 
 
 def _search(session: Session, request: Request, same_store: SameStore) -> OrphanSearch:

@@ -109,7 +109,14 @@ def open_session(
     metadata_file = None if change is None else change.metadata_file
     return Session(
         store=store,
-        catalog=resolve(table, store, shell.env, read_only=read_only, metadata_file=metadata_file),
+        catalog=resolve(
+            table,
+            store,
+            shell.env,
+            read_only=read_only,
+            metadata_file=metadata_file,
+            warn=shell.console.warn,
+        ),
         env=shell.env,
         progress=shell.console.progress,
         console=shell.console,

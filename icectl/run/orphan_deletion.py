@@ -140,6 +140,7 @@ class _Deletion:
 
     def _unreferenced(self, batch: Listed) -> Listed:
         """The files that the newest metadata does not refer to either (R-157)."""
+        self.removal.catalog.settle()
         newest = open_deletable(self.removal)
         check_same_table(self.newest, newest)
         references = self.prepared.references

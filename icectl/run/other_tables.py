@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.catalog.under_way import uncommitted
 from icectl.catalog.versions import is_metadata_file_name, metadata_version
 from icectl.codec.metadata_file import find_last_updated_ms, find_table_uuid, read_members
+from icectl.env import Env
 from icectl.errors import CorruptTable, Refused
 from icectl.storage.location import is_within, join, loosest_key, name, parent, shown
 from icectl.storage.real_paths import real_location
@@ -27,6 +29,7 @@ class OtherTables:
     """
 
     store: Store
+    env: Env
     concurrency: int
     accepted: dict[str, int | None] = field(default_factory=dict)
 
@@ -55,6 +58,7 @@ class OtherTables:
     def check(self, loaded: LoadedTable, found: Sequence[str]) -> None:
         """Accept the metadata files of the table itself, those that left its log too.
 
+        One that another writer is just committing to the table is not looked at, let alone read.
         Raises: Refused for any other, with whatever uuid; StorageError.
         """
         metadata = loaded.metadata
@@ -72,6 +76,8 @@ class OtherTables:
         for location in unlogged:
             if loosest_key(parent(location)) not in own:
                 raise _other_table(location, "it lies in another folder than the table's")
+        if loaded.current == "file-system":
+            unlogged = [place for place in unlogged if not self._is_under_way(place)]
         looks = in_threads(
             lambda location: _look(self.store, loaded, location),
             unlogged,
@@ -82,6 +88,16 @@ class OtherTables:
             if isinstance(look, str):
                 raise _other_table(location, look)
             self.accepted[location] = look
+
+    def _is_under_way(self, location: str) -> bool:
+        """Whether a file waits for the rename that commits it, or has it behind it."""
+        version = metadata_version(location)
+        if version.kind != "uncommitted":
+            return False
+        status = self.store.stat(location)
+        dated = [] if status is None else [replace(version, modified_ms=status.modified_ms)]
+        _, left_over = uncommitted(dated, self.store, self.env)
+        return not left_over
 
     def check_newest(self, loaded: LoadedTable) -> None:
         """Refuse where one of the table's own files may be the current one instead of the loaded.
@@ -144,7 +160,7 @@ def _look(store: Store, loaded: LoadedTable, location: str) -> str | int | None:
     except FileNotFoundError:
         return None
     except CorruptTable as error:
-        return error.message
+        return None if _is_left_over(loaded, location) else error.message
     if found is None and not _is_former(loaded, location):
         return "it has no table-uuid"
     if found is not None and found != own:
@@ -153,15 +169,21 @@ def _look(store: Store, loaded: LoadedTable, location: str) -> str | int | None:
 
 
 def _is_former(loaded: LoadedTable, location: str) -> bool:
-    """Whether a file without a uuid must be an earlier version of a file-system table."""
+    """Whether a file without a uuid must be of a file-system table: an earlier version, or what a
+    commit has left over."""
     found = metadata_version(location)
-    return (
+    return _is_left_over(loaded, location) or (
         loaded.current == "file-system"
         and found.kind == "file-system"
         and found.version is not None
         and loaded.version is not None
         and found.version < loaded.version
     )
+
+
+def _is_left_over(loaded: LoadedTable, location: str) -> bool:
+    """Whether a commit that did not end has left a file beside the versions of a table."""
+    return loaded.current == "file-system" and metadata_version(location).kind == "uncommitted"
 
 
 def _other_table(location: str, why: str) -> Refused:

@@ -187,6 +187,7 @@ class Leftovers:
     def _remove(self, loaded: LoadedTable, found: Sequence[OutputJournal]) -> None:
         """Remove what landed runs do not need, and what abandoned runs can commit no more."""
         try:
+            self.means.catalog.settle()
             newest = self.means.catalog.load()
             reached = _Reached(
                 ReachReader(self.means.store, self.means.concurrency, self.means.progress), newest

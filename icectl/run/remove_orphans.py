@@ -82,7 +82,7 @@ def prepare(removal: OrphanRemoval, options: OrphanOptions) -> Prepared:
     older_than_ms = _limit(removal, options, places)
     if options.quarantine is not None:
         check_quarantine(options.quarantine, places)
-    others = OtherTables(removal.store, removal.concurrency)
+    others = OtherTables(removal.store, removal.env, removal.concurrency)
     removal.progress.phase("looking for other tables")
     others.check_above(before, [*places.listed, *filter(None, [options.quarantine])])
     removal.deadline.check()

@@ -200,6 +200,11 @@ def parent(location: str) -> str:
     return f"{above}/" if above.endswith((":", "/")) or not above else above
 
 
+def check_sum(location: str) -> str:
+    """Where Hadoop puts the check sum of a file: `.x.crc` beside `x`."""
+    return join(parent(location), f".{name(location)}.crc")
+
+
 def shown(location: str) -> str:
     """The location as messages print it: without a password it may carry."""
     return _PASSWORD.sub(r"\1:***@", location)

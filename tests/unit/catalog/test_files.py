@@ -122,7 +122,7 @@ def test_only_files_of_the_highest_number_are_read(tmp_path, fixed_env):
 
 @pytest.mark.parametrize(
     "name",
-    ["v3.copy.metadata.json", "v3.1.metadata.json", f"{UUID}.metadata.json", "x.metadata.json"],
+    ["v3.copy.metadata.json", "v3.1.metadata.json", f"{UUID}.x.metadata.json", "x.metadata.json"],
 )
 def test_an_odd_name_beside_versions_makes_the_table_a_catalogs(table, fixed_env, name):
     put(table, name, 99)
@@ -221,8 +221,8 @@ def test_a_catalogs_table_is_refused_with_the_way_out(tmp_path, fixed_env):
 
 
 def test_the_left_over_file_of_a_failed_commit_is_named(table, fixed_env):
-    put(table, f"{UUID}.metadata.json", 3)
-    assert f"if {UUID}.metadata.json is left over" in refusal(catalog(table, fixed_env)).hint
+    put(table, f"00004-{UUID}.metadata.json", 3)
+    assert f"if 00004-{UUID}.metadata.json is left over" in refusal(catalog(table, fixed_env)).hint
 
 
 @pytest.mark.parametrize("number", [1, 3])
