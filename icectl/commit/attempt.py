@@ -1,9 +1,16 @@
 """Committing metadata updates: build on the newest version, write, try again after a conflict."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from icectl.catalog.protocol import Catalog, Committed, Conflict, LoadedTable, Unknown
+from icectl.catalog.protocol import (
+    Catalog,
+    CommitOutcome,
+    Committed,
+    Conflict,
+    LoadedTable,
+    Unknown,
+)
 from icectl.env import Env
 from icectl.errors import CommitConflict, CommitUnknown
 from icectl.progress import Progress
@@ -27,17 +34,29 @@ class Landed:
     metadata_location: str
 
 
+@dataclass(slots=True)
+class Asked:
+    """Whether a commit was asked for that has landed, or may have (R-156).
+
+    While `sent` is false nothing of the run is in the table, whatever ends it.
+    """
+
+    sent: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Committer:
     """The means to commit to one table.
 
     `forgets` is false where the caller itself deletes the metadata files that a commit drops.
+    `asked` is the caller's, who has to know how far a commit came that did not end.
     """
 
     catalog: Catalog
     env: Env
     progress: Progress
     forgets: bool = True
+    asked: Asked = field(default_factory=Asked)
 
     def commit(
         self,
@@ -65,7 +84,7 @@ class Committer:
             updated, dropped = with_log(
                 apply_all(base.metadata, changes), base.metadata_location, self._now_ms(base)
             )
-            outcome = self.catalog.commit(base, updated)
+            outcome = self._ask(base, updated)
             if isinstance(outcome, Committed):
                 if self.forgets and dropped:
                     self.catalog.forget(base, updated, dropped)  # R-024
@@ -73,10 +92,21 @@ class Committer:
             if isinstance(outcome, Unknown):
                 raise _unknown(outcome)  # R-156
             if attempt == retries or self.env.monotonic_seconds() >= ends_at:
-                raise CommitConflict(outcome.reason)
+                raise CommitConflict(outcome.reason, hint=outcome.hint)
             self._wait(base.metadata, attempt, outcome)
             attempt += 1
             base = self.catalog.load()
+
+    def _ask(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
+        """Ask for one commit; `asked` says from then on whether it may have landed."""
+        self.asked.sent = True
+        try:
+            outcome = self.catalog.commit(base, updated)
+        except Exception:  # then nothing was sent; what ends the program comes at any moment
+            self.asked.sent = False
+            raise
+        self.asked.sent = not isinstance(outcome, Conflict)
+        return outcome
 
     def _now_ms(self, base: LoadedTable) -> int:
         """The time of the commit: never before that of the file it replaces (R-017)."""

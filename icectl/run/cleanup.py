@@ -5,10 +5,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.commit.attempt import Landed
+from icectl.commit.attempt import Asked, Landed
 from icectl.entries.files import FileKind, Files, excluding, of_kind, rows, slices, together
 from icectl.env import Deadline, Env
-from icectl.errors import CommitConflict, CommitUnknown, IcectlError, StorageError
+from icectl.errors import CommitConflict, StorageError
 from icectl.progress import Progress
 from icectl.run import output_journal
 from icectl.run.means import Changes, Means
@@ -70,9 +70,8 @@ def _batches(doomed: Files) -> Iterator[Files]:
 class Outputs:
     """Files that a run writes for one commit: each is named in `locations` before it is written.
 
-    Before the first one the run is recorded, where a later run can make use of that. `sent` is set
-    when the commit is about to be asked for: whatever ends the run from then on, the commit may
-    have landed.
+    Before the first one the run is recorded, where a later run can make use of that. `asked` says
+    whether the commit may have landed, whatever ended the run.
     """
 
     store: Store
@@ -80,7 +79,7 @@ class Outputs:
     journal: OutputJournal
     is_journalled: bool
     locations: list[str] = field(default_factory=list)
-    sent: bool = False
+    asked: Asked = field(default_factory=Asked)
     has_begun: bool = False
 
     def manifest(self) -> str:
@@ -132,8 +131,7 @@ class Outputs:
 
     def commit(self, means: Means, base: LoadedTable, changes: Changes) -> Landed:
         """Commit what refers to the files. Raises: as Means.commit."""
-        self.sent = True
-        return means.commit(base, changes)
+        return means.commit(base, changes, self.asked)
 
     @contextmanager
     def removed_on_failure(self) -> Iterator[None]:
@@ -144,21 +142,14 @@ class Outputs:
         """
         try:
             yield
-        except CommitUnknown:  # R-156
-            raise
-        except (IcectlError, OSError) as error:
-            # A commit raises errors of icectl's own only where it has not landed.
-            if self.sent and isinstance(error, OSError):
+        except BaseException as error:  # of whatever kind: only whether it was sent counts
+            if self.asked.sent:  # R-156
                 raise
             is_of_file = isinstance(error, StorageError | OSError)
             taken = self._taken_for_dead() if is_of_file else None
             self.keep(())
             if taken is not None:
                 raise taken from error
-            raise
-        except BaseException:  # Ctrl-C, which may have come when the commit had landed
-            if not self.sent:
-                self.keep(())
             raise
 
     def _taken_for_dead(self) -> CommitConflict | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.commit.attempt import Landed
+from icectl.commit.attempt import Asked, Landed
 from icectl.entries.files import (
     NO_FILES,
     Files,
@@ -17,7 +17,7 @@ from icectl.entries.files import (
     together,
     without,
 )
-from icectl.errors import CommitUnknown, IcectlError, Refused, StorageError
+from icectl.errors import IcectlError, Refused, StorageError
 from icectl.plan.expire_snapshots import (
     ExpirePlan,
     Reached,
@@ -204,7 +204,7 @@ def execute(expiry: Expiry, prepared: Prepared) -> Expired:
     if prepared.deletes_files and len(prepared.deletable):
         _prove_deletion(expiry, prepared)
         if prepared.plan.changes_table:
-            record = _record(expiry, prepared)
+            record = _record_of(expiry, prepared)
     landed = _commit(expiry, prepared, record)
     if not prepared.deletes_files:
         return Expired(landed, Removal(NO_FILES, (), stopped=False))
@@ -243,25 +243,22 @@ def _prove_deletion(expiry: Expiry, prepared: Prepared) -> None:
         )
 
 
-def _record(expiry: Expiry, prepared: Prepared) -> Journal:
+def _record_of(expiry: Expiry, prepared: Prepared) -> Journal:
     where = prepared.loaded.metadata_location
-    record = Journal(
+    return Journal(
         journals.journal_location(where, COMMAND, expiry.env.new_uuid()),
         prepared.loaded.metadata.table_uuid,
         prepared.now_ms,
         tuple(decision.snapshot_id for decision in prepared.plan.retention.expired),
         prepared.deletable,
     )
-    try:
-        journals.write(expiry.store, record)
-    except StorageError:
-        journals.discard(expiry.store, [record])
-        raise
-    return record
 
 
 def _commit(expiry: Expiry, prepared: Prepared, record: Journal | None) -> Landed:
-    """Commit what of the plan still holds; an unknown outcome keeps the journal."""
+    """Commit what of the plan still holds, once that is on record.
+
+    The record goes where the commit can't have landed; an unknown outcome keeps it (R-156).
+    """
     loaded = prepared.loaded
     if not prepared.plan.changes_table:
         return Landed(loaded.metadata, loaded.metadata_location)
@@ -275,13 +272,14 @@ def _commit(expiry: Expiry, prepared: Prepared, record: Journal | None) -> Lande
         again = decide_again(metadata, policy, prepared.now_ms, prepared.plan.retention)
         return updates_again(metadata, again)
 
+    asked = Asked()
     try:
-        # The plan names what leaves the log, and `--keep-files` keeps that too.
-        return expiry.commit(loaded, build, forgets=False)
-    except CommitUnknown:
-        raise
-    except IcectlError:
         if record is not None:
+            journals.write(expiry.store, record)
+        # The plan names what leaves the log, and `--keep-files` keeps that too.
+        return expiry.commit(loaded, build, asked, forgets=False)
+    except BaseException:  # of whatever kind: only whether it was sent counts
+        if record is not None and not asked.sent:
             journals.discard(expiry.store, [record])
         raise
 
@@ -320,6 +318,7 @@ def _named_by_none(doomed: Files, staying: Sequence[Files]) -> Files:
 
 def _reached_by_newest(expiry: Expiry, prepared: Prepared) -> Sequence[Files]:
     """What the newest metadata reaches, but for the contents of what the plan has read."""
+    expiry.catalog.settle()
     newest = expiry.catalog.load()
     if newest.metadata.table_uuid != prepared.loaded.metadata.table_uuid:  # R-002
         raise Refused("another table is in its place now")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.commit.attempt import Committer, Landed
+from icectl.commit.attempt import Asked, Committer, Landed
 from icectl.env import Deadline, Env
 from icectl.progress import Progress
 from icectl.spec.metadata import TableMetadata
@@ -38,13 +38,16 @@ class Means:
         """All of it by name, for a command that needs more."""
         return {item.name: getattr(self, item.name) for item in fields(Means)}
 
-    def commit(self, base: LoadedTable, changes: Changes, *, forgets: bool = True) -> Landed:
+    def commit(
+        self, base: LoadedTable, changes: Changes, asked: Asked, *, forgets: bool = True
+    ) -> Landed:
         """Commit to the table that `base` is of; a first Ctrl-C waits for how that ends.
 
+        Whatever ends it, `asked` says whether the commit may have landed.
         Raises: as Committer.commit.
         """
         uuid = base.metadata.table_uuid
         requirements = [] if uuid is None else [AssertTableUuid(uuid)]  # R-002
-        committer = Committer(self.catalog, self.env, self.progress, forgets=forgets)
+        committer = Committer(self.catalog, self.env, self.progress, forgets, asked)
         with self.shield():
             return committer.commit(base, requirements, changes)

@@ -84,7 +84,7 @@ class InterruptedStore(WrappedStore):
         if self.left == 0 and self.moment == "after":
             try:
                 self.interrupt()
-            except KeyboardInterrupt:
+            except BaseException:
                 if hasattr(done, "close"):
                     done.close()
                 raise
@@ -110,6 +110,40 @@ def test_any_store_call_may_be_interrupted(
         subject.check_whole()
         subject.finish()
         if times == 1:
+            assert {name for name in unneeded(subject) if PROBE not in name} == left
+
+
+class BrokenStore(InterruptedStore):
+    """A mistake in the program, or in a driver, shows during the nth call."""
+
+    def __init__(self, nth: int, moment: str) -> None:
+        super().__init__(nth, moment, times=1)
+
+    def interrupt(self) -> None:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("moment", "stride"),
+    [("after", 7), pytest.param("after", 1, marks=FULL), pytest.param("before", 1, marks=FULL)],
+)
+def test_any_store_call_may_raise_what_nobody_expects(
+    subject: Subject, left: set[str], moment: str, stride: int
+) -> None:
+    """Where the commit can't have been sent, nothing of the run is left; else a rerun finishes."""
+    calls = calls_of_a_run(subject)
+    subject.restore()
+    files = subject.files()
+    for nth in range(stride, len(calls) + 1, stride):
+        subject.restore()
+        before = subject.current()
+        code, document = subject.run(BrokenStore(nth, moment))
+        assert code in (0, 1, 3, 12), document
+        subject.check_whole()
+        if code == 1 and subject.changing.commits and subject.current() == before:
+            assert {name for name in subject.files() - files if PROBE not in name} == set()
+        subject.finish()
+        if code != 12:  # this process goes on, so that its commit might still land
             assert {name for name in unneeded(subject) if PROBE not in name} == left
 
 

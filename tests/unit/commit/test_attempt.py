@@ -1,13 +1,14 @@
 """Committing updates: once, again after a conflict, and never more often than the table allows."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
-from icectl.commit.attempt import Committer
-from icectl.errors import CommitConflict, CommitUnknown
+from icectl.commit.attempt import Asked, Committer
+from icectl.errors import CommitConflict, CommitUnknown, Refused
 from icectl.progress import SilentProgress
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.requirements import AssertTableUuid
@@ -48,6 +49,8 @@ class ScriptedCatalog:
         return self.newest
 
     def check_writable(self, loaded: LoadedTable) -> None: ...
+
+    def settle(self) -> None: ...
 
     def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
         self.commits.append((base, updated))
@@ -154,3 +157,63 @@ def test_no_try_begins_after_the_time_that_the_table_allows():
         commit.commit(base, [], owned)
     assert env.slept == [0.1, 0.2, 0.4]
     assert len(catalog.commits) == 4
+
+
+def refused(_: TableMetadata) -> CommitOutcome:
+    raise Refused("no")
+
+
+def broken(_: TableMetadata) -> CommitOutcome:
+    raise ZeroDivisionError
+
+
+def interrupted(_: TableMetadata) -> CommitOutcome:
+    raise KeyboardInterrupt
+
+
+def unknown(_: TableMetadata) -> CommitOutcome:
+    return Unknown("/wh/t/metadata/v2.metadata.json", "no answer")
+
+
+@pytest.mark.parametrize(
+    ("answers", "sent"),
+    [
+        ((committed,), True),
+        ((conflict, committed), True),
+        ((unknown,), True),
+        ((conflict,) * 5, False),
+        ((refused,), False),
+        ((conflict, broken), False),
+        ((interrupted,), True),
+        ((conflict, interrupted), True),
+    ],
+)
+def test_r156_the_caller_knows_whether_the_commit_may_have_landed(
+    answers: Sequence[Answer], sent: bool
+) -> None:
+    asked = Asked()
+    committing = Committer(
+        ScriptedCatalog(list(answers)), FixedEnv(), SilentProgress(), asked=asked
+    )
+    with suppress(CommitConflict, CommitUnknown, Refused, ZeroDivisionError, KeyboardInterrupt):
+        committing.commit(BASE, [], owned)
+    assert asked.sent is sent
+
+
+def test_while_updates_are_made_nothing_was_sent():
+    asked = Asked()
+
+    def ended(_: TableMetadata) -> Sequence[Update]:
+        raise KeyboardInterrupt
+
+    committing = Committer(ScriptedCatalog([]), FixedEnv(), SilentProgress(), asked=asked)
+    with pytest.raises(KeyboardInterrupt):
+        committing.commit(BASE, [], ended)
+    assert not asked.sent
+
+
+def test_a_conflict_tells_the_way_out():
+    commit, _, _ = committer(*[lambda _: Conflict("busy", "wait")] * 5)
+    with pytest.raises(CommitConflict) as caught:
+        commit.commit(BASE, [], owned)
+    assert (caught.value.message, caught.value.hint) == ("busy", "wait")
