@@ -29,7 +29,7 @@ def migrate(common: Common, table: str, change: Change, *, rewrite_manifests: bo
     course = Course(
         command=COMMAND,
         to_version=TO_VERSION,
-        to_know=TO_KNOW,
+        to_know=TO_KNOW if prepared.plan.from_version < TO_VERSION else (),
         loaded=prepared.loaded,
         plan=prepared.plan,
         execute=lambda: execute(means, prepared),

@@ -61,14 +61,12 @@ def plan(
 ) -> MigratePlan:
     """Decide what a migration changes; `heads` are those of all refs that can be read, main first.
 
-    Spec: R-010, R-170 to R-173; a table of version 2 or higher has nothing to do (R-176).
+    Spec: R-010, R-170 to R-173.
     """
     embedding = tuple(item.snapshot_id for item in metadata.snapshots if item.embeds_manifests)
     main = next((head for head in heads if head.ref == "main"), None)
     manifests = () if main is None else main.manifests
-    rewrites = rewrite_manifests and bool(manifests) and metadata.format_version < TO_VERSION
-    if metadata.format_version >= TO_VERSION:
-        return MigratePlan(pin, metadata.format_version, (), (), (), 0, rewrites_manifests=False)
+    rewrites = rewrite_manifests and bool(manifests)
     return MigratePlan(
         pin=pin,
         from_version=metadata.format_version,
@@ -77,6 +75,24 @@ def plan(
         embedding=embedding,
         legacy_manifests=0 if rewrites else len(manifests),
         rewrites_manifests=rewrites,
+    )
+
+
+def plan_rest(metadata: TableMetadata, pin: Pin, legacy_manifests: int) -> MigratePlan:
+    """What is left to change of a table of version 2 or higher: manifests of version 1 (R-176)."""
+    step = Step(
+        "rewrite-manifests",
+        "the manifests of the current snapshot are written anew: of version 1 are "
+        f"{legacy_manifests}",
+    )
+    return MigratePlan(
+        pin=pin,
+        from_version=metadata.format_version,
+        steps=(step,) if legacy_manifests else (),
+        findings=(),
+        embedding=(),
+        legacy_manifests=0,
+        rewrites_manifests=legacy_manifests > 0,
     )
 
 

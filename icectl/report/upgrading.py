@@ -77,7 +77,14 @@ def upgrade_result(upgrade: Upgrade) -> dict[str, Any]:
 
 def question(upgrade: Upgrade) -> str:
     """What the user is asked before anything happens."""
+    if _only_rewrites(upgrade.plan):
+        return f"write the manifests of {upgrade.table_location} anew?"
     return f"make {upgrade.table_location} a table of version {upgrade.to_version} for good?"
+
+
+def _only_rewrites(plan: UpgradePlan) -> bool:
+    """Whether the table has its version already, but not all of its manifests."""
+    return [item.step for item in plan.steps] == ["rewrite-manifests"]
 
 
 def print_upgrade(console: Console, upgrade: Upgrade) -> None:
@@ -89,7 +96,10 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
     if not upgrade.done:
         print_plan(console, upgrade)
         return
-    console.say(f"the table is of version {upgrade.to_version} now")
+    if not _only_rewrites(plan):
+        console.say(f"the table is of version {upgrade.to_version} now")
+    else:
+        console.say(f"the table is of version {plan.from_version}, and so are its manifests now")
     if plan.legacy_manifests:
         manifests = print_count(plan.legacy_manifests, "manifest")
         console.say(f"of older versions stay, and stay valid: {manifests}")

@@ -7,11 +7,20 @@ from dataclasses import dataclass, replace
 from icectl.catalog.protocol import LoadedTable
 from icectl.codec.manifest_list import write_manifest_list
 from icectl.commit.attempt import Landed
+from icectl.commit.snapshot import branch_head
 from icectl.entries.manifest_rows import describe
 from icectl.entries.rows import EMPTY, Entries, in_manifests
 from icectl.entries.schema import PLANNING_COLUMNS
-from icectl.errors import CorruptTable, IcectlError, Refused, StorageError
-from icectl.plan.migrate_v1_v2 import TO_VERSION, Head, MigratePlan, listed_manifests, plan, updates
+from icectl.errors import CommitUnknown, CorruptTable, IcectlError, Refused, StorageError
+from icectl.plan.migrate_v1_v2 import (
+    TO_VERSION,
+    Head,
+    MigratePlan,
+    listed_manifests,
+    plan,
+    plan_rest,
+    updates,
+)
 from icectl.plan.model import Finding, pin_of
 from icectl.plan.rewrite_manifests import RewriteOptions
 from icectl.plan.validate.finding import finding
@@ -26,7 +35,7 @@ from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
 from icectl.table.manifest_lists import read_snapshot_manifests
-from icectl.table.manifests import load_entries
+from icectl.table.manifests import load_entries, scan_manifests
 from icectl.table.open import open_table
 from icectl.table.reading import FILE_MISSING
 
@@ -66,8 +75,8 @@ def prepare(migration: Means, *, rewrite_manifests: bool) -> Prepared:
     metadata = loaded.metadata
     pin = pin_of(metadata, loaded.metadata_location)
     if metadata.format_version >= TO_VERSION:
-        done = plan(metadata, pin, (), (), rewrite_manifests=rewrite_manifests)
-        return Prepared(loaded, done, {})
+        legacy = _legacy_manifests(migration, loaded) if rewrite_manifests else 0
+        return Prepared(loaded, plan_rest(metadata, pin, legacy), {})
     migration.catalog.check_writable(loaded)
     unreadable: dict[int, Finding] = {}
     heads = _heads(migration, metadata, unreadable)
@@ -75,6 +84,28 @@ def prepare(migration: Means, *, rewrite_manifests: bool) -> Prepared:
     problems = tuple(unreadable.values())
     planned = plan(metadata, pin, heads, problems, rewrite_manifests=rewrite_manifests)
     return Prepared(loaded, planned, described)
+
+
+def _legacy_manifests(migration: Means, loaded: LoadedTable) -> int:
+    """How many manifests of version 1 the current snapshot has: a killed run leaves them.
+
+    From version 4 on what is older is moved by `upgrade-to-v4`.
+    """
+    metadata = loaded.metadata
+    snapshot = branch_head(metadata, "main")
+    if snapshot is None or metadata.format_version >= rewriting.TREES_FROM:
+        return 0
+    migration.catalog.check_writable(loaded)
+    manifests = read_snapshot_manifests(migration.store, metadata, snapshot)
+    headers = scan_manifests(
+        migration.store,
+        metadata,
+        manifests,
+        columns=frozenset(),
+        concurrency=migration.concurrency,
+        progress=migration.progress,
+    )
+    return sum(header.format_version < TO_VERSION for _, header, _ in headers)
 
 
 def _heads(
@@ -155,6 +186,10 @@ def execute(migration: Means, prepared: Prepared) -> Migrated:
     if prepared.plan.forbidding:
         raise refusal(prepared.plan.forbidding)
     migration.deadline.check()
+    if prepared.plan.from_version >= TO_VERSION:
+        with Leftovers(migration, (COMMAND,)).removed_after(prepared.loaded):
+            done = _rewritten(migration)
+        return Migrated(done.landed, done.snapshot_id)
     outputs = outputs_of(migration.store, migration.env, prepared.loaded, COMMAND)
     uuid = migration.env.new_uuid()
 
@@ -227,13 +262,18 @@ def _described(
 
 def _with_manifests(migration: Means, landed: Landed) -> Migrated:
     """Write the manifests of the current snapshot anew; the migration stands whatever happens."""
+    try:
+        done = _rewritten(migration)
+    except CommitUnknown:
+        raise
+    except IcectlError as error:
+        return Migrated(landed, unfinished=error)
+    return Migrated(done.landed, done.snapshot_id)
 
+
+def _rewritten(migration: Means) -> rewriting.Rewritten:
     def options(metadata: TableMetadata) -> RewriteOptions:
         target = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
         return RewriteOptions(target_size_bytes=target, every=True)
 
-    try:
-        done = rewriting.execute(migration, rewriting.prepare(migration, "main", options))
-    except IcectlError as error:
-        return Migrated(landed, unfinished=error)
-    return Migrated(done.landed, done.snapshot_id)
+    return rewriting.execute(migration, rewriting.prepare(migration, "main", options))

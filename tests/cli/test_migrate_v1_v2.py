@@ -14,6 +14,7 @@ from icectl.errors import StorageError
 from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
 from tests.builders.first_writers import as_first_writers_did
+from tests.builders.orphans import edit_metadata
 from tests.builders.rows import current_metadata, read_avro, read_metadata, read_rows
 from tests.builders.table_builder import PARTITIONINGS, TableBuilder
 from tests.cli.conftest import Run, result
@@ -128,6 +129,44 @@ def test_r055_r171_embedded_manifests_get_a_list_with_counts(tmp_path: Path, mig
             )
             assert (manifest["sequence_number"], manifest["min_sequence_number"]) == (0, 0)
             assert manifest["content"] == 0
+
+
+def manifest_versions(directory: Path) -> set[str]:
+    """What the manifests of the current snapshot say."""
+    new = read_metadata(current_metadata(directory))
+    head = next(s for s in new["snapshots"] if s["snapshot-id"] == new["current-snapshot-id"])
+    found = set()
+    for manifest in read_avro(head["manifest-list"]):
+        with Path(manifest["manifest_path"]).open("rb") as file:
+            found.add(fastavro.reader(file).metadata["format-version"])
+    return found
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_r172_what_a_killed_run_has_not_rewritten_the_next_one_rewrites(
+    tmp_path: Path, migrate: Run, version: int
+) -> None:
+    """A run that was killed between its commits leaves what one without the option leaves."""
+    table = build(tmp_path / "t")
+    before = rows_of(tmp_path / "t")
+    assert migrate(table.location, "--yes").code == 0
+    if version == 3:
+        edit_metadata(tmp_path / "t", format_version=3, next_row_id=0)
+    assert manifest_versions(tmp_path / "t") == {"1"}
+    again = (table.location, "--rewrite-manifests")
+    assert migrate(*again, "--check").code == 4
+    ended = migrate(*again, "--yes", "--json")
+    assert (ended.code, ended.document["status"]) == (0, "done")
+    (step,) = result(ended)["steps"]
+    assert (step["step"], step["detail"]) == (
+        "rewrite-manifests",
+        "the manifests of the current snapshot are written anew: of version 1 are 3",
+    )
+    assert (result(ended)["from_version"], result(ended)["legacy_manifests"]) == (version, 0)
+    assert manifest_versions(tmp_path / "t") == {str(version)}
+    assert rows_of(tmp_path / "t").items() >= before.items()
+    ended = migrate(*again, "--yes", "--json")
+    assert (ended.code, ended.document["status"]) == (0, "nothing-to-do")
 
 
 def test_r172_rewritten_manifests_are_of_version_2(tmp_path: Path, migrate: Run) -> None:

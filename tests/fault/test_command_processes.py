@@ -18,6 +18,7 @@ from icectl.storage.local import LocalStore
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
+from tests.cli.test_migrate_v1_v2 import manifest_versions
 from tests.fault.changing import NAMES, STRAYS, Subject, lasting, subject_of, unneeded
 from tests.fault.steps import Processes
 from tests.stores.fixed_env import FixedEnv
@@ -71,6 +72,8 @@ def test_a_run_may_be_killed_between_any_two_steps(
         if had_committed and not subject.changing.deletes_old_files:
             subject.commit_meanwhile()
             subject.finish()
+        if subject.changing.name == "migrate-and-rewrite":
+            assert manifest_versions(subject.directory) == {"2"}
         names = {name.rpartition("/")[2] for name in unneeded(subject) - left}
         spared = LEFT_BY_A_KILL if subject.changing.deletes_old_files else TEMPORARY
         assert [name for name in names if not name.startswith(spared)] == []
