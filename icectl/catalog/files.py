@@ -457,19 +457,26 @@ def _catalog_owned(versions: tuple[MetadataVersion, ...]) -> Refused:
     )
 
 
+def check_same_table(loaded: LoadedTable, now: TableMetadata) -> None:
+    """Raises: Refused, when metadata is not of the table that was loaded (R-002)."""
+    expected = loaded.metadata.table_uuid
+    if now.table_uuid != expected:  # R-002
+        raise Refused(
+            f"another table is at {locations.shown(loaded.metadata_location)} now: its table-uuid "
+            f"is {now.table_uuid}, that of the table read before is {expected}",
+            hint="run the command again if that table is meant",
+        )
+
+
 def _changed(base: LoadedTable, content: bytes, updated: TableMetadata) -> Conflict | None:
     """Why the file that was loaded is no base any more, if so.
 
     Raises: Refused, when another table is there now.
     """
     found = read_metadata(content)
-    expected = base.metadata.table_uuid
-    if found.table_uuid != expected or expected not in {None, updated.table_uuid}:  # R-002
-        raise Refused(
-            f"another table is at {locations.shown(base.metadata_location)} now: its table-uuid is "
-            f"{found.table_uuid}, that of the table read before is {expected}",
-            hint="run the command again if that table is meant",
-        )
+    check_same_table(base, found)
+    if base.metadata.table_uuid is not None:
+        check_same_table(base, updated)
     if found != base.metadata:
         return Conflict(f"{locations.name(base.metadata_location)} was written anew meanwhile")
     return None

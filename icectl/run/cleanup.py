@@ -4,16 +4,17 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 
+from icectl.catalog.files import FileSystemCatalog, check_same_table
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit.attempt import Asked, Landed
 from icectl.entries.files import FileKind, Files, excluding, of_kind, rows, slices, together
 from icectl.env import Deadline, Env
-from icectl.errors import CommitConflict, StorageError
+from icectl.errors import CommitConflict, IcectlError, Refused, StorageError, TableNotFound
 from icectl.progress import Progress
 from icectl.run import output_journal
 from icectl.run.means import Changes, Means
 from icectl.run.output_journal import NO_DATA, DataPlaces, OutputJournal, new_journal
-from icectl.storage.location import join, loosest_key, parent
+from icectl.storage.location import check_sum, join, loosest_key, name, parent
 from icectl.storage.store import FailedRemoval, Store
 
 BATCH = 1_000
@@ -71,11 +72,13 @@ class Outputs:
     """Files that a run writes for one commit: each is named in `locations` before it is written.
 
     Before the first one the run is recorded, where a later run can make use of that. `asked` says
-    whether the commit may have landed, whatever ended the run.
+    whether the commit may have landed, whatever ended the run. The table is the one of `loaded`,
+    which `catalog` finds as long as it is in its place.
     """
 
     store: Store
-    folder: str
+    loaded: LoadedTable
+    catalog: FileSystemCatalog
     journal: OutputJournal
     is_journalled: bool
     locations: list[str] = field(default_factory=list)
@@ -119,14 +122,17 @@ class Outputs:
         self.locations += output_journal.data_outputs(self.store, self.journal)
 
     def _named(self, file_name: str) -> str:
-        return self.add(join(self.folder, file_name))
+        return self.add(join(parent(self.loaded.metadata_location), file_name))
 
     def check(self) -> None:
         """Go on with a commit, its base loaded, where no other run took this one for dead.
 
-        Raises: CommitConflict; StorageError.
+        Raises: CommitConflict; TableNotFound, Refused, where the table is not in its place any
+        more; StorageError.
         """
-        if self.is_journalled and self.has_begun:
+        if not self.is_journalled or not self.has_begun:
+            return
+        try:
             output_journal.check_own(self.store, self.journal)
 
     def commit(self, means: Means, base: LoadedTable, changes: Changes) -> Landed:
@@ -137,27 +143,34 @@ class Outputs:
     def removed_on_failure(self) -> Iterator[None]:
         """Remove the files where the run ends and its commit can't have landed (R-156).
 
-        Raises: CommitConflict in place of the error of a file, where another run took this one for
-        dead, and removed what it needs.
+        Raises: what `check` finds in place of the error of a file: another run has removed what
+        this one needs, or the whole table is gone.
         """
         try:
+        except FileNotFoundError:  # with the table, or by itself
+            check_same_table(self.loaded, self.catalog.load().metadata)
+            raise CommitConflict(
+                f"the record of this run, {name(self.journal.location)}, is gone: another run took "
+                "this one for dead, or the table was replaced by a copy"
+            ) from None
             yield
         except BaseException as error:  # of whatever kind: only whether it was sent counts
             if self.asked.sent:  # R-156
                 raise
             is_of_file = isinstance(error, StorageError | OSError)
-            taken = self._taken_for_dead() if is_of_file else None
+            cause = self._cause() if is_of_file else None
             self.keep(())
-            if taken is not None:
-                raise taken from error
+            if cause is not None:
+                raise cause from error
             raise
 
-    def _taken_for_dead(self) -> CommitConflict | None:
+    def _cause(self) -> IcectlError | None:
+        """Why files are not there, if that can be told."""
         try:
             self.check()
-        except CommitConflict as error:
+        except (CommitConflict, TableNotFound, Refused) as error:
             return error
-        except (StorageError, OSError):  # nobody can tell
+        except (IcectlError, OSError):  # nobody can tell
             return None
         return None
 
@@ -179,7 +192,8 @@ def outputs_of(
     """The outputs of a run. A journal is of use where the newest version of the table is sure."""
     return Outputs(
         store,
-        parent(loaded.metadata_location),
+        loaded,
+        FileSystemCatalog(store, parent(parent(loaded.metadata_location)), env),
         new_journal(env, loaded.metadata_location, command, data),
         is_journalled=loaded.current == "file-system",
     )

@@ -101,7 +101,9 @@ def read_each(
             continue
         try:
             found.append(read(store, status.location))
-        except (FileNotFoundError, StorageError, ValueError, KeyError, TypeError) as error:
+        except FileNotFoundError:  # its run has ended since
+            continue
+        except (StorageError, ValueError, KeyError, TypeError) as error:
             progress.warn(f"the journal {file_name} cannot be read and is left alone: {error}")
     return found
 

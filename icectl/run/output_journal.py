@@ -102,11 +102,11 @@ def write(store: Store, journal: OutputJournal) -> None:
 def check_own(store: Store, journal: OutputJournal) -> None:
     """Go on with a commit, its base loaded, where nobody took this run for dead.
 
-    Raises: CommitConflict; StorageError.
+    Raises: CommitConflict; FileNotFoundError, where the record is gone; StorageError.
     """
     try:
         abandoned = _read(store, journal.location).abandoned
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         abandoned = True
     if abandoned:
         raise CommitConflict("another run took this one for dead, and removes what it wrote")

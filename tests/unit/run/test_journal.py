@@ -11,7 +11,7 @@ from icectl.run.journal import Journal
 from icectl.storage.local import LocalStore
 from icectl.storage.location import loosest_key
 from tests.builders.history import history
-from tests.stores.wrapped import FaultyStore
+from tests.stores.wrapped import FaultyStore, WrappedStore
 
 COMMAND = "expire-snapshots"
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
@@ -110,6 +110,21 @@ def test_a_damaged_journal_is_warned_of_and_left_alone(tmp_path, content):
     (warning,) = progress.told
     assert warning.startswith(f"the journal {location.name} cannot be read and is left alone: ")
     assert location.read_bytes() == content
+
+
+def test_a_journal_that_its_run_removes_meanwhile_is_passed_over_in_silence(tmp_path):
+    """It was said to be unreadable, and to be left alone."""
+
+    class Finishing(WrappedStore):
+        def read(self, location):
+            Path(location).unlink()
+            return super().read(location)
+
+    journals.write(LocalStore(), journal(tmp_path, 1))
+    listed = LocalStore().list_directory(f"{tmp_path}/metadata")
+    progress = Warnings()
+    assert journals.unfinished(Finishing(LocalStore()), listed, COMMAND, progress) == []
+    assert progress.told == []
 
 
 def test_a_shortened_journal_names_only_what_is_left(tmp_path):

@@ -13,13 +13,21 @@ import pytest
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import LoadedTable
 from icectl.env import Deadline
-from icectl.errors import CommitConflict, StorageError
+from icectl.errors import (
+    CommitConflict,
+    CommitUnknown,
+    IcectlError,
+    Refused,
+    StorageError,
+    TableNotFound,
+)
 from icectl.run.cleanup import Outputs, outputs_of
 from icectl.run.means import Means
 from icectl.run.output_journal import DataPlaces, Leftovers, is_output
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
 from tests.builders.expiry import NOW_MS, Clock
+from tests.builders.orphans import OTHER_UUID, edit_metadata
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import CountingStore, FaultyStore
@@ -371,3 +379,78 @@ def test_a_run_that_kept_what_it_committed_leaves_no_journal(table: TableBuilder
 )
 def test_metadata_of_a_run_is_told_from_its_data_by_the_name(file_name, expected) -> None:
     assert is_output(file_name, UUID) is expected
+
+
+ENDINGS = (
+    ZeroDivisionError(),
+    StopIteration(),
+    OSError(),
+    StorageError("ill"),
+    CommitConflict("lost"),
+    CommitUnknown("no answer"),
+    KeyboardInterrupt(),
+    SystemExit(),
+)
+
+
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: type(ending).__name__)
+@pytest.mark.parametrize("sent", [False, True])
+def test_whatever_ends_a_run_its_files_go_unless_its_commit_was_sent(
+    table: TableBuilder, ending: BaseException, sent: bool
+) -> None:
+    outputs = started(table)
+    outputs.asked.sent = sent
+    with contextlib.suppress(BaseException), outputs.removed_on_failure():
+        raise ending
+    assert present(outputs) == (ALL if sent else NONE)
+
+
+def another(place: Path) -> None:
+    """A table of its own in the same place."""
+    TableBuilder(place).append(range(2))
+    edit_metadata(place, table_uuid=OTHER_UUID)
+
+
+MOVED = {
+    "away": (lambda _: None, TableNotFound, "no Iceberg table at {0}"),
+    "away, and another made": (
+        another,
+        Refused,
+        "another table is at {0}/metadata/v3.metadata.json now: its table-uuid is ",
+    ),
+}
+
+
+def ended_by(outputs: Outputs, first: IcectlError | None) -> None:
+    with outputs.removed_on_failure():
+        if first is not None:
+            raise first
+        outputs.check()
+
+
+@pytest.mark.parametrize("moved", MOVED)
+@pytest.mark.parametrize("first", [None, StorageError("a file is missing")])
+def test_a_run_says_what_is_where_its_table_was_moved_away(
+    table: TableBuilder, moved: str, first: IcectlError | None
+) -> None:
+    """It was told that another run had taken it for dead."""
+    outputs = started(table)
+    make, error, message = MOVED[moved]
+    table.directory.rename(f"{table.directory}-away")
+    (table.directory / "metadata").mkdir(parents=True)
+    make(table.directory)
+    with pytest.raises(error) as caught:
+        ended_by(outputs, first)
+    assert caught.value.message.startswith(message.format(table.directory))
+    assert caught.value.__cause__ is first
+
+
+def test_a_run_whose_record_alone_is_gone_was_taken_for_dead(table: TableBuilder) -> None:
+    outputs = started(table)
+    Path(outputs.journal.location).unlink()
+    with pytest.raises(CommitConflict) as caught:
+        outputs.check()
+    assert caught.value.message == (
+        f"the record of this run, {Path(outputs.journal.location).name}, is gone: another run took "
+        "this one for dead, or the table was replaced by a copy"
+    )
