@@ -27,6 +27,7 @@ _DURATION = re.compile(r"(?:[0-9]{1,18}\s*[a-z]+\s*)+")
 _DURATION_PART = re.compile(r"([0-9]+)\s*([a-z]+)")
 _ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_YEAR_1_MS = (dt.datetime(1, 1, 1, tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
 
 
 def parse_size(text: str) -> int:
@@ -126,6 +127,11 @@ def print_instant(instant_ms: int) -> str:
         return f"{instant_ms}ms"
     precision = "milliseconds" if instant_ms % 1000 else "seconds"
     return moment.isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def print_limit(instant_ms: int) -> str:
+    """An instant that bounds an age; where the age reaches back before the year 1, that year."""
+    return print_instant(max(instant_ms, _YEAR_1_MS))
 
 
 def parse_ratio(text: str) -> float:

@@ -14,7 +14,7 @@ from icectl.spec.properties import (
     read,
 )
 from icectl.spec.snapshot import Snapshot, SnapshotRef, ancestors
-from icectl.units import print_duration, print_instant
+from icectl.units import print_duration, print_limit
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -214,7 +214,7 @@ def _kept_of_branch(
         if position < count:
             yield snapshot, f"among the {count} newest snapshots of branch {name}"
         elif snapshot.timestamp_ms >= cutoff_ms:
-            yield snapshot, f"not older than {print_instant(cutoff_ms)} on branch {name}"
+            yield snapshot, f"not older than {print_limit(cutoff_ms)} on branch {name}"
         else:
             return  # the first that is too old and beyond the count ends the walk
 
@@ -255,7 +255,7 @@ def _referenced(metadata: TableMetadata, refs: Mapping[str, SnapshotRef]) -> set
 def _young_unreferenced(rules: _Rules, refs: Mapping[str, SnapshotRef]) -> dict[int, str]:
     referenced = _referenced(rules.metadata, refs)
     return {
-        item.snapshot_id: f"in no branch, but not older than {print_instant(rules.cutoff_ms)}"
+        item.snapshot_id: f"in no branch, but not older than {print_limit(rules.cutoff_ms)}"
         for item in rules.metadata.snapshots
         if item.snapshot_id not in referenced and item.timestamp_ms >= rules.cutoff_ms
     }

@@ -8,7 +8,7 @@ from icectl.entries.listed import Listed, listed_bytes, listed_files, listed_tog
 from icectl.plan.remove_orphans import OrphanPlan
 from icectl.report.console import Console
 from icectl.report.tables import Column, print_table
-from icectl.units import print_count, print_instant, print_size
+from icectl.units import print_count, print_instant, print_limit, print_size
 
 LISTED_WITHOUT_VERBOSE = 40
 """Files that are listed when the whole plan was not asked for."""
@@ -62,7 +62,7 @@ def orphans_result(told: Orphans) -> dict[str, Any]:
     if told.quarantine is not None:
         quarantine = {"location": told.quarantine.folder, "lists": list(told.quarantine.lists)}
     return {
-        "older_than": print_instant(plan.rule.older_than_ms),
+        "older_than": print_limit(plan.rule.older_than_ms),
         "listed": plan.listed_count,
         "listed_bytes": plan.listed_bytes,
         "referenced": plan.referenced_count,
@@ -125,7 +125,7 @@ def print_plan(console: Console, told: Orphans, *, whole: bool) -> None:
     console.say(
         f"{print_count(len(every), 'file')} of {plan.listed_count:,}, "
         f"{print_size(listed_bytes(every))} of {print_size(plan.listed_bytes)}, would be {verb}: "
-        f"not referred to, and older than {print_instant(plan.rule.older_than_ms // 1000 * 1000)}"
+        f"not referred to, and older than {print_limit(plan.rule.older_than_ms // 1000 * 1000)}"
     )
 
 

@@ -11,6 +11,7 @@ from icectl.units import (
     print_count,
     print_duration,
     print_instant,
+    print_limit,
     print_size,
 )
 
@@ -191,3 +192,17 @@ def test_a_ratio_beyond_one_is_wrong_usage(text: str) -> None:
     with pytest.raises(UsageError, match="is no ratio") as caught:
         parse_ratio(text)
     assert caught.value.hint == "give a number from 0 to 1, or 5%"
+
+
+@pytest.mark.parametrize(
+    ("instant_ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00Z"),
+        (-62_135_596_800_000, "0001-01-01T00:00:00Z"),
+        (-62_135_596_800_001, "0001-01-01T00:00:00Z"),
+        (-9_223_370_241_521_334_459, "0001-01-01T00:00:00Z"),
+        (253_402_300_800_000, "253402300800000ms"),
+    ],
+)
+def test_a_limit_of_age_is_never_before_the_year_1(instant_ms: int, text: str) -> None:
+    assert print_limit(instant_ms) == text

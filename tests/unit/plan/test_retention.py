@@ -81,6 +81,18 @@ def test_reasons_of_age_name_the_instant_and_the_branch():
     )
 
 
+def test_an_age_beyond_all_time_names_no_number():
+    """It said: not older than -9223370241521334459ms."""
+    metadata = history(
+        [(1, None, "2026-03-14T00:00:00Z"), (2, 1, "2026-03-15T00:00:00Z")],
+        {"audit": {"head": 2, "max_snapshot_age_ms": 2**63 - 1}},
+    )
+    assert reasons(decide(metadata, Policy(), NOW))[1] == (
+        True,
+        "not older than 0001-01-01T00:00:00Z on branch audit",
+    )
+
+
 def test_refs_that_go_come_with_their_reason():
     metadata = history(
         [(1, None, "2026-03-01T00:00:00Z"), (2, 1, "2026-03-15T00:00:00Z")],
