@@ -10,7 +10,7 @@ from icectl.catalog.protocol import Conflict
 from icectl.catalog.versions import MetadataVersion, list_versions
 from icectl.env import Env
 from icectl.errors import CommitConflict
-from icectl.storage.store import Store
+from icectl.storage.store import Store, dating_clock_ms
 from icectl.units import print_duration
 
 COMMIT_TAKES_MS = 10 * 60_000
@@ -30,8 +30,7 @@ def uncommitted(
     waiting = [version for version in versions if version.kind == "uncommitted"]
     if not waiting:
         return (), ()
-    told = store.clock_ms(waiting[0].location)
-    limit_ms = (env.now_ms() if told is None else told) - COMMIT_TAKES_MS
+    limit_ms = dating_clock_ms(store, env, waiting[0].location) - COMMIT_TAKES_MS
     old = [v for v in waiting if v.modified_ms is not None and v.modified_ms < limit_ms]
     return [version for version in waiting if version not in old], old
 

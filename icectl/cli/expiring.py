@@ -32,7 +32,15 @@ from icectl.report.expire_snapshots import (
     question,
     untouched_result,
 )
-from icectl.run.expire_snapshots import Expired, ExpireOptions, Expiry, Prepared, execute, prepare
+from icectl.run.expire_snapshots import (
+    Expired,
+    ExpireOptions,
+    Expiry,
+    Prepared,
+    execute,
+    prepare,
+    remove_leftovers,
+)
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import (
     MAX_SNAPSHOT_AGE_MS,
@@ -72,6 +80,8 @@ def expire(common: Common, table: str, request: Request, change: Change) -> Outc
     expiry = Expiry(**session.means.members)
     prepared = prepare(expiry, options)
     if not prepared.has_work:
+        if not (change.dry_run or change.check):
+            remove_leftovers(expiry, prepared)
         return _planned(prepared, status="nothing-to-do", dry_run=change.dry_run or change.check)
     if change.check or change.dry_run:
         outcome = _planned(prepared, status="planned", dry_run=True)

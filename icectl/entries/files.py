@@ -149,6 +149,13 @@ def containing(found: Files, part: str) -> Files:
     return Files(found.table.filter(pc.match_substring(found.table["location"], part)))
 
 
+def keys_ending_with(found: Files, end: str) -> list[str]:
+    """The keys that end so. Order: kept."""
+    keys = found.table["key"]
+    ending: list[str] = keys.filter(pc.ends_with(keys, end)).to_pylist()
+    return ending
+
+
 def of_kind(found: Files, kind: FileKind) -> Files:
     """The files of one kind. Order: kept."""
     return Files(found.table.filter(pc.equal(found.table["kind"], int(kind))))

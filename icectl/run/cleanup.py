@@ -31,12 +31,17 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Cleaner:
-    """The means to delete files of one table; `shield` holds an interrupt back for a step."""
+    """The means to delete files of one table; `shield` holds an interrupt back for a step.
+
+    The check sum `.x.crc` of a file goes with `x`, unless its loosest key is among
+    `kept_check_sums`; where that is None, there are no check sums.
+    """
 
     store: Store
     progress: Progress
     deadline: Deadline
     shield: Callable[[], AbstractContextManager[object]]
+    kept_check_sums: Collection[str] | None = None
 
     def remove(self, doomed: Files) -> Removal:
         """Delete files in their order; never raises for one that cannot be deleted."""
@@ -49,8 +54,16 @@ class Cleaner:
             missed = self.remove_batch([location for location, _, _ in rows(batch)])
             failed += missed
             removed.append(excluding(batch, [item.location for item in missed]))
+            self._remove_check_sums(removed[-1])
             self.progress.advance(len(batch))
         return Removal(together(removed), tuple(failed), stopped=False)
+
+    def _remove_check_sums(self, removed: Files) -> None:
+        """Delete what told of the bytes of files; one that stays is an orphan."""
+        if self.kept_check_sums is None or not len(removed):
+            return
+        found = [check_sum(location) for location, _, _ in rows(removed)]
+        self.remove_batch([each for each in found if loosest_key(each) not in self.kept_check_sums])
 
     def remove_batch(self, locations: Sequence[str]) -> list[FailedRemoval]:
         """Delete some files in one step; those that are still there, with reasons."""
@@ -134,6 +147,12 @@ class Outputs:
             return
         try:
             output_journal.check_own(self.store, self.journal)
+        except FileNotFoundError:  # with the table, or by itself
+            check_same_table(self.loaded, self.catalog.load().metadata)
+            raise CommitConflict(
+                f"the record of this run, {name(self.journal.location)}, is gone: another run took "
+                "this one for dead, or the table was replaced by a copy"
+            ) from None
 
     def commit(self, means: Means, base: LoadedTable, changes: Changes) -> Landed:
         """Commit what refers to the files. Raises: as Means.commit."""
@@ -147,12 +166,6 @@ class Outputs:
         this one needs, or the whole table is gone.
         """
         try:
-        except FileNotFoundError:  # with the table, or by itself
-            check_same_table(self.loaded, self.catalog.load().metadata)
-            raise CommitConflict(
-                f"the record of this run, {name(self.journal.location)}, is gone: another run took "
-                "this one for dead, or the table was replaced by a copy"
-            ) from None
             yield
         except BaseException as error:  # of whatever kind: only whether it was sent counts
             if self.asked.sent:  # R-156

@@ -1,6 +1,7 @@
 """Running an expiry: load, plan, record, commit, clean up."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from icectl.catalog.protocol import LoadedTable
@@ -13,6 +14,7 @@ from icectl.entries.files import (
     distinct,
     excluding,
     including,
+    keys_ending_with,
     rows,
     together,
     without,
@@ -39,6 +41,7 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.updates import Update, with_log
 from icectl.storage.location import is_local, is_within, join, loosest_key, parent
 from icectl.storage.store import FileStatus
+from icectl.storage.temporary import old_temporaries, probe_name
 from icectl.table.known_files import KnownFiles
 from icectl.table.open import open_table
 from icectl.table.reachable import ReachReader, dropped_files, log_files
@@ -72,7 +75,8 @@ class Prepared:
 
     `deletable` and `outside` are the plan's files inside and outside the table's location, together
     with those that an earlier run recorded and did not finish deleting (`unfinished`). The commit
-    of an `abandoned` run never landed. `staying` is what the snapshots that stay reach.
+    of an `abandoned` run never landed. `staying` is what the snapshots that stay reach. Of killed
+    runs are the `temporaries`.
     """
 
     loaded: LoadedTable
@@ -84,6 +88,7 @@ class Prepared:
     unfinished: tuple[Journal, ...]
     abandoned: tuple[Journal, ...]
     staying: Files
+    temporaries: tuple[str, ...]
 
     @property
     def has_work(self) -> bool:
@@ -143,7 +148,16 @@ def prepare(expiry: Expiry, options: ExpireOptions) -> Prepared:
     if planned.unlogged:
         expiry.progress.warn(_log_warning(planned.unlogged))
     return Prepared(
-        loaded, options, now_ms, planned, inside, outside, unfinished, abandoned, reached.staying
+        loaded,
+        options,
+        now_ms,
+        planned,
+        inside,
+        outside,
+        unfinished,
+        abandoned,
+        reached.staying,
+        old_temporaries(expiry.store, expiry.env, listed, journals.ABANDONED_AFTER_MS),
     )
 
 
@@ -193,6 +207,13 @@ def _by_place(found: Files, table_location: str) -> tuple[Files, Files]:
     return excluding(found, outside), including(found, outside)
 
 
+def remove_leftovers(expiry: Expiry, prepared: Prepared) -> None:
+    """Remove what killed runs were writing; never raises."""
+    if prepared.deletes_files and prepared.temporaries:
+        with suppress(StorageError), expiry.shield():
+            expiry.store.remove(prepared.temporaries)
+
+
 def execute(expiry: Expiry, prepared: Prepared) -> Expired:
     """Commit the plan, then delete what nothing reaches any more (R-190).
 
@@ -206,14 +227,15 @@ def execute(expiry: Expiry, prepared: Prepared) -> Expired:
         if prepared.plan.changes_table:
             record = _record_of(expiry, prepared)
     landed = _commit(expiry, prepared, record)
+    remove_leftovers(expiry, prepared)
     if not prepared.deletes_files:
         return Expired(landed, Removal(NO_FILES, (), stopped=False))
     doomed = _doomed(expiry, prepared)
     if doomed is None:
         return Expired(landed, Removal(NO_FILES, (), stopped=True))
-    cleaner = Cleaner(expiry.store, expiry.progress, expiry.deadline, expiry.shield)
-    removal = cleaner.remove(doomed)
-    _close_journals(expiry, prepared, record, doomed, removal)
+    means = (expiry.store, expiry.progress, expiry.deadline, expiry.shield)
+    removal = Cleaner(*means, doomed.kept_check_sums).remove(doomed.files)
+    _close_journals(expiry, prepared, record, doomed.files, removal)
     return Expired(landed, removal)
 
 
@@ -233,7 +255,7 @@ def _close_journals(
 def _prove_deletion(expiry: Expiry, prepared: Prepared) -> None:
     """Fail before the commit where files cannot be deleted after it."""
     folder = parent(prepared.loaded.metadata_location)
-    probe = join(folder, f".icectl-probe-{expiry.env.new_uuid()}")
+    probe = join(folder, probe_name(expiry.env.new_uuid()))
     expiry.store.create(probe, b"")
     failed = expiry.store.remove([probe])
     if failed:
@@ -284,13 +306,21 @@ def _commit(expiry: Expiry, prepared: Prepared, record: Journal | None) -> Lande
         raise
 
 
-def _doomed(expiry: Expiry, prepared: Prepared) -> Files | None:
+@dataclass(frozen=True, slots=True)
+class _Doomed:
+    """What goes; the check sum of a file goes too, unless the table itself has such a file."""
+
+    files: Files
+    kept_check_sums: frozenset[str] | None
+
+
+def _doomed(expiry: Expiry, prepared: Prepared) -> _Doomed | None:
     """Planned, and unreachable from the newest metadata, which may be newer than ours.
 
     None where the newest metadata, or what it names, cannot be read: then every file stays (R-192).
     """
     if not len(prepared.deletable):
-        return NO_FILES
+        return _Doomed(NO_FILES, None)
     try:
         protected = _reached_by_newest(expiry, prepared)
     except IcectlError as error:  # the commit stands, so this is no reason to fail
@@ -298,8 +328,10 @@ def _doomed(expiry: Expiry, prepared: Prepared) -> Files | None:
         return None
     left = still_deletable([prepared.deletable], [found.table["key"] for found in protected])
     if not is_local(prepared.loaded.metadata.location):
-        return left
-    return _named_by_none(left, [prepared.staying, *protected])
+        return _Doomed(left, None)
+    staying = [prepared.staying, *protected]
+    kept = frozenset(key for found in staying for key in keys_ending_with(found, ".crc"))
+    return _Doomed(_named_by_none(left, staying), kept)
 
 
 def _named_by_none(doomed: Files, staying: Sequence[Files]) -> Files:

@@ -29,7 +29,8 @@ from icectl.errors import CommitConflict, IcectlError
 from icectl.run import journal as journals
 from icectl.run.means import Means
 from icectl.storage.location import loosest_key, name, parent
-from icectl.storage.store import Store
+from icectl.storage.store import FileStatus, Store
+from icectl.storage.temporary import old_temporaries
 from icectl.table.reachable import (
     ReachReader,
     all_manifests,
@@ -132,8 +133,10 @@ class Leftovers:
         if loaded.current != "file-system":
             yield
             return
-        found = self._taken_over(loaded)
+        listed = self._listed(loaded)
+        found = self._taken_over(listed)
         yield
+        self._remove_temporaries(listed)
         if found:
             self._remove(loaded, found)
 
@@ -142,10 +145,27 @@ class Leftovers:
         with self.removed_after(loaded):
             pass
 
-    def _taken_over(self, loaded: LoadedTable) -> Sequence[OutputJournal]:
+    def _listed(self, loaded: LoadedTable) -> Sequence[FileStatus]:
+        try:
+            return self.means.store.list_directory(parent(loaded.metadata_location))
+        except IcectlError as error:
+            self._warn(error)
+            return ()
+
+    def _remove_temporaries(self, listed: Sequence[FileStatus]) -> None:
+        """Remove what runs were writing a day ago when they were killed."""
+        means = self.means
+        try:
+            old = old_temporaries(means.store, means.env, listed, journals.ABANDONED_AFTER_MS)
+            if old:
+                with means.shield():
+                    means.store.remove(old)
+        except IcectlError as error:
+            self._warn(error)
+
+    def _taken_over(self, listed: Sequence[FileStatus]) -> Sequence[OutputJournal]:
         """All journals there are; those of dead runs are marked as abandoned."""
         try:
-            listed = self.means.store.list_directory(parent(loaded.metadata_location))
             found = [
                 journal
                 for command in self.commands

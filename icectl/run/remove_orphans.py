@@ -18,6 +18,7 @@ from icectl.run.output_journal import running
 from icectl.storage.location import is_relative, shown
 from icectl.storage.real_paths import real_location
 from icectl.storage.same_store import SameStore
+from icectl.storage.store import dating_clock_ms
 from icectl.table.open import open_table
 from icectl.table.reachable import ReachReader
 from icectl.table.reading import FILE_MISSING
@@ -122,8 +123,7 @@ def check_same_table(before: LoadedTable, loaded: LoadedTable) -> None:
 
 def _limit(removal: OrphanRemoval, options: OrphanOptions, places: Places) -> int:
     """The instant before which files are old, by the clock that dates them (rule 38)."""
-    clocks = [removal.store.clock_ms(place) for place in places.listed]
-    now_ms = min(removal.env.now_ms() if told is None else told for told in clocks)
+    now_ms = min(dating_clock_ms(removal.store, removal.env, place) for place in places.listed)
     limit_ms = options.older_than(now_ms)
     if now_ms - limit_ms < LEAST_AGE_MS and not options.allow_recent:
         raise Refused(

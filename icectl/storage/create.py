@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from icectl.errors import Refused
 from icectl.storage import location as locations
+from icectl.storage.temporary import temporary_name
 
 _LOGGER = logging.getLogger(__name__)
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -156,7 +157,7 @@ def _open_temporary(directory: str, name: str) -> tuple[str, int]:
     """
     end = name if len(os.fsencode(name)) <= _LONGEST_NAME else ".tmp"
     while True:
-        temporary = os.path.join(directory, f".icectl-{os.getpid()}-{next(_COUNTER)}-{end}")
+        temporary = os.path.join(directory, temporary_name(next(_COUNTER), end))
         with suppress(FileExistsError):  # of a process of this number on another host, or long ago
             return temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
 

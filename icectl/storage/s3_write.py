@@ -26,10 +26,10 @@ from icectl.storage.failures import (
 from icectl.storage.retry import retry
 from icectl.storage.s3_upload import Target, upload
 from icectl.storage.store import FailedRemoval
+from icectl.storage.temporary import probe_name
 
 _TAKEN = {"412", "PreconditionFailed", "409", "ConditionalRequestConflict"}
 _BATCH = 1000
-_PROBE = ".icectl-probe-"
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class S3Writer:
         with self.proof.lock:
             if bucket in self.proof.buckets:
                 return
-            probe = locations.join(locations.parent(location), f"{_PROBE}{self.env.new_uuid()}")
+            probe = locations.join(locations.parent(location), probe_name(self.env.new_uuid()))
             self._put_new(probe, b"icectl")
             try:
                 self._put_new(probe, b"icectl again")

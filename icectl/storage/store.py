@@ -7,6 +7,8 @@ from typing import IO, Protocol
 
 import pyarrow as pa
 
+from icectl.env import Env
+
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
@@ -103,3 +105,9 @@ class Store(Protocol):
 
     def clock_ms(self, location: str) -> int | None:
         """The time by which the storage dates new files; None where it is this machine's."""
+
+
+def dating_clock_ms(store: Store, env: Env, location: str) -> int:
+    """The time now by the clock that dates files there."""
+    told = store.clock_ms(location)
+    return env.now_ms() if told is None else told

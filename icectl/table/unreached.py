@@ -11,11 +11,13 @@ from icectl.entries.listed import Listed
 from icectl.plan.remove_orphans import OrphanRule, Verdict
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.location import is_local
+from icectl.storage.temporary import TEMPORARY
 from icectl.table.known_locations import KnownLocations
 
 UNREACHED_SCHEMA = LISTING_SCHEMA.append(pa.field("verdict", pa.int8(), nullable=False))
 
 _CHECK_SUM = r"/\.([^/]+)\.crc$"
+_OF_A_MOMENT = f"(^|/){TEMPORARY}"
 _HIDDEN = r"(?:^|/)[._]"
 _JOURNAL = r"/icectl-[a-z0-9-]+\.json$"
 _METADATA_FILE = (
@@ -146,9 +148,13 @@ def _are_of_runs(locations: pa.Array, uuids: Sequence[str]) -> pa.BooleanArray:
 
 
 def _are_hidden(locations: pa.Array, rule: OrphanRule) -> pa.Array:
-    """Whether a part of the location behind its base begins with `_` or `.`."""
+    """Whether a part of the location behind its base begins with `_` or `.`.
+
+    The names of icectl's own files of a moment count as any other: a killed run has left them.
+    """
     bases = "|".join(re.escape(base.rstrip("/")) for base in rule.bases)
     inside = pc.replace_substring_regex(locations, f"^(?:{bases})/", "")
+    inside = pc.replace_substring_regex(inside, _OF_A_MOMENT, r"\1x")
     odd = [name for name in rule.partition_names if name.startswith(("_", "."))]
     if odd:
         spelled = {text for name in odd for text in (name, quote_plus(name))}

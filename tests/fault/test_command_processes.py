@@ -1,5 +1,6 @@
 """The crash law with real processes: kill -9 between any two steps, a full disk, two at once."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -26,7 +27,8 @@ from tests.stores.fixed_env import FixedEnv
 FULL = pytest.mark.full
 PAGE = 4096
 TEMPORARY = ".icectl-"
-LEFT_BY_A_KILL = (TEMPORARY, "icectl-")
+JOURNAL = "icectl-"
+DAY_SECONDS = 86_400
 THIRDS = [pytest.param(1, id="first-third"), *(pytest.param(n, marks=FULL) for n in (2, 3))]
 
 
@@ -59,7 +61,8 @@ def test_a_run_may_be_killed_between_any_two_steps(
     subject: Subject, processes: Processes, left: set[str], third: int
 ) -> None:
     """What it wrote is removed by the run after it, once nobody can commit it: where the run after
-    it has nothing to commit, after another writer's commit."""
+    it has nothing to commit, after another writer's commit. What it was writing is removed a day
+    later."""
     steps = steps_of_a_run(subject, processes)
     for nth in range(third, steps + 1, 3):
         subject.restore()
@@ -74,9 +77,13 @@ def test_a_run_may_be_killed_between_any_two_steps(
             subject.finish()
         if subject.changing.name == "migrate-and-rewrite":
             assert manifest_versions(subject.directory) == {"2"}
+        for path in subject.directory.rglob(f"{TEMPORARY}*"):
+            os.utime(path, (NOW_MS / 1000 - 2 * DAY_SECONDS,) * 2)
+        subject.finish()
         names = {name.rpartition("/")[2] for name in unneeded(subject) - left}
-        spared = LEFT_BY_A_KILL if subject.changing.deletes_old_files else TEMPORARY
+        spared = JOURNAL if subject.changing.deletes_old_files else "nothing"
         assert [name for name in names if not name.startswith(spared)] == []
+        assert list(subject.directory.rglob(f"{TEMPORARY}*")) == []
 
 
 @pytest.mark.parametrize("third", THIRDS)

@@ -107,6 +107,35 @@ def test_hidden_paths_stay_unless_a_partition_field_begins_so(name: str, verdict
     assert verdicts(listing(name), rule=rule) == {name: verdict}
 
 
+UUID = "6d1a4d1e-6b0f-4a53-9f4f-1f0d3a0f1c11"
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("metadata/.icectl-42-0-v9.metadata.json", Verdict.ORPHAN),
+        ("metadata/.icectl-42-1-version-hint.text", Verdict.ORPHAN),
+        (f"metadata/.icectl-42-2-icectl-compact-{UUID}.json", Verdict.ORPHAN),
+        (f"metadata/.icectl-probe-{UUID}", Verdict.ORPHAN),
+        (f"data/a=1/.icectl-42-3-00000-{UUID}.parquet", Verdict.ORPHAN),
+        (f".icectl-probe-{UUID}", Verdict.ORPHAN),
+        ("metadata/.icectl-v9.metadata.json", Verdict.HIDDEN),
+        (f"_x/.icectl-probe-{UUID}", Verdict.HIDDEN),
+        (f".icectl-probe-{UUID}/a.parquet", Verdict.HIDDEN),
+    ],
+)
+def test_what_killed_runs_were_writing_is_not_hidden(name: str, verdict: Verdict):
+    assert verdicts(listing(name)) == {name: verdict}
+    recent = Verdict.RECENT if verdict is Verdict.ORPHAN else verdict
+    assert verdicts(listing(name, modified_ms=NEW)) == {name: recent}
+
+
+def test_what_a_run_is_writing_that_may_still_commit_stays():
+    name = f"data/.icectl-42-3-00000-{UUID}.parquet"
+    rule = OrphanRule(NEW, (TABLE,), running=(UUID,))
+    assert verdicts(listing(name), rule=rule) == {name: Verdict.RUNNING}
+
+
 def test_a_check_sum_is_judged_as_its_file():
     batch = listing("data/.a.parquet.crc", "data/.b.parquet.crc", "data/.crc", "_x/.a.parquet.crc")
     assert verdicts(batch, known(f"{TABLE}/data/a.parquet")) == {
