@@ -27,6 +27,7 @@ from icectl.cli import (
     session,
     upgrading_to_v4,
 )
+from icectl.env import Env
 from icectl.spec.updates import SetProperties, apply_all, with_log
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
@@ -246,8 +247,10 @@ class Subject:
         raise AssertionError(document)
 
 
-def run(words: list[str], store: Store | None = None) -> tuple[int, dict[str, Any]]:
-    """Run a command line with a store of the test's own."""
+def run(
+    words: list[str], store: Store | None = None, env: Env | None = None
+) -> tuple[int, dict[str, Any]]:
+    """Run a command line with a store, or a clock, of the test's own."""
     out = StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
         patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
@@ -255,7 +258,7 @@ def run(words: list[str], store: Store | None = None) -> tuple[int, dict[str, An
         patch.setattr(compacting, "LocalEngine", InlineEngine)
         if store is not None:
             patch.setattr(session, "open_store", lambda *_: store)
-        code = app.main(words, env=Clock(NOW_MS))
+        code = app.main(words, env=env or Clock(NOW_MS))
     document: dict[str, Any] = {}
     with suppress(json.JSONDecodeError):
         document = json.loads(out.getvalue())
