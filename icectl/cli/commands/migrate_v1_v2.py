@@ -34,7 +34,8 @@ def migrate_v1_v2(
     This is for good: there is no way back to version 1, and readers that know version 1 only
     lose access. The old metadata file stays. A table with an unknown transform in its default
     partition spec, or with a file that is live twice, is refused; so is one whose newest snapshots
-    cannot be read. A table of version 2 or higher has nothing to do.
+    cannot be read. A table of version 2 or higher has nothing to do, but for version 1 manifests
+    in versions 2 and 3 under `--rewrite-manifests`: a killed run may have left them.
 
     What a killed run leaves is removed by a later run, as `icectl rewrite-manifests --help` says.
     """

@@ -19,7 +19,7 @@ from icectl.report.document import Outcome
             "in a large bucket, by its S3 Inventory",
         ),
     ],
-    exit_codes=(3, 4, 5, 10, 13, 14, 15, 16),
+    exit_codes=(3, 4, 5, 10, 11, 13, 14, 15, 16),
     choices={"prefix_mismatch": ("error", "ignore"), "engine": ("local", "spark")},
 )
 def remove_orphans(
@@ -116,7 +116,8 @@ def remove_orphans(
 
     Files are listed first and the metadata is read after, so that what is committed meanwhile is
     referred to. Whatever any snapshot, log entry or statistics entry names stays, in every
-    spelling; so do hidden files, young files and journals. Each file is looked at once more, and
+    spelling; so do hidden files, young files and journals. What killed runs of icectl were writing
+    has a hidden name too, and goes. Each file is looked at once more, and
     the newest metadata too, before its batch goes.
 
     With `--engine spark` workers of Spark list the files below the first folders, and compare them;

@@ -64,10 +64,11 @@ def rewrite_manifests(
     The set of live files, their sequence numbers and row ids stay as they are, and are compared
     before the commit. Old manifests stay until their snapshots expire.
 
-    New manifests are recorded in a journal, metadata/icectl-*.json, before they are written. What
-    a killed run leaves is removed by a later run, once a newer version of the table rules out that
-    the killed run's commit still comes. A run counts as killed when its process on this machine is
-    gone, elsewhere after a day; one that was wrongly taken for dead ends with 11. With
+    New manifests are recorded in a journal, metadata/icectl-*.json, before they are written.
+    What a killed run leaves is removed by a later run, once a newer version of the table rules
+    out that the killed run's commit still comes. A run counts as killed when its process on
+    this machine is gone, elsewhere after a day; one that was wrongly taken for dead ends with
+    11. Hidden files, metadata/.icectl-*, which it was writing, go after a day. With
     `--metadata-file` there is no journal, and the files of a killed run are orphans.
     """
     from icectl.cli.rewriting import Request, rewrite
