@@ -77,9 +77,10 @@ def test_a_run_may_be_killed_between_any_two_steps(
             subject.finish()
         if subject.changing.name == "migrate-and-rewrite":
             assert manifest_versions(subject.directory) == {"2"}
-        for path in subject.directory.rglob(f"{TEMPORARY}*"):
-            os.utime(path, (NOW_MS / 1000 - 2 * DAY_SECONDS,) * 2)
-        subject.finish()
+        if temporaries := list(subject.directory.rglob(f"{TEMPORARY}*")):
+            for path in temporaries:
+                os.utime(path, (NOW_MS / 1000 - 2 * DAY_SECONDS,) * 2)
+            subject.finish()
         names = {name.rpartition("/")[2] for name in unneeded(subject) - left}
         spared = JOURNAL if subject.changing.deletes_old_files else "nothing"
         assert [name for name in names if not name.startswith(spared)] == []

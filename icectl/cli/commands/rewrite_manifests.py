@@ -68,8 +68,8 @@ def rewrite_manifests(
     What a killed run leaves is removed by a later run, once a newer version of the table rules
     out that the killed run's commit still comes. A run counts as killed when its process on
     this machine is gone, elsewhere after a day; one that was wrongly taken for dead ends with
-    11. Hidden files, metadata/.icectl-*, which it was writing, go after a day. With
-    `--metadata-file` there is no journal, and the files of a killed run are orphans.
+    11. Hidden files, metadata/.icectl-*, which it was writing, go after a day. There is no
+    journal with `--metadata-file`, and the files of a killed run are orphans.
     """
     from icectl.cli.rewriting import Request, rewrite
 
