@@ -2,6 +2,7 @@
 over, and neither makes a table a catalog's."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -223,3 +224,27 @@ def test_r156_whatever_a_driver_raises_a_commit_that_is_not_found_is_unknown(tab
         f"{table}/metadata/v4.metadata.json",
         "StopIteration: ",
     )
+
+
+def test_a_file_is_old_by_the_clock_that_dates_it(table, fixed_env):
+    """Not by this machine's, which may be wrong."""
+
+    class Dated(WrappedStore):
+        def clock_ms(self, location):
+            return fixed_env.now_ms() + 11 * MINUTE * 1000
+
+    wait(table, fixed_env, age_seconds=0)
+    files = catalog(table, fixed_env, Dated(LocalStore()))
+    loaded = files.load()
+    assert isinstance(files.commit(loaded, changed(loaded)), Committed)
+
+
+def test_a_file_without_a_time_is_never_old(table, fixed_env):
+    class Timeless(WrappedStore):
+        def list_directory(self, location):
+            return [replace(file, modified_ms=None) for file in super().list_directory(location)]
+
+    wait(table, fixed_env, age_seconds=11 * MINUTE)
+    files = catalog(table, fixed_env, Timeless(LocalStore()))
+    loaded = files.load()
+    assert files.commit(loaded, changed(loaded)).reason == BUSY
