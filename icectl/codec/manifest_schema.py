@@ -219,7 +219,9 @@ def avro_type(type_: Type | None) -> Any:
             "scale": type_.scale,
         }
     if isinstance(type_, FixedType):
-        return {"type": "fixed", "name": f"fixed_{type_.length}", "size": type_.length}
+        # The reference implementation reads a length before every fixed, and bytes have one for
+        # everybody who goes by the Avro schema.
+        return "bytes"
     if isinstance(type_, PrimitiveType) and type_.name == "uuid":
         return {"type": "fixed", "name": "uuid_fixed", "size": 16, "logicalType": "uuid"}
     if isinstance(type_, PrimitiveType) and type_.name in _PRIMITIVES:

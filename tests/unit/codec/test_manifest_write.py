@@ -338,6 +338,17 @@ def test_r068_a_decimal_that_its_type_has_no_room_for_is_corrupt() -> None:
     assert caught.value.rule == "R-068"
 
 
+def test_r212_fixed_values_are_written_as_bytes_which_java_and_others_read() -> None:
+    schema = Schema(0, (NestedField(1, "a", FixedType(4), required=False),))
+    content = write(row(partition_key=encode_key((FixedType(4),), (b"2bcd",))), schema=schema)
+    partition = json.loads(header(content)["avro.schema"])["fields"][-1]["type"]["fields"][3]
+    assert partition["type"]["fields"][0]["type"] == ["null", "bytes"]
+    assert b"PARQUET" + b"\x02\x082bcd" + b"\x0a\x0c" in content  # as Iceberg 1.12 on Spark
+    kept, rows = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=SPEC)
+    assert kept.has_lengths_of_fixed is False
+    assert rows.table["partition_key"].to_pylist() == [b"\x01\x04\x00\x00\x002bcd"]
+
+
 def test_types_that_cannot_partition_are_not_written() -> None:
     with pytest.raises(ValueError, match="variant"):
         avro_type(PrimitiveType("variant"))
