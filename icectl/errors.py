@@ -1,6 +1,7 @@
 """Every error that icectl expects, with its exit code, stable id and hint.
 
 IcectlError
+├── SelfCheckFailed         1   may carry a rule id
 ├── UsageError              2
 ├── Incomplete              3
 ├── ProblemsFound           4
@@ -13,7 +14,8 @@ IcectlError
 ├── CorruptTable           15   carries a rule id
 └── EngineError            16
 
-Anything else that reaches the command line is a bug: exit 1, with its traceback.
+A failed check of icectl's own output is a bug like anything else that reaches the command line:
+exit 1, with its traceback.
 """
 
 from typing import Any, ClassVar
@@ -39,6 +41,22 @@ class IcectlError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross to other processes as it is, whatever its construction asks for."""
         return type(self).__new__, (type(self), *self.args), self.__dict__
+
+
+class SelfCheckFailed(IcectlError):
+    """What icectl has written is not what it should be; no commit names it."""
+
+    exit_code = 1
+    id = "self-check-failed"
+    default_hint = (
+        "this is a bug in icectl, and what failed the check was not committed; please report it "
+        "with the lines above and what `icectl validate TABLE` says"
+    )
+
+    def __init__(self, message: str, *, rule: str | None = None) -> None:
+        told = message if rule is None else f"{message} ({rule})"
+        super().__init__(f"icectl found a mistake of its own: {told}")
+        self.rule = rule
 
 
 class UsageError(IcectlError):

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec.avro import AvroFile, Block, count_records, read_blocks, read_header
-from icectl.codec.manifest_layout import ManifestLayout, find_layout, partition_order
+from icectl.codec.manifest_fixed import has_lengths, stored_layout
+from icectl.codec.manifest_layout import ManifestLayout, partition_order
 from icectl.codec.manifest_records import Order, decode_columns
 from icectl.codec.manifest_scan import TALLY, UnusualSchemaError, scan_columns
 from icectl.codec.manifest_write import write_manifest
@@ -46,7 +47,7 @@ def read_manifest(
     fills the column of that name. `spec` is the one that the manifest list names; without it the
     manifest's own word is taken.
     Order: as stored.
-    Raises: CorruptTable R-008, R-060 to R-064, R-068; Unsupported for an encrypted manifest.
+    Raises: CorruptTable R-008, R-060 to R-064, R-068, R-212; Unsupported for an encrypted manifest.
     """
     (header,), rows = read_manifests([content], columns=columns, manifests=[manifest], spec=spec)
     return header, rows
@@ -95,9 +96,9 @@ def _open(
     content: bytes, manifest: int, spec: PartitionSpec | None, like: _Opened | None
 ) -> _Opened:
     file = read_header(content, None if like is None else like.file)
-    if like is not None and file.metadata is like.file.metadata:
+    layout = stored_layout(file)
+    if like is not None and file.metadata is like.file.metadata and layout is like.layout:
         return replace(like, file=file, manifest=manifest)
-    layout = find_layout(file.schema)
     header = _header(file, layout)
     order = partition_order(layout.partition, _spec_field_ids(header, spec))
     spec_id = spec.spec_id if spec is not None else header.spec_id or 0
@@ -154,6 +155,7 @@ def _header(file: AvroFile, layout: ManifestLayout) -> ManifestHeader:
             (field.field_id, field.type.present.kind) for field in layout.partition.fields
         ),
         unknown_field_ids=layout.unknown_field_ids,
+        has_lengths_of_fixed=has_lengths(file, layout),
     )
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from icectl.codec.avro import read_header
 from icectl.codec.manifest import read_manifest
 from icectl.codec.manifest_carry import STATED, CarriedEntries, Restated, can_carry, carry
-from icectl.codec.manifest_layout import find_layout
+from icectl.codec.manifest_fixed import stored_layout
 from icectl.codec.manifest_scan import TALLY
 from icectl.codec.manifest_write import ManifestForm, encode_entries
 from icectl.entries.rows import Entries, RawEntries, numbers
@@ -33,7 +33,7 @@ def move_entries(
     Raises: Unsupported for stored fields that would be lost; CorruptTable.
     """
     file = read_header(content)
-    source, target = find_layout(file.schema), form.layout
+    source, target = stored_layout(file), form.layout
     if source.unknown_field_ids:
         ids = ", ".join(map(str, source.unknown_field_ids))
         raise Unsupported(f"the manifest has fields that a rewrite would lose (ids {ids})")

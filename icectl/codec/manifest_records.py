@@ -1,6 +1,7 @@
 """Manifest entries through fastavro: for manifests that are small or of an unusual schema."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -91,10 +92,16 @@ def _canonical(type_: AvroType) -> Callable[[Any], bytes]:
     if type_.kind in ("bytes", "fixed"):
         if type_.logical == "decimal":
             return lambda value: canonical_decimal(int.from_bytes(value, "big", signed=True))
-        return bytes
+        return partial(_sized, type_.size) if type_.size else bytes
     if type_.kind == "null":
         return bytes
     raise CorruptTable(f"a partition field has the type {type_.kind}", rule="R-068")  # R-068
+
+
+def _sized(size: int, value: bytes) -> bytes:
+    if len(value) != size:  # R-212
+        raise ValueError(value)
+    return value
 
 
 def _array(column: StoredColumn, values: list[Any]) -> pa.Array:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from icectl.spec.partition import PartitionSpec
+from icectl.spec.single_value import unscaled
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
 
 STATUS, SNAPSHOT_ID, DATA_FILE, SEQUENCE_NUMBER, FILE_SEQUENCE_NUMBER = range(5)
@@ -218,7 +219,9 @@ def avro_type(type_: Type | None) -> Any:
             "scale": type_.scale,
         }
     if isinstance(type_, FixedType):
-        return {"type": "fixed", "name": f"fixed_{type_.length}", "size": type_.length}
+        # The reference implementation reads a length before every fixed, and bytes have one for
+        # everybody who goes by the Avro schema.
+        return "bytes"  # R-212
     if isinstance(type_, PrimitiveType) and type_.name == "uuid":
         return {"type": "fixed", "name": "uuid_fixed", "size": 16, "logicalType": "uuid"}
     if isinstance(type_, PrimitiveType) and type_.name in _PRIMITIVES:
@@ -231,13 +234,14 @@ def avro_type(type_: Type | None) -> Any:
 def partition_value(type_: Type | None, value: Any) -> Any:
     """A partition value as its Avro type holds it, without logical types.
 
-    Raises: ValueError for a value of a field of unknown type.
+    Raises: ValueError for a value of a field of unknown type; OverflowError for a decimal that has
+    more digits than its type.
     """
     if value is None:
         return None
     if isinstance(type_, DecimalType):
-        unscaled = int(value.scaleb(type_.scale))
-        return unscaled.to_bytes(_decimal_size(type_.precision), "big", signed=True)
+        size = _decimal_size(type_.precision)
+        return unscaled(value, type_.scale).to_bytes(size, "big", signed=True)
     if type_ is None:
         raise ValueError(value)
     return value.bytes if isinstance(value, UUID) else value

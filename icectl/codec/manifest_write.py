@@ -23,6 +23,7 @@ from icectl.codec.manifest_schema import (
 )
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries, RawEntries
+from icectl.errors import CorruptTable
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.spec.partition import PartitionSpec, fields_json, result_types
 from icectl.spec.schema import Schema, schema_json
@@ -51,7 +52,7 @@ def write_manifest(  # noqa: PLR0913 - the parts of a file
     `entries` has every column. `snapshot_id` stands in where a row has none. ADDED rows inherit
     their file sequence number, so theirs is not stored (R-045).
     Order: that of the rows.
-    Raises: ValueError where a row may not stand in such a manifest.
+    Raises: as encode_entries.
     """
     form = ManifestForm(schema, spec, format_version, content)
     encoded = encode_entries(entries, form, snapshot_id)
@@ -100,7 +101,8 @@ def encode_entries(
     """Encode entries, which have every column, some thousand at a time.
 
     Order: that of the rows.
-    Raises: ValueError where a row may not stand in such a manifest.
+    Raises: ValueError where a row may not stand in such a manifest; CorruptTable R-068 where its
+    partition is not of the spec's types.
     """
     table = _stored_columns(entries.table, form.avro_schema, snapshot_id)
     _check(entries.table, table, form.format_version, form.content)
@@ -184,10 +186,14 @@ def _check(
 
 def _partition_record(key: bytes, form: ManifestForm) -> dict[str, Any]:
     values = decode_key(key, form.types)
-    return {
-        avro_name(field.name): partition_value(type_, value)
-        for field, type_, value in zip(form.spec.fields, form.types, values, strict=True)
-    }
+    try:
+        return {
+            avro_name(field.name): partition_value(type_, value)
+            for field, type_, value in zip(form.spec.fields, form.types, values, strict=True)
+        }
+    except OverflowError as error:
+        message = "a partition value has more digits than its field's type"
+        raise CorruptTable(message, rule="R-068") from error  # R-068
 
 
 def blocks(encoded: Iterable[Encoded]) -> Iterator[Block]:

@@ -15,7 +15,7 @@ from icectl.entries.inherit import inherit
 from icectl.entries.manifest_rows import describe
 from icectl.entries.rows import Entries, count_by_manifest, differing_column, part
 from icectl.env import Env
-from icectl.errors import CorruptTable, Unsupported
+from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
 from icectl.plan.rewrite_manifests import fill
 from icectl.progress import Progress
 from icectl.spec.manifest import ManifestContent, ManifestFile
@@ -91,7 +91,8 @@ class ManifestWriter:
         `entries` index `sources` and have the status that they get; `pieces` numbers the piece of
         each. Each manifest is read again and compared with the entries before it is stored.
         Order: that of the pieces.
-        Raises: Unsupported for stored fields that would be lost; CorruptTable; StorageError.
+        Raises: Unsupported for stored fields that would be lost; CorruptTable; StorageError;
+        SelfCheckFailed R-069, where they do not match.
         Cost: every source once; memory for the entries, not for what they carry.
         """
         with tempfile.TemporaryFile() as spool:
@@ -106,7 +107,7 @@ class ManifestWriter:
         """Write ADDED entries, which have every column and a snapshot id, into new manifests.
 
         Order: that of the entries.
-        Raises: CorruptTable; StorageError.
+        Raises: CorruptTable; StorageError; SelfCheckFailed R-069.
         """
         with tempfile.TemporaryFile() as spool:
             marker = bytes.fromhex(self.env.new_uuid().replace("-", ""))
@@ -188,12 +189,15 @@ class ManifestWriter:
             length=len(made.content),
             spec_id=self.form.spec.spec_id,
         )
-        _, stored = read_manifest(
-            made.content, columns=frozenset(columns), manifest=0, spec=self.form.spec
-        )
+        try:
+            _, stored = read_manifest(
+                made.content, columns=frozenset(columns), manifest=0, spec=self.form.spec
+            )
+        except CorruptTable as error:
+            raise SelfCheckFailed(f"a new manifest can't be read: {error.message}") from error
         differs = differing_column(inherit(stored, [manifest]), made.entries, columns)
         if differs is not None or len(stored) != len(made.entries):  # R-069
-            raise CorruptTable(
+            raise SelfCheckFailed(
                 f"a new manifest does not match its entries in {differs}", rule="R-069"
             )
         return manifest

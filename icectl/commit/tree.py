@@ -25,7 +25,7 @@ from icectl.commit.tree_draft import (
 from icectl.commit.tree_find import Found, find
 from icectl.commit.tree_leaves import NewVector, vector_rows
 from icectl.commit.tree_maintenance import affiliate, by_home, compact, drop_dead_leaves, flush
-from icectl.errors import CorruptTable
+from icectl.errors import SelfCheckFailed
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key
 from icectl.table.tree import with_column
@@ -78,7 +78,7 @@ def _kill(draft: Draft, found: Found) -> pa.Table:
         old = draft.dead.get(key, NONE)
         fresh = np.array(sorted(places), np.uint64)
         if len(np.intersect1d(old, fresh)):
-            raise CorruptTable(f"`{key}` is dead where it should live", rule="V4-084")
+            raise SelfCheckFailed(f"`{key}` is dead where it should live", rule="V4-084")
         vectors.append(NewVector(leaves[key], np.union1d(old, fresh)))
     inline = sum(len(content or b"") for content in draft.kept["inline_content"].to_pylist())
     rows, files = vector_rows(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.commit.tree_draft import NewTree, ParentState, TreeChange, TreeMeans
-from icectl.errors import CorruptTable
+from icectl.errors import SelfCheckFailed
 from icectl.spec.manifest import Content
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key, comparison_keys
@@ -74,7 +74,7 @@ def check(
     """Compare the live files before and after (7.6, 5): what was not to change has not.
 
     `snapshot` is the one that the root is of.
-    Raises: CorruptTable V4-160, where a file came, went or changed that should not have.
+    Raises: SelfCheckFailed V4-160, where a file came, went or changed that should not have.
     Cost: reads the leaves that go, or whose delete vector changed.
     """
     new = _NewState(store, means, made, snapshot)
@@ -98,8 +98,9 @@ def check(
         raise _wrong(f"files that stay differ in {differs}")
 
 
-def _wrong(told: str) -> CorruptTable:
-    return CorruptTable(f"a new root does not have the files that it should: {told}", rule="V4-160")
+def _wrong(told: str) -> SelfCheckFailed:
+    message = f"a new root does not have the files that it should: {told}"
+    return SelfCheckFailed(message, rule="V4-160")
 
 
 def _leaves(rows: pa.Table) -> set[str]:

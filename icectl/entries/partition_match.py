@@ -125,6 +125,6 @@ def _next_to(type_: Type, value: Value, step: int) -> Value:
         case PrimitiveType(name) if name in _WHOLE or name.startswith("timestamp"):
             return value + step
         case DecimalType(_, scale):
-            return value + Decimal(step).scaleb(-scale, EXACT)
+            return EXACT.add(value, Decimal(step).scaleb(-scale, EXACT))
         case _:
             return value

@@ -2,7 +2,8 @@
 
 Manifests of one partition spec and content are a group. Of a group, small and large manifests are
 rewritten where fewer come out, and all of them where partitions are spread over many. Both measures
-are such that what a rewrite has made is left alone by the next.
+are such that what a rewrite has made is left alone by the next. Manifests that few readers can read
+are always rewritten.
 """
 
 from collections.abc import Collection, Sequence
@@ -74,10 +75,14 @@ class RewriteOptions:
 
 @dataclass(frozen=True)
 class Listed:
-    """A snapshot's manifests, and all of their entries, whose `manifest` indexes them."""
+    """A snapshot's manifests, and all of their entries, whose `manifest` indexes them.
+
+    `broken` indexes those that break R-212, which few readers can read.
+    """
 
     manifests: tuple[ManifestFile, ...]
     entries: Entries
+    broken: frozenset[int] = frozenset()
 
     @cached_property
     def live_counts(self) -> Sequence[int]:
@@ -126,7 +131,7 @@ def plan(
     """Decide what of a snapshot's manifests is regrouped.
 
     Raises: UsageError for a spec or field that there is not.
-    Spec: R-061 (one spec and content a manifest), R-069.
+    Spec: R-061 (one spec and content a manifest), R-069, R-212.
     """
     _check(metadata, options)
     members: dict[tuple[int, ManifestContent], list[int]] = {}
@@ -136,7 +141,10 @@ def plan(
         Group(spec_id, content, rewritten=(), kept=tuple(found), reason="")
         for (spec_id, content), found in sorted(members.items())
     )
-    decided = tuple(_decided(metadata, group, listed, options) for group in groups)
+    decided = tuple(
+        _with_broken(metadata, _decided(metadata, group, listed, options), listed, options)
+        for group in groups
+    )
     if any(group.rewritten for group in decided):
         decided = tuple(_without_dead(metadata, group, listed, options) for group in decided)
     return RewritePlan(pin, branch, options, decided)
@@ -171,6 +179,20 @@ def _decided(
             reason = f"{found.count:,} partitions are spread over {places:,} places"
             return rewriting(metadata, group, group.kept, listed, options, reason)
     return by_size(metadata, group, listed, options)
+
+
+def _with_broken(
+    metadata: TableMetadata, group: Group, listed: Listed, options: RewriteOptions
+) -> Group:
+    """Have manifests written anew that few readers can read, whatever that gains (R-212)."""
+    broken = listed.broken & set(group.kept)
+    if not broken or _excluded(metadata, group, options) is not None:
+        return group
+    whole = replace(group, kept=tuple(sorted((*group.rewritten, *group.kept))))
+    told = f"{len(broken):,} have lengths that their schema does not tell"
+    reason = f"{group.reason}, {told}" if group.rewritten else told
+    rewritten = tuple(sorted({*group.rewritten, *broken}))
+    return rewriting(metadata, whole, rewritten, listed, options, reason)
 
 
 def _without_dead(

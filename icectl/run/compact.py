@@ -33,7 +33,7 @@ from icectl.entries.applied import NamedFiles
 from icectl.entries.may_match import METRICS
 from icectl.entries.predicates import leaves
 from icectl.entries.rows import EMPTY, Entries, by_row, concat
-from icectl.errors import CommitConflict, CommitUnknown, EngineError, IcectlError, Unsupported
+from icectl.errors import CommitConflict, CommitUnknown, IcectlError, SelfCheckFailed, Unsupported
 from icectl.plan.compact import Branch, CompactOptions, CompactPlan, Group, LiveFiles, plan
 from icectl.plan.compact_deletes import plan_deletes
 from icectl.plan.compact_order import RowOrder
@@ -183,7 +183,7 @@ def execute(
 
     What was written is removed again where its commit is known not to have landed.
     Raises: CommitConflict, where nothing landed; CommitUnknown; Unsupported, CorruptTable,
-    EngineError, StorageError, Incomplete, before anything has changed.
+    EngineError, SelfCheckFailed, StorageError, Incomplete, before anything has changed.
     """
     run = _Run(compact, prepared)
     with _leftovers(compact).removed_after(prepared.loaded):
@@ -248,11 +248,11 @@ class _Run:
     def commit(self, batch: Sequence[Group], max_failed_commits: int) -> bool:
         """Rewrite and commit some groups; whether to go on with others.
 
-        Raises: as execute, as long as nothing has landed; CommitUnknown.
+        Raises: as execute, as long as nothing has landed; CommitUnknown, SelfCheckFailed.
         """
         try:
             self._commit(batch)
-        except CommitUnknown:
+        except (CommitUnknown, SelfCheckFailed):
             raise
         except CommitConflict as error:
             self._fail(batch, error.message)
@@ -341,13 +341,13 @@ def _done(group: Group, result: GroupResult) -> Done:
 def _group_result(group: Group, results: Sequence[TaskResult]) -> GroupResult:
     """What came of a group, once all rows of its files are known to have been read.
 
-    Raises: EngineError.
+    Raises: SelfCheckFailed.
     """
     rewriting = [task for task in group.tasks if isinstance(task, RewriteTask)]
     counts = {file.location: file.record_count for task in rewriting for file in task.inputs}
     read = sum(result.read_row_count for result in results)
     if read != sum(counts.values()):
-        raise EngineError(
+        raise SelfCheckFailed(
             f"of {sum(counts.values()):,} rows of group {group.number} {read:,} were read"
         )
     added = concat([Entries(result.entries) for result in results])

@@ -39,7 +39,7 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
 from icectl.table.manifest_lists import read_snapshot_manifests
-from icectl.table.manifests import load_entries
+from icectl.table.manifests import load_manifests
 from icectl.table.open import open_table
 
 COMMAND = "rewrite-manifests"
@@ -114,7 +114,7 @@ def _listed(rewrite: Means, metadata: TableMetadata, snapshot: Snapshot | None) 
     if snapshot is None:
         return Listed((), EMPTY)
     manifests = read_snapshot_manifests(rewrite.store, metadata, snapshot)
-    entries = load_entries(
+    headers, entries = load_manifests(
         rewrite.store,
         metadata,
         manifests,
@@ -122,7 +122,8 @@ def _listed(rewrite: Means, metadata: TableMetadata, snapshot: Snapshot | None) 
         concurrency=rewrite.concurrency,
         progress=rewrite.progress,
     )
-    return Listed(manifests, entries)
+    mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)
+    return Listed(manifests, entries, frozenset(mended))
 
 
 def execute(rewrite: Means, prepared: Prepared) -> Rewritten:

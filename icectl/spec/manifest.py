@@ -147,3 +147,5 @@ class ManifestHeader:
     """Field id and Avro type of each field that the partitions are stored with (R-068)."""
     unknown_field_ids: tuple[int, ...]
     """Ids of stored fields that no version up to 3 has: a rewrite would lose them."""
+    has_lengths_of_fixed: bool
+    """Whether fixed partition values have lengths that the Avro schema does not tell (R-212)."""

@@ -175,5 +175,7 @@ FILE_RULES = (
          "info", OURS),
     Rule("R-211", "a deletion vector lies in the partition of its data file", "Scan Planning",
          "error", _DELETES),
+    Rule("R-212", "fixed partition values are stored as the Avro schema of the manifest says",
+         "Appendix A", "warning", REWRITE_MANIFESTS),
 )
 # fmt: on

@@ -27,7 +27,7 @@ TABLE_RULES = (
     Rule("R-007", "every transform is known", "Partitioning", "warning",
          "maintain partitions of this spec with an engine that knows the transform"),
     Rule("R-008", "columns of manifests are found by field id", "Appendix A", "error",
-         REWRITE_MANIFESTS),
+         "restore the file from a copy, or roll back to an older snapshot with the engine"),
     Rule("R-010", "members that version 1 lacks have defaults", "Appendix E", "info",
          "`icectl migrate-v1-v2 TABLE` writes them out"),
     Rule("R-011", "the metadata has every required member", "Table Metadata Fields", "error",

@@ -121,11 +121,33 @@ def load_entries(
     Order: (`manifest`, `manifest_pos`); `manifest` indexes `manifests`.
     Raises: as scan_manifests.
     """
+    return load_manifests(
+        store, metadata, manifests, columns=columns, concurrency=concurrency, progress=progress
+    )[1]
+
+
+def load_manifests(
+    store: Store,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    *,
+    columns: frozenset[str],
+    concurrency: int,
+    progress: Progress,
+) -> tuple[Sequence[ManifestHeader], Entries]:
+    """Read the headers of some manifests, in their order, and their entries as load_entries does.
+
+    Raises: as scan_manifests.
+    """
     wanted = [columns] * len(manifests)
-    scanned = scan_together(
+    headers: list[ManifestHeader] = []
+    parts: list[RawEntries] = []
+    for part in scan_together(
         store, metadata, manifests, wanted, concurrency=concurrency, progress=progress
-    )
-    return _inherited([part.rows for part in scanned], manifests)
+    ):
+        headers += part.headers
+        parts.append(part.rows)
+    return headers, _inherited(parts, manifests)
 
 
 def load_entries_to_match(

@@ -254,6 +254,7 @@ def _header(manifest: ManifestFile) -> ManifestHeader:
         codec="zstd",
         partition_record=(),
         unknown_field_ids=(),
+        has_lengths_of_fixed=False,
     )
 
 

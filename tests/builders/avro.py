@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -94,6 +94,19 @@ def raw_file(schema: Mapping[str, Any], blocks: Sequence[tuple[int, bytes]]) -> 
     for count, block in blocks:
         content += number(count) + number(len(block)) + block + SYNC
     return content
+
+
+def other_schema(content: bytes, change: Callable[[Any], None]) -> bytes:
+    """A container file of the same blocks under another schema."""
+    reader = fastavro.reader(io.BytesIO(content))
+    schema = json.loads(reader.metadata["avro.schema"])
+    change(schema)
+    header = {**reader.metadata, "avro.schema": json.dumps(schema)}
+    sync = content[-16:]
+    made = b"Obj\x01" + number(len(header))
+    for text in (part.encode() for pair in header.items() for part in pair):
+        made += number(len(text)) + text
+    return made + b"\0" + content[content.index(sync) :]
 
 
 def number(value: int) -> bytes:

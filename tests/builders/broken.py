@@ -17,6 +17,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.builders.avro import other_schema
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
 
@@ -749,6 +750,27 @@ def r062_an_entry_without_a_snapshot_in_version_1(broken: Broken) -> None:
 @damage("v2")
 def r063_an_unknown_file_format(broken: Broken) -> None:
     broken.edit_manifest(in_first_file(file_format="LANCE"))
+
+
+@damage("v2")
+def r212_a_length_before_each_fixed_partition_value(broken: Broken) -> None:
+    def of_type_fixed(members: Members) -> None:
+        for schema in members["schemas"]:
+            schema["fields"][1]["type"] = "fixed[2]"
+
+    def say_fixed(schema: Any) -> None:
+        file = next(one["type"] for one in schema["fields"] if one["name"] == "data_file")
+        partition = next(one["type"] for one in file["fields"] if one["name"] == "partition")
+        fixed = {"type": "fixed", "name": "fixed_2", "size": 2}
+        partition["fields"][0]["type"] = ["null", fixed]
+
+    broken.edit(of_type_fixed)  # of the column `category`, by which the table is partitioned
+    listed = {row["manifest_path"] for one in broken.lists() for row in read_records(one)}
+    for path in map(Path, listed):
+        # A text has its length before it too: nothing but the schema changes.
+        path.write_bytes(other_schema(path.read_bytes(), say_fixed))
+    sizes = {path: Path(path).stat().st_size for path in listed}
+    broken.edit_lists(lambda row: row.update({"manifest_length": sizes[row["manifest_path"]]}))
 
 
 @damage("v2", level="files")

@@ -75,7 +75,9 @@ def header(version: int = 2, **changes: Any) -> ManifestHeader:
     said = {"schema": "{}", "partition-spec": "[]"}
     if version > 1:
         said |= {"partition-spec-id": "1", "format-version": str(version), "content": "data"}
-    healthy = ManifestHeader(version, ManifestContent.DATA, 1, 0, (), {}, said, "deflate", (), ())
+    healthy = ManifestHeader(
+        version, ManifestContent.DATA, 1, 0, (), {}, said, "deflate", (), (), False
+    )
     return replace(healthy, **changes)
 
 

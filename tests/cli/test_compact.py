@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import compacting, session
@@ -12,6 +13,7 @@ from icectl.env import Env
 from icectl.spec.transforms import apply, parse_transform
 from icectl.spec.types import PrimitiveType
 from icectl.storage.local import LocalStore
+from icectl.storage.store import Store
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import (
@@ -24,7 +26,7 @@ from tests.builders.rows import (
 from tests.builders.table_builder import TableBuilder
 from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
-from tests.stores.wrapped import ReadOnlyStore
+from tests.stores.wrapped import ReadOnlyStore, WrappedStore
 
 SMALL = ("--target-file-size", "1MiB", "--min-input-files", "2")
 """Built files have some KiB: all of them are small."""
@@ -311,3 +313,47 @@ def test_options_of_data_files_are_wrong_usage_where_these_stay(
     build(tmp_path)
     ended = compact(tmp_path, "--deletes-only", *options)
     assert (ended.code, message in ended.err) == (2, True)
+
+
+class ForgetfulStore(WrappedStore):
+    """Loses a row of each new data file, once a table has as many versions as told."""
+
+    def __init__(self, store: Store, versions: int) -> None:
+        super().__init__(store)
+        self.versions = versions
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        done, path = action(), Path(location.removeprefix("file://"))
+        if method == "open_new" and path.suffix == ".parquet":
+            (table,) = (one for one in path.parents if (one / "metadata").is_dir())
+            if len(list((table / "metadata").glob("v*.metadata.json"))) >= self.versions:
+                pq.write_table(pq.ParquetFile(path).read().slice(1), path)
+        return done
+
+
+@pytest.mark.parametrize("commits", [0, 1])
+def test_wrong_rows_in_new_files_are_a_mistake_of_icectl_and_not_committed(
+    tmp_path, compact, monkeypatch, commits
+) -> None:
+    build(tmp_path)
+    before = ids(tmp_path)
+    versions = len(list((tmp_path / "metadata").glob("v*.metadata.json")))
+    forgetful = ForgetfulStore(LocalStore(), versions + commits)
+    monkeypatch.setattr(session, "open_store", lambda *_: forgetful)
+    files = {path for path in tmp_path.rglob("*") if path.is_file()}
+    more = ("--max-groups", "2", "--partial-progress", "2") if commits else ()
+    ended = compact(tmp_path, *SMALL, *more, "--json")
+    assert ended.code == 1
+    assert ended.err.startswith("Traceback (most recent call last):\n")
+    *_, error, hint = ended.err.splitlines()
+    assert error.startswith(
+        "error: icectl found a mistake of its own: the rows of the new files are not those of the "
+        "old ones: of "
+    )
+    assert hint.startswith("hint: this is a bug in icectl, and what failed the check was not comm")
+    assert ended.document["error"]["id"] == "self-check-failed"
+    assert ids(tmp_path) == before
+    now = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert len(list((tmp_path / "metadata").glob("v*.metadata.json"))) == versions + commits
+    if not commits:
+        assert now == files

@@ -25,6 +25,7 @@ from icectl.errors import (
     Incomplete,
     ProblemsFound,
     Refused,
+    SelfCheckFailed,
     StorageError,
     TableNotFound,
     Unsupported,
@@ -373,6 +374,21 @@ def test_a_bug_prints_its_traceback_and_ends_with_1(run: Run, serve: Serve) -> N
         "hint: this is a bug in icectl; please report it with the lines above\n"
     )
     assert ended.document["error"]["id"] == "bug"
+
+
+def test_a_mistake_of_its_own_is_told_as_a_bug_and_not_as_damage(run: Run, serve: Serve) -> None:
+    serve(failing(SelfCheckFailed("a new manifest is wrong", rule="R-069")))
+    ended = run("inspect", "/t", "--json")
+    assert ended.code == 1
+    assert ended.err.startswith("Traceback (most recent call last):\n")
+    assert ended.err.endswith(
+        "error: icectl found a mistake of its own: a new manifest is wrong (R-069)\n"
+        "hint: this is a bug in icectl, and what failed the check was not committed; please report "
+        "it with the lines above and what `icectl validate TABLE` says\n"
+    )
+    jsonschema.validate(ended.document, load_schema("envelope"))
+    assert ended.document["error"]["id"] == "self-check-failed"
+    assert (ended.document["exit"], ended.document["status"]) == (1, "failed")
 
 
 def test_ctrl_c_while_libraries_are_loaded_prints_no_traceback(tmp_path: Path) -> None:

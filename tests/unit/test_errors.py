@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from icectl.errors import CorruptTable, EngineError, IcectlError, Refused
+from icectl.errors import CorruptTable, EngineError, IcectlError, Refused, SelfCheckFailed
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,7 @@ from icectl.errors import CorruptTable, EngineError, IcectlError, Refused
         EngineError("it failed"),
         Refused("too much", hint="less", id="too-much"),
         CorruptTable("no such thing", rule="R-012"),
+        SelfCheckFailed("a file is wrong", rule="R-069"),
     ],
 )
 def test_an_error_survives_the_way_to_another_process(error: IcectlError) -> None:

@@ -21,7 +21,7 @@ from icectl.engine.kernels.deleted_positions import (
 )
 from icectl.engine.kernels.rewrite_data import DeletesOfGroup
 from icectl.engine.kernels.write_data import Outputs
-from icectl.errors import CorruptTable, EngineError
+from icectl.errors import CorruptTable, SelfCheckFailed
 from icectl.spec.locations import shortened
 from icectl.spec.schema import Schema
 from icectl.storage.location import loosest_key
@@ -76,7 +76,7 @@ def write_delete_file(
 ) -> MergedDeletes:
     """Write the positions of one data file as a delete file in a partition, and read it again.
 
-    Raises: EngineError, where other positions are read than were written.
+    Raises: SelfCheckFailed, where other positions are read than were written.
     """
     location = outputs.next_location(path)
     schema = arrow_schema(SCHEMA)
@@ -112,7 +112,7 @@ def write_vectors(
     """Write the positions of data files as vectors of one Puffin file, and read them again.
 
     Locations are stored relative to `base`, if there is one (V4 DD5).
-    Raises: EngineError, where other positions are read than were written.
+    Raises: SelfCheckFailed, where other positions are read than were written.
     Cost: memory for the file.
     """
     if not merged:
@@ -138,4 +138,4 @@ def write_vectors(
 
 def _check(location: str, written: Positions, read: Positions) -> None:
     if not np.array_equal(written.astype(np.int64), read.astype(np.int64)):
-        raise EngineError(f"{location} deletes other rows than were to be deleted")
+        raise SelfCheckFailed(f"{location} deletes other rows than were to be deleted")

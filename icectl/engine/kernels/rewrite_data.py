@@ -34,7 +34,7 @@ from icectl.engine.kernels.write_data import (
     unbounded,
     with_bounds,
 )
-from icectl.errors import EngineError
+from icectl.errors import SelfCheckFailed
 from icectl.spec.partition import PartitionSpec
 from icectl.spec.schema import Schema
 
@@ -115,8 +115,8 @@ class Rewritten:
 def rewrite_data(group: FileGroup, options: WriteOptions, outputs: Outputs) -> Rewritten:
     """Write the live rows of a group into new files, and read these again.
 
-    Raises: Unsupported, CorruptTable; EngineError, where the new files have other rows than were
-    read. Errors of the files pass. Files that were begun stay, for the caller to remove.
+    Raises: Unsupported, CorruptTable; SelfCheckFailed, where the new files have other rows than
+    were read. Errors of the files pass. Files that were begun stay, for the caller to remove.
     Cost: memory for a row group and a batch, a byte per row of files that have deletes, and the
     keys of LARGEST_INDEX_ROWS equality deletes.
     """
@@ -265,7 +265,7 @@ def _read_again(
     with outputs.open(written.location) as file:
         opened = open_data_file(file, "parquet")
         if not is_same_schema(opened.schema, arrow_schema(schema)):
-            raise EngineError(f"{written.location} was not written with the columns of the table")
+            raise SelfCheckFailed(f"{written.location} has other columns than the table")
         paths = {id_: path_to(opened.schema, id_) or () for id_ in wanted}
         rows: Rows
         for rows in opened.batches([item.id for item in schema.fields]):

@@ -9,7 +9,7 @@ from icectl.codec.parquet_metrics import FileMetrics
 from icectl.codec.parquet_schema import child_fields, field_id
 from icectl.codec.row_hash import row_hashes, sum_of
 from icectl.engine.kernels.columns import inside
-from icectl.errors import EngineError
+from icectl.errors import SelfCheckFailed
 
 _MODULUS = 2**64
 
@@ -55,7 +55,7 @@ class RowTotals:
 def check_rows(before: RowTotals, after: RowTotals, footers: Iterable[FileMetrics]) -> None:
     """Compare the rows that were read with those that the new files, read again, have.
 
-    Raises: EngineError, where a row was lost, added or changed.
+    Raises: SelfCheckFailed, where a row was lost, added or changed.
     """
     found = list(footers)
     counted = sum(one.record_count for one in found)
@@ -74,7 +74,7 @@ def check_rows(before: RowTotals, after: RowTotals, footers: Iterable[FileMetric
 def check_totals(read: RowTotals, written: RowTotals) -> None:
     """Compare the rows that some workers read with those that reached others, who wrote them.
 
-    Raises: EngineError, where a row was lost, added or changed.
+    Raises: SelfCheckFailed, where a row was lost, added or changed.
     """
     if read.row_count != written.row_count:
         raise _differs(f"{read.row_count:,} were read and {written.row_count:,} written")
@@ -86,8 +86,5 @@ def check_totals(read: RowTotals, written: RowTotals) -> None:
         raise _differs("their hash is another")
 
 
-def _differs(why: str) -> EngineError:
-    return EngineError(
-        f"the rows of the new files are not those of the old ones: {why}",
-        hint="nothing was committed; run the command again, and report it if it stays",
-    )
+def _differs(why: str) -> SelfCheckFailed:
+    return SelfCheckFailed(f"the rows of the new files are not those of the old ones: {why}")

@@ -41,7 +41,7 @@ def check_manifest(
     """A manifest against its header and every row of a manifest list that describes it.
 
     `described` are the distinct rows that name the manifest; there is at least one.
-    Spec: R-044, R-047, R-050, R-051, R-053, R-060, R-061, R-063, R-068, R-071, R-073, R-177.
+    Spec: R-044, R-047, R-050, R-051, R-053, R-060, R-061, R-063, R-068, R-071, R-073, R-177, R-212.
     """
     columns = Columns(rows)
     subject = described[0].manifest_path
@@ -77,6 +77,12 @@ def _header(metadata: TableMetadata, subject: str, header: ManifestHeader) -> It
     if header.format_version > metadata.format_version:  # R-177
         message = f"it is of version {header.format_version}, the table {metadata.format_version}"
         yield finding("R-177", subject, message)
+    if header.has_lengths_of_fixed:  # R-212
+        message = (
+            "lengths stand before its fixed partition values, as Iceberg for Java writes and reads "
+            "them; by its Avro schema nobody else can read it"
+        )
+        yield finding("R-212", subject, message)
     if header.unknown_field_ids:  # R-063
         ids = ", ".join(map(str, header.unknown_field_ids))
         message = f"its entries have fields of no version up to 3, with ids {ids}"

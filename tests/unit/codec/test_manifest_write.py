@@ -3,7 +3,8 @@
 import datetime as dt
 import io
 import json
-from decimal import Decimal
+import math
+from decimal import Context, Decimal, localcontext
 from typing import Any
 from uuid import UUID
 
@@ -17,11 +18,12 @@ from icectl.codec.manifest_schema import avro_type
 from icectl.entries.partition_key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
+from icectl.errors import CorruptTable
 from icectl.spec.manifest import Content, ManifestContent, Status
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.schema import Schema
 from icectl.spec.transforms import parse_transform
-from icectl.spec.types import DecimalType, FixedType, NestedField, PrimitiveType
+from icectl.spec.types import DecimalType, FixedType, NestedField, PrimitiveType, Type
 from tests.builders.avro import SYNC
 
 INT = PrimitiveType("int")
@@ -269,6 +271,82 @@ def test_r095_partition_values_have_the_avro_type_of_their_type(type_, value, st
     schema = Schema(0, (NestedField(1, "a", type_, required=False),))
     (record,) = stored(write(row(partition_key=encode_key((type_,), (value,))), schema=schema))
     assert record["data_file"]["partition"] == {"a": stored_value}
+
+
+WIDEST = 10**38 - 1
+"""The largest unscaled value of a decimal: 38 digits."""
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        ("boolean", [False, True]),
+        ("int", [-(2**31), -1, 0, 127, 128, 2**31 - 1]),
+        ("long", [-(2**63), -1, 0, 2**53 + 1, 2**63 - 1]),
+        ("float", [-0.0, 0.0, 1.5, math.nan, math.inf, -math.inf, 2.0**-149]),
+        ("double", [-0.0, 0.0, 0.1, math.nan, math.inf, -math.inf, 5e-324]),
+        ("date", [-719_162, -1, 0, 2_932_896]),
+        ("time", [0, 86_399_999_999]),
+        ("timestamp", [-62_135_596_800_000_000, -1, 0]),
+        ("timestamptz", [-1, 253_402_300_799_999_999]),
+        ("timestamp_ns", [-(2**63), -1, 2**63 - 1]),
+        ("timestamptz_ns", [-1, 2**63 - 1]),
+        ("string", ["", "x" * 300, "\uffff", "\U0010ffff", "a\0b"]),
+        ("uuid", [UUID(int=0), UUID(int=2**128 - 1)]),
+        ("binary", [b"", b"\0", b"\x80" * 300]),
+    ],
+)
+def test_partition_values_of_every_type_are_read_as_they_were(type_, values) -> None:
+    check_read_back(PrimitiveType(type_), values)
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(1, 0), (9, 2), (18, 18), (28, 0), (29, 3),
+                                                  (38, 0), (38, 10), (38, 38)])  # fmt: skip
+def test_partition_decimals_of_every_width_are_read_as_they_were(precision, scale) -> None:
+    most = 10**precision - 1
+    digits = {0, 1, -1, 5, -5, most, -most, *(sign * min(most, one) for sign in (1, -1)
+              for at in range(8, 128, 8) for one in (2 ** (at - 1), 2**at - 1, 2**at))}  # fmt: skip
+    values = [Decimal((one < 0, tuple(map(int, str(abs(one)))), -scale)) for one in sorted(digits)]
+    check_read_back(DecimalType(precision, scale), values)
+
+
+def check_read_back(type_: Type, values: list[Any]) -> None:
+    schema = Schema(0, (NestedField(1, "a", type_, required=False),))
+    keys = [encode_key((type_,), (value,)) for value in values]
+    content = write(*(row(partition_key=key) for key in keys), schema=schema)
+    _, entries = read_manifest(content, columns=frozenset({"partition_key"}), manifest=0, spec=SPEC)
+    assert entries.table["partition_key"].to_pylist() == keys
+
+
+@pytest.mark.parametrize("digits", [WIDEST, -WIDEST, 12345678901234567890123456780123456789])
+def test_r095_decimals_of_38_digits_are_stored_to_the_last(digits) -> None:
+    type_ = DecimalType(38, 10)
+    value = Decimal((digits < 0, tuple(map(int, str(abs(digits)))), -10))
+    schema = Schema(0, (NestedField(1, "a", type_, required=False),))
+    content = write(row(partition_key=encode_key((type_,), (value,))), schema=schema)
+    assert digits.to_bytes(16, "big", signed=True) in content
+    with localcontext(Context(prec=38)):  # the decoder's own rounds
+        (record,) = stored(content)
+    assert record["data_file"]["partition"] == {"a": value}
+
+
+def test_r068_a_decimal_that_its_type_has_no_room_for_is_corrupt() -> None:
+    schema = Schema(0, (NestedField(1, "a", DecimalType(2, 0), required=False),))
+    key = encode_key((DecimalType(9, 0),), (Decimal(128),))
+    with pytest.raises(CorruptTable, match="more digits than its field") as caught:
+        write(row(partition_key=key), schema=schema)
+    assert caught.value.rule == "R-068"
+
+
+def test_r212_fixed_values_are_written_as_bytes_which_java_and_others_read() -> None:
+    schema = Schema(0, (NestedField(1, "a", FixedType(4), required=False),))
+    content = write(row(partition_key=encode_key((FixedType(4),), (b"2bcd",))), schema=schema)
+    partition = json.loads(header(content)["avro.schema"])["fields"][-1]["type"]["fields"][3]
+    assert partition["type"]["fields"][0]["type"] == ["null", "bytes"]
+    assert b"PARQUET" + b"\x02\x082bcd" + b"\x0a\x0c" in content  # as Iceberg 1.12 on Spark
+    kept, rows = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=SPEC)
+    assert kept.has_lengths_of_fixed is False
+    assert rows.table["partition_key"].to_pylist() == [b"\x01\x04\x00\x00\x002bcd"]
 
 
 def test_types_that_cannot_partition_are_not_written() -> None:

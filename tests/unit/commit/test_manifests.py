@@ -11,7 +11,7 @@ from icectl.codec.manifest_write import ManifestForm
 from icectl.commit.manifests import ManifestWriter, Written
 from icectl.entries.rows import Entries, as_existing, concat, numbers
 from icectl.entries.schema import PLANNING
-from icectl.errors import CorruptTable
+from icectl.errors import SelfCheckFailed
 from icectl.plan.rewrite_manifests import PLANNED_COLUMNS
 from icectl.progress import SilentProgress
 from icectl.spec.manifest import ManifestContent, ManifestFile
@@ -106,7 +106,7 @@ def test_r069_rule_22_a_manifest_that_differs_from_its_entries_is_not_stored(
     _, entries = sources(table, content)
     announced: list[str] = []
     wrong = changed(entries, column, VALUES[column])
-    with pytest.raises(CorruptTable, match=f"does not match its entries in {column}") as caught:
+    with pytest.raises(SelfCheckFailed, match=f"does not match its entries in {column}") as caught:
         write(table, content, wrong, announced)
     assert caught.value.rule == "R-069"
     # The manifest before it holds what it should.
@@ -123,7 +123,7 @@ def test_of_manifests_compared_side_by_side_only_equal_ones_are_stored(
     _, entries = sources(table, content)
     announced: list[str] = []
     wrong = changed(entries, "record_count", VALUES["record_count"])
-    with pytest.raises(CorruptTable, match="does not match its entries in record_count"):
+    with pytest.raises(SelfCheckFailed, match="does not match its entries in record_count"):
         write(table, content, wrong, announced, concurrency=4)
     assert len(announced) == 2
     assert not Path(announced[1]).exists()

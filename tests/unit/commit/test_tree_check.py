@@ -18,7 +18,7 @@ from icectl.commit.tree_draft import (
     TreeMeans,
     TreeOptions,
 )
-from icectl.errors import CorruptTable
+from icectl.errors import SelfCheckFailed
 from icectl.spec.manifest import Content, FileFormat
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
@@ -67,7 +67,7 @@ class Tree:
     def rejected(self, rows: pa.Table) -> str:
         """What is said of a root with other rows than were composed."""
         wrong = replace(self.made, rows=rows, root=write_tree(rows, TreeContent.ROOT))
-        with pytest.raises(CorruptTable) as caught:
+        with pytest.raises(SelfCheckFailed) as caught:
             self.checked(wrong)
         assert caught.value.rule == "V4-160"
         return caught.value.message.removesuffix(" (V4-160)")

@@ -20,7 +20,7 @@ from icectl.engine.kernels.merge_deletes import (
 )
 from icectl.engine.kernels.rewrite_data import DeletesOfGroup, DeletionVector, PositionDeletes
 from icectl.engine.kernels.write_data import Outputs
-from icectl.errors import CorruptTable, EngineError, Unsupported
+from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
 from tests.builders.data_files import MemoryFiles, identified, table
 
 PATH, POS = (
@@ -148,7 +148,7 @@ def test_what_was_written_is_read_again_and_compared(is_vector: bool) -> None:
 
     write(others.outputs(), np.array([0, 5, 2**33], np.uint64))
     outputs = replace(files.outputs(), open=others.open)
-    with pytest.raises(EngineError, match="deletes other rows than were to be deleted"):
+    with pytest.raises(SelfCheckFailed, match="deletes other rows than were to be deleted"):
         write(outputs, POSITIONS)
 
 

@@ -23,7 +23,7 @@ from icectl.engine.kernels.rewrite_data import (
 )
 from icectl.engine.kernels.sort_rows import Sorting
 from icectl.engine.kernels.write_data import write_options
-from icectl.errors import CorruptTable, EngineError, Unsupported
+from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
 from icectl.spec.metrics_modes import metrics_modes
 from icectl.spec.partition import PartitionSpec, spec_from_json
 from icectl.spec.sort import order_from_json
@@ -328,8 +328,8 @@ def test_a_file_that_is_begun_when_damage_is_met_is_abandoned() -> None:
         (lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]), "of 3 they have 4"),
         (lambda rows: rows.set_column(1, NAME, pa.array(["b", "a", "c"])), "their hash is another"),
         (lambda rows: rows.set_column(1, NAME, pa.array(["a", None, "c"])), "had 0 nulls, now 1"),
-        (lambda rows: rows.select(["id"]), "not written with the columns"),
-        (lambda rows: rows.rename_columns(["id", "n"]), "not written with the columns"),
+        (lambda rows: rows.select(["id"]), "has other columns than the table"),
+        (lambda rows: rows.rename_columns(["id", "n"]), "has other columns than the table"),
     ],
 )
 def test_a_new_file_that_has_other_rows_is_found_when_it_is_read_again(change, message) -> None:
@@ -356,7 +356,7 @@ def test_a_new_file_that_has_other_rows_is_found_when_it_is_read_again(change, m
             content[self.location] = sink.getvalue()
 
     group.store.create = Lying
-    with pytest.raises(EngineError, match=message):
+    with pytest.raises(SelfCheckFailed, match=message):
         group.run()
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from icectl.codec.parquet_metrics import FileMetrics
 from icectl.engine.kernels.row_totals import RowTotals, check_rows
-from icectl.errors import EngineError
+from icectl.errors import SelfCheckFailed
 from tests.builders.data_files import identified, table
 
 PLACE = pa.struct([identified("x", pa.int64(), 4)])
@@ -61,5 +61,5 @@ def test_rows_that_are_the_same_pass() -> None:
     ],
 )
 def test_rows_that_were_lost_added_or_changed_are_seen(after, footers, message) -> None:
-    with pytest.raises(EngineError, match=message):
+    with pytest.raises(SelfCheckFailed, match=message):
         check_rows(totals(ROWS), totals(after), footers)

@@ -82,6 +82,24 @@ def test_a_truncated_value_tells_prefixes(value, prefix, may, may_not) -> None:
     assert partitioned("truncate[2]", TEXT, value, Not(like)) is may_not
 
 
+@pytest.mark.parametrize(
+    ("partition", "operator", "may", "may_not"),
+    [
+        ("1234567890123456789012345678.0123456788", "<", True, True),
+        ("1234567890123456789012345678.0123456790", "<", False, True),
+        ("1234567890123456789012345678.0123456788", "<=", True, False),
+        ("1234567890123456789012345678.0123456786", "<", True, False),
+    ],
+)
+def test_truncated_decimals_are_told_apart_to_the_38th_digit(
+    partition, operator, may, may_not
+) -> None:
+    type_ = DecimalType(38, 10)
+    below = Compare(column(type_), operator, Decimal("1234567890123456789012345678.0123456789"))
+    assert partitioned("truncate[2]", type_, Decimal(partition), below) is may
+    assert partitioned("truncate[2]", type_, Decimal(partition), Not(below)) is may_not
+
+
 @pytest.mark.parametrize("transform", ["void", "zigzag", "bucket[4]"])
 def test_r117_unknown_transforms_and_void_say_nothing(transform) -> None:
     type_ = PrimitiveType("float") if transform == "bucket[4]" else LONG

@@ -100,6 +100,14 @@ def test_r063_fields_that_no_version_has_are_worth_knowing() -> None:
     assert check(of=header(unknown_field_ids=(146, 900))) == [("R-063", "info", message)]
 
 
+def test_r212_lengths_that_the_schema_does_not_tell_are_warned_of() -> None:
+    message = (
+        "lengths stand before its fixed partition values, as Iceberg for Java writes and reads "
+        "them; by its Avro schema nobody else can read it"
+    )
+    assert check(of=header(has_lengths_of_fixed=True)) == [("R-212", "warning", message)]
+
+
 def test_r050_the_length_is_that_of_the_file() -> None:
     message = "its length is 1234 in the list, 99 as stored"
     assert check(size_bytes=99) == [("R-050", "warning", message)]
