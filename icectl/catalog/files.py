@@ -1,7 +1,8 @@
 """Tables whose current metadata is found by listing their directory.
 
 The format calls file-system tables deprecated and drops them in version 4; no fencing holds against
-an engine that commits by renaming over a file. Directories that belong to a catalog are read only.
+an engine that commits by renaming over a file. Directories that belong to a catalog are read only,
+unless the caller names the metadata file that the catalog has as current.
 """
 
 import logging
@@ -10,7 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
+from icectl.catalog.protocol import (
+    Capabilities,
+    CommitOutcome,
+    Committed,
+    Conflict,
+    LoadedTable,
+    Unknown,
+)
 from icectl.catalog.versions import (
     MetadataVersion,
     doubled_versions,
@@ -26,6 +34,8 @@ from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound
 from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.names import catalog_metadata_file_name
+from icectl.spec.requirements import Requirement, check
+from icectl.spec.updates import Update, apply_all, with_log
 from icectl.storage import location as locations
 from icectl.storage.create import check_creatable
 from icectl.storage.failures import AnswerLost
@@ -39,26 +49,35 @@ _HINT = "version-hint.text"
 _STORE_ALIASES = re.compile(r"^s3[an]:", re.IGNORECASE)
 
 
+FILE_SYSTEM = Capabilities(
+    is_certain=True, publishes=True, numbers_versions=True, cleans_metadata=True
+)
+"""Every metadata file is a version of the table, and the highest one is current (R-162)."""
+
+OF_A_CATALOG = Capabilities(
+    is_certain=False, publishes=False, numbers_versions=False, cleans_metadata=False
+)
+"""The newest file by name of a directory that a catalog keeps: for reading."""
+
+GIVEN = Capabilities(
+    is_certain=True, publishes=False, numbers_versions=False, cleans_metadata=False
+)
+"""The caller's word is that the file is current, and the caller publishes the next one."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileSystemCatalog:
-    """The table in one directory; `metadata_file` is the caller's word for which file is current.
-
-    Commits create `v<N+1>.metadata.json`, which fails when it exists. With `metadata_file` the next
-    metadata file is written beside that one, and pointing the catalog at it is left to the caller.
-    """
+    """The table in one directory; a commit creates `v<N+1>.metadata.json`, which must not exist."""
 
     store: Store
     table_location: str
     env: Env
-    metadata_file: str | None = None
 
     def load(self) -> LoadedTable:
         """Read the current metadata.
 
         Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
         """
-        if self.metadata_file is not None:
-            return load_file(self.store, self.metadata_file)
         versions = list_versions(self.store, self._metadata_directory)
         if not versions:
             raise self._not_found()
@@ -76,48 +95,29 @@ class FileSystemCatalog:
         """
         self._check(loaded, *self._survey(loaded))
 
-    def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
-        """Make `updated` current if `base` still is; never raises once the write was sent.
+    def commit(
+        self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
+    ) -> CommitOutcome:
+        """Make the next version of `base`, if that still is the newest.
 
         Raises: Refused, where a commit would not be safe; StorageError; both before the write.
         """
         hint, versions = self._survey(base)
-        if base.current == "file-system" and (ahead := _newer_than(base, versions)):
+        if base.capabilities.numbers_versions and (ahead := _newer_than(base, versions)):
             return Conflict(f"{ahead[0].name} was committed meanwhile")
         self._check(base, hint, versions)
-        content = self.store.read(base.metadata_location)
-        if (problem := _changed(base, content, updated)) is not None:
-            return problem
-        compressed = is_gzip(content)  # R-006
-        target = locations.join(locations.parent(base.metadata_location), self._next_name(base))
-        outcome = self._create(target, write_metadata(updated, compressed=compressed), updated)
-        if isinstance(outcome, Committed) and base.current == "file-system":
-            self._refresh_hint(target)
+        assert base.version is not None
+        name = re.sub(r"^v\d+", f"v{base.version + 1}", locations.name(base.metadata_location))
+        outcome = _commit_file(self.store, self.env, base, requirements, updates, name)  # R-162
+        if isinstance(outcome, Committed):
+            self._refresh_hint(outcome.table.metadata_location)
         return outcome
-
-    def forget(self, base: LoadedTable, updated: TableMetadata, dropped: Sequence[str]) -> None:
-        """Delete metadata files of the table that left its log, where it wants that (R-024, R-193).
-
-        Never raises; does nothing where a catalog has a say in which version is current.
-        """
-        wanted = (properties.DELETE_AFTER_COMMIT, properties.GC_ENABLED)  # R-024, R-193
-        if base.current != "file-system" or not all(
-            properties.read(updated.properties, each) for each in wanted
-        ):
-            return
-        logged = {locations.loosest_key(entry.metadata_file) for entry in updated.metadata_log}
-        inside = [place for place in dropped if locations.is_within(place, updated.location)]
-        surplus = [place for place in inside if locations.loosest_key(place) not in logged]
-        try:
-            self.store.remove(surplus)
-        except (StorageError, Refused):
-            _LOGGER.debug("cannot delete metadata files of %s", updated.location, exc_info=True)
 
     def _survey(self, loaded: LoadedTable) -> tuple[int | None, tuple[MetadataVersion, ...]]:
         """The number in the hint, and the metadata files: read in this order, as they are written
         in the other.
         """
-        directory = locations.parent(loaded.metadata_location)
+        directory = loaded.metadata_folder
         try:
             hint = read_version_hint(self.store.read(locations.join(directory, _HINT)))
         except FileNotFoundError:
@@ -127,11 +127,8 @@ class FileSystemCatalog:
     def _check(
         self, loaded: LoadedTable, hint: int | None, versions: tuple[MetadataVersion, ...]
     ) -> None:
-        self._check_place(loaded)
-        if loaded.current == "given":
-            _check_given(loaded, versions)
-            return
-        if loaded.current != "file-system":
+        _check_place(self.store, self.table_location, loaded)
+        if not loaded.capabilities.is_certain:
             raise _catalog_owned(versions)
         if doubled := doubled_versions(versions):
             names = [version.name for version in versions if version.version == doubled[0]]
@@ -156,8 +153,8 @@ class FileSystemCatalog:
             versions,
             lambda version: _read(self.store, version.location).last_updated_ms,
         )
-        owned = "file-system" if is_file_system_table(versions) else "newest-of-catalog"
-        return _loaded(_read(self.store, found.location), found.location, owned)
+        capabilities = FILE_SYSTEM if is_file_system_table(versions) else OF_A_CATALOG
+        return _loaded(_read(self.store, found.location), found.location, capabilities)
 
     def _relocated_directory(self, metadata: TableMetadata) -> str | None:
         """Where `write.metadata.path` puts metadata files, if that is elsewhere (R-161)."""
@@ -187,55 +184,6 @@ class FileSystemCatalog:
             )
         return TableNotFound(f"no Iceberg table at {shown}", hint=hint)
 
-    def _check_place(self, loaded: LoadedTable) -> None:
-        """Refuse where nothing can be committed, and a copy, which names the original's files."""
-        if isinstance(self.store, PathMapStore):  # it refuses to write
-            return
-        check_creatable(self.table_location)
-        if _place(self.table_location) != _place(loaded.metadata.location):
-            raise Refused(
-                f"the table in {locations.shown(self.table_location)} says that it lies in "
-                f"{locations.shown(loaded.metadata.location)}: it is a copy, or was moved, and the "
-                "files it names are those of the original",
-                hint="name the table by the location in its metadata",
-            )
-
-    def _next_name(self, base: LoadedTable) -> str:
-        """The name after the one found, in its form (R-006)."""
-        assert base.version is not None
-        name = locations.name(base.metadata_location)
-        if base.current == "file-system":
-            return re.sub(r"^v\d+", f"v{base.version + 1}", name)  # R-162
-        return catalog_metadata_file_name(base.version + 1, self.env.new_uuid(), gzip=".gz" in name)
-
-    def _create(self, target: str, content: bytes, updated: TableMetadata) -> CommitOutcome:
-        try:
-            self.store.create(target, content)  # R-150
-        except (FileExistsError, StorageError) as error:
-            return self._settle(target, content, updated, error)
-        return Committed(updated, target)
-
-    def _settle(
-        self,
-        target: str,
-        content: bytes,
-        updated: TableMetadata,
-        error: FileExistsError | StorageError,
-    ) -> CommitOutcome:
-        """Look whether a write that did not succeed, or did not say so, has landed (R-156)."""
-        reason = error.message if isinstance(error, StorageError) else "the file came and went"
-        try:
-            found = self.store.read(target)
-        except FileNotFoundError:
-            if isinstance(error, StorageError) and not isinstance(error, AnswerLost):
-                raise error from None
-            return Unknown(target, reason)
-        except StorageError:
-            return Unknown(target, reason)
-        if found == content:
-            return Committed(updated, target)
-        return Conflict(f"{locations.name(target)} was committed meanwhile")
-
     def _refresh_hint(self, target: str) -> None:
         """Point readers that trust the hint at the new file; nothing depends on it."""
         directory, name = locations.parent(target), locations.name(target)
@@ -246,6 +194,50 @@ class FileSystemCatalog:
             self.store.replace(locations.join(directory, _HINT), str(number).encode())
         except (StorageError, Refused):
             _LOGGER.debug("cannot refresh the hint in %s", directory, exc_info=True)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFileCatalog:
+    """A table of another catalog by the metadata file that is current there.
+
+    `metadata_file` is the caller's word for it. A commit writes the next file beside that one, and
+    pointing the catalog at it is left to the caller.
+    """
+
+    store: Store
+    table_location: str
+    env: Env
+    metadata_file: str
+
+    def load(self) -> LoadedTable:
+        """Read the file.
+
+        Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
+        """
+        return load_file(self.store, self.metadata_file)
+
+    def check_writable(self, loaded: LoadedTable) -> None:
+        """Do nothing where the next file may be written beside the given one.
+
+        Raises: Refused, with the way out.
+        """
+        _check_place(self.store, self.table_location, loaded)
+        _check_given(loaded, list_versions(self.store, loaded.metadata_folder))
+
+    def commit(
+        self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
+    ) -> CommitOutcome:
+        """Write the next metadata file.
+
+        Raises: Refused, where that would not be safe; StorageError; both before the write.
+        """
+        self.check_writable(base)
+        assert base.version is not None
+        is_gzip_name = ".gz" in locations.name(base.metadata_location)
+        name = catalog_metadata_file_name(
+            base.version + 1, self.env.new_uuid(), gzip=is_gzip_name
+        )  # R-160
+        return _commit_file(self.store, self.env, base, requirements, updates, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,15 +261,17 @@ class SingleFileCatalog:
         """
         raise _read_only(loaded)
 
-    def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:  # noqa: ARG002
+    def commit(
+        self,
+        base: LoadedTable,
+        requirements: Sequence[Requirement],  # noqa: ARG002
+        updates: Sequence[Update],  # noqa: ARG002
+    ) -> CommitOutcome:
         """Refuse, like `check_writable`.
 
         Raises: Refused.
         """
         raise _read_only(base)
-
-    def forget(self, base: LoadedTable, updated: TableMetadata, dropped: Sequence[str]) -> None:
-        """Do nothing: there was no commit."""
 
 
 def load_file(store: Store, location: str) -> LoadedTable:
@@ -289,7 +283,73 @@ def load_file(store: Store, location: str) -> LoadedTable:
         metadata = _read(store, location)
     except FileNotFoundError as error:
         raise no_metadata_file(location) from error
-    return _loaded(metadata, location, "given")
+    return _loaded(metadata, location, GIVEN)
+
+
+def _commit_file(
+    store: Store,
+    env: Env,
+    base: LoadedTable,
+    requirements: Sequence[Requirement],
+    updates: Sequence[Update],
+    name: str,
+) -> CommitOutcome:
+    """Write the metadata file that follows `base`, under a name that nobody else may take.
+
+    Raises: Refused, where another table is there, or an update breaks a rule; StorageError, where
+    nothing was written.
+    """
+    content = store.read(base.metadata_location)
+    problem = _changed(base, content) or _unmet(base.metadata, requirements)
+    if problem is not None:
+        return Conflict(problem)
+    now_ms = max(env.now_ms(), base.metadata.last_updated_ms)  # R-017
+    applied = apply_all(base.metadata, updates)
+    updated, _ = with_log(applied, base.metadata_location, now_ms)
+    target = locations.join(base.metadata_folder, name)
+    committed = Committed(
+        LoadedTable(
+            updated,
+            target,
+            metadata_version(target).version,
+            base.metadata_folder,
+            base.capabilities,
+        )
+    )
+    written = write_metadata(updated, compressed=is_gzip(content))  # R-006
+    try:
+        store.create(target, written)  # R-150
+    except (FileExistsError, StorageError) as error:
+        return _settle(store, committed, written, error)
+    return committed
+
+
+def _unmet(metadata: TableMetadata, requirements: Sequence[Requirement]) -> str | None:
+    """Why a requirement does not hold; None where all do."""
+    reasons = (check(metadata, requirement) for requirement in requirements)
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def _settle(
+    store: Store,
+    committed: Committed,
+    written: bytes,
+    error: FileExistsError | StorageError,
+) -> CommitOutcome:
+    """Look whether a write that did not succeed, or did not say so, has landed (R-156)."""
+    target = committed.table.metadata_location
+    reason = error.message if isinstance(error, StorageError) else "the file came and went"
+    try:
+        found = store.read(target)
+    except FileNotFoundError:
+        if isinstance(error, StorageError) and not isinstance(error, AnswerLost):
+            raise error from None
+        return Unknown(target, reason)
+    except StorageError:
+        return Unknown(target, reason)
+    if found == written:
+        return committed
+    return Conflict(f"{locations.name(target)} was committed meanwhile")
 
 
 def no_metadata_file(location: str) -> TableNotFound:
@@ -300,7 +360,7 @@ def no_metadata_file(location: str) -> TableNotFound:
     )
 
 
-def _loaded(metadata: TableMetadata, location: str, current: str) -> LoadedTable:
+def _loaded(metadata: TableMetadata, location: str, capabilities: Capabilities) -> LoadedTable:
     """Spell the file's location as the table's own is: the metadata log will hold it."""
     directory = locations.parent(location)
     own = metadata.location
@@ -310,7 +370,13 @@ def _loaded(metadata: TableMetadata, location: str, current: str) -> LoadedTable
         and _place(locations.parent(directory)) == _place(own)
     ):
         location = locations.join(own, _METADATA, locations.name(location))
-    return LoadedTable(metadata, location, metadata_version(location).version, current)
+    return LoadedTable(
+        metadata,
+        location,
+        metadata_version(location).version,
+        locations.parent(location),
+        capabilities,
+    )
 
 
 def _read(store: Store, location: str) -> TableMetadata:
@@ -348,6 +414,20 @@ def _place(location: str) -> str:
         except ValueError:
             return location
     return _STORE_ALIASES.sub("s3:", location).rstrip("/")
+
+
+def _check_place(store: Store, table_location: str, loaded: LoadedTable) -> None:
+    """Refuse where nothing can be committed, and a copy, which names the original's files."""
+    if isinstance(store, PathMapStore):  # it refuses to write
+        return
+    check_creatable(table_location)
+    if _place(table_location) != _place(loaded.metadata.location):
+        raise Refused(
+            f"the table in {locations.shown(table_location)} says that it lies in "
+            f"{locations.shown(loaded.metadata.location)}: it is a copy, or was moved, and the "
+            "files it names are those of the original",
+            hint="name the table by the location in its metadata",
+        )
 
 
 def _newer_than(base: LoadedTable, versions: tuple[MetadataVersion, ...]) -> list[MetadataVersion]:
@@ -395,19 +475,19 @@ def _catalog_owned(versions: tuple[MetadataVersion, ...]) -> Refused:
     )
 
 
-def _changed(base: LoadedTable, content: bytes, updated: TableMetadata) -> Conflict | None:
+def _changed(base: LoadedTable, content: bytes) -> str | None:
     """Why the file that was loaded is no base any more, if so.
 
     Raises: Refused, when another table is there now.
     """
     found = read_metadata(content)
     expected = base.metadata.table_uuid
-    if found.table_uuid != expected or expected not in {None, updated.table_uuid}:  # R-002
+    if found.table_uuid != expected:  # R-002
         raise Refused(
             f"another table is at {locations.shown(base.metadata_location)} now: its table-uuid is "
             f"{found.table_uuid}, that of the table read before is {expected}",
             hint="run the command again if that table is meant",
         )
     if found != base.metadata:
-        return Conflict(f"{locations.name(base.metadata_location)} was written anew meanwhile")
+        return f"{locations.name(base.metadata_location)} was written anew meanwhile"
     return None

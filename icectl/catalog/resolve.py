@@ -3,7 +3,13 @@
 import re
 from pathlib import Path
 
-from icectl.catalog.files import FileSystemCatalog, SingleFileCatalog, no_metadata_file
+from icectl.catalog.files import (
+    FileSystemCatalog,
+    GivenFileCatalog,
+    SingleFileCatalog,
+    no_metadata_file,
+)
+from icectl.catalog.protocol import Catalog
 from icectl.env import Env
 from icectl.errors import Refused, TableNotFound, Unsupported, UsageError
 from icectl.storage import location as locations
@@ -15,7 +21,7 @@ _WITHOUT_BUCKET = re.compile(r"s3[an]?:(?!//[^/])", re.IGNORECASE)
 
 def resolve(
     table: str, store: Store, env: Env, *, read_only: bool, metadata_file: str | None = None
-) -> FileSystemCatalog | SingleFileCatalog:
+) -> Catalog:
     """The catalog for a TABLE argument: a directory or URI, or one metadata file for reading.
 
     `metadata_file` is the value of `--metadata-file`: a location, or a name in `metadata/`.
@@ -32,12 +38,12 @@ def resolve(
         given = locations.join(location, "metadata", metadata_file)
     else:
         given = _absolute(metadata_file)
-    return FileSystemCatalog(store, location, env, given)
+    return GivenFileCatalog(store, location, env, given)
 
 
 def _single_file(
     location: str, store: Store, *, read_only: bool, metadata_file: str | None
-) -> SingleFileCatalog:
+) -> Catalog:
     if metadata_file is not None:
         raise UsageError(
             f"TABLE names the metadata file {locations.shown(location)} already",

@@ -1,19 +1,13 @@
-"""Deleting files: old ones after a commit is known to have landed, new ones where it has not."""
+"""Deleting files that nothing reaches any more, once a commit is known to have landed."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
-from icectl.catalog.protocol import LoadedTable
-from icectl.commit.attempt import Landed
 from icectl.entries.files import FileKind, Files, excluding, of_kind, rows, slices, together
-from icectl.env import Deadline, Env
-from icectl.errors import CommitConflict, CommitUnknown, IcectlError, StorageError
+from icectl.env import Deadline
+from icectl.errors import StorageError
 from icectl.progress import Progress
-from icectl.run import output_journal
-from icectl.run.means import Changes, Means
-from icectl.run.output_journal import NO_DATA, DataPlaces, OutputJournal, new_journal
-from icectl.storage.location import join, loosest_key, parent
 from icectl.storage.store import FailedRemoval, Store
 
 BATCH = 1_000
@@ -64,131 +58,3 @@ def _batches(doomed: Files) -> Iterator[Files]:
     """Pieces of one kind each: no manifest goes while a file that it describes is still there."""
     for kind in FileKind:
         yield from slices(of_kind(doomed, kind), BATCH)
-
-
-@dataclass(slots=True)
-class Outputs:
-    """Files that a run writes for one commit: each is named in `locations` before it is written.
-
-    Before the first one the run is recorded, where a later run can make use of that. `sent` is set
-    when the commit is about to be asked for: whatever ends the run from then on, the commit may
-    have landed.
-    """
-
-    store: Store
-    folder: str
-    journal: OutputJournal
-    is_journalled: bool
-    locations: list[str] = field(default_factory=list)
-    sent: bool = False
-    has_begun: bool = False
-
-    def manifest(self) -> str:
-        """Where the next manifest goes. Raises: what writing the journal raises."""
-        return self._named(f"{self.journal.uuid}-m{len(self.locations)}.avro")
-
-    def manifest_list(self, snapshot_id: int) -> str:
-        """Where the next manifest list goes. Raises: what writing the journal raises."""
-        return self._named(f"snap-{snapshot_id}-{len(self.locations)}-{self.journal.uuid}.avro")
-
-    def leaf(self) -> str:
-        """Where the next leaf of version 4 goes. Raises: what writing the journal raises."""
-        return self._named(f"{self.journal.uuid}-m{len(self.locations)}.parquet")
-
-    def bitmaps(self) -> str:
-        """Where large manifest delete vectors go. Raises: what writing the journal raises."""
-        return self._named(f"{self.journal.uuid}-{len(self.locations)}-mdv.puffin")
-
-    def root(self, snapshot_id: int) -> str:
-        """Where the next root goes. Raises: what writing the journal raises."""
-        return self._named(f"root-{snapshot_id}-{len(self.locations)}-{self.journal.uuid}.parquet")
-
-    def begin(self) -> None:
-        """Record the run before its first file. Raises: what writing the journal raises."""
-        if self.is_journalled and not self.has_begun:
-            output_journal.write(self.store, self.journal)
-        self.has_begun = True
-
-    def add(self, location: str) -> str:
-        """Put a file that will be written on record. Raises: what writing the journal raises."""
-        self.begin()
-        self.locations.append(location)
-        return location
-
-    def find(self) -> None:
-        """Put all data files of the run on record, whoever wrote them. Raises: StorageError."""
-        self.locations += output_journal.data_outputs(self.store, self.journal)
-
-    def _named(self, file_name: str) -> str:
-        return self.add(join(self.folder, file_name))
-
-    def check(self) -> None:
-        """Go on with a commit, its base loaded, where no other run took this one for dead.
-
-        Raises: CommitConflict; StorageError.
-        """
-        if self.is_journalled and self.has_begun:
-            output_journal.check_own(self.store, self.journal)
-
-    def commit(self, means: Means, base: LoadedTable, changes: Changes) -> Landed:
-        """Commit what refers to the files. Raises: as Means.commit."""
-        self.sent = True
-        return means.commit(base, changes)
-
-    @contextmanager
-    def removed_on_failure(self) -> Iterator[None]:
-        """Remove the files where the run ends and its commit can't have landed (R-156).
-
-        Raises: CommitConflict in place of the error of a file, where another run took this one for
-        dead, and removed what it needs.
-        """
-        try:
-            yield
-        except CommitUnknown:  # R-156
-            raise
-        except (IcectlError, OSError) as error:
-            # A commit raises errors of icectl's own only where it has not landed.
-            if self.sent and isinstance(error, OSError):
-                raise
-            is_of_file = isinstance(error, StorageError | OSError)
-            taken = self._taken_for_dead() if is_of_file else None
-            self.keep(())
-            if taken is not None:
-                raise taken from error
-            raise
-        except BaseException:  # Ctrl-C, which may have come when the commit had landed
-            if not self.sent:
-                self.keep(())
-            raise
-
-    def _taken_for_dead(self) -> CommitConflict | None:
-        try:
-            self.check()
-        except CommitConflict as error:
-            return error
-        except (StorageError, OSError):  # nobody can tell
-            return None
-        return None
-
-    def keep(self, used: Collection[str]) -> None:
-        """Remove all files but these, and the journal; never raises, what stays is left to a later
-        run, or an orphan."""
-        keys = {loosest_key(location) for location in used}
-        surplus = [item for item in self.locations if loosest_key(item) not in keys]
-        with suppress(StorageError):
-            if surplus and self.store.remove(surplus):
-                return
-            if self.is_journalled:
-                self.store.remove([self.journal.location])
-
-
-def outputs_of(
-    store: Store, env: Env, loaded: LoadedTable, command: str, data: DataPlaces = NO_DATA
-) -> Outputs:
-    """The outputs of a run. A journal is of use where the newest version of the table is sure."""
-    return Outputs(
-        store,
-        parent(loaded.metadata_location),
-        new_journal(env, loaded.metadata_location, command, data),
-        is_journalled=loaded.current == "file-system",
-    )

@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.commit.attempt import Landed
+from icectl.commit.access import TableAccess
+from icectl.commit.attempt import commit_changes
+from icectl.commit.journals import ABANDONED_AFTER_MS, journal_location
 from icectl.entries.files import (
     NO_FILES,
     Files,
@@ -28,20 +30,19 @@ from icectl.plan.expire_snapshots import (
 )
 from icectl.plan.model import pin_of
 from icectl.plan.retention import Policy, decide, decide_again
-from icectl.run import journal as journals
+from icectl.run import deletion_journal as journals
 from icectl.run.cleanup import Cleaner, Removal
+from icectl.run.deletion_journal import Journal
 from icectl.run.expire_reach import reached_beside, read_reached
 from icectl.run.guards import check_deletable, check_gc_enabled
-from icectl.run.journal import Journal
-from icectl.run.means import Means
 from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.updates import Update, with_log
-from icectl.storage.location import is_local, is_within, join, loosest_key, parent
+from icectl.storage.location import is_local, is_within, join, loosest_key
 from icectl.storage.store import FileStatus
 from icectl.table.known_files import KnownFiles
 from icectl.table.open import open_table
-from icectl.table.reachable import ReachReader, dropped_files, log_files
+from icectl.table.reachable import dropped_files, log_files
 from icectl.units import print_count
 
 COMMAND = "expire-snapshots"
@@ -54,16 +55,6 @@ class ExpireOptions:
     policy: Callable[[TableMetadata], Policy]
     clean_expired_metadata: bool = False
     keep_files: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Expiry(Means):
-    """The means to expire snapshots of one table."""
-
-    @property
-    def reader(self) -> ReachReader:
-        """The means to read what snapshots reach."""
-        return ReachReader(self.store, self.concurrency, self.progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,31 +91,31 @@ class Prepared:
 class Expired:
     """What a run did."""
 
-    landed: Landed
+    landed: LoadedTable
     removal: Removal
 
 
-def prepare(expiry: Expiry, options: ExpireOptions) -> Prepared:
+def prepare(access: TableAccess, options: ExpireOptions) -> Prepared:
     """Load the table and plan its expiry; nothing is written.
 
     Raises: Refused, where the table must not be touched; StorageError, CorruptTable, where what
     stays cannot be read completely (R-192).
     """
-    loaded = open_table(expiry.catalog)
-    now_ms = expiry.env.now_ms()
-    check_deletable(expiry.catalog, loaded, now_ms)
+    loaded = open_table(access.catalog)
+    now_ms = access.env.now_ms()
+    check_deletable(access.catalog, loaded, now_ms)
     metadata = loaded.metadata
     retention = decide(metadata, options.policy(metadata), now_ms)
-    listed = expiry.store.list_directory(parent(loaded.metadata_location))
-    unfinished, abandoned = _earlier_runs(expiry, metadata, listed, now_ms)
+    listed = access.store.list_directory(loaded.metadata_folder)
+    unfinished, abandoned = _earlier_runs(access, metadata, listed, now_ms)
     sizes = {loosest_key(status.location): status.size_bytes for status in listed}
     deletes = _deletes_files(loaded, options)
     if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
-        reached = read_reached(expiry.reader, metadata, retention, sizes)
+        reached = read_reached(access.reach, metadata, retention, sizes)
     else:
         reached = Reached()
     for lost in reached.unread:
-        expiry.progress.warn(f"{lost.subject} expires, but its files are left: {lost.reason}")
+        access.progress.warn(f"{lost.subject} expires, but its files are left: {lost.reason}")
     planned = plan(
         metadata,
         pin_of(metadata, loaded.metadata_location),
@@ -141,7 +132,7 @@ def prepare(expiry: Expiry, options: ExpireOptions) -> Prepared:
     every = distinct(together([left, dropped])) if len(recorded) else together([left, dropped])
     inside, outside = _by_place(every, metadata.location)
     if planned.unlogged:
-        expiry.progress.warn(_log_warning(planned.unlogged))
+        access.progress.warn(_log_warning(planned.unlogged))
     return Prepared(
         loaded, options, now_ms, planned, inside, outside, unfinished, abandoned, reached.staying
     )
@@ -149,7 +140,7 @@ def prepare(expiry: Expiry, options: ExpireOptions) -> Prepared:
 
 def _deletes_files(loaded: LoadedTable, options: ExpireOptions) -> bool:
     """Not where the caller says so, nor where only the caller knows which metadata is current."""
-    return not options.keep_files and loaded.current == "file-system"
+    return not options.keep_files and loaded.capabilities.publishes
 
 
 def _dropped(metadata: TableMetadata, metadata_location: str, sizes: Mapping[str, int]) -> Files:
@@ -171,16 +162,16 @@ def _log_warning(unlogged: Sequence[int]) -> str:
 
 
 def _earlier_runs(
-    expiry: Expiry, metadata: TableMetadata, listed: Sequence[FileStatus], now_ms: int
+    access: TableAccess, metadata: TableMetadata, listed: Sequence[FileStatus], now_ms: int
 ) -> tuple[tuple[Journal, ...], tuple[Journal, ...]]:
     """Journals of runs that committed and did not finish, and of runs that never committed."""
-    found = journals.unfinished(expiry.store, listed, COMMAND, expiry.progress)
+    found = journals.unfinished(access.store, listed, COMMAND, access.progress)
     ours = [item for item in found if item.table_uuid == metadata.table_uuid]
     landed = tuple(item for item in ours if item.has_landed(metadata))
     abandoned = tuple(
         item
         for item in ours
-        if item not in landed and now_ms - item.created_ms > journals.ABANDONED_AFTER_MS
+        if item not in landed and now_ms - item.created_ms > ABANDONED_AFTER_MS
     )
     return landed, abandoned
 
@@ -193,49 +184,49 @@ def _by_place(found: Files, table_location: str) -> tuple[Files, Files]:
     return excluding(found, outside), including(found, outside)
 
 
-def execute(expiry: Expiry, prepared: Prepared) -> Expired:
+def execute(access: TableAccess, prepared: Prepared) -> Expired:
     """Commit the plan, then delete what nothing reaches any more (R-190).
 
     Raises: CommitConflict, CommitUnknown; StorageError, Refused, Incomplete, before anything has
     changed.
     """
-    expiry.deadline.check()
+    access.deadline.check()
     record = None
     if prepared.deletes_files and len(prepared.deletable):
-        _prove_deletion(expiry, prepared)
+        _prove_deletion(access, prepared)
         if prepared.plan.changes_table:
-            record = _record(expiry, prepared)
-    landed = _commit(expiry, prepared, record)
+            record = _record(access, prepared)
+    landed = _commit(access, prepared, record)
     if not prepared.deletes_files:
         return Expired(landed, Removal(NO_FILES, (), stopped=False))
-    doomed = _doomed(expiry, prepared)
+    doomed = _doomed(access, prepared)
     if doomed is None:
         return Expired(landed, Removal(NO_FILES, (), stopped=True))
-    cleaner = Cleaner(expiry.store, expiry.progress, expiry.deadline, expiry.shield)
+    cleaner = Cleaner(access.store, access.progress, access.deadline, access.shield)
     removal = cleaner.remove(doomed)
-    _close_journals(expiry, prepared, record, doomed, removal)
+    _close_journals(access, prepared, record, doomed, removal)
     return Expired(landed, removal)
 
 
 def _close_journals(
-    expiry: Expiry, prepared: Prepared, record: Journal | None, doomed: Files, removal: Removal
+    access: TableAccess, prepared: Prepared, record: Journal | None, doomed: Files, removal: Removal
 ) -> None:
     """Remove the journals of what is done; where files are left, one journal names just them."""
     done = [*([record] if record else []), *prepared.unfinished]
     if removal.failed or removal.stopped:
         gone = [location for location, _, _ in rows(removal.removed)]
-        journals.shorten(expiry.store, done.pop(0), excluding(doomed, gone))
+        journals.shorten(access.store, done.pop(0), excluding(doomed, gone))
     done += prepared.abandoned
     if done:
-        journals.discard(expiry.store, done)
+        journals.discard(access.store, done)
 
 
-def _prove_deletion(expiry: Expiry, prepared: Prepared) -> None:
+def _prove_deletion(access: TableAccess, prepared: Prepared) -> None:
     """Fail before the commit where files cannot be deleted after it."""
-    folder = parent(prepared.loaded.metadata_location)
-    probe = join(folder, f".icectl-probe-{expiry.env.new_uuid()}")
-    expiry.store.create(probe, b"")
-    failed = expiry.store.remove([probe])
+    folder = prepared.loaded.metadata_folder
+    probe = join(folder, f".icectl-probe-{access.env.new_uuid()}")
+    access.store.create(probe, b"")
+    failed = access.store.remove([probe])
     if failed:
         raise StorageError(
             f"files in {folder} cannot be deleted: {failed[0].error}",
@@ -243,29 +234,29 @@ def _prove_deletion(expiry: Expiry, prepared: Prepared) -> None:
         )
 
 
-def _record(expiry: Expiry, prepared: Prepared) -> Journal:
-    where = prepared.loaded.metadata_location
+def _record(access: TableAccess, prepared: Prepared) -> Journal:
+    folder = prepared.loaded.metadata_folder
     record = Journal(
-        journals.journal_location(where, COMMAND, expiry.env.new_uuid()),
+        journal_location(folder, COMMAND, access.env.new_uuid()),
         prepared.loaded.metadata.table_uuid,
         prepared.now_ms,
         tuple(decision.snapshot_id for decision in prepared.plan.retention.expired),
         prepared.deletable,
     )
     try:
-        journals.write(expiry.store, record)
+        journals.write(access.store, record)
     except StorageError:
-        journals.discard(expiry.store, [record])
+        journals.discard(access.store, [record])
         raise
     return record
 
 
-def _commit(expiry: Expiry, prepared: Prepared, record: Journal | None) -> Landed:
+def _commit(access: TableAccess, prepared: Prepared, record: Journal | None) -> LoadedTable:
     """Commit what of the plan still holds; an unknown outcome keeps the journal."""
     loaded = prepared.loaded
     if not prepared.plan.changes_table:
-        return Landed(loaded.metadata, loaded.metadata_location)
-    expiry.progress.phase("committing")
+        return loaded
+    access.progress.phase("committing")
 
     def build(metadata: TableMetadata) -> Sequence[Update]:
         if metadata is loaded.metadata:
@@ -277,16 +268,16 @@ def _commit(expiry: Expiry, prepared: Prepared, record: Journal | None) -> Lande
 
     try:
         # The plan names what leaves the log, and `--keep-files` keeps that too.
-        return expiry.commit(loaded, build, forgets=False)
+        return commit_changes(access, loaded, build, forgets=False)
     except CommitUnknown:
         raise
     except IcectlError:
         if record is not None:
-            journals.discard(expiry.store, [record])
+            journals.discard(access.store, [record])
         raise
 
 
-def _doomed(expiry: Expiry, prepared: Prepared) -> Files | None:
+def _doomed(access: TableAccess, prepared: Prepared) -> Files | None:
     """Planned, and unreachable from the newest metadata, which may be newer than ours.
 
     None where the newest metadata, or what it names, cannot be read: then every file stays (R-192).
@@ -294,9 +285,9 @@ def _doomed(expiry: Expiry, prepared: Prepared) -> Files | None:
     if not len(prepared.deletable):
         return NO_FILES
     try:
-        protected = _reached_by_newest(expiry, prepared)
+        protected = _reached_by_newest(access, prepared)
     except IcectlError as error:  # the commit stands, so this is no reason to fail
-        expiry.progress.warn(f"nothing is deleted: {error.message}")
+        access.progress.warn(f"nothing is deleted: {error.message}")
         return None
     left = still_deletable([prepared.deletable], [found.table["key"] for found in protected])
     if not is_local(prepared.loaded.metadata.location):
@@ -318,11 +309,11 @@ def _named_by_none(doomed: Files, staying: Sequence[Files]) -> Files:
     return excluding(doomed, named)
 
 
-def _reached_by_newest(expiry: Expiry, prepared: Prepared) -> Sequence[Files]:
+def _reached_by_newest(access: TableAccess, prepared: Prepared) -> Sequence[Files]:
     """What the newest metadata reaches, but for the contents of what the plan has read."""
-    newest = expiry.catalog.load()
+    newest = access.catalog.load()
     if newest.metadata.table_uuid != prepared.loaded.metadata.table_uuid:  # R-002
         raise Refused("another table is in its place now")
     check_gc_enabled(newest.metadata)
     kept = {decision.snapshot_id for decision in prepared.plan.retention.kept}
-    return reached_beside(expiry.reader, newest, kept)
+    return reached_beside(access.reach, newest, kept)

@@ -62,7 +62,7 @@ class OtherTables:
         logged.add(loosest_key(loaded.metadata_location))
         own = {
             loosest_key(folder)
-            for folder in (parent(loaded.metadata_location), join(metadata.location, "metadata"))
+            for folder in (loaded.metadata_folder, join(metadata.location, "metadata"))
         }
         unlogged = [
             place
@@ -89,12 +89,12 @@ class OtherTables:
         The caller may have named an old one, or a copy that lies elsewhere. A catalog with which
         the table was registered may have begun to count anew: then the time tells.
         """
-        folder = loosest_key(parent(loaded.metadata_location))
+        folder = loosest_key(loaded.metadata_folder)
         for location, updated_ms in sorted(self.accepted.items()):
             is_beside = loosest_key(parent(location)) == folder
             ahead = (metadata_version(location).version or 0) - (loaded.version or 0)
             is_later = (updated_ms or 0) > loaded.metadata.last_updated_ms
-            is_recounted = loaded.current == "given" and ahead < 0 and is_later
+            is_recounted = not loaded.capabilities.numbers_versions and ahead < 0 and is_later
             if ahead > 0 or (ahead == 0 and not is_beside) or is_recounted:
                 raise Refused(
                     f"{shown(location)} is not older than {shown(loaded.metadata_location)}: if it "
@@ -109,7 +109,7 @@ class OtherTables:
 
         A commit that failed leaves one behind; so does another catalog that has the table too.
         """
-        if loaded.current != "given":  # numbers in a row are versions of one history
+        if loaded.capabilities.numbers_versions:  # numbers in a row are versions of one history
             return ()
         log = loaded.metadata.metadata_log
         since_ms = min((entry.timestamp_ms for entry in log), default=0)
@@ -156,7 +156,7 @@ def _is_former(loaded: LoadedTable, location: str) -> bool:
     """Whether a file without a uuid must be an earlier version of a file-system table."""
     found = metadata_version(location)
     return (
-        loaded.current == "file-system"
+        loaded.capabilities.numbers_versions
         and found.kind == "file-system"
         and found.version is not None
         and loaded.version is not None

@@ -1,7 +1,6 @@
 """Journals of outputs: what a killed run wrote goes when it can't be committed any more, not
 before."""
 
-import contextlib
 import json
 import shutil
 import subprocess
@@ -10,20 +9,19 @@ from typing import Any
 
 import pytest
 
-from icectl.catalog.files import FileSystemCatalog
+from icectl.catalog.files import FileSystemCatalog, GivenFileCatalog
 from icectl.catalog.protocol import LoadedTable
-from icectl.env import Deadline
+from icectl.commit.output_journal import DataPlaces, Leftovers, is_output
+from icectl.commit.outputs import Outputs, outputs_of
+from icectl.commit.transaction import Transaction
 from icectl.errors import CommitConflict, StorageError
-from icectl.run.cleanup import Outputs, outputs_of
-from icectl.run.means import Means
-from icectl.run.output_journal import DataPlaces, Leftovers, is_output
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
-from tests.builders.expiry import NOW_MS, Clock
+from tests.builders.expiry import NOW_MS, Clock, access_to
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import CountingStore, FaultyStore
-from tests.unit.run.test_journal import Warnings
+from tests.unit.run.test_deletion_journal import Warnings
 
 COMMAND = "rewrite-manifests"
 DAY_MS = 24 * 3_600_000
@@ -64,17 +62,13 @@ def leftovers(
     env: Clock | None = None,
     progress: Warnings | None = None,
 ) -> Leftovers:
-    given, clock = store or LocalStore(), env or Clock(NOW_MS)
-    means = Means(
-        store=given,
-        catalog=FileSystemCatalog(given, table.location, clock),
-        env=clock,
-        progress=progress or Warnings(),
-        deadline=Deadline(clock),
-        concurrency=1,
-        shield=contextlib.nullcontext,
-    )
-    return Leftovers(means, (COMMAND,))
+    access = access_to(table.location, store, env, progress or Warnings())
+    return Leftovers(access, (COMMAND,))
+
+
+def transaction_of(table: TableBuilder, outputs: Outputs) -> Transaction:
+    """The transaction that the files are written for."""
+    return Transaction(access_to(table.location), loaded_by(table), outputs)
 
 
 def rerun(table: TableBuilder, *, commits: bool, **means: Any) -> None:
@@ -204,11 +198,9 @@ def test_a_run_that_was_taken_for_dead_gives_up_and_removes_its_files(
 ) -> None:
     outputs = started(table)
     rerun(table, commits=False, env=Elsewhere(NOW_MS + DAY_MS + 1))
-    with (
-        pytest.raises(CommitConflict, match="took this one for dead"),
-        outputs.removed_on_failure(),
-    ):
+    with pytest.raises(CommitConflict, match="took this one for dead") as raised:
         outputs.check()
+    transaction_of(table, outputs).close(raised.value)
     assert present(outputs) == NONE
 
 
@@ -288,7 +280,7 @@ def test_where_only_the_caller_knows_the_newest_version_there_is_no_journal(
 ) -> None:
     outputs = dead(started(table))
     named = current_metadata(table.directory)
-    catalog = FileSystemCatalog(LocalStore(), table.location, Clock(NOW_MS), str(named))
+    catalog = GivenFileCatalog(LocalStore(), table.location, Clock(NOW_MS), str(named))
     given = catalog.load()
     with leftovers(table).removed_after(given):
         table.set_properties({"rerun": "yes"})
@@ -339,8 +331,7 @@ def test_the_calls_of_a_clearing_are_those_that_fail_above(table: TableBuilder) 
 def test_outputs_that_cannot_be_removed_keep_their_journal(table: TableBuilder) -> None:
     outputs = started(table)
     outputs.store = FaultyStore(LocalStore(), 1, "before", frozenset({"remove"}))
-    with pytest.raises(StorageError), outputs.removed_on_failure():
-        raise StorageError("the store is ill")
+    transaction_of(table, outputs).close(StorageError("the store is ill"))
     assert present(outputs) == ALL
     rerun(table, commits=True)
     assert present(outputs) == ALL
