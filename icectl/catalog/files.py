@@ -33,7 +33,8 @@ from icectl.env import Env
 from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound
 from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.names import catalog_metadata_file_name
+from icectl.spec.names import catalog_metadata_file_name, metadata_file_name
+from icectl.spec.properties import METADATA_COMPRESSION
 from icectl.spec.requirements import Requirement, check
 from icectl.spec.updates import Update, apply_all, with_log
 from icectl.storage import location as locations
@@ -107,8 +108,8 @@ class FileSystemCatalog:
             return Conflict(f"{ahead[0].name} was committed meanwhile")
         self._check(base, hint, versions)
         assert base.version is not None
-        name = re.sub(r"^v\d+", f"v{base.version + 1}", locations.name(base.metadata_location))
-        outcome = _commit_file(self.store, self.env, base, requirements, updates, name)  # R-162
+        name = _next_version_name(base, base.version + 1)
+        outcome = _commit_file(self.store, self.env, base, requirements, updates, name)
         if isinstance(outcome, Committed):
             self._refresh_hint(outcome.table.metadata_location)
         return outcome
@@ -233,7 +234,7 @@ class GivenFileCatalog:
         """
         self.check_writable(base)
         assert base.version is not None
-        is_gzip_name = ".gz" in locations.name(base.metadata_location)
+        is_gzip_name = _wants_gzip(base, otherwise=".gz" in locations.name(base.metadata_location))
         name = catalog_metadata_file_name(
             base.version + 1, self.env.new_uuid(), gzip=is_gzip_name
         )  # R-160
@@ -316,12 +317,32 @@ def _commit_file(
             base.capabilities,
         )
     )
-    written = write_metadata(updated, compressed=is_gzip(content))  # R-006
+    written = write_metadata(updated, compressed=_wants_gzip(base, otherwise=is_gzip(content)))
     try:
         store.create(target, written)  # R-150
     except (FileExistsError, StorageError) as error:
         return _settle(store, committed, written, error)
     return committed
+
+
+def _next_version_name(base: LoadedTable, version: int) -> str:
+    """Name the next version of a file-system table, as other writers would (R-162).
+
+    Where the table does not say how it is compressed, it has the form of the last one.
+    """
+    if METADATA_COMPRESSION.name in base.metadata.properties:
+        return metadata_file_name(version, gzip=_wants_gzip(base, otherwise=False))
+    return re.sub(r"^v\d+", f"v{version}", locations.name(base.metadata_location))  # R-162
+
+
+def _wants_gzip(base: LoadedTable, *, otherwise: bool) -> bool:
+    """Whether the table wants its metadata files compressed; `otherwise`, where it does not say.
+
+    Raises: Refused, where the property is none that is known.
+    """
+    if METADATA_COMPRESSION.name not in base.metadata.properties:
+        return otherwise
+    return properties.read(base.metadata.properties, METADATA_COMPRESSION) == "gzip"  # R-006
 
 
 def _unmet(metadata: TableMetadata, requirements: Sequence[Requirement]) -> str | None:

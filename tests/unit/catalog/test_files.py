@@ -369,6 +369,37 @@ def test_r006_the_next_version_has_the_form_of_the_last(
     assert content.startswith(b"\x1f\x8b") is compressed
 
 
+@pytest.mark.parametrize(
+    ("codec", "base", "written", "compressed"),
+    [
+        ("gzip", "v4.metadata.json", "v5.gz.metadata.json", True),
+        ("GZIP", "v4.metadata.json.gz", "v5.gz.metadata.json", True),
+        ("none", "v4.gz.metadata.json", "v5.metadata.json", False),
+    ],
+)
+def test_r006_the_table_may_say_how_metadata_is_compressed(
+    table, fixed_env, codec, base, written, compressed
+):
+    put(table, base, 4, properties={"write.metadata.compression-codec": codec})
+    landed = commit(catalog(table, fixed_env)).table
+    assert landed.metadata_location == f"{table}/metadata/{written}"
+    assert (table / "metadata" / written).read_bytes().startswith(b"\x1f\x8b") is compressed
+    assert catalog(table, fixed_env).load().metadata == landed.metadata
+
+
+def test_r006_a_given_file_of_a_compressed_table_is_followed_by_a_compressed_one(
+    tmp_path, fixed_env
+):
+    given = f"00007-{UUID}.metadata.json"
+    put(tmp_path, given, 7, properties={"write.metadata.compression-codec": "gzip"})
+    files = catalog(tmp_path, fixed_env, metadata_file=f"{tmp_path}/metadata/{given}")
+    landed = commit(files).table
+    assert landed.metadata_location.endswith(".gz.metadata.json")
+    assert (tmp_path / "metadata" / landed.metadata_location.rpartition("/")[2]).read_bytes()[
+        :2
+    ] == b"\x1f\x8b"
+
+
 def test_r006_content_compressed_under_a_plain_name_stays_so(table, fixed_env):
     put(table, "v4.metadata.json", 4, compressed=True)
     commit(catalog(table, fixed_env))
