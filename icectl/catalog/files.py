@@ -1,7 +1,8 @@
 """Tables whose current metadata is found by listing their directory.
 
 The format calls file-system tables deprecated and drops them in version 4; no fencing holds against
-an engine that commits by renaming over a file. Directories that belong to a catalog are read only.
+an engine that commits by renaming over a file. Directories that belong to a catalog are read only,
+unless the caller names the metadata file that the catalog has as current.
 """
 
 import logging
@@ -10,7 +11,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
+from icectl.catalog.metadata_files import (
+    METADATA_FOLDER,
+    check_place,
+    commit_file,
+    loaded_from,
+    newer_than,
+    read_file,
+    wants_gzip,
+)
+from icectl.catalog.protocol import (
+    Capabilities,
+    CommitOutcome,
+    Committed,
+    Conflict,
+    LoadedTable,
+)
 from icectl.catalog.under_way import busy, left_over, uncommitted, wait_for_end
 from icectl.catalog.versions import (
     MetadataVersion,
@@ -22,32 +38,33 @@ from icectl.catalog.versions import (
     newest,
     without_uncommitted,
 )
-from icectl.codec.metadata_file import is_gzip, read_metadata, read_version_hint, write_metadata
+from icectl.codec.metadata_file import read_version_hint
 from icectl.env import Env
-from icectl.errors import (
-    CommitConflict,
-    CorruptTable,
-    IcectlError,
-    Refused,
-    StorageError,
-    TableNotFound,
-)
+from icectl.errors import CommitConflict, Refused, TableNotFound
 from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.names import catalog_metadata_file_name
+from icectl.spec.names import metadata_file_name
+from icectl.spec.requirements import Requirement
+from icectl.spec.updates import Update
 from icectl.storage import location as locations
-from icectl.storage.create import check_creatable
-from icectl.storage.failures import AnswerLost
 from icectl.storage.path_map import PathMapStore
 from icectl.storage.store import Store
 
 _LOGGER = logging.getLogger(__name__)
-_METADATA = "metadata"
 _METADATA_PATH = properties.METADATA_PATH.name
 _HINT = "version-hint.text"
-_STORE_ALIASES = re.compile(r"^s3[an]:", re.IGNORECASE)
 _LOOKS = 3
 """How often metadata is looked for where files come and go between a listing and a reading."""
+
+FILE_SYSTEM = Capabilities(
+    is_certain=True, publishes=True, numbers_versions=True, cleans_metadata=True
+)
+"""Every metadata file is a version of the table, and the highest one is current (R-162)."""
+
+OF_A_CATALOG = Capabilities(
+    is_certain=False, publishes=False, numbers_versions=False, cleans_metadata=False
+)
+"""The newest file by name of a directory that a catalog keeps: for reading."""
 
 
 def silent(_: str) -> None:
@@ -56,17 +73,14 @@ def silent(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FileSystemCatalog:
-    """The table in one directory; `metadata_file` is the caller's word for which file is current.
+    """The table in one directory; a commit creates `v<N+1>.metadata.json`, which must not exist.
 
-    Commits create `v<N+1>.metadata.json`, which fails when it exists. With `metadata_file` the next
-    metadata file is written beside that one, and pointing the catalog at it is left to the caller.
     `warn` is told once of each file that a commit of another writer has left over (`told`).
     """
 
     store: Store
     table_location: str
     env: Env
-    metadata_file: str | None = None
     warn: Callable[[str], None] = silent
     told: set[str] = field(default_factory=set)
 
@@ -75,8 +89,6 @@ class FileSystemCatalog:
 
         Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
         """
-        if self.metadata_file is not None:
-            return load_file(self.store, self.metadata_file)
         for _ in range(_LOOKS - 1):
             try:
                 return self._load()
@@ -104,7 +116,7 @@ class FileSystemCatalog:
         hint, versions = self._survey(loaded)
         self._check(loaded, hint, versions)
         _, old = uncommitted(versions, self.store, self.env)
-        for version in old if loaded.current == "file-system" else ():
+        for version in old if loaded.capabilities.numbers_versions else ():
             if version.name not in self.told:
                 self.warn(left_over(version))
                 self.told.add(version.name)
@@ -114,58 +126,35 @@ class FileSystemCatalog:
 
         Raises: CommitConflict, for one that takes long; StorageError.
         """
-        if self.metadata_file is None:
-            wait_for_end(self.store, self.env, self._metadata_directory)
+        wait_for_end(self.store, self.env, self._metadata_directory)
 
-    def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
-        """Make `updated` current if `base` still is; an exception means that nothing was sent.
+    def commit(
+        self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
+    ) -> CommitOutcome:
+        """Make the next version of `base`, if that still is the newest.
 
-        Raises: Refused, where a commit would not be safe; CommitConflict; StorageError.
+        Raises: Refused, where a commit would not be safe; CommitConflict; StorageError; each of
+        them only where nothing was written.
         """
         hint, versions = self._survey(base)
-        if base.current == "file-system" and (ahead := _newer_than(base, versions)):
+        if base.capabilities.numbers_versions and (ahead := newer_than(base, versions)):
             return Conflict(f"{ahead[0].name} was committed meanwhile")
         self._check(base, hint, versions)
         under_way, _ = uncommitted(versions, self.store, self.env)
-        if under_way and base.current == "file-system":
+        if under_way:
             return busy(under_way[0])
-        try:
-            content = self.store.read(base.metadata_location)
-        except FileNotFoundError:
-            return Conflict(f"{locations.name(base.metadata_location)} is gone")
-        if (problem := _changed(base, content, updated)) is not None:
-            return problem
-        compressed = is_gzip(content)  # R-006
-        target = locations.join(locations.parent(base.metadata_location), self._next_name(base))
-        outcome = self._create(target, write_metadata(updated, compressed=compressed), updated)
-        if isinstance(outcome, Committed) and base.current == "file-system":
-            self._refresh_hint(target)
+        assert base.version is not None
+        name = _next_version_name(base, base.version + 1)
+        outcome = commit_file(self.store, self.env, base, requirements, updates, name)
+        if isinstance(outcome, Committed):
+            self._refresh_hint(outcome.table.metadata_location)
         return outcome
-
-    def forget(self, base: LoadedTable, updated: TableMetadata, dropped: Sequence[str]) -> None:
-        """Delete metadata files of the table that left its log, where it wants that (R-024, R-193).
-
-        Never raises; does nothing where a catalog has a say in which version is current.
-        """
-        wanted = (properties.DELETE_AFTER_COMMIT, properties.GC_ENABLED)  # R-024, R-193
-        if base.current != "file-system" or not all(
-            properties.read(updated.properties, each) for each in wanted
-        ):
-            return
-        logged = {locations.loosest_key(entry.metadata_file) for entry in updated.metadata_log}
-        inside = [place for place in dropped if locations.is_within(place, updated.location)]
-        surplus = [place for place in inside if locations.loosest_key(place) not in logged]
-        check_sums = [locations.check_sum(place) for place in surplus if locations.is_local(place)]
-        try:
-            self.store.remove([*surplus, *check_sums])
-        except Exception:  # the commit has landed
-            _LOGGER.debug("cannot delete metadata files of %s", updated.location, exc_info=True)
 
     def _survey(self, loaded: LoadedTable) -> tuple[int | None, tuple[MetadataVersion, ...]]:
         """The number in the hint, and the metadata files: read in this order, as they are written
         in the other.
         """
-        directory = locations.parent(loaded.metadata_location)
+        directory = loaded.metadata_folder
         try:
             hint = read_version_hint(self.store.read(locations.join(directory, _HINT)))
         except FileNotFoundError:
@@ -175,10 +164,7 @@ class FileSystemCatalog:
     def _check(
         self, loaded: LoadedTable, hint: int | None, versions: tuple[MetadataVersion, ...]
     ) -> None:
-        self._check_place(loaded)
-        if loaded.current == "given":
-            _check_given(loaded, versions)
-            return
+        check_place(self.store, self.table_location, loaded)
         if not is_file_system_table(versions):
             raise _catalog_owned(without_uncommitted(versions))
         if doubled := doubled_versions(versions):
@@ -193,7 +179,7 @@ class FileSystemCatalog:
                 f"{_METADATA_PATH} moves the metadata of a table that no catalog keeps",
                 hint=f"remove the table property {_METADATA_PATH}, or register the table",
             )
-        if loaded.current != "file-system":  # it was not, a moment ago
+        if not loaded.capabilities.is_certain:  # it was not, a moment ago
             raise CommitConflict(
                 f"the metadata files of {locations.shown(self.table_location)} have changed "
                 "meanwhile"
@@ -202,15 +188,16 @@ class FileSystemCatalog:
 
     @property
     def _metadata_directory(self) -> str:
-        return locations.join(self.table_location, _METADATA)  # R-161
+        return locations.join(self.table_location, METADATA_FOLDER)  # R-161
 
     def _load_newest(self, versions: tuple[MetadataVersion, ...]) -> LoadedTable:
         found = newest(
             without_uncommitted(versions),
-            lambda version: _read(self.store, version.location).last_updated_ms,
+            lambda version: read_file(self.store, version.location).last_updated_ms,
         )
-        owned = "file-system" if is_file_system_table(versions) else "newest-of-catalog"
-        return _loaded(_read(self.store, found.location), found.location, owned)
+        capabilities = FILE_SYSTEM if is_file_system_table(versions) else OF_A_CATALOG
+        metadata = read_file(self.store, found.location)
+        return loaded_from(metadata, found.location, capabilities)
 
     def _relocated_directory(self, metadata: TableMetadata) -> str | None:
         """Where `write.metadata.path` puts metadata files, if that is elsewhere (R-161)."""
@@ -219,7 +206,7 @@ class FileSystemCatalog:
             return None
         if not locations.scheme(path) and not path.startswith("/"):
             path = locations.join(metadata.location, path)
-        default = locations.join(metadata.location, _METADATA)
+        default = locations.join(metadata.location, METADATA_FOLDER)
         usual = {locations.loosest_key(default), locations.loosest_key(self._metadata_directory)}
         return None if locations.loosest_key(path.rstrip("/")) in usual else path.rstrip("/")
 
@@ -235,57 +222,10 @@ class FileSystemCatalog:
             )
         else:
             hint = (
-                f"a table directory holds {_METADATA}/*.metadata.json; where {_METADATA_PATH} put "
-                "them elsewhere, name one metadata file"
+                f"a table directory holds {METADATA_FOLDER}/*.metadata.json; where "
+                f"{_METADATA_PATH} put them elsewhere, name one metadata file"
             )
         return TableNotFound(f"no Iceberg table at {shown}", hint=hint)
-
-    def _check_place(self, loaded: LoadedTable) -> None:
-        """Refuse where nothing can be committed, and a copy, which names the original's files."""
-        if isinstance(self.store, PathMapStore):  # it refuses to write
-            return
-        check_creatable(self.table_location)
-        if _place(self.table_location) != _place(loaded.metadata.location):
-            raise Refused(
-                f"the table in {locations.shown(self.table_location)} says that it lies in "
-                f"{locations.shown(loaded.metadata.location)}: it is a copy, or was moved, and the "
-                "files it names are those of the original",
-                hint="name the table by the location in its metadata",
-            )
-
-    def _next_name(self, base: LoadedTable) -> str:
-        """The name after the one found, in its form (R-006)."""
-        assert base.version is not None
-        name = locations.name(base.metadata_location)
-        if base.current == "file-system":
-            return re.sub(r"^v\d+", f"v{base.version + 1}", name)  # R-162
-        return catalog_metadata_file_name(base.version + 1, self.env.new_uuid(), gzip=".gz" in name)
-
-    def _create(self, target: str, content: bytes, updated: TableMetadata) -> CommitOutcome:
-        try:
-            self.store.create(target, content)  # R-150
-        except Exception as error:  # whatever it is, the file may be there
-            if isinstance(error, IcectlError) and not isinstance(error, StorageError):
-                raise
-            return self._landed_or_not(target, content, updated, error)
-        return Committed(updated, target)
-
-    def _landed_or_not(
-        self, target: str, content: bytes, updated: TableMetadata, error: Exception
-    ) -> CommitOutcome:
-        """Look whether a write that did not succeed, or did not say so, has landed (R-156)."""
-        try:
-            found = self.store.read(target)
-        except FileNotFoundError:
-            if isinstance(error, StorageError) and not isinstance(error, AnswerLost):
-                raise error from None
-            return Unknown(target, _reason(error))
-        except Exception:
-            _LOGGER.debug("cannot look for %s", target, exc_info=True)
-            return Unknown(target, _reason(error))
-        if found == content:
-            return Committed(updated, target)
-        return Conflict(f"{locations.name(target)} was committed meanwhile")
 
     def _refresh_hint(self, target: str) -> None:
         """Point readers that trust the hint at the new file; nothing depends on it."""
@@ -299,82 +239,14 @@ class FileSystemCatalog:
             _LOGGER.debug("cannot refresh the hint in %s", directory, exc_info=True)
 
 
-@dataclass(frozen=True, slots=True)
-class SingleFileCatalog:
-    """One metadata file, for reading: nothing says that it is current."""
+def _next_version_name(base: LoadedTable, version: int) -> str:
+    """Name the next version of a file-system table, as other writers would (R-162).
 
-    store: Store
-    metadata_file: str
-
-    def load(self) -> LoadedTable:
-        """Read the file.
-
-        Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
-        """
-        return load_file(self.store, self.metadata_file)
-
-    def check_writable(self, loaded: LoadedTable) -> None:
-        """Refuse: a single file is for reading.
-
-        Raises: Refused.
-        """
-        raise _read_only(loaded)
-
-    def settle(self) -> None:
-        """Do nothing: nothing is committed here."""
-
-    def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:  # noqa: ARG002
-        """Refuse, like `check_writable`.
-
-        Raises: Refused.
-        """
-        raise _read_only(base)
-
-    def forget(self, base: LoadedTable, updated: TableMetadata, dropped: Sequence[str]) -> None:
-        """Do nothing: there was no commit."""
-
-
-def load_file(store: Store, location: str) -> LoadedTable:
-    """Read the metadata file that the caller named.
-
-    Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
+    Where the table does not say how it is compressed, it has the form of the last one.
     """
-    try:
-        metadata = _read(store, location)
-    except FileNotFoundError as error:
-        raise no_metadata_file(location) from error
-    return _loaded(metadata, location, "given")
-
-
-def no_metadata_file(location: str) -> TableNotFound:
-    """The error for a metadata file that is not there."""
-    return TableNotFound(
-        f"no metadata file {locations.shown(location)}",
-        hint="a table's metadata files lie in its metadata/ directory",
-    )
-
-
-def _loaded(metadata: TableMetadata, location: str, current: str) -> LoadedTable:
-    """Spell the file's location as the table's own is: the metadata log will hold it."""
-    directory = locations.parent(location)
-    own = metadata.location
-    if (
-        (locations.scheme(own) or own.startswith("/"))
-        and locations.name(directory) == _METADATA
-        and _place(locations.parent(directory)) == _place(own)
-    ):
-        location = locations.join(own, _METADATA, locations.name(location))
-    return LoadedTable(metadata, location, metadata_version(location).version, current)
-
-
-def _read(store: Store, location: str) -> TableMetadata:
-    try:
-        return read_metadata(store.read(location))
-    except CorruptTable as error:
-        what = error.message.removesuffix(f" ({error.rule})")
-        raise CorruptTable(
-            f"{locations.shown(location)}: {what}", rule=error.rule, hint=error.hint
-        ) from error
+    if properties.METADATA_COMPRESSION.name in base.metadata.properties:
+        return metadata_file_name(version, gzip=wants_gzip(base, otherwise=False))
+    return re.sub(r"^v\d+", f"v{version}", locations.name(base.metadata_location))  # R-162
 
 
 def _is_missing_directory(store: Store, location: str) -> bool:
@@ -386,37 +258,6 @@ def _is_missing_directory(store: Store, location: str) -> bool:
         return False
 
 
-def _read_only(loaded: LoadedTable) -> Refused:
-    return Refused(
-        f"{locations.shown(loaded.metadata_location)} is one metadata file, and nothing says that "
-        "it is current",
-        hint="name the table's directory, with `--metadata-file` if a catalog keeps the table",
-    )
-
-
-def _place(location: str) -> str:
-    """Where a table is, under every spelling that means the same directory."""
-    if locations.is_local(location):
-        try:
-            return str(Path(locations.local_path(location)).resolve())
-        except ValueError:
-            return location
-    return _STORE_ALIASES.sub("s3:", location).rstrip("/")
-
-
-def _reason(error: Exception) -> str:
-    """Why a write is not known to have happened."""
-    if isinstance(error, FileExistsError):
-        return "the file came and went"
-    _LOGGER.debug("the write failed", exc_info=error)
-    return error.message if isinstance(error, StorageError) else f"{type(error).__name__}: {error}"
-
-
-def _newer_than(base: LoadedTable, versions: tuple[MetadataVersion, ...]) -> list[MetadataVersion]:
-    assert base.version is not None
-    return [v for v in versions if v.version is not None and v.version > base.version]
-
-
 def _check_hint(hint: int | None, versions: tuple[MetadataVersion, ...]) -> None:
     """Refuse where the hint knows of a newer version than is there (R-163)."""
     newest_number = max((v.version for v in versions if v.version is not None), default=None)
@@ -425,21 +266,6 @@ def _check_hint(hint: int | None, versions: tuple[MetadataVersion, ...]) -> None
             f"{_HINT} says version {hint}, the newest metadata file is of version "
             f"{newest_number}: newer ones are missing",
             hint=f"bring them back, or correct {_HINT} if version {newest_number} is meant",
-        )
-
-
-def _check_given(loaded: LoadedTable, versions: tuple[MetadataVersion, ...]) -> None:
-    name = locations.name(loaded.metadata_location)
-    if loaded.version is None:
-        raise Refused(
-            f"the name {name} carries no version number, so that of the next file is unknown",
-            hint="commit through the catalog that keeps the table",
-        )
-    ahead = _newer_than(loaded, versions)
-    if ahead:
-        raise Refused(
-            f"{ahead[-1].name} lies beside {name} and is newer",
-            hint="ask the catalog which file is current; move files of failed commits away",
         )
 
 
@@ -455,28 +281,3 @@ def _catalog_owned(versions: tuple[MetadataVersion, ...]) -> Refused:
         + "name the current metadata file with `--metadata-file FILE`; the next one is written "
         "beside it, for the catalog to be pointed at",
     )
-
-
-def check_same_table(loaded: LoadedTable, now: TableMetadata) -> None:
-    """Raises: Refused, when metadata is not of the table that was loaded (R-002)."""
-    expected = loaded.metadata.table_uuid
-    if now.table_uuid != expected:  # R-002
-        raise Refused(
-            f"another table is at {locations.shown(loaded.metadata_location)} now: its table-uuid "
-            f"is {now.table_uuid}, that of the table read before is {expected}",
-            hint="run the command again if that table is meant",
-        )
-
-
-def _changed(base: LoadedTable, content: bytes, updated: TableMetadata) -> Conflict | None:
-    """Why the file that was loaded is no base any more, if so.
-
-    Raises: Refused, when another table is there now.
-    """
-    found = read_metadata(content)
-    check_same_table(base, found)
-    if base.metadata.table_uuid is not None:
-        check_same_table(base, updated)
-    if found != base.metadata:
-        return Conflict(f"{locations.name(base.metadata_location)} was written anew meanwhile")
-    return None

@@ -1,33 +1,58 @@
-"""The current metadata of a table, and swapping it."""
+"""The current metadata of a table, and swapping it: what every kind of catalog offers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from icectl.errors import Refused
 from icectl.spec.metadata import TableMetadata
+from icectl.spec.requirements import Requirement
+from icectl.spec.updates import ALL_UPDATES, Update
+from icectl.storage.location import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a catalog does for a table, and what it leaves to its clients.
+
+    `is_certain`: what was loaded is known to be current.
+    `publishes`: a commit is what every reader sees next; where not, the caller points the catalog
+    at the new file, and no file may be deleted before.
+    `numbers_versions`: metadata files are numbered in a row, and of all writers one alone can take
+    the next number, so that what an earlier run may still commit can be ruled out.
+    `cleans_metadata`: clients delete metadata files that leave the log (R-024).
+    `maintained_by`: who expires snapshots and deletes files in the place of clients; None: clients.
+    `updates`: the changes that it can carry out.
+    """
+
+    is_certain: bool
+    publishes: bool
+    numbers_versions: bool
+    cleans_metadata: bool
+    maintained_by: str | None = None
+    updates: frozenset[type[Update]] = ALL_UPDATES
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedTable:
-    """A table as one metadata file describes it.
+    """A table as its catalog knows it.
 
-    `metadata_location` is where the file was found, `version` its number for a file-system table.
-    `current` says how sure that is: `file-system` (highest `vN`), `newest-of-catalog` (newest by
-    name of a catalog-owned directory: reading only), `given` (the caller named the file).
+    `metadata_location` is where its metadata was found, `version` the number in that file's name;
+    new metadata files, manifests and journals go into `metadata_folder`.
     """
 
     metadata: TableMetadata
     metadata_location: str
     version: int | None
-    current: str
+    metadata_folder: str
+    capabilities: Capabilities
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The new metadata is current, at `metadata_location`."""
+    """The changes are in the table, which is now as `table` says."""
 
-    metadata: TableMetadata
-    metadata_location: str
+    table: LoadedTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +65,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The store did not answer whether the commit landed (R-156)."""
+    """Nobody answered whether the commit landed (R-156)."""
 
     metadata_location: str
     reason: str
@@ -64,14 +89,22 @@ class Catalog(Protocol):
     def settle(self) -> None:
         """Wait until the commits that are under way have ended; CommitConflict for a long one."""
 
-    def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
-        """Make `updated` current if `base` still is; an exception means that nothing was sent.
+    def commit(
+        self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
+    ) -> CommitOutcome:
+        """Change the table that `base` is of, where all requirements hold.
 
-        Any exception, that is, but for those that end the program: they come at any moment.
+        A catalog that swaps a pointer changes `base` and nothing newer. An exception means that
+        nothing was sent: any but those that end the program, which come at any moment.
         """
 
-    def forget(self, base: LoadedTable, updated: TableMetadata, dropped: Sequence[str]) -> None:
-        """Delete metadata files that a commit dropped from the log, where the table wants that.
 
-        Never raises: one that stays is an orphan (R-024).
-        """
+def check_same_table(loaded: LoadedTable, now: TableMetadata) -> None:
+    """Raises: Refused, when metadata is not of the table that was loaded (R-002)."""
+    expected = loaded.metadata.table_uuid
+    if now.table_uuid != expected:  # R-002
+        raise Refused(
+            f"another table is at {shown(loaded.metadata_location)} now: its table-uuid is "
+            f"{now.table_uuid}, that of the table read before is {expected}",
+            hint="run the command again if that table is meant",
+        )

@@ -4,7 +4,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from icectl.catalog.files import FileSystemCatalog, SingleFileCatalog, no_metadata_file, silent
+from icectl.catalog.files import FileSystemCatalog, silent
+from icectl.catalog.given_file import GivenFileCatalog, SingleFileCatalog
+from icectl.catalog.metadata_files import no_metadata_file
+from icectl.catalog.protocol import Catalog
 from icectl.env import Env
 from icectl.errors import Refused, TableNotFound, Unsupported, UsageError
 from icectl.storage import location as locations
@@ -22,7 +25,7 @@ def resolve(
     read_only: bool,
     metadata_file: str | None = None,
     warn: Callable[[str], None] = silent,
-) -> FileSystemCatalog | SingleFileCatalog:
+) -> Catalog:
     """The catalog for a TABLE argument: a directory or URI, or one metadata file for reading.
 
     `metadata_file` is the value of `--metadata-file`: a location, or a name in `metadata/`. `warn`
@@ -35,17 +38,17 @@ def resolve(
     if location.endswith(_FILE_ENDINGS) and not _is_local_directory(location):
         return _single_file(location, store, read_only=read_only, metadata_file=metadata_file)
     if metadata_file is None:
-        return FileSystemCatalog(store, location, env, warn=warn)
+        return FileSystemCatalog(store, location, env, warn)
     if "/" not in metadata_file:
         given = locations.join(location, "metadata", metadata_file)
     else:
         given = _absolute(metadata_file)
-    return FileSystemCatalog(store, location, env, given, warn)
+    return GivenFileCatalog(store, location, env, given)
 
 
 def _single_file(
     location: str, store: Store, *, read_only: bool, metadata_file: str | None
-) -> SingleFileCatalog:
+) -> Catalog:
     if metadata_file is not None:
         raise UsageError(
             f"TABLE names the metadata file {locations.shown(location)} already",

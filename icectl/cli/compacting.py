@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, identity_of, open_session
+from icectl.cli.session import Session, identity_of, open_session, unpublished
 from icectl.cli.settings import (
     COMPACT_ENGINE,
     COMPACT_MASTER,
@@ -37,7 +37,7 @@ from icectl.plan.compact_sizes import sizes_of
 from icectl.plan.where import parse_where
 from icectl.report.compact import Compaction, GroupOutput, compaction_result, print_compaction
 from icectl.report.document import Outcome
-from icectl.run.compact import Compact, Compacted, Prepared, execute, prepare, remove_leftovers
+from icectl.run.compact import Compacted, Prepared, execute, prepare, remove_leftovers
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, TARGET_FILE_SIZE_BYTES, read
 from icectl.units import parse_ratio, parse_size
@@ -91,9 +91,8 @@ def compact(common: Common, request: Request, change: Change) -> Outcome:
     budget = _count("--max-failed-commits", request.max_failed_commits) or 0
     session = open_session(common, request.table, read_only=False, change=change)
     with _engine(session, request) as engine:
-        means = Compact(**session.means.members, engine=engine)
-        prepared = prepare(means, request.branch, options)
-        return _run(session, means, prepared, change, Commits(commits, budget))
+        prepared = prepare(session.access, request.branch, options)
+        return _run(session, engine, prepared, change, Commits(commits, budget))
 
 
 def _engine(session: Session, request: Request) -> AbstractContextManager[Engine]:
@@ -112,7 +111,7 @@ def _engine(session: Session, request: Request) -> AbstractContextManager[Engine
 
 
 def _run(
-    session: Session, means: Compact, prepared: Prepared, change: Change, commits: Commits
+    session: Session, engine: Engine, prepared: Prepared, change: Change, commits: Commits
 ) -> Outcome:
     """Tell the plan, or carry it out."""
     told = Compaction(
@@ -121,13 +120,19 @@ def _run(
     whole = change.dry_run or change.check
     if not prepared.plan.has_work:
         if not whole:
-            remove_leftovers(means, prepared)
+            remove_leftovers(session.access, prepared)
         return _outcome(session, prepared, told, status="nothing-to-do", whole=whole)
     if whole:
         outcome = _outcome(session, prepared, told, status="planned", whole=True)
         return replace(outcome, exit_code=4) if change.check else outcome
     try:
-        done = execute(means, prepared, commits=commits.most, max_failed_commits=commits.may_fail)
+        done = execute(
+            session.access,
+            engine,
+            prepared,
+            commits=commits.most,
+            max_failed_commits=commits.may_fail,
+        )
     except CommitConflict:
         if not change.skip_if_busy:
             raise
@@ -148,7 +153,7 @@ def _done(session: Session, prepared: Prepared, told: Compaction, done: Compacte
         failed=done.failed,
         snapshot_ids=done.snapshot_ids,
         removed_delete_files=done.removed_delete_files,
-        new_metadata_file=location if prepared.loaded.current == "given" else None,
+        new_metadata_file=unpublished(done.landed),
     )
     whole = len(done.done) == len(prepared.plan.groups)
     status: Literal["done", "incomplete"] = "done" if whole else "incomplete"

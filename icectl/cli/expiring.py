@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from icectl.cli.deleted_list import write_deleted_list
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, identity_of, open_session
+from icectl.cli.session import Session, identity_of, open_session, unpublished
 from icectl.cli.settings import (
     EXPIRE_CLEAN_METADATA,
     EXPIRE_KEEP_DAILY,
@@ -35,7 +35,6 @@ from icectl.report.expire_snapshots import (
 from icectl.run.expire_snapshots import (
     Expired,
     ExpireOptions,
-    Expiry,
     Prepared,
     execute,
     prepare,
@@ -77,11 +76,11 @@ def expire(common: Common, table: str, request: Request, change: Change) -> Outc
         clean_expired_metadata=session.settings.read(EXPIRE_CLEAN_METADATA),
         keep_files=request.keep_files,
     )
-    expiry = Expiry(**session.means.members)
-    prepared = prepare(expiry, options)
+    access = session.access
+    prepared = prepare(access, options)
     if not prepared.has_work:
         if not (change.dry_run or change.check):
-            remove_leftovers(expiry, prepared)
+            remove_leftovers(access, prepared)
         return _planned(prepared, status="nothing-to-do", dry_run=change.dry_run or change.check)
     if change.check or change.dry_run:
         outcome = _planned(prepared, status="planned", dry_run=True)
@@ -90,7 +89,7 @@ def expire(common: Common, table: str, request: Request, change: Change) -> Outc
         raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
     write_deleted_list(change, ())  # a place that cannot be written to shows now
     try:
-        expired = execute(expiry, prepared)
+        expired = execute(access, prepared)
     except CommitConflict:
         if not change.skip_if_busy:
             raise
@@ -174,14 +173,13 @@ def _told(prepared: Prepared, expired: Expired | None = None) -> report.Expiry:
     )
     if expired is None:
         return told
-    given = prepared.loaded.current == "given"
     return replace(
         told,
         plan=as_landed(prepared.plan, expired.landed.metadata),
         removed=expired.removal.removed,
         failed=tuple((item.location, item.error) for item in expired.removal.failed),
         stopped=expired.removal.stopped,
-        new_metadata_file=expired.landed.metadata_location if given else None,
+        new_metadata_file=unpublished(expired.landed),
     )
 
 

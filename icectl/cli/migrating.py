@@ -24,16 +24,16 @@ def migrate(common: Common, table: str, change: Change, *, rewrite_manifests: bo
             hint="migrate, point the catalog at the new file, then `icectl rewrite-manifests`",
         )
     session = open_session(common, table, read_only=False, change=change)
-    means = session.means
-    prepared = prepare(means, rewrite_manifests=rewrite_manifests)
+    access = session.access
+    prepared = prepare(access, rewrite_manifests=rewrite_manifests)
     course = Course(
         command=COMMAND,
         to_version=TO_VERSION,
         to_know=TO_KNOW if prepared.plan.from_version < TO_VERSION else (),
         loaded=prepared.loaded,
         plan=prepared.plan,
-        execute=lambda: execute(means, prepared),
+        execute=lambda: execute(access, prepared),
         refusal=refusal,
-        tidy=lambda: remove_leftovers(means, prepared),
+        tidy=lambda: remove_leftovers(access, prepared),
     )
     return upgrade(session, course, change)

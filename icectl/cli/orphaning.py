@@ -7,7 +7,7 @@ from typing import Literal
 
 from icectl.cli.deleted_list import write_deleted_list
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, identity_of, open_session
+from icectl.cli.session import Session, identity_of, open_session, unpublished
 from icectl.cli.settings import (
     ORPHANS_MAX_FRACTION,
     ORPHANS_OLDER_THAN,
@@ -28,7 +28,7 @@ from icectl.report.remove_orphans import (
     question,
 )
 from icectl.run.orphan_deletion import OrphansGone, execute, failures
-from icectl.run.remove_orphans import OrphanOptions, OrphanRemoval, Prepared, prepare
+from icectl.run.remove_orphans import OrphanOptions, Prepared, prepare
 from icectl.storage.inventory_files import InventoryFiles
 from icectl.storage.location import name, scheme
 from icectl.storage.same_store import SameStore
@@ -65,8 +65,8 @@ def remove(common: Common, table: str, request: Request, change: Change) -> Outc
     )
     session = open_session(common, table, read_only=False, change=change)
     options = _options(session, request, same_store)
-    removal = OrphanRemoval(**session.means.members, search=_search(session, request, same_store))
-    prepared = prepare(removal, options)
+    access = session.access
+    prepared = prepare(access, _search(session, request, same_store), options)
     planning = change.dry_run or change.check
     if not prepared.plan.deletable_count:
         return _planned(prepared, status="nothing-to-do", dry_run=planning)
@@ -78,7 +78,7 @@ def remove(common: Common, table: str, request: Request, change: Change) -> Outc
         raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
     write_deleted_list(change, ())  # a place that cannot be written to shows now
     try:
-        done = execute(removal, prepared)
+        done = execute(access, prepared)
     except CommitConflict:
         if not change.skip_if_busy:
             raise
@@ -186,11 +186,12 @@ def _confirmed(session: Session, told: report.Orphans) -> bool:
 def _told(prepared: Prepared, done: OrphansGone | None = None) -> report.Orphans:
     """The removal as reports speak of it."""
     loaded = prepared.loaded
+    place = unpublished(loaded)
     told = report.Orphans(
         loaded.metadata.location,
         prepared.plan,
         moves=prepared.options.quarantine is not None,
-        given_metadata_file=name(loaded.metadata_location) if loaded.current == "given" else None,
+        given_metadata_file=None if place is None else name(place),
     )
     if done is None:
         return told

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, identity_of, open_session
+from icectl.cli.session import Session, identity_of, open_session, unpublished
 from icectl.cli.settings import parse_count, parse_option, whole_number
 from icectl.errors import CommitConflict, UsageError
 from icectl.plan.rewrite_manifests import RewriteOptions
@@ -44,19 +44,19 @@ def rewrite(common: Common, request: Request, change: Change) -> Outcome:
     """Plan the rewrite and, unless the plan is all that was asked for, run it."""
     options = _options(request)
     session = open_session(common, request.table, read_only=False, change=change)
-    means = session.means
-    prepared = prepare(means, request.branch, options)
+    access = session.access
+    prepared = prepare(access, request.branch, options)
     told = Rewriting(prepared.plan, prepared.listed.manifests)
     whole = change.dry_run or change.check
     if not prepared.has_work:
         if not whole:
-            remove_leftovers(means, prepared)
+            remove_leftovers(access, prepared)
         return _outcome(session, prepared, told, status="nothing-to-do", whole=whole)
     if whole:
         outcome = _outcome(session, prepared, told, status="planned", whole=True)
         return replace(outcome, exit_code=4) if change.check else outcome
     try:
-        done = execute(means, prepared)
+        done = execute(access, prepared)
     except CommitConflict:
         if not change.skip_if_busy:
             raise
@@ -66,13 +66,12 @@ def rewrite(common: Common, request: Request, change: Change) -> Outcome:
 
 
 def _done(session: Session, prepared: Prepared, told: Rewriting, done: Rewritten) -> Outcome:
-    given = prepared.loaded.current == "given"
     location = done.landed.metadata_location
     told = replace(
         told,
         written=done.written,
         snapshot_id=done.snapshot_id,
-        new_metadata_file=location if given else None,
+        new_metadata_file=unpublished(done.landed),
     )
     outcome = _outcome(session, prepared, told, status="done", whole=False)
     return replace(outcome, table=identity_of(prepared.loaded, location))

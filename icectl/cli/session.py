@@ -11,12 +11,12 @@ from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.catalog.resolve import resolve
 from icectl.cli.options import Change, Common
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret
+from icectl.commit.access import TableAccess
 from icectl.env import Deadline, Env
 from icectl.errors import Unsupported, UsageError
 from icectl.progress import Progress
 from icectl.report.console import Console
 from icectl.report.document import TableIdentity
-from icectl.run.means import Means
 from icectl.run.reader import Reader
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
@@ -39,9 +39,9 @@ class Session:
     storage: StorageOptions
 
     @property
-    def means(self) -> Means:
-        """What commands that change the table work with."""
-        return Means(
+    def access(self) -> TableAccess:
+        """What commands that change the table reach it with."""
+        return TableAccess(
             self.store,
             self.catalog,
             self.env,
@@ -57,7 +57,7 @@ class Session:
         Raises: TableNotFound; StorageError; CorruptTable.
         """
         loaded = open_table(self.catalog)
-        if loaded.current == "newest-of-catalog":
+        if not loaded.capabilities.is_certain:
             self.console.note(
                 f"note: this table belongs to a catalog; {done} is its newest metadata file, "
                 f"`{loaded.metadata_location}`"
@@ -75,6 +75,11 @@ def identity_of(loaded: LoadedTable, after: str | None = None) -> TableIdentity:
         loaded.metadata_location,
         after,
     )
+
+
+def unpublished(loaded: LoadedTable) -> str | None:
+    """Where the metadata lie, if it is the caller who makes them current; else None."""
+    return None if loaded.capabilities.publishes else loaded.metadata_location
 
 
 def open_session(

@@ -6,8 +6,7 @@ from typing import Literal, Protocol
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.options import Change
-from icectl.cli.session import Session, identity_of
-from icectl.commit.attempt import Landed
+from icectl.cli.session import Session, identity_of, unpublished
 from icectl.errors import CommitConflict, IcectlError, Refused
 from icectl.plan.model import Finding
 from icectl.report import upgrading as report
@@ -27,7 +26,7 @@ class Done(Protocol):
     """What a run did."""
 
     @property
-    def landed(self) -> Landed:
+    def landed(self) -> LoadedTable:
         """The table after it."""
 
     @property
@@ -116,7 +115,7 @@ def _done(course: Course, told: report.Upgrade, done: Done) -> Outcome:
         done=True,
         snapshot_id=done.snapshot_id,
         unfinished=None if done.unfinished is None else done.unfinished.message,
-        new_metadata_file=location if course.loaded.current == "given" else None,
+        new_metadata_file=unpublished(done.landed),
     )
     outcome = _outcome(
         course, told, status="done" if done.unfinished is None else "incomplete", dry_run=False

@@ -24,16 +24,16 @@ def upgrade_to_v4(common: Common, table: str, change: Change, options: UpgradeOp
             hint="upgrade without, point the catalog at the new file, then go on with the next",
         )
     session = open_session(common, table, read_only=False, change=change)
-    means = session.means
-    prepared = prepare(means, options)
+    access = session.access
+    prepared = prepare(access, options)
     course = Course(
         command=COMMAND,
         to_version=TO_VERSION,
         to_know=to_know(options.mode),
         loaded=prepared.loaded,
         plan=prepared.plan,
-        execute=lambda: execute(means, prepared),
+        execute=lambda: execute(access, prepared),
         refusal=refusal,
-        tidy=lambda: remove_leftovers(means, prepared),
+        tidy=lambda: remove_leftovers(access, prepared),
     )
     return upgrade(session, course, change)

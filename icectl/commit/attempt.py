@@ -1,37 +1,31 @@
-"""Committing metadata updates: build on the newest version, write, try again after a conflict."""
+"""Committing changes: build on the newest version, send, try again after a conflict."""
 
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from icectl.catalog.protocol import (
-    Catalog,
-    CommitOutcome,
-    Committed,
-    Conflict,
-    LoadedTable,
-    Unknown,
-)
-from icectl.env import Env
+from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
+from icectl.commit.access import TableAccess
 from icectl.errors import CommitConflict, CommitUnknown
-from icectl.progress import Progress
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import (
     COMMIT_MAX_WAIT_MS,
     COMMIT_MIN_WAIT_MS,
     COMMIT_RETRIES,
     COMMIT_TOTAL_TIMEOUT_MS,
+    DELETE_AFTER_COMMIT,
+    GC_ENABLED,
     read,
 )
-from icectl.spec.requirements import Requirement, check
-from icectl.spec.updates import Update, apply_all, with_log
+from icectl.spec.requirements import AssertTableUuid, check, requirements_of
+from icectl.spec.updates import Update
+from icectl.storage.location import check_sum, is_local, is_within, loosest_key
+
+Changes = Callable[[TableMetadata], Sequence[Update]]
+"""What a commit makes of the newest metadata; nothing where there is nothing left to change."""
 
 
-@dataclass(frozen=True, slots=True)
-class Landed:
-    """The table after the commit."""
-
-    metadata: TableMetadata
-    metadata_location: str
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -44,87 +38,113 @@ class Asked:
     sent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Committer:
-    """The means to commit to one table.
+def commit_changes(
+    access: TableAccess,
+    base: LoadedTable,
+    changes: Changes,
+    asked: Asked,
+    *,
+    forgets: bool = True,
+) -> LoadedTable:
+    """Commit what `changes` makes of the newest metadata; after a conflict, on a fresh base.
 
-    `forgets` is false where the caller itself deletes the metadata files that a commit drops.
-    `asked` is the caller's, who has to know how far a commit came that did not end.
+    A first Ctrl-C waits for how that ends. Returns the table as it is then; whatever ends it,
+    `asked` says whether it may have landed. Metadata files that leave the log are deleted where the
+    table wants that, unless the caller sees to it (`forgets`).
+    Raises: CommitConflict, when the retries or the time that the table allows are used up, another
+    table is there (R-002) or nothing is left to change; CommitUnknown; Refused and StorageError,
+    before anything was written.
+    Spec: R-150, R-156.
     """
+    with access.shield():
+        return _Attempts(access, base, asked, forgets).commit(changes)
 
-    catalog: Catalog
-    env: Env
-    progress: Progress
-    forgets: bool = True
-    asked: Asked = field(default_factory=Asked)
 
-    def commit(
-        self,
-        base: LoadedTable,
-        requirements: Sequence[Requirement],
-        updates: Callable[[TableMetadata], Sequence[Update]],
-    ) -> Landed:
-        """Commit what `updates` makes of the newest metadata; after a conflict, on a fresh base.
+@dataclass(slots=True)
+class _Attempts:
+    """The attempts of one commit; `first` is the table that the run began with."""
 
-        Raises: CommitConflict, when the retries or the time that the table allows are used up, a
-        requirement does not hold (R-002) or nothing is left to change; CommitUnknown; Refused and
-        StorageError, before anything was written.
-        Spec: R-150, R-156.
-        """
-        retries = read(base.metadata.properties, COMMIT_RETRIES)
-        ends_at = self.env.monotonic_seconds() + (
-            read(base.metadata.properties, COMMIT_TOTAL_TIMEOUT_MS) / 1000
-        )
-        attempt = 0
+    access: TableAccess
+    first: LoadedTable
+    asked: Asked
+    forgets: bool
+
+    def commit(self, changes: Changes) -> LoadedTable:
+        properties = self.first.metadata.properties
+        retries = read(properties, COMMIT_RETRIES)
+        ends_at = self._seconds() + read(properties, COMMIT_TOTAL_TIMEOUT_MS) / 1000
+        attempt, base = 0, self.first
         while True:
-            self._require(base.metadata, requirements)
-            changes = updates(base.metadata)
-            if not changes:
+            self._check_same_table(base.metadata)
+            updates = changes(base.metadata)
+            if not updates:
                 raise CommitConflict("another writer has made these changes already")
-            updated, dropped = with_log(
-                apply_all(base.metadata, changes), base.metadata_location, self._now_ms(base)
-            )
-            outcome = self._ask(base, updated)
+            outcome = self._ask(base, updates)
             if isinstance(outcome, Committed):
-                if self.forgets and dropped:
-                    self.catalog.forget(base, updated, dropped)  # R-024
-                return Landed(updated, outcome.metadata_location)
+                if self.forgets:
+                    _forget(self.access, base, outcome.table)  # R-024
+                return outcome.table
             if isinstance(outcome, Unknown):
                 raise _unknown(outcome)  # R-156
-            if attempt == retries or self.env.monotonic_seconds() >= ends_at:
+            if attempt == retries or self._seconds() >= ends_at:
                 raise CommitConflict(outcome.reason, hint=outcome.hint)
             self._wait(base.metadata, attempt, outcome)
             attempt += 1
-            base = self.catalog.load()
+            base = self.access.catalog.load()
 
-    def _ask(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
+    def _ask(self, base: LoadedTable, updates: Sequence[Update]) -> CommitOutcome:
         """Ask for one commit; `asked` says from then on whether it may have landed."""
+        required = requirements_of(base.metadata, updates)
         self.asked.sent = True
         try:
-            outcome = self.catalog.commit(base, updated)
+            outcome = self.access.catalog.commit(base, required, updates)
         except Exception:  # then nothing was sent; what ends the program comes at any moment
             self.asked.sent = False
             raise
         self.asked.sent = not isinstance(outcome, Conflict)
         return outcome
 
-    def _now_ms(self, base: LoadedTable) -> int:
-        """The time of the commit: never before that of the file it replaces (R-017)."""
-        return max(self.env.now_ms(), base.metadata.last_updated_ms)  # R-017
+    def _seconds(self) -> float:
+        return self.access.env.monotonic_seconds()
 
-    @staticmethod
-    def _require(metadata: TableMetadata, requirements: Sequence[Requirement]) -> None:
-        for requirement in requirements:
-            reason = check(metadata, requirement)
-            if reason is not None:
-                raise CommitConflict(reason)
+    def _check_same_table(self, metadata: TableMetadata) -> None:
+        uuid = self.first.metadata.table_uuid
+        if uuid is None:
+            return
+        reason = check(metadata, AssertTableUuid(uuid))  # R-002
+        if reason is not None:
+            raise CommitConflict(reason)
 
     def _wait(self, metadata: TableMetadata, attempt: int, conflict: Conflict) -> None:
         shortest = read(metadata.properties, COMMIT_MIN_WAIT_MS)
         longest = read(metadata.properties, COMMIT_MAX_WAIT_MS)
         wait_ms = min(shortest * 2**attempt, longest)
-        self.progress.warn(f"{conflict.reason}; the plan is made anew on it")
-        self.env.sleep(wait_ms / 1000)
+        self.access.progress.warn(f"{conflict.reason}; the plan is made anew on it")
+        self.access.env.sleep(wait_ms / 1000)
+
+
+def _forget(access: TableAccess, base: LoadedTable, now: LoadedTable) -> None:
+    """Delete metadata files that a commit dropped from the log, where the table wants that.
+
+    Only where the catalog leaves it to clients. Never raises: one that stays is an orphan.
+    Spec: R-024, R-193.
+    """
+    wanted = (DELETE_AFTER_COMMIT, GC_ENABLED)  # R-024, R-193
+    is_wanted = all(read(now.metadata.properties, each) for each in wanted)
+    if not now.capabilities.cleans_metadata or not is_wanted:
+        return
+    logged = {loosest_key(entry.metadata_file) for entry in now.metadata.metadata_log}
+    dropped = [
+        entry.metadata_file
+        for entry in base.metadata.metadata_log
+        if loosest_key(entry.metadata_file) not in logged
+        and is_within(entry.metadata_file, now.metadata.location)
+    ]
+    check_sums = [check_sum(place) for place in dropped if is_local(place)]
+    try:
+        access.store.remove([*dropped, *check_sums])
+    except Exception:  # the commit has landed
+        _LOGGER.debug("cannot delete metadata files that left the log", exc_info=True)
 
 
 def _unknown(outcome: Unknown) -> CommitUnknown:

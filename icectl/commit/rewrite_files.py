@@ -6,14 +6,15 @@ others are listed as they are. From version 4 on a new root says what goes and c
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from icectl.commit.changes import Changes, changes
 from icectl.commit.conflicts import GroupResult, conflict, head_of
 from icectl.commit.manifests import ManifestWriter, form_for
+from icectl.commit.outputs import Outputs
 from icectl.commit.snapshot import NewSnapshot, compose, head
+from icectl.commit.transaction import Proposal
 from icectl.commit.tree_rewrite import tree_change
-from icectl.commit.tree_snapshot import NewFiles, TreeWriter
+from icectl.commit.tree_snapshot import TreeWriter
 from icectl.entries.clusters import one_cluster, per_manifest, pieces
 from icectl.entries.rows import (
     Entries,
@@ -53,19 +54,6 @@ class Planned:
     files: LiveFiles
 
 
-class CommitOutputs(NewFiles, Protocol):
-    """Where the files of a commit go; each is on record before it is written."""
-
-    def manifest(self) -> str:
-        """Where the next manifest goes."""
-
-    def manifest_list(self, snapshot_id: int) -> str:
-        """Where the next manifest list goes."""
-
-    def check(self) -> None:
-        """Go on with the commit, its base loaded; CommitConflict where that is too late."""
-
-
 @dataclass(slots=True)
 class FileRewrite:
     """One commit of some groups, or of none, where deletes are dangling.
@@ -78,11 +66,19 @@ class FileRewrite:
     planned: Planned
     results: Sequence[GroupResult]
     snapshot_id: int
-    outputs: CommitOutputs
+    outputs: Outputs
     lost: dict[int, str] = field(default_factory=dict)
     changes: Changes | None = None
     _metadata_files: set[str] = field(default_factory=set)
     _written: dict[tuple[object, ...], list[ManifestFile]] = field(default_factory=dict)
+
+    def propose(self, metadata: TableMetadata) -> Proposal:
+        """Propose the snapshot on the newest metadata, and the files of what of it still holds.
+
+        Raises: as `updates`.
+        """
+        updates = self.updates(metadata)
+        return Proposal(updates, self._written_files)
 
     def updates(self, metadata: TableMetadata) -> Sequence[Update]:
         """The snapshot on the newest metadata; nothing where there is nothing left to change.
@@ -122,7 +118,6 @@ class FileRewrite:
         composed = compose(metadata, new, manifest_list=location, env=self.env)
         self._metadata_files = {*new_manifests, location}
         self.reader.store.create(location, composed.manifest_list)
-        self.outputs.check()
         return composed.updates
 
     def _put_on_tree(self, metadata: TableMetadata, changes: Changes) -> Sequence[Update]:
@@ -133,11 +128,10 @@ class FileRewrite:
         )
         assert writer.last is not None  # it has just been written
         self._metadata_files = writer.last.files
-        self.outputs.check()
         return updates
 
     @property
-    def written(self) -> frozenset[str]:
+    def _written_files(self) -> frozenset[str]:
         """Files that the last try needs: those of its metadata, and data files of its groups."""
         if self.changes is None:
             return frozenset()

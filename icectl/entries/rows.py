@@ -151,14 +151,6 @@ def in_manifests(entries: E, manifests: Collection[int]) -> E:
     return _only(entries, "manifest", manifests)
 
 
-def of_snapshots(entries: E, snapshot_ids: Collection[int]) -> E:
-    """Rows that carry one of the snapshot ids; rows without one are left out.
-
-    Order: kept.
-    """
-    return _only(entries, "snapshot_id", snapshot_ids)
-
-
 def of_specs(entries: E, spec_ids: Collection[int]) -> E:
     """Rows written with one of the partition specs.
 

@@ -8,11 +8,14 @@ from threading import Lock
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.codec.parquet_schema import arrow_schema
-from icectl.commit.attempt import Landed
+from icectl.commit.access import TableAccess
 from icectl.commit.changes import changes
 from icectl.commit.conflicts import GroupResult
+from icectl.commit.output_journal import DataPlaces, Leftovers
+from icectl.commit.outputs import Outputs
 from icectl.commit.rewrite_files import FileRewrite, Planned
 from icectl.commit.snapshot import branch_head
+from icectl.commit.transaction import transaction
 from icectl.engine.compact_job import (
     CompactJob,
     Engine,
@@ -39,10 +42,7 @@ from icectl.plan.compact_deletes import plan_deletes
 from icectl.plan.compact_order import RowOrder
 from icectl.plan.compact_task import MergeDeletesTask, RewriteTask
 from icectl.plan.model import pin_of
-from icectl.run.cleanup import Outputs, outputs_of
-from icectl.run.means import Means
-from icectl.run.merge_deletes import Merging
-from icectl.run.output_journal import DataPlaces, Leftovers
+from icectl.run.merge_deletes import merge_deletes
 from icectl.run.validate_data import every_column, name_mapping
 from icectl.spec.data_paths import data_folder
 from icectl.spec.manifest import FileFormat
@@ -56,13 +56,6 @@ from icectl.table.reading import in_threads, naming
 COMMAND = "compact"
 _SORT_BYTES = 256 << 20
 """Rows that a task sorts in memory, which takes twice that and more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compact(Means):
-    """The means to compact one table."""
-
-    engine: Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +80,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a run did: the commits that landed, and why groups are not in any."""
+    """What a run did: the table after it, and why groups are not in any commit."""
 
-    landed: Landed
+    landed: LoadedTable
     snapshot_ids: tuple[int, ...]
     done: tuple[Done, ...]
     failed: Mapping[int, str]
@@ -97,7 +90,7 @@ class Compacted:
 
 
 def prepare(
-    compact: Compact, branch: str, options: Callable[[TableMetadata], CompactOptions]
+    access: TableAccess, branch: str, options: Callable[[TableMetadata], CompactOptions]
 ) -> Prepared:
     """Load the table and plan the compaction of a branch; nothing is written.
 
@@ -105,15 +98,15 @@ def prepare(
     not be touched; Unsupported, where rows can't be carried over faithfully; StorageError,
     CorruptTable, where its manifests or deletes cannot be read.
     """
-    loaded = open_table(compact.catalog)
-    compact.catalog.check_writable(loaded)
+    loaded = open_table(access.catalog)
+    access.catalog.check_writable(loaded)
     metadata = loaded.metadata
     chosen = options(metadata)
     head = Branch(branch, branch_head(metadata, branch))
     on_columns = chosen.where is not None and any(
         leaf.column.field_id is not None for leaf in leaves(chosen.where)
     )
-    files = _reader(compact, METRICS if on_columns else frozenset()).load(
+    files = _reader(access, METRICS if on_columns else frozenset()).load(
         metadata, head.snapshot, {}
     )
     pin = pin_of(metadata, loaded.metadata_location)
@@ -156,28 +149,31 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
     return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of_paths(metadata))
 
 
-def _reader(compact: Compact, columns: frozenset[str]) -> LiveFilesReader:
+def _reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:
     def read_names(deletes: Entries) -> NamedFiles:
         found = list(by_row(deletes, "location", "file_format", "file_size_in_bytes"))
-        compact.progress.phase("reading position deletes", total=len(found))
+        access.progress.phase("reading position deletes", total=len(found))
 
         def read(one: tuple[str, int, int]) -> tuple[str, Mapping[str, int]]:
             location, file_format, _ = one
-            with compact.store.open(location) as file, naming(location):
+            with access.store.open(location) as file, naming(location):
                 names = named_data_files(file, FileFormat(file_format).name)
-            compact.progress.advance(1)
+            access.progress.advance(1)
             return location, names
 
         sizes = [size for _, _, size in found]
-        return dict(in_threads(read, found, sizes, threads=compact.concurrency))
+        return dict(in_threads(read, found, sizes, threads=access.concurrency))
 
-    return LiveFilesReader(
-        compact.store, compact.concurrency, compact.progress, read_names, columns
-    )
+    return LiveFilesReader(access.store, access.concurrency, access.progress, read_names, columns)
 
 
 def execute(
-    compact: Compact, prepared: Prepared, *, commits: int = 1, max_failed_commits: int = 0
+    access: TableAccess,
+    engine: Engine,
+    prepared: Prepared,
+    *,
+    commits: int = 1,
+    max_failed_commits: int = 0,
 ) -> Compacted:
     """Rewrite the groups of a plan and commit them, in up to `commits` commits.
 
@@ -185,11 +181,10 @@ def execute(
     Raises: CommitConflict, where nothing landed; CommitUnknown; Unsupported, CorruptTable,
     EngineError, SelfCheckFailed, StorageError, Incomplete, before anything has changed.
     """
-    run = _Run(compact, prepared)
-    with _leftovers(compact).removed_after(prepared.loaded):
-        for batch in _batches(prepared, commits):
-            if not run.commit(batch, max_failed_commits):
-                break
+    run = _Run(access, engine, prepared)
+    for batch in _batches(prepared, commits):
+        if not run.commit(batch, max_failed_commits):
+            break
     if run.landed is None:
         raise CommitConflict(run.reason)
     return Compacted(
@@ -201,13 +196,9 @@ def execute(
     )
 
 
-def remove_leftovers(compact: Compact, prepared: Prepared) -> None:
+def remove_leftovers(access: TableAccess, prepared: Prepared) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    _leftovers(compact).remove(prepared.loaded)
-
-
-def _leftovers(compact: Compact) -> Leftovers:
-    return Leftovers(compact, (COMMAND,))
+    Leftovers(access, (COMMAND,)).remove(prepared.loaded)
 
 
 def _batches(prepared: Prepared, commits: int) -> Sequence[Sequence[Group]]:
@@ -234,10 +225,11 @@ def _gives_row_ids(prepared: Prepared) -> bool:
 class _Run:
     """A run under way: what has landed, and what has not."""
 
-    def __init__(self, compact: Compact, prepared: Prepared) -> None:
-        self._compact = compact
+    def __init__(self, access: TableAccess, engine: Engine, prepared: Prepared) -> None:
+        self._access = access
+        self._engine = engine
         self._prepared = prepared
-        self.landed: Landed | None = None
+        self.landed: LoadedTable | None = None
         self.snapshot_ids: list[int] = []
         self.done: list[Done] = []
         self.failed: dict[int, str] = {}
@@ -272,24 +264,22 @@ class _Run:
 
     def _commit(self, batch: Sequence[Group]) -> None:
         """Rewrite some groups and commit those that still hold."""
-        compact = self._compact
-        compact.deadline.check()
-        base = self._prepared.loaded if self.landed is None else compact.catalog.load()
+        access = self._access
+        access.deadline.check()
+        base = self._prepared.loaded if self.landed is None else access.catalog.load()
         places = _data_places(self._prepared.loaded.metadata, batch)
-        outputs = outputs_of(compact.store, compact.env, base, COMMAND, places)
-        with outputs.removed_on_failure():
-            results = self._rewritten(batch, outputs)
-            rewrite = self._file_rewrite(results, outputs)
-            self.landed = outputs.commit(compact, base, rewrite.updates)
-        self._note(batch, results, rewrite)
-        outputs.keep(rewrite.written)
+        with transaction(access, base, COMMAND, places) as opened:
+            results = self._rewritten(batch, opened.outputs)
+            rewrite = self._file_rewrite(results, opened.outputs)
+            self.landed = opened.commit(rewrite.propose)
+            self._note(batch, results, rewrite)
 
     def _file_rewrite(self, results: Sequence[GroupResult], outputs: Outputs) -> FileRewrite:
         loaded, planned = self._prepared.loaded, self._prepared.plan
         snapshot = planned.branch.snapshot
         return FileRewrite(
-            reader=_reader(self._compact, frozenset()),
-            env=self._compact.env,
+            reader=_reader(self._access, frozenset()),
+            env=self._access.env,
             planned=Planned(
                 planned.branch.name,
                 None if snapshot is None else snapshot.snapshot_id,
@@ -297,24 +287,23 @@ class _Run:
                 self._prepared.files,
             ),
             results=results,
-            snapshot_id=self._compact.env.new_snapshot_id(),
+            snapshot_id=self._access.env.new_snapshot_id(),
             outputs=outputs,
         )
 
     def _rewritten(self, batch: Sequence[Group], outputs: Outputs) -> list[GroupResult]:
-        compact, metadata = self._compact, self._prepared.loaded.metadata
+        access, metadata = self._access, self._prepared.loaded.metadata
         tasks = [task for group in batch for task in group.tasks]
         found: Iterable[TaskResult]
         if self._prepared.plan.options.deletes_only:
-            means = (compact.store, compact.progress, compact.deadline, compact.concurrency)
             merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]
-            found = Merging(*means).merge(merging, metadata, outputs)
+            found = merge_deletes(access, merging, metadata, outputs)
         else:
             if tasks:
                 outputs.begin()
             rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
             job = job_of(metadata, self._prepared.plan.options.order)
-            found = compact.engine.rewrite(rewriting, job, _Places(metadata, outputs))
+            found = self._engine.rewrite(rewriting, job, _Places(metadata, outputs))
         by_id = {one.task_id: one for one in found}
         return [
             _group_result(group, [by_id[task.task_id] for task in group.tasks]) for group in batch

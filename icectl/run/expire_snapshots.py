@@ -5,7 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.commit.attempt import Asked, Landed
+from icectl.commit.access import TableAccess
+from icectl.commit.attempt import Asked, commit_changes
+from icectl.commit.journals import ABANDONED_AFTER_MS, journal_location
 from icectl.entries.files import (
     NO_FILES,
     Files,
@@ -30,21 +32,20 @@ from icectl.plan.expire_snapshots import (
 )
 from icectl.plan.model import pin_of
 from icectl.plan.retention import Policy, decide, decide_again
-from icectl.run import journal as journals
+from icectl.run import deletion_journal as journals
 from icectl.run.cleanup import Cleaner, Removal
+from icectl.run.deletion_journal import Journal
 from icectl.run.expire_reach import reached_beside, read_reached
 from icectl.run.guards import check_deletable, check_gc_enabled
-from icectl.run.journal import Journal
-from icectl.run.means import Means
 from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.updates import Update, with_log
-from icectl.storage.location import is_local, is_within, join, loosest_key, parent
+from icectl.storage.location import is_local, is_within, join, loosest_key
 from icectl.storage.store import FileStatus
 from icectl.storage.temporary import old_temporaries, probe_name
 from icectl.table.known_files import KnownFiles
 from icectl.table.open import open_table
-from icectl.table.reachable import ReachReader, dropped_files, log_files
+from icectl.table.reachable import dropped_files, log_files
 from icectl.units import print_count
 
 COMMAND = "expire-snapshots"
@@ -57,16 +58,6 @@ class ExpireOptions:
     policy: Callable[[TableMetadata], Policy]
     clean_expired_metadata: bool = False
     keep_files: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Expiry(Means):
-    """The means to expire snapshots of one table."""
-
-    @property
-    def reader(self) -> ReachReader:
-        """The means to read what snapshots reach."""
-        return ReachReader(self.store, self.concurrency, self.progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,31 +96,31 @@ class Prepared:
 class Expired:
     """What a run did."""
 
-    landed: Landed
+    landed: LoadedTable
     removal: Removal
 
 
-def prepare(expiry: Expiry, options: ExpireOptions) -> Prepared:
+def prepare(access: TableAccess, options: ExpireOptions) -> Prepared:
     """Load the table and plan its expiry; nothing is written.
 
     Raises: Refused, where the table must not be touched; StorageError, CorruptTable, where what
     stays cannot be read completely (R-192).
     """
-    loaded = open_table(expiry.catalog)
-    now_ms = expiry.env.now_ms()
-    check_deletable(expiry.catalog, loaded, now_ms)
+    loaded = open_table(access.catalog)
+    now_ms = access.env.now_ms()
+    check_deletable(access.catalog, loaded, now_ms)
     metadata = loaded.metadata
     retention = decide(metadata, options.policy(metadata), now_ms)
-    listed = expiry.store.list_directory(parent(loaded.metadata_location))
-    unfinished, abandoned = _earlier_runs(expiry, metadata, listed, now_ms)
+    listed = access.store.list_directory(loaded.metadata_folder)
+    unfinished, abandoned = _earlier_runs(access, metadata, listed, now_ms)
     sizes = {loosest_key(status.location): status.size_bytes for status in listed}
     deletes = _deletes_files(loaded, options)
     if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
-        reached = read_reached(expiry.reader, metadata, retention, sizes)
+        reached = read_reached(access.reach, metadata, retention, sizes)
     else:
         reached = Reached()
     for lost in reached.unread:
-        expiry.progress.warn(f"{lost.subject} expires, but its files are left: {lost.reason}")
+        access.progress.warn(f"{lost.subject} expires, but its files are left: {lost.reason}")
     planned = plan(
         metadata,
         pin_of(metadata, loaded.metadata_location),
@@ -146,7 +137,7 @@ def prepare(expiry: Expiry, options: ExpireOptions) -> Prepared:
     every = distinct(together([left, dropped])) if len(recorded) else together([left, dropped])
     inside, outside = _by_place(every, metadata.location)
     if planned.unlogged:
-        expiry.progress.warn(_log_warning(planned.unlogged))
+        access.progress.warn(_log_warning(planned.unlogged))
     return Prepared(
         loaded,
         options,
@@ -157,13 +148,13 @@ def prepare(expiry: Expiry, options: ExpireOptions) -> Prepared:
         unfinished,
         abandoned,
         reached.staying,
-        old_temporaries(expiry.store, expiry.env, listed, journals.ABANDONED_AFTER_MS),
+        old_temporaries(access.store, access.env, listed, ABANDONED_AFTER_MS),
     )
 
 
 def _deletes_files(loaded: LoadedTable, options: ExpireOptions) -> bool:
     """Not where the caller says so, nor where only the caller knows which metadata is current."""
-    return not options.keep_files and loaded.current == "file-system"
+    return not options.keep_files and loaded.capabilities.publishes
 
 
 def _dropped(metadata: TableMetadata, metadata_location: str, sizes: Mapping[str, int]) -> Files:
@@ -185,16 +176,16 @@ def _log_warning(unlogged: Sequence[int]) -> str:
 
 
 def _earlier_runs(
-    expiry: Expiry, metadata: TableMetadata, listed: Sequence[FileStatus], now_ms: int
+    access: TableAccess, metadata: TableMetadata, listed: Sequence[FileStatus], now_ms: int
 ) -> tuple[tuple[Journal, ...], tuple[Journal, ...]]:
     """Journals of runs that committed and did not finish, and of runs that never committed."""
-    found = journals.unfinished(expiry.store, listed, COMMAND, expiry.progress)
+    found = journals.unfinished(access.store, listed, COMMAND, access.progress)
     ours = [item for item in found if item.table_uuid == metadata.table_uuid]
     landed = tuple(item for item in ours if item.has_landed(metadata))
     abandoned = tuple(
         item
         for item in ours
-        if item not in landed and now_ms - item.created_ms > journals.ABANDONED_AFTER_MS
+        if item not in landed and now_ms - item.created_ms > ABANDONED_AFTER_MS
     )
     return landed, abandoned
 
@@ -207,57 +198,59 @@ def _by_place(found: Files, table_location: str) -> tuple[Files, Files]:
     return excluding(found, outside), including(found, outside)
 
 
-def remove_leftovers(expiry: Expiry, prepared: Prepared) -> None:
+def remove_leftovers(access: TableAccess, prepared: Prepared) -> None:
     """Remove what killed runs were writing; never raises."""
     if prepared.deletes_files and prepared.temporaries:
-        with suppress(StorageError), expiry.shield():
-            expiry.store.remove(prepared.temporaries)
+        with suppress(StorageError), access.shield():
+            access.store.remove(prepared.temporaries)
 
 
-def execute(expiry: Expiry, prepared: Prepared) -> Expired:
+def execute(access: TableAccess, prepared: Prepared) -> Expired:
     """Commit the plan, then delete what nothing reaches any more (R-190).
 
     Raises: CommitConflict, CommitUnknown; StorageError, Refused, Incomplete, before anything has
     changed.
     """
-    expiry.deadline.check()
+    access.deadline.check()
     record = None
     if prepared.deletes_files and len(prepared.deletable):
-        _prove_deletion(expiry, prepared)
+        _prove_deletion(access, prepared)
         if prepared.plan.changes_table:
-            record = _record_of(expiry, prepared)
-    landed = _commit(expiry, prepared, record)
-    remove_leftovers(expiry, prepared)
+            record = _record_of(access, prepared)
+    landed = _commit(access, prepared, record)
+    remove_leftovers(access, prepared)
     if not prepared.deletes_files:
         return Expired(landed, Removal(NO_FILES, (), stopped=False))
-    doomed = _doomed(expiry, prepared)
+    doomed = _doomed(access, prepared)
     if doomed is None:
         return Expired(landed, Removal(NO_FILES, (), stopped=True))
-    means = (expiry.store, expiry.progress, expiry.deadline, expiry.shield)
-    removal = Cleaner(*means, doomed.kept_check_sums).remove(doomed.files)
-    _close_journals(expiry, prepared, record, doomed.files, removal)
+    cleaner = Cleaner(
+        access.store, access.progress, access.deadline, access.shield, doomed.kept_check_sums
+    )
+    removal = cleaner.remove(doomed.files)
+    _close_journals(access, prepared, record, doomed.files, removal)
     return Expired(landed, removal)
 
 
 def _close_journals(
-    expiry: Expiry, prepared: Prepared, record: Journal | None, doomed: Files, removal: Removal
+    access: TableAccess, prepared: Prepared, record: Journal | None, doomed: Files, removal: Removal
 ) -> None:
     """Remove the journals of what is done; where files are left, one journal names just them."""
     done = [*([record] if record else []), *prepared.unfinished]
     if removal.failed or removal.stopped:
         gone = [location for location, _, _ in rows(removal.removed)]
-        journals.shorten(expiry.store, done.pop(0), excluding(doomed, gone))
+        journals.shorten(access.store, done.pop(0), excluding(doomed, gone))
     done += prepared.abandoned
     if done:
-        journals.discard(expiry.store, done)
+        journals.discard(access.store, done)
 
 
-def _prove_deletion(expiry: Expiry, prepared: Prepared) -> None:
+def _prove_deletion(access: TableAccess, prepared: Prepared) -> None:
     """Fail before the commit where files cannot be deleted after it."""
-    folder = parent(prepared.loaded.metadata_location)
-    probe = join(folder, probe_name(expiry.env.new_uuid()))
-    expiry.store.create(probe, b"")
-    failed = expiry.store.remove([probe])
+    folder = prepared.loaded.metadata_folder
+    probe = join(folder, probe_name(access.env.new_uuid()))
+    access.store.create(probe, b"")
+    failed = access.store.remove([probe])
     if failed:
         raise StorageError(
             f"files in {folder} cannot be deleted: {failed[0].error}",
@@ -265,10 +258,10 @@ def _prove_deletion(expiry: Expiry, prepared: Prepared) -> None:
         )
 
 
-def _record_of(expiry: Expiry, prepared: Prepared) -> Journal:
-    where = prepared.loaded.metadata_location
+def _record_of(access: TableAccess, prepared: Prepared) -> Journal:
+    folder = prepared.loaded.metadata_folder
     return Journal(
-        journals.journal_location(where, COMMAND, expiry.env.new_uuid()),
+        journal_location(folder, COMMAND, access.env.new_uuid()),
         prepared.loaded.metadata.table_uuid,
         prepared.now_ms,
         tuple(decision.snapshot_id for decision in prepared.plan.retention.expired),
@@ -276,15 +269,15 @@ def _record_of(expiry: Expiry, prepared: Prepared) -> Journal:
     )
 
 
-def _commit(expiry: Expiry, prepared: Prepared, record: Journal | None) -> Landed:
+def _commit(access: TableAccess, prepared: Prepared, record: Journal | None) -> LoadedTable:
     """Commit what of the plan still holds, once that is on record.
 
     The record goes where the commit can't have landed; an unknown outcome keeps it (R-156).
     """
     loaded = prepared.loaded
     if not prepared.plan.changes_table:
-        return Landed(loaded.metadata, loaded.metadata_location)
-    expiry.progress.phase("committing")
+        return loaded
+    access.progress.phase("committing")
 
     def build(metadata: TableMetadata) -> Sequence[Update]:
         if metadata is loaded.metadata:
@@ -297,12 +290,12 @@ def _commit(expiry: Expiry, prepared: Prepared, record: Journal | None) -> Lande
     asked = Asked()
     try:
         if record is not None:
-            journals.write(expiry.store, record)
+            journals.write(access.store, record)
         # The plan names what leaves the log, and `--keep-files` keeps that too.
-        return expiry.commit(loaded, build, asked, forgets=False)
+        return commit_changes(access, loaded, build, asked, forgets=False)
     except BaseException:  # of whatever kind: only whether it was sent counts
         if record is not None and not asked.sent:
-            journals.discard(expiry.store, [record])
+            journals.discard(access.store, [record])
         raise
 
 
@@ -314,7 +307,7 @@ class _Doomed:
     kept_check_sums: frozenset[str] | None
 
 
-def _doomed(expiry: Expiry, prepared: Prepared) -> _Doomed | None:
+def _doomed(access: TableAccess, prepared: Prepared) -> _Doomed | None:
     """Planned, and unreachable from the newest metadata, which may be newer than ours.
 
     None where the newest metadata, or what it names, cannot be read: then every file stays (R-192).
@@ -322,9 +315,9 @@ def _doomed(expiry: Expiry, prepared: Prepared) -> _Doomed | None:
     if not len(prepared.deletable):
         return _Doomed(NO_FILES, None)
     try:
-        protected = _reached_by_newest(expiry, prepared)
+        protected = _reached_by_newest(access, prepared)
     except IcectlError as error:  # the commit stands, so this is no reason to fail
-        expiry.progress.warn(f"nothing is deleted: {error.message}")
+        access.progress.warn(f"nothing is deleted: {error.message}")
         return None
     left = still_deletable([prepared.deletable], [found.table["key"] for found in protected])
     if not is_local(prepared.loaded.metadata.location):
@@ -348,12 +341,12 @@ def _named_by_none(doomed: Files, staying: Sequence[Files]) -> Files:
     return excluding(doomed, named)
 
 
-def _reached_by_newest(expiry: Expiry, prepared: Prepared) -> Sequence[Files]:
+def _reached_by_newest(access: TableAccess, prepared: Prepared) -> Sequence[Files]:
     """What the newest metadata reaches, but for the contents of what the plan has read."""
-    expiry.catalog.settle()
-    newest = expiry.catalog.load()
+    access.catalog.settle()
+    newest = access.catalog.load()
     if newest.metadata.table_uuid != prepared.loaded.metadata.table_uuid:  # R-002
         raise Refused("another table is in its place now")
     check_gc_enabled(newest.metadata)
     kept = {decision.snapshot_id for decision in prepared.plan.retention.kept}
-    return reached_beside(expiry.reader, newest, kept)
+    return reached_beside(access.reach, newest, kept)

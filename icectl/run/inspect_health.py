@@ -37,7 +37,7 @@ def health(reader: Reader, choice: SnapshotChoice, commands: frozenset[str]) -> 
     """
     snapshot = chosen_snapshot(reader.metadata, choice)
     manifests = reader.manifests(snapshot)
-    listed = reader.store.list_directory(locations.parent(reader.loaded.metadata_location))
+    listed = reader.store.list_directory(reader.loaded.metadata_folder)
     return health_view(
         HealthSource(
             metadata=reader.metadata,

@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.codec.manifest_list import write_manifest_list
-from icectl.commit.attempt import Landed
+from icectl.commit.access import TableAccess
+from icectl.commit.output_journal import Leftovers
+from icectl.commit.outputs import Outputs
 from icectl.commit.snapshot import branch_head
+from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.manifest_rows import describe
 from icectl.entries.rows import EMPTY, Entries, in_manifests
 from icectl.entries.schema import PLANNING_COLUMNS
@@ -25,15 +28,11 @@ from icectl.plan.model import Finding, pin_of
 from icectl.plan.rewrite_manifests import RewriteOptions
 from icectl.plan.validate.finding import finding
 from icectl.run import rewrite_manifests as rewriting
-from icectl.run.cleanup import Outputs, outputs_of
-from icectl.run.means import Means
-from icectl.run.output_journal import Leftovers
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
 from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
-from icectl.spec.updates import Update
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_manifests
 from icectl.table.open import open_table
@@ -61,32 +60,32 @@ class Migrated:
     `unfinished` says why the manifests were not rewritten, where they should have been.
     """
 
-    landed: Landed
+    landed: LoadedTable
     snapshot_id: int | None = None
     unfinished: IcectlError | None = None
 
 
-def prepare(migration: Means, *, rewrite_manifests: bool) -> Prepared:
+def prepare(access: TableAccess, *, rewrite_manifests: bool) -> Prepared:
     """Load the table and plan its migration; nothing is written.
 
     Raises: Refused, where the table must not be touched; StorageError of the store.
     """
-    loaded = open_table(migration.catalog)
+    loaded = open_table(access.catalog)
     metadata = loaded.metadata
     pin = pin_of(metadata, loaded.metadata_location)
     if metadata.format_version >= TO_VERSION:
-        legacy = _legacy_manifests(migration, loaded) if rewrite_manifests else 0
+        legacy = _legacy_manifests(access, loaded) if rewrite_manifests else 0
         return Prepared(loaded, plan_rest(metadata, pin, legacy), {})
-    migration.catalog.check_writable(loaded)
+    access.catalog.check_writable(loaded)
     unreadable: dict[int, Finding] = {}
-    heads = _heads(migration, metadata, unreadable)
-    described = _embedded(migration, metadata, unreadable)
+    heads = _heads(access, metadata, unreadable)
+    described = _embedded(access, metadata, unreadable)
     problems = tuple(unreadable.values())
     planned = plan(metadata, pin, heads, problems, rewrite_manifests=rewrite_manifests)
     return Prepared(loaded, planned, described)
 
 
-def _legacy_manifests(migration: Means, loaded: LoadedTable) -> int:
+def _legacy_manifests(access: TableAccess, loaded: LoadedTable) -> int:
     """How many manifests of version 1 the current snapshot has: a killed run leaves them.
 
     From version 4 on what is older is moved by `upgrade-to-v4`.
@@ -95,21 +94,21 @@ def _legacy_manifests(migration: Means, loaded: LoadedTable) -> int:
     snapshot = branch_head(metadata, "main")
     if snapshot is None or metadata.format_version >= rewriting.TREES_FROM:
         return 0
-    migration.catalog.check_writable(loaded)
-    manifests = read_snapshot_manifests(migration.store, metadata, snapshot)
+    access.catalog.check_writable(loaded)
+    manifests = read_snapshot_manifests(access.store, metadata, snapshot)
     headers = scan_manifests(
-        migration.store,
+        access.store,
         metadata,
         manifests,
         columns=frozenset(),
-        concurrency=migration.concurrency,
-        progress=migration.progress,
+        concurrency=access.concurrency,
+        progress=access.progress,
     )
     return sum(header.format_version < TO_VERSION for _, header, _ in headers)
 
 
 def _heads(
-    migration: Means, metadata: TableMetadata, unreadable: dict[int, Finding]
+    access: TableAccess, metadata: TableMetadata, unreadable: dict[int, Finding]
 ) -> Sequence[Head]:
     """The heads of all refs, main first; a snapshot that several name is read once."""
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
@@ -121,20 +120,20 @@ def _heads(
         if snapshot is None or snapshot_id in heads:
             continue
         with _told(snapshot, unreadable):
-            manifests = read_snapshot_manifests(migration.store, metadata, snapshot)
-            entries = _entries(migration, metadata, manifests)
+            manifests = read_snapshot_manifests(access.store, metadata, snapshot)
+            entries = _entries(access, metadata, manifests)
             heads[snapshot_id] = Head(name, snapshot_id, manifests, entries)
     return tuple(heads.values())
 
 
 def _embedded(
-    migration: Means, metadata: TableMetadata, unreadable: dict[int, Finding]
+    access: TableAccess, metadata: TableMetadata, unreadable: dict[int, Finding]
 ) -> Mapping[int, Sequence[ManifestFile]]:
     described = {}
     for snapshot in metadata.snapshots:
         if snapshot.embeds_manifests:
             with _told(snapshot, unreadable):
-                described[snapshot.snapshot_id] = _described(migration, metadata, snapshot)
+                described[snapshot.snapshot_id] = _described(access, metadata, snapshot)
     return described
 
 
@@ -153,19 +152,19 @@ def _told(snapshot: Snapshot, unreadable: dict[int, Finding]) -> Iterator[None]:
 
 
 def _entries(
-    migration: Means, metadata: TableMetadata, manifests: Sequence[ManifestFile]
+    access: TableAccess, metadata: TableMetadata, manifests: Sequence[ManifestFile]
 ) -> Entries:
     # Version 1 lists may not say who added a manifest, which its entries then do not need.
     named = [replace(item, added_snapshot_id=item.added_snapshot_id or 0) for item in manifests]
     if not named:
         return EMPTY
     return load_entries(
-        migration.store,
+        access.store,
         metadata,
         named,
         columns=PLANNING_COLUMNS,
-        concurrency=migration.concurrency,
-        progress=migration.progress,
+        concurrency=access.concurrency,
+        progress=access.progress,
     )
 
 
@@ -177,7 +176,7 @@ def refusal(forbidding: Sequence[Finding]) -> Refused:
     )
 
 
-def execute(migration: Means, prepared: Prepared) -> Migrated:
+def execute(access: TableAccess, prepared: Prepared) -> Migrated:
     """Write the manifest lists that are lacking, commit, and rewrite manifests where asked.
 
     Raises: Refused where a finding forbids it; CommitConflict, CommitUnknown; StorageError,
@@ -185,35 +184,31 @@ def execute(migration: Means, prepared: Prepared) -> Migrated:
     """
     if prepared.plan.forbidding:
         raise refusal(prepared.plan.forbidding)
-    migration.deadline.check()
+    access.deadline.check()
     if prepared.plan.from_version >= TO_VERSION:
-        with Leftovers(migration, (COMMAND,)).removed_after(prepared.loaded):
-            done = _rewritten(migration)
+        with Leftovers(access, (COMMAND,)).removed_after(prepared.loaded):
+            done = _rewritten(access)
         return Migrated(done.landed, done.snapshot_id)
-    outputs = outputs_of(migration.store, migration.env, prepared.loaded, COMMAND)
-    uuid = migration.env.new_uuid()
+    uuid = access.env.new_uuid()
+    with transaction(access, prepared.loaded, COMMAND) as opened:
 
-    def changes(metadata: TableMetadata) -> Sequence[Update]:
-        lists = _write_lists(migration, metadata, prepared.described, outputs)
-        outputs.check()
-        return updates(metadata, lists, uuid)
+        def propose(metadata: TableMetadata) -> Proposal:
+            lists = _write_lists(access, metadata, prepared.described, opened.outputs)
+            return Proposal(updates(metadata, lists, uuid), frozenset(lists.values()))
 
-    with Leftovers(migration, (COMMAND,)).removed_after(prepared.loaded):
-        with outputs.removed_on_failure():
-            landed = outputs.commit(migration, prepared.loaded, changes)
-        outputs.keep({item.manifest_list or "" for item in landed.metadata.snapshots})
+        landed = opened.commit(propose)
     if not prepared.plan.rewrites_manifests:
         return Migrated(landed)
-    return _with_manifests(migration, landed)
+    return _with_manifests(access, landed)
 
 
-def remove_leftovers(migration: Means, prepared: Prepared) -> None:
+def remove_leftovers(access: TableAccess, prepared: Prepared) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    Leftovers(migration, (COMMAND, rewriting.COMMAND)).remove(prepared.loaded)
+    Leftovers(access, (COMMAND, rewriting.COMMAND)).remove(prepared.loaded)
 
 
 def _write_lists(
-    migration: Means,
+    access: TableAccess,
     metadata: TableMetadata,
     described: Mapping[int, Sequence[ManifestFile]],
     outputs: Outputs,
@@ -223,27 +218,27 @@ def _write_lists(
     for snapshot in metadata.snapshots:
         if not snapshot.embeds_manifests:
             continue
-        manifests = described.get(snapshot.snapshot_id) or _described(migration, metadata, snapshot)
+        manifests = described.get(snapshot.snapshot_id) or _described(access, metadata, snapshot)
         content = write_manifest_list(
             listed_manifests(snapshot, manifests),
             format_version=TO_VERSION,
             snapshot_id=snapshot.snapshot_id,
             parent_snapshot_id=snapshot.parent_snapshot_id,
             sequence_number=0,
-            sync_marker=bytes.fromhex(migration.env.new_uuid().replace("-", "")),
+            sync_marker=bytes.fromhex(access.env.new_uuid().replace("-", "")),
         )
         location = outputs.manifest_list(snapshot.snapshot_id)
-        migration.store.create(location, content)
+        access.store.create(location, content)
         lists[snapshot.snapshot_id] = location
     return lists
 
 
 def _described(
-    migration: Means, metadata: TableMetadata, snapshot: Snapshot
+    access: TableAccess, metadata: TableMetadata, snapshot: Snapshot
 ) -> Sequence[ManifestFile]:
     """The embedded manifests with their counts and summaries, counted from their entries."""
-    manifests = read_snapshot_manifests(migration.store, metadata, snapshot)
-    entries = _entries(migration, metadata, manifests)
+    manifests = read_snapshot_manifests(access.store, metadata, snapshot)
+    entries = _entries(access, metadata, manifests)
     described = []
     for at, manifest in enumerate(manifests):
         spec = metadata.spec(manifest.partition_spec_id) or metadata.default_spec
@@ -260,10 +255,10 @@ def _described(
     return described
 
 
-def _with_manifests(migration: Means, landed: Landed) -> Migrated:
+def _with_manifests(access: TableAccess, landed: LoadedTable) -> Migrated:
     """Write the manifests of the current snapshot anew; the migration stands whatever happens."""
     try:
-        done = _rewritten(migration)
+        done = _rewritten(access)
     except CommitUnknown:
         raise
     except IcectlError as error:
@@ -271,9 +266,9 @@ def _with_manifests(migration: Means, landed: Landed) -> Migrated:
     return Migrated(done.landed, done.snapshot_id)
 
 
-def _rewritten(migration: Means) -> rewriting.Rewritten:
+def _rewritten(access: TableAccess) -> rewriting.Rewritten:
     def options(metadata: TableMetadata) -> RewriteOptions:
         target = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
         return RewriteOptions(target_size_bytes=target, every=True)
 
-    return rewriting.execute(migration, rewriting.prepare(migration, "main", options))
+    return rewriting.execute(access, rewriting.prepare(access, "main", options))

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Literal
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.commit.access import TableAccess
 from icectl.entries.listed import (
     Listed,
     ListedFile,
@@ -20,12 +21,7 @@ from icectl.entries.listed import (
 from icectl.errors import IcectlError, StorageError
 from icectl.run.cleanup import BATCH, Cleaner
 from icectl.run.quarantine import Quarantine, open_quarantine
-from icectl.run.remove_orphans import (
-    OrphanRemoval,
-    Prepared,
-    check_same_table,
-    open_deletable,
-)
+from icectl.run.remove_orphans import Prepared, check_same_table, open_deletable
 from icectl.storage.store import FailedRemoval
 from icectl.table.reading import in_threads
 from icectl.table.unreached import check_sums_last, described_files
@@ -45,18 +41,18 @@ class OrphansGone:
     quarantine: Quarantine | None = None
 
 
-def execute(removal: OrphanRemoval, prepared: Prepared) -> OrphansGone:
+def execute(access: TableAccess, prepared: Prepared) -> OrphansGone:
     """Delete or move what the plan says, and is still so, a batch at a time.
 
     Raises: what looking at files and at the newest metadata raises, as long as nothing is gone;
     later that ends the run early.
     """
-    removal.deadline.check()
-    deletion = _Deletion(removal, prepared, prepared.loaded)
+    access.deadline.check()
+    deletion = _Deletion(access, prepared, prepared.loaded)
     files, check_sums = check_sums_last(prepared.doomed)
-    removal.progress.phase("deleting files", total=len(files) + len(check_sums))
+    access.progress.phase("deleting files", total=len(files) + len(check_sums))
     for batch in chain(listed_slices(files, BATCH), listed_slices(check_sums, BATCH)):
-        if removal.deadline.passed:
+        if access.deadline.passed:
             deletion.done.stopped = True
             break
         try:
@@ -64,29 +60,29 @@ def execute(removal: OrphanRemoval, prepared: Prepared) -> OrphansGone:
         except IcectlError as error:
             if not len(deletion.done.removed):
                 raise
-            removal.progress.warn(f"nothing more is deleted: {error.message}")
+            access.progress.warn(f"nothing more is deleted: {error.message}")
             deletion.done.stopped = True
             break
-        removal.progress.advance(len(batch))
+        access.progress.advance(len(batch))
     return deletion.done
 
 
 class _Deletion:
     """A run; `newest` is the last state of the table whose references are known."""
 
-    def __init__(self, removal: OrphanRemoval, prepared: Prepared, newest: LoadedTable) -> None:
-        self.removal = removal
+    def __init__(self, access: TableAccess, prepared: Prepared, newest: LoadedTable) -> None:
+        self.access = access
         self.prepared = prepared
         self.newest = newest
         self.done = OrphansGone(listed_none(prepared.plan.orphans))
-        self.cleaner = Cleaner(removal.store, removal.progress, removal.deadline, removal.shield)
+        self.cleaner = Cleaner(access.store, access.progress, access.deadline, access.shield)
         if prepared.options.quarantine is not None:
             self.done.quarantine = open_quarantine(
-                removal.store,
-                removal.env,
+                access.store,
+                access.env,
                 prepared.options.quarantine,
                 prepared.places.table,
-                removal.concurrency,
+                access.concurrency,
             )
 
     def remove(self, batch: Listed) -> None:
@@ -112,7 +108,7 @@ class _Deletion:
             lambda pair: self._look(*pair),
             pairs,
             [1] * len(pairs),
-            threads=self.removal.concurrency,
+            threads=self.access.concurrency,
         )
         reasons = list(found)
         for (file, _), reason in zip(pairs, reasons, strict=True):
@@ -125,14 +121,14 @@ class _Deletion:
     def _look(self, file: ListedFile, owner: str) -> Spared | StorageError | None:
         """Why a file should not go after all; None where it should."""
         try:
-            status = self.removal.store.stat(file.location)
+            status = self.access.store.stat(file.location)
             if status is None:
                 return "gone"
             if status.size_bytes != file.size_bytes or not _same_second(
                 status.modified_ms, file.modified_ms
             ):
                 return "changed"
-            if owner != file.location and self.removal.store.stat(owner) is not None:
+            if owner != file.location and self.access.store.stat(owner) is not None:
                 return "with_its_file"
         except StorageError as error:
             return error
@@ -140,8 +136,8 @@ class _Deletion:
 
     def _unreferenced(self, batch: Listed) -> Listed:
         """The files that the newest metadata does not refer to either (R-157)."""
-        self.removal.catalog.settle()
-        newest = open_deletable(self.removal)
+        self.access.catalog.settle()
+        newest = open_deletable(self.access)
         check_same_table(self.newest, newest)
         references = self.prepared.references
         if newest != self.newest:

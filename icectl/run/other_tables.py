@@ -66,7 +66,7 @@ class OtherTables:
         logged.add(loosest_key(loaded.metadata_location))
         own = {
             loosest_key(folder)
-            for folder in (parent(loaded.metadata_location), join(metadata.location, "metadata"))
+            for folder in (loaded.metadata_folder, join(metadata.location, "metadata"))
         }
         unlogged = [
             place
@@ -76,7 +76,7 @@ class OtherTables:
         for location in unlogged:
             if loosest_key(parent(location)) not in own:
                 raise _other_table(location, "it lies in another folder than the table's")
-        if loaded.current == "file-system":
+        if loaded.capabilities.numbers_versions:
             unlogged = [place for place in unlogged if not self._is_under_way(place)]
         looks = in_threads(
             lambda location: _look(self.store, loaded, location),
@@ -105,12 +105,12 @@ class OtherTables:
         The caller may have named an old one, or a copy that lies elsewhere. A catalog with which
         the table was registered may have begun to count anew: then the time tells.
         """
-        folder = loosest_key(parent(loaded.metadata_location))
+        folder = loosest_key(loaded.metadata_folder)
         for location, updated_ms in sorted(self.accepted.items()):
             is_beside = loosest_key(parent(location)) == folder
             ahead = (metadata_version(location).version or 0) - (loaded.version or 0)
             is_later = (updated_ms or 0) > loaded.metadata.last_updated_ms
-            is_recounted = loaded.current == "given" and ahead < 0 and is_later
+            is_recounted = not loaded.capabilities.numbers_versions and ahead < 0 and is_later
             if ahead > 0 or (ahead == 0 and not is_beside) or is_recounted:
                 raise Refused(
                     f"{shown(location)} is not older than {shown(loaded.metadata_location)}: if it "
@@ -125,7 +125,7 @@ class OtherTables:
 
         A commit that failed leaves one behind; so does another catalog that has the table too.
         """
-        if loaded.current != "given":  # numbers in a row are versions of one history
+        if loaded.capabilities.numbers_versions:  # numbers in a row are versions of one history
             return ()
         log = loaded.metadata.metadata_log
         since_ms = min((entry.timestamp_ms for entry in log), default=0)
@@ -173,7 +173,7 @@ def _is_former(loaded: LoadedTable, location: str) -> bool:
     commit has left over."""
     found = metadata_version(location)
     return _is_left_over(loaded, location) or (
-        loaded.current == "file-system"
+        loaded.capabilities.numbers_versions
         and found.kind == "file-system"
         and found.version is not None
         and loaded.version is not None
@@ -183,7 +183,7 @@ def _is_former(loaded: LoadedTable, location: str) -> bool:
 
 def _is_left_over(loaded: LoadedTable, location: str) -> bool:
     """Whether a commit that did not end has left a file beside the versions of a table."""
-    return loaded.current == "file-system" and metadata_version(location).kind == "uncommitted"
+    return loaded.capabilities.numbers_versions and metadata_version(location).kind == "uncommitted"
 
 
 def _other_table(location: str, why: str) -> Refused:

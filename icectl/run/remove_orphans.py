@@ -3,24 +3,23 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from icectl.catalog.files import load_file
+from icectl.catalog.given_file import load_file
 from icectl.catalog.protocol import LoadedTable
+from icectl.commit.access import TableAccess
+from icectl.commit.output_journal import running
 from icectl.engine.orphan_search import Listing, OrphanSearch
 from icectl.entries.listed import Listed, below, but, listed_together
 from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound
 from icectl.plan.model import pin_of
 from icectl.plan.remove_orphans import OrphanPlan, OrphanRule, Verdict
 from icectl.run.guards import check_deletable
-from icectl.run.means import Means
 from icectl.run.orphan_places import Places, check_quarantine, places_of
 from icectl.run.other_tables import OtherTables
-from icectl.run.output_journal import running
 from icectl.storage.location import is_relative, shown
 from icectl.storage.real_paths import real_location
 from icectl.storage.same_store import SameStore
 from icectl.storage.store import dating_clock_ms
 from icectl.table.open import open_table
-from icectl.table.reachable import ReachReader
 from icectl.table.reading import FILE_MISSING
 from icectl.table.references import References
 from icectl.table.unreached import lone_check_sums, orphans_among
@@ -45,13 +44,6 @@ class OrphanOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class OrphanRemoval(Means):
-    """The means to remove orphans of one table."""
-
-    search: OrphanSearch
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
     """A plan, and what it was made from; `references` grows when the table does."""
 
@@ -70,7 +62,7 @@ class Prepared:
         return listed_together(parts)
 
 
-def prepare(removal: OrphanRemoval, options: OrphanOptions) -> Prepared:
+def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -> Prepared:
     """List files, then load the table and find those that it does not refer to.
 
     The listing comes first, so that what is committed meanwhile is referred to (rule 37); the table
@@ -78,36 +70,36 @@ def prepare(removal: OrphanRemoval, options: OrphanOptions) -> Prepared:
     Raises: Refused, where files must not be deleted; StorageError, CorruptTable, where what the
     table refers to cannot be read completely.
     """
-    before = open_deletable(removal)
+    before = open_deletable(access)
     places = places_of(before.metadata, options.locations, options.same_store)
-    older_than_ms = _limit(removal, options, places)
+    older_than_ms = _limit(access, options, places)
     if options.quarantine is not None:
         check_quarantine(options.quarantine, places)
-    others = OtherTables(removal.store, removal.env, removal.concurrency)
-    removal.progress.phase("looking for other tables")
+    others = OtherTables(access.store, access.env, access.concurrency)
+    access.progress.phase("looking for other tables")
     others.check_above(before, [*places.listed, *filter(None, [options.quarantine])])
-    removal.deadline.check()
-    with removal.search.list(places.listed) as listing:
-        loaded = open_deletable(removal)
+    access.deadline.check()
+    with search.list(places.listed) as listing:
+        loaded = open_deletable(access)
         check_same_table(before, loaded)
         others.check(loaded, listing.metadata_files)
         others.check_newest(loaded)
-        references = _read_references(removal, loaded, options, places, listing)
-        _add_forks(removal, references, others.forks(loaded))
+        references = _read_references(access, loaded, options, places, listing)
+        _add_forks(access, references, others.forks(loaded))
         rule = OrphanRule(
             older_than_ms,
             places.bases,
             _partition_names(loaded),
-            running(removal.store, removal.env, loaded),
+            running(access.store, access.env, loaded),
         )
-        plan = _plan(removal, loaded, options, listing, references, rule)
+        plan = _plan(access, loaded, options, listing, references, rule)
     return Prepared(loaded, options, places, plan, references)
 
 
-def open_deletable(removal: OrphanRemoval) -> LoadedTable:
+def open_deletable(access: TableAccess) -> LoadedTable:
     """The table as it is now. Raises: Refused, where its files must not be deleted."""
-    loaded = open_table(removal.catalog)
-    check_deletable(removal.catalog, loaded, removal.env.now_ms())
+    loaded = open_table(access.catalog)
+    check_deletable(access.catalog, loaded, access.env.now_ms())
     return loaded
 
 
@@ -121,9 +113,9 @@ def check_same_table(before: LoadedTable, loaded: LoadedTable) -> None:
         )
 
 
-def _limit(removal: OrphanRemoval, options: OrphanOptions, places: Places) -> int:
+def _limit(access: TableAccess, options: OrphanOptions, places: Places) -> int:
     """The instant before which files are old, by the clock that dates them (rule 38)."""
-    now_ms = min(dating_clock_ms(removal.store, removal.env, place) for place in places.listed)
+    now_ms = min(dating_clock_ms(access.store, access.env, place) for place in places.listed)
     limit_ms = options.older_than(now_ms)
     if now_ms - limit_ms < LEAST_AGE_MS and not options.allow_recent:
         raise Refused(
@@ -137,14 +129,13 @@ def _limit(removal: OrphanRemoval, options: OrphanOptions, places: Places) -> in
 
 
 def _read_references(
-    removal: OrphanRemoval,
+    access: TableAccess,
     loaded: LoadedTable,
     options: OrphanOptions,
     places: Places,
     listing: Listing,
 ) -> References:
-    reader = ReachReader(removal.store, removal.concurrency, removal.progress)
-    references = References(reader, places.listed, options.same_store)
+    references = References(access.reach, places.listed, options.same_store)
     references.add(loaded)
     references.add_files([real_location(link) for link in listing.links])
     if references.doubtful and not options.ignore_mismatch:
@@ -152,19 +143,19 @@ def _read_references(
     return references
 
 
-def _add_forks(removal: OrphanRemoval, references: References, found: Sequence[str]) -> None:
+def _add_forks(access: TableAccess, references: References, found: Sequence[str]) -> None:
     """Keep what metadata files name that are no versions of the table, but may be some elsewhere.
 
     What only a commit that failed has written is kept so too, until the log has gone past it.
     """
     for location in found:
         try:
-            _add_fork(references, load_file(removal.store, location))
+            _add_fork(references, load_file(access.store, location))
         except (TableNotFound, CorruptTable):  # no catalog can use it
             continue
     if found:
         more = f" and {len(found) - 1:,} more are" if len(found) > 1 else " is"
-        removal.progress.warn(
+        access.progress.warn(
             f"{shown(found[-1])}{more} no version of this table: what they name stays; move them "
             "away if they are left over from failed commits"
         )
@@ -209,20 +200,20 @@ def _partition_names(loaded: LoadedTable) -> tuple[str, ...]:
 
 
 def _plan(
-    removal: OrphanRemoval,
+    access: TableAccess,
     loaded: LoadedTable,
     options: OrphanOptions,
     listing: Listing,
     references: References,
     rule: OrphanRule,
 ) -> OrphanPlan:
-    removal.progress.phase("comparing", total=listing.file_count)
+    access.progress.phase("comparing", total=listing.file_count)
     unreached = listing.unreached(references.known, rule)
     found, left_alone = orphans_among(unreached, references.reach)
     kept = [
         check_sum
         for check_sum, file in lone_check_sums(found)
-        if removal.store.stat(file) is not None
+        if access.store.stat(file) is not None
     ]
     left_alone[Verdict.RECENT] += len(kept)  # with the file that each belongs to
     orphans, outside = below(but(found, kept), [rule.bases[0]])

@@ -5,9 +5,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.commit.attempt import Landed
+from icectl.commit.access import TableAccess
 from icectl.commit.manifests import ManifestWriter, form_for
+from icectl.commit.output_journal import Leftovers
+from icectl.commit.outputs import Outputs
 from icectl.commit.snapshot import NewSnapshot, branch_head, carried_totals, compose, head
+from icectl.commit.transaction import Proposal, transaction
+from icectl.commit.tree_commit import commit_tree
 from icectl.commit.tree_snapshot import TreeWriter, leaves_anew
 from icectl.entries.rows import (
     EMPTY,
@@ -30,10 +34,6 @@ from icectl.plan.rewrite_manifests import (
     live_in,
     plan,
 )
-from icectl.run.cleanup import Outputs, outputs_of
-from icectl.run.means import Means
-from icectl.run.output_journal import Leftovers
-from icectl.run.tree_commit import commit_tree
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
@@ -67,7 +67,7 @@ class Prepared:
 class Rewritten:
     """What a run did; `written` are the new manifests."""
 
-    landed: Landed
+    landed: LoadedTable
     snapshot_id: int
     written: tuple[ManifestFile, ...]
 
@@ -91,18 +91,18 @@ class _Made:
 
 
 def prepare(
-    rewrite: Means, branch: str, options: Callable[[TableMetadata], RewriteOptions]
+    access: TableAccess, branch: str, options: Callable[[TableMetadata], RewriteOptions]
 ) -> Prepared:
     """Load the table and plan the rewrite of a branch's manifests; nothing is written.
 
     Raises: UsageError for a branch, spec or field that there is not; Refused, where the table must
     not be touched; StorageError, CorruptTable, where its manifests cannot be read.
     """
-    loaded = open_table(rewrite.catalog)
-    rewrite.catalog.check_writable(loaded)
+    loaded = open_table(access.catalog)
+    access.catalog.check_writable(loaded)
     metadata = loaded.metadata
     snapshot = branch_head(metadata, branch)
-    listed = _listed(rewrite, metadata, snapshot)
+    listed = _listed(access, metadata, snapshot)
     pin = pin_of(metadata, loaded.metadata_location)
     decide = plan_leaves if metadata.format_version >= TREES_FROM else plan
     return Prepared(
@@ -110,23 +110,23 @@ def prepare(
     )
 
 
-def _listed(rewrite: Means, metadata: TableMetadata, snapshot: Snapshot | None) -> Listed:
+def _listed(access: TableAccess, metadata: TableMetadata, snapshot: Snapshot | None) -> Listed:
     if snapshot is None:
         return Listed((), EMPTY)
-    manifests = read_snapshot_manifests(rewrite.store, metadata, snapshot)
+    manifests = read_snapshot_manifests(access.store, metadata, snapshot)
     headers, entries = load_manifests(
-        rewrite.store,
+        access.store,
         metadata,
         manifests,
         columns=PLANNED_COLUMNS,
-        concurrency=rewrite.concurrency,
-        progress=rewrite.progress,
+        concurrency=access.concurrency,
+        progress=access.progress,
     )
     mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)
     return Listed(manifests, entries, frozenset(mended))
 
 
-def execute(rewrite: Means, prepared: Prepared) -> Rewritten:
+def execute(access: TableAccess, prepared: Prepared) -> Rewritten:
     """Write the new manifests, compare them with the old ones, and commit them (R-069).
 
     What was written is removed again where the commit is known not to have landed; what an earlier
@@ -135,25 +135,25 @@ def execute(rewrite: Means, prepared: Prepared) -> Rewritten:
     has changed.
     """
     if prepared.loaded.metadata.format_version >= TREES_FROM:
-        return _execute_on_tree(rewrite, prepared)
-    rewrite.deadline.check()
-    made = _Made(outputs_of(rewrite.store, rewrite.env, prepared.loaded, COMMAND))
-    snapshot_id = rewrite.env.new_snapshot_id()
-    with _leftovers(rewrite).removed_after(prepared.loaded):
-        with made.stored.removed_on_failure():
-            landed = _write_and_commit(rewrite, prepared, made, snapshot_id)
-        written = tuple(output.manifest for output in made.outputs)
-        snapshot = landed.metadata.snapshot(snapshot_id)
-        used = {item.manifest_path for item in written}
-        used |= {snapshot.manifest_list} if snapshot and snapshot.manifest_list else set()
-        made.stored.keep(used)
-    return Rewritten(landed, snapshot_id, written)
+        return _execute_on_tree(access, prepared)
+    access.deadline.check()
+    snapshot_id = access.env.new_snapshot_id()
+    with transaction(access, prepared.loaded, COMMAND) as opened:
+        made = _Made(opened.outputs)
+        for group in prepared.plan.chosen:
+            entries = live_in(prepared.listed, group.rewritten)
+            made.outputs += _write(access, prepared, opened.base.metadata, group, entries, made)
+            access.deadline.check()
+        landed = opened.commit(
+            lambda metadata: _proposal(access, prepared, metadata, made, snapshot_id)
+        )
+    return Rewritten(landed, snapshot_id, tuple(output.manifest for output in made.outputs))
 
 
-def _execute_on_tree(rewrite: Means, prepared: Prepared) -> Rewritten:
+def _execute_on_tree(access: TableAccess, prepared: Prepared) -> Rewritten:
     """Write leaves anew, and a root that lists them, and commit it (V4 7.6)."""
-    rewrite.deadline.check()
-    snapshot_id = rewrite.env.new_snapshot_id()
+    access.deadline.check()
+    snapshot_id = access.env.new_snapshot_id()
     chosen = [prepared.listed.manifests[at] for group in prepared.plan.chosen
               for at in group.rewritten]  # fmt: skip
 
@@ -167,34 +167,17 @@ def _execute_on_tree(rewrite: Means, prepared: Prepared) -> Rewritten:
         )
 
     branch = prepared.plan.branch
-    landed, tree = commit_tree(rewrite, prepared.loaded, COMMAND, branch, changes)
+    landed, tree = commit_tree(access, prepared.loaded, COMMAND, branch, changes)
     return Rewritten(landed, snapshot_id, () if tree is None else tree.leaves)
 
 
-def remove_leftovers(rewrite: Means, prepared: Prepared) -> None:
+def remove_leftovers(access: TableAccess, prepared: Prepared) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    _leftovers(rewrite).remove(prepared.loaded)
-
-
-def _leftovers(rewrite: Means) -> Leftovers:
-    return Leftovers(rewrite, (COMMAND,))
-
-
-def _write_and_commit(rewrite: Means, prepared: Prepared, made: _Made, snapshot_id: int) -> Landed:
-    base = prepared.loaded
-    for group in prepared.plan.chosen:
-        entries = live_in(prepared.listed, group.rewritten)
-        made.outputs += _write(rewrite, prepared, base.metadata, group, entries, made)
-        rewrite.deadline.check()
-
-    def updates(metadata: TableMetadata) -> Sequence[Update]:
-        return _updates(rewrite, prepared, metadata, made, snapshot_id)
-
-    return made.stored.commit(rewrite, base, updates)
+    Leftovers(access, (COMMAND,)).remove(prepared.loaded)
 
 
 def _write(
-    rewrite: Means,
+    access: TableAccess,
     prepared: Prepared,
     metadata: TableMetadata,
     group: Group,
@@ -205,10 +188,10 @@ def _write(
     if not len(entries):
         return []
     writer = ManifestWriter(
-        store=rewrite.store,
-        env=rewrite.env,
-        progress=rewrite.progress,
-        concurrency=rewrite.concurrency,
+        store=access.store,
+        env=access.env,
+        progress=access.progress,
+        concurrency=access.concurrency,
         form=form_for(metadata, group.spec_id, group.content),
         target_size_bytes=prepared.plan.options.target_size_bytes,
         new_location=made.stored.manifest,
@@ -225,10 +208,10 @@ def _write(
     return outputs
 
 
-def _updates(
-    rewrite: Means, prepared: Prepared, metadata: TableMetadata, made: _Made, snapshot_id: int
-) -> Sequence[Update]:
-    """The commit on the newest metadata; nothing where there is nothing left to replace.
+def _proposal(
+    access: TableAccess, prepared: Prepared, metadata: TableMetadata, made: _Made, snapshot_id: int
+) -> Proposal:
+    """Propose the commit on the newest metadata; nothing where there is nothing left to replace.
 
     Where another commit has changed some of the manifests since, only what was made of those is
     made again.
@@ -237,13 +220,13 @@ def _updates(
     now = head(metadata, branch)
     listed = prepared.listed.manifests
     if now is not None and now != prepared.snapshot:
-        listed = read_snapshot_manifests(rewrite.store, metadata, now)
-        _renew(rewrite, prepared, metadata, {item.manifest_path for item in listed}, made)
+        listed = read_snapshot_manifests(access.store, metadata, now)
+        _renew(access, prepared, metadata, {item.manifest_path for item in listed}, made)
     replaced = set().union(*(output.sources for output in made.outputs))
     replaced |= _emptied(prepared)
     kept = [item for item in listed if item.manifest_path not in replaced]
     if len(kept) == len(listed):
-        return ()
+        return Proposal(())
     written = tuple(output.manifest for output in made.outputs)
     location = made.stored.manifest_list(snapshot_id)
     new = NewSnapshot(
@@ -260,10 +243,9 @@ def _updates(
             **carried_totals(None if now is None else now.summary),
         },
     )
-    composed = compose(metadata, new, manifest_list=location, env=rewrite.env)
-    rewrite.store.create(location, composed.manifest_list)
-    made.stored.check()
-    return composed.updates
+    composed = compose(metadata, new, manifest_list=location, env=access.env)
+    access.store.create(location, composed.manifest_list)
+    return Proposal(composed.updates, frozenset({location, *new.written}))
 
 
 def _emptied(prepared: Prepared) -> set[str]:
@@ -278,7 +260,7 @@ def _emptied(prepared: Prepared) -> set[str]:
 
 
 def _renew(
-    rewrite: Means, prepared: Prepared, metadata: TableMetadata, present: set[str], made: _Made
+    access: TableAccess, prepared: Prepared, metadata: TableMetadata, present: set[str], made: _Made
 ) -> None:
     """Make those outputs anew that hold entries of manifests which are listed no more.
 
@@ -292,4 +274,4 @@ def _renew(
     for group in dict.fromkeys(output.group for output in stale):
         parts = [output.entries for output in stale if output.group == group]
         entries = in_order(in_manifests(concat(parts), indices))
-        made.outputs += _write(rewrite, prepared, metadata, group, entries, made)
+        made.outputs += _write(access, prepared, metadata, group, entries, made)

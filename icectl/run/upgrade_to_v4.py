@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.commit.attempt import Landed
+from icectl.commit.access import TableAccess
+from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import head
+from icectl.commit.tree_commit import commit_tree
 from icectl.commit.tree_draft import ParentState, TreeChange
 from icectl.commit.tree_snapshot import TreeWriter
 from icectl.engine.local import LocalEngine
@@ -26,12 +28,8 @@ from icectl.plan.compact import CompactOptions
 from icectl.plan.compact_sizes import sizes_of
 from icectl.plan.model import Finding, pin_of
 from icectl.plan.upgrade_to_v4 import TO_VERSION, Head, UpgradeOptions, UpgradePlan, plan
-from icectl.run.compact import Compact
 from icectl.run.compact import execute as execute_compaction
 from icectl.run.compact import prepare as prepare_compaction
-from icectl.run.means import Means
-from icectl.run.output_journal import Leftovers
-from icectl.run.tree_commit import commit_tree
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
@@ -59,23 +57,23 @@ class Prepared:
 class Upgraded:
     """What a run did; `unfinished` says why not all branches were rewritten."""
 
-    landed: Landed
+    landed: LoadedTable
     snapshot_id: int | None = None
     unfinished: IcectlError | None = None
 
 
-def prepare(upgrade: Means, options: UpgradeOptions) -> Prepared:
+def prepare(access: TableAccess, options: UpgradeOptions) -> Prepared:
     """Load the table, look at the heads of its branches, and plan; nothing is written.
 
     Raises: Refused, where the table must not be touched; StorageError of the store.
     """
-    loaded = open_table(upgrade.catalog)
+    loaded = open_table(access.catalog)
     metadata = loaded.metadata
-    upgrade.catalog.check_writable(loaded)
+    access.catalog.check_writable(loaded)
     heads = [
         Head(name, snapshot.snapshot_id, has_root=True)
         if snapshot.root_manifest is not None and not options.convert_position_deletes
-        else _head(upgrade, metadata, name, snapshot)
+        else _head(access, metadata, name, snapshot)
         for name, snapshot in _branches(metadata)
     ]
     made = plan(
@@ -95,18 +93,18 @@ def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
     return [(name, snapshot) for name, snapshot in found if snapshot is not None]
 
 
-def _head(upgrade: Means, metadata: TableMetadata, branch: str, snapshot: Snapshot) -> Head:
+def _head(access: TableAccess, metadata: TableMetadata, branch: str, snapshot: Snapshot) -> Head:
     has_root = snapshot.root_manifest is not None
     try:
-        manifests = read_snapshot_manifests(upgrade.store, metadata, snapshot)
+        manifests = read_snapshot_manifests(access.store, metadata, snapshot)
         headers, parts = [], []
         scanned = scan_manifests(
-            upgrade.store,
+            access.store,
             metadata,
             manifests,
             columns=PLANNING_COLUMNS,
-            concurrency=upgrade.concurrency,
-            progress=upgrade.progress,
+            concurrency=access.concurrency,
+            progress=access.progress,
         )
         for _, header, rows in scanned:
             headers.append(header)
@@ -129,7 +127,7 @@ def refusal(forbidding: Sequence[Finding]) -> Refused:
     )
 
 
-def execute(upgrade: Means, prepared: Prepared) -> Upgraded:
+def execute(access: TableAccess, prepared: Prepared) -> Upgraded:
     """Commit the new metadata, with the root of one branch by default; eager ones follow.
 
     Raises: Refused where a finding forbids it; CommitUnknown; CommitConflict, StorageError,
@@ -137,16 +135,16 @@ def execute(upgrade: Means, prepared: Prepared) -> Upgraded:
     """
     if prepared.plan.forbidding:
         raise refusal(prepared.plan.forbidding)
-    upgrade.deadline.check()
+    access.deadline.check()
     eager = prepared.plan.mode == "eager"
     first = () if eager else prepared.plan.branches
     landed, snapshot_id = prepared.loaded, None
-    done: Landed | None = None
+    done: LoadedTable | None = None
     if prepared.plan.from_version < TO_VERSION or first:
-        done, snapshot_id = _commit(upgrade, landed, first[0] if first else None, eager=False)
-    for follow_up in _follow_ups(upgrade, prepared.plan):
+        done, snapshot_id = _commit(access, landed, first[0] if first else None, eager=False)
+    for follow_up in _follow_ups(access, prepared.plan):
         try:
-            upgrade.deadline.check()
+            access.deadline.check()
             made = follow_up()
         except CommitUnknown:
             raise
@@ -161,28 +159,28 @@ def execute(upgrade: Means, prepared: Prepared) -> Upgraded:
     return Upgraded(done, snapshot_id)
 
 
-def _follow_ups(upgrade: Means, planned: UpgradePlan) -> Iterator[Callable[[], Upgraded]]:
+def _follow_ups(access: TableAccess, planned: UpgradePlan) -> Iterator[Callable[[], Upgraded]]:
     """The commits behind that of the metadata: new leaves, then deletion vectors, by branch."""
     for branch in planned.branches if planned.mode == "eager" else ():
-        yield partial(_rewrite, upgrade, branch)
+        yield partial(_rewrite, access, branch)
     for branch in planned.converted:
-        yield partial(_convert, upgrade, branch)
+        yield partial(_convert, access, branch)
 
 
-def _rewrite(upgrade: Means, branch: str) -> Upgraded:
-    return Upgraded(*_commit(upgrade, upgrade.catalog.load(), branch, eager=True))
+def _rewrite(access: TableAccess, branch: str) -> Upgraded:
+    return Upgraded(*_commit(access, access.catalog.load(), branch, eager=True))
 
 
-def remove_leftovers(upgrade: Means, prepared: Prepared) -> None:
+def remove_leftovers(access: TableAccess, prepared: Prepared) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
-    Leftovers(upgrade, (COMMAND,)).remove(prepared.loaded)
+    Leftovers(access, (COMMAND,)).remove(prepared.loaded)
 
 
 def _commit(
-    upgrade: Means, base: LoadedTable, branch: str | None, *, eager: bool
-) -> tuple[Landed, int | None]:
+    access: TableAccess, base: LoadedTable, branch: str | None, *, eager: bool
+) -> tuple[LoadedTable, int | None]:
     """One commit: to version 4, and where there is a branch, a snapshot of it with a root."""
-    uuid, snapshot_id = upgrade.env.new_uuid(), upgrade.env.new_snapshot_id()
+    uuid, snapshot_id = access.env.new_uuid(), access.env.new_snapshot_id()
 
     def changes(writer: TreeWriter, metadata: TableMetadata) -> Sequence[Update]:
         updates: list[Update] = []
@@ -194,22 +192,22 @@ def _commit(
         if branch is not None and _lacks_root(upgraded, branch):
             change = _rewritten if eager else _listed
             updates += writer.write(
-                upgraded, snapshot_id, lambda facts, state: change(upgrade, facts, state), {}
+                upgraded, snapshot_id, lambda facts, state: change(access, facts, state), {}
             )
         return updates
 
-    landed, _ = commit_tree(upgrade, base, COMMAND, branch or "main", changes)
+    landed, _ = commit_tree(access, base, COMMAND, branch or "main", changes)
     return landed, None if landed.metadata.snapshot(snapshot_id) is None else snapshot_id
 
 
-def _convert(upgrade: Means, branch: str) -> Upgraded:
+def _convert(access: TableAccess, branch: str) -> Upgraded:
     """Make the position delete files of a branch deletion vectors (11.5).
 
     Raises: CommitConflict, where another writer has made all of them go; as execute_compaction.
     """
-    engine = LocalEngine(upgrade.store, upgrade.progress, upgrade.deadline, upgrade.concurrency)
-    means = Compact(engine=engine, **upgrade.members)
-    found = execute_compaction(means, prepare_compaction(means, branch, _vectors_alone))
+    engine = LocalEngine(access.store, access.progress, access.deadline, access.concurrency)
+    planned = prepare_compaction(access, branch, _vectors_alone)
+    found = execute_compaction(access, engine, planned)
     return Upgraded(found.landed, found.snapshot_ids[-1])
 
 
@@ -228,16 +226,16 @@ def _lacks_root(metadata: TableMetadata, branch: str) -> bool:
     return snapshot is not None and snapshot.root_manifest is None
 
 
-def _listed(_: Means, facts: TreeFacts, __: ParentState) -> TreeChange:
+def _listed(_: TableAccess, facts: TreeFacts, __: ParentState) -> TreeChange:
     """A root that lists the manifests as they are."""
     return TreeChange(facts.empty(), operation="replace")
 
 
-def _rewritten(upgrade: Means, facts: TreeFacts, state: ParentState) -> TreeChange:
+def _rewritten(access: TableAccess, facts: TreeFacts, state: ParentState) -> TreeChange:
     """A root of new leaves; what version 4 can't say stays in manifests of its version (11.5)."""
     keys = frozenset(
         comparison_key(str(leaf["location"]))
         for leaf in leaf_rows(state.rows)
-        if can_move(facts, read_leaf(upgrade.store, facts, leaf))
+        if can_move(facts, read_leaf(access.store, facts, leaf))
     )
     return TreeChange(facts.empty(), rewritten=keys, operation="replace")

@@ -79,7 +79,7 @@ def check_gone(reader: Reader, entries: Entries) -> Iterator[Finding]:
 
 def _metadata_files(reader: Reader, met: Sequence[str]) -> Iterator[Finding]:
     loaded, metadata = reader.loaded, reader.metadata
-    folder = locations.parent(loaded.metadata_location)
+    folder = loaded.metadata_folder
     beside = list_versions(reader.store, folder)
     logged = {entry.metadata_file for entry in metadata.metadata_log}
     known = {locations.loosest_key(place) for place in (*logged, loaded.metadata_location)}
@@ -96,7 +96,7 @@ def _metadata_files(reader: Reader, met: Sequence[str]) -> Iterator[Finding]:
         if locations.loosest_key(version.location) not in known
     ]
     files = [_described(reader, version) for version in strange[:_MOST_FOREIGN]]
-    numbered = loaded.current == "file-system"
+    numbered = loaded.capabilities.numbers_versions
     if numbered:
         known_files = [version for version in beside if version not in strange]
         files += [
@@ -114,16 +114,16 @@ def _described(reader: Reader, version: MetadataVersion) -> MetadataFile:
         uuid = members.get("table-uuid")
     except (CorruptTable, StorageError, FileNotFoundError):
         pass  # one that nobody reads does no harm
-    beside = locations.parent(version.location) == locations.parent(reader.loaded.metadata_location)
+    beside = locations.parent(version.location) == reader.loaded.metadata_folder
     number = version.version if beside and version.kind == "file-system" else None
     return MetadataFile(version.location, number, uuid if isinstance(uuid, str) else None)
 
 
 def _version_hint(reader: Reader) -> Iterator[Finding]:
     loaded = reader.loaded
-    if loaded.current != "file-system":
+    if not loaded.capabilities.numbers_versions:
         return
-    place = locations.join(locations.parent(loaded.metadata_location), _HINT)
+    place = locations.join(loaded.metadata_folder, _HINT)
     try:
         hint = read_version_hint(reader.store.read(place))
     except FileNotFoundError:

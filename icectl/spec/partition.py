@@ -129,12 +129,3 @@ def partition_path(
 def _escape(text: str) -> str:
     """URL-encode as Java's URLEncoder, which differs from Python's in two characters."""
     return quote_plus(text, safe="*").replace("~", "%7E")
-
-
-def is_equivalent(one: PartitionSpec, other: PartitionSpec) -> bool:
-    """Whether two specs partition alike: same sources, names and transforms in order (R-079)."""
-
-    def parts(spec: PartitionSpec) -> list[tuple[tuple[int, ...], str, str]]:
-        return [(item.source_ids, item.name, item.transform.text.lower()) for item in spec.fields]
-
-    return parts(one) == parts(other)  # R-079

@@ -1,8 +1,18 @@
 """Conditions under which a commit may replace the table it was made from, as REST names them."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from icectl.spec.metadata import TableMetadata
+from icectl.spec.updates import (
+    AddSnapshot,
+    RemovePartitionSpecs,
+    RemoveSchemas,
+    RemoveSnapshotRef,
+    RemoveSnapshots,
+    SetSnapshotRef,
+    Update,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,37 @@ class AssertDefaultSpecId:
 
 
 Requirement = AssertTableUuid | AssertRefSnapshotId | AssertCurrentSchemaId | AssertDefaultSpecId
+
+
+_REMOVALS = (RemoveSnapshots, RemoveSnapshotRef, RemoveSchemas, RemovePartitionSpecs)
+
+
+def requirements_of(metadata: TableMetadata, updates: Sequence[Update]) -> tuple[Requirement, ...]:
+    """What must still be so for the updates to mean what they meant on `metadata`.
+
+    A removal requires every ref at its head: one that another writer sets meanwhile may need what
+    is removed. New snapshots require the schema and the spec that they were made for (R-155).
+    """
+    return tuple(dict.fromkeys(_requirements(metadata, updates)))
+
+
+def _requirements(metadata: TableMetadata, updates: Sequence[Update]) -> Iterator[Requirement]:
+    if metadata.table_uuid is not None:
+        yield AssertTableUuid(metadata.table_uuid)  # R-002
+    for update in updates:
+        if isinstance(update, SetSnapshotRef):
+            yield _at_its_head(metadata, update.name)
+        elif isinstance(update, _REMOVALS):
+            yield from (_at_its_head(metadata, name) for name in metadata.refs)
+        if isinstance(update, AddSnapshot | RemoveSchemas):
+            yield AssertCurrentSchemaId(metadata.current_schema_id)  # R-155
+        if isinstance(update, AddSnapshot | RemovePartitionSpecs):
+            yield AssertDefaultSpecId(metadata.default_spec_id)  # R-155
+
+
+def _at_its_head(metadata: TableMetadata, name: str) -> AssertRefSnapshotId:
+    ref = metadata.refs.get(name)
+    return AssertRefSnapshotId(name, None if ref is None else ref.snapshot_id)
 
 
 def check(metadata: TableMetadata, requirement: Requirement) -> str | None:

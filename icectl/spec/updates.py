@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from icectl.errors import Refused
 from icectl.spec.expressions import link_specs
@@ -124,6 +124,9 @@ Update = (
     | RemoveSchemas
     | RemovePartitionSpecs
 )
+
+ALL_UPDATES: frozenset[type[Update]] = frozenset(get_args(Update))
+"""Every kind of change that there is."""
 
 
 def apply(metadata: TableMetadata, update: Update) -> TableMetadata:

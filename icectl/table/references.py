@@ -11,7 +11,7 @@ from icectl.entries.files import together
 from icectl.spec.manifest import ManifestFile, ManifestIdentity
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
-from icectl.storage.location import is_local, join, parent, relative_ones
+from icectl.storage.location import is_local, join, relative_ones
 from icectl.storage.other_ways import OtherWays
 from icectl.storage.real_paths import linked_files
 from icectl.storage.same_store import SameStore
@@ -71,7 +71,7 @@ class References:
         )
         table = metadata.location
         self._add(described.table["location"].combine_chunks(), table)
-        folders = [parent(loaded.metadata_location), join(metadata.location, "metadata")]
+        folders = [loaded.metadata_folder, join(metadata.location, "metadata")]
         self._add(pa.array([join(folder, _HINT) for folder in folders], pa.string()), table)
         manifests = [item for item in listed if item.identity not in self._manifests_read]
         for stored in self._entries(loaded, manifests):

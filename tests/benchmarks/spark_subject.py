@@ -10,7 +10,6 @@ import json
 import shutil
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,9 @@ from icectl.env import Deadline, SystemEnv
 from icectl.plan.compact import CompactOptions
 from icectl.plan.compact_sizes import sizes_of
 from icectl.progress import SilentProgress
-from icectl.run.compact import Compact, execute, prepare
+from icectl.run.compact import execute, prepare
 from icectl.storage.open import StorageOptions
-from tests.builders.compactions import means
+from tests.builders.compactions import compaction_of
 
 
 def answer(engine: Engine, table: Path, target_bytes: int) -> dict[str, Any]:
@@ -33,10 +32,10 @@ def answer(engine: Engine, table: Path, target_bytes: int) -> dict[str, Any]:
     kept = table.with_name(f"{table.name}-metadata")
     shutil.copytree(table / "metadata", kept)
     before = set((table / "data").iterdir())
-    with_what: Compact = replace(means(table, engine), env=SystemEnv())
+    access = compaction_of(table, SystemEnv())
     options = CompactOptions(sizes_of(target_bytes, None, None), 0, every=True)
     start = time.perf_counter()
-    execute(with_what, prepare(with_what, "main", lambda _: options))
+    execute(access, engine, prepare(access, "main", lambda _: options))
     seconds = time.perf_counter() - start
     made = set((table / "data").iterdir()) - before
     for path in made:

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from tests.builders.broken import ADDED, DELETED, EXISTING, Broken, Damage, Members, Record
+from tests.builders.commits import set_properties
 from tests.builders.rows import local
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.tree_table import (
     add_files,
     data_files,
     remove_data_files,
-    set_properties,
     upgrade,
 )
 from tests.stores.fixed_env import FixedEnv

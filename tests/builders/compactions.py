@@ -1,24 +1,21 @@
 """Compactions of built tables: a table with work, the means, and what rows are told by."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from icectl.catalog.files import FileSystemCatalog
+from icectl.commit.access import TableAccess
 from icectl.engine.compact_job import Engine
 from icectl.entries.rows import by_row
-from icectl.env import Deadline
+from icectl.env import Env
 from icectl.plan.compact import CompactOptions
 from icectl.plan.compact_sizes import Sizes
-from icectl.progress import SilentProgress
-from icectl.run.compact import Compact, Prepared, prepare
+from icectl.run.compact import Compacted, Prepared, execute, prepare
 from icectl.spec.metadata import TableMetadata
-from icectl.storage.local import LocalStore
-from tests.builders.expiry import NOW_MS
+from tests.builders.expiry import NOW_MS, access_to
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import dv_positions, head, live_entries
 from tests.builders.table_builder import TableBuilder
@@ -28,19 +25,22 @@ SIZES = Sizes(2**20, 2**19, 2**21)
 """Built files have some KiB: all of them are small."""
 
 
-def means(directory: Path, engine: Engine | None = None) -> Compact:
-    """The means to compact a table, in this process unless an engine is given."""
-    store, env = LocalStore(), FixedEnv(NOW_MS)
-    return Compact(
-        store=store,
-        catalog=FileSystemCatalog(store, str(directory), env),
-        engine=engine or InlineEngine(store, SilentProgress(), Deadline(env), 2),
-        env=env,
-        progress=SilentProgress(),
-        deadline=Deadline(env),
-        concurrency=2,
-        shield=nullcontext,
-    )
+def compaction_of(directory: Path, env: Env | None = None) -> TableAccess:
+    """Reach a table to compact it."""
+    return access_to(directory, env=env or FixedEnv(NOW_MS), concurrency=2)
+
+
+def compacted(
+    directory: Path,
+    prepared: Prepared,
+    engine: Engine | None = None,
+    env: Env | None = None,
+    **how: Any,
+) -> Compacted:
+    """Carry a plan out, in this process unless an engine is given."""
+    access = compaction_of(directory, env)
+    inline = InlineEngine(access.store, access.progress, access.deadline, access.concurrency)
+    return execute(access, engine or inline, prepared, **how)
 
 
 def options(**chosen: Any) -> Callable[[TableMetadata], CompactOptions]:
@@ -55,7 +55,7 @@ def options(**chosen: Any) -> Callable[[TableMetadata], CompactOptions]:
 
 def planned(directory: Path, branch: str = "main", **chosen: Any) -> Prepared:
     """Plan a compaction."""
-    return prepare(means(directory), branch, options(**chosen))
+    return prepare(compaction_of(directory), branch, options(**chosen))
 
 
 def build(directory: Path, format_version: int, partitioning: str) -> TableBuilder:

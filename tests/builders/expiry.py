@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from icectl.catalog.files import FileSystemCatalog
+from icectl.commit.access import TableAccess
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.plan.retention import Policy
-from icectl.progress import SilentProgress
-from icectl.run.expire_snapshots import Expired, ExpireOptions, Expiry, execute, prepare
+from icectl.progress import Progress, SilentProgress
+from icectl.run.expire_snapshots import Expired, ExpireOptions, execute, prepare
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
 from tests.builders.rows import (
@@ -103,17 +104,23 @@ def aged_table(
     return Aged(table, directory / "pristine")
 
 
-def expiry_of(location: str, store: Store | None = None, env: Env | None = None) -> Expiry:
-    """The means to expire a table of the local file system, one store call after the other."""
+def access_to(
+    location: str | Path,
+    store: Store | None = None,
+    env: Env | None = None,
+    progress: Progress | None = None,
+    concurrency: int = 1,
+) -> TableAccess:
+    """Reach a table of the local file system, by default one store call after the other."""
     given_store = LocalStore() if store is None else store
     given_env = Clock(NOW_MS) if env is None else env
-    return Expiry(
+    return TableAccess(
         store=given_store,
-        catalog=FileSystemCatalog(given_store, location, given_env),
+        catalog=FileSystemCatalog(given_store, str(location), given_env),
         env=given_env,
-        progress=SilentProgress(),
+        progress=progress or SilentProgress(),
         deadline=Deadline(given_env),
-        concurrency=1,
+        concurrency=concurrency,
         shield=contextlib.nullcontext,
     )
 
@@ -125,13 +132,13 @@ def options_of(policy: Policy = ALL_BUT_HEADS) -> ExpireOptions:
 
 def expire(location: str, store: Store | None = None, policy: Policy = ALL_BUT_HEADS) -> Expired:
     """Plan and run an expiry."""
-    expiry = expiry_of(location, store)
-    return execute(expiry, prepare(expiry, options_of(policy)))
+    access = access_to(location, store)
+    return execute(access, prepare(access, options_of(policy)))
 
 
 def has_work(location: str, policy: Policy = ALL_BUT_HEADS) -> bool:
     """Whether a run would do anything now."""
-    return prepare(expiry_of(location), options_of(policy)).has_work
+    return prepare(access_to(location), options_of(policy)).has_work
 
 
 def reachable(directory: Path) -> set[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from icectl.catalog.protocol import LoadedTable
+from icectl.catalog.given_file import GIVEN
 from icectl.codec.dv import dv_blob, read_dv, write_bitmap
 from icectl.codec.manifest import write_manifest
 from icectl.codec.puffin import read_puffin, write_puffin
@@ -28,6 +28,7 @@ from icectl.spec.metadata_json import parse_metadata
 from icectl.spec.snapshot import Snapshot
 from icectl.table.tree import TreeFacts
 from icectl.table.tree_live import vector_positions
+from tests.builders.commits import loaded_at
 from tests.stores.fixed_env import FixedEnv
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v4" / "scenarios.json"
@@ -288,7 +289,7 @@ def reader_of(files: Files, snapshots: Sequence[Snapshot]) -> Reader:
         current_snapshot_id=snapshots[-1].snapshot_id,
         last_sequence_number=snapshots[-1].sequence_number,
     )
-    loaded = LoadedTable(metadata, "file:///t/metadata/v1.metadata.json", 1, "given")
+    loaded = loaded_at("file:///t/metadata/v1.metadata.json", metadata, GIVEN)
     env = FixedEnv()
     return Reader(files, loaded, env, SilentProgress(), Deadline(env), 2)  # type: ignore[arg-type]
 

@@ -8,14 +8,13 @@ import pyarrow as pa
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
 from icectl.cli import app
+from icectl.commit.outputs import outputs_of
 from icectl.commit.tree_draft import Gone, ParentState, TreeChange
 from icectl.commit.tree_snapshot import TreeWriter
 from icectl.entries.rows import Entries
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.env import Env
-from icectl.run.cleanup import outputs_of
 from icectl.spec.manifest import Content
-from icectl.spec.updates import SetProperties, apply_all, with_log
 from icectl.storage.local import LocalStore
 from icectl.table.tree import TreeFacts, tree_rows
 from tests.builders.rows import current_metadata, live_entries, read_metadata
@@ -73,20 +72,6 @@ def commit_change(
     outputs = outputs_of(store, env, base, "test")
     writer = TreeWriter(store, env, "main", outputs)
     updates = writer.write(base.metadata, env.new_snapshot_id(), change, {})
-    _commit(catalog, base, updates, env)
+    assert isinstance(catalog.commit(base, (), updates), Committed)
     assert writer.last is not None
     outputs.keep(writer.last.files)
-
-
-def set_properties(directory: Path, env: Env, properties: dict[str, str]) -> None:
-    """Commit table properties."""
-    catalog = FileSystemCatalog(LocalStore(), str(directory), env)
-    base = catalog.load()
-    _commit(catalog, base, [SetProperties(properties)], env)
-
-
-def _commit(catalog: FileSystemCatalog, base, updates, env: Env) -> None:  # type: ignore[no-untyped-def]
-    changed = apply_all(base.metadata, updates)
-    now_ms = max(env.now_ms(), base.metadata.last_updated_ms)
-    updated, _ = with_log(changed, base.metadata_location, now_ms)
-    assert isinstance(catalog.commit(base, updated), Committed)

@@ -20,14 +20,14 @@ import pytest
 from icectl.catalog.files import FileSystemCatalog
 from icectl.cli import app
 from icectl.codec.dv import read_dv
-from icectl.commit.attempt import Committer
+from icectl.commit.attempt import Asked, commit_changes
+from icectl.commit.outputs import Outputs, outputs_of
 from icectl.commit.tree_draft import Gone, ParentState, TreeChange
 from icectl.commit.tree_snapshot import TreeWriter
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
 from icectl.progress import SilentProgress
-from icectl.run.cleanup import Outputs, outputs_of
 from icectl.spec.expressions import Expression
 from icectl.spec.manifest import Content, Status
 from icectl.spec.metadata import TableMetadata
@@ -37,7 +37,7 @@ from icectl.storage.local import LocalStore
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from icectl.table.tree import TreeFacts, tree_rows
-from tests.builders.expiry import Clock
+from tests.builders.expiry import Clock, access_to
 from tests.builders.rows import local, read_metadata, read_rows, with_whole_locations
 from tests.builders.table_builder import (
     PARTITIONINGS,
@@ -319,8 +319,7 @@ class TreeTwin(Twin):
     ) -> None:
         self.now_ms += self.commit_interval_ms
         env = Clock(self.now_ms)
-        catalog = FileSystemCatalog(LocalStore(), str(self.directory), env)
-        base = catalog.load()
+        access = access_to(self.directory, env=env)
         writer, outputs, updates = self._attempt(branch, added, removed)
 
         def tried(metadata: TableMetadata) -> Sequence[Update]:
@@ -328,7 +327,7 @@ class TreeTwin(Twin):
             before()
             return made
 
-        Committer(catalog, env, SilentProgress()).commit(base, [], tried)
+        commit_changes(access, access.catalog.load(), tried, Asked())
         assert writer.last is not None
         outputs.keep(writer.last.files)
         self.refresh()

@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMITS = 15
 WRITER = """
 import sys
-from dataclasses import replace
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed, Conflict
 from icectl.env import SystemEnv
+from icectl.spec.updates import SetProperties
 from icectl.storage.local import LocalStore
 
 table, me, commits = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -28,8 +28,7 @@ sys.stdin.readline()
 mine = conflicts = 0
 while mine < commits:
     base = catalog.load()
-    properties = {**base.metadata.properties, f"{me}-{mine}": "here"}
-    outcome = catalog.commit(base, replace(base.metadata, properties=properties))
+    outcome = catalog.commit(base, (), [SetProperties({f"{me}-{mine}": "here"})])
     if isinstance(outcome, Committed):
         mine += 1
     else:

@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 
-from icectl.catalog.files import FileSystemCatalog
-from icectl.catalog.protocol import Committed
 from icectl.cli import (
     app,
     compacting,
@@ -28,15 +26,15 @@ from icectl.cli import (
     upgrading_to_v4,
 )
 from icectl.env import Env
-from icectl.spec.updates import SetProperties, apply_all, with_log
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
+from tests.builders.commits import set_properties
 from tests.builders.expiry import NOW_MS, Clock, aged_table, reachable
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.rows import Row, current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
-from tests.builders.tree_table import data_files, remove_data_files, set_properties, upgrade
+from tests.builders.tree_table import data_files, remove_data_files, upgrade
 
 
 @dataclass(frozen=True)
@@ -230,11 +228,7 @@ class Subject:
 
     def commit_meanwhile(self) -> None:
         """Another writer's commit, which touches no file."""
-        catalog = FileSystemCatalog(LocalStore(), str(self.directory), Clock(NOW_MS))
-        base = catalog.load()
-        changed = apply_all(base.metadata, [SetProperties({"meanwhile": "yes"})])
-        updated, _ = with_log(changed, base.metadata_location, base.metadata.last_updated_ms)
-        assert isinstance(catalog.commit(base, updated), Committed)
+        set_properties(self.directory, Clock(NOW_MS), {"meanwhile": "yes"})
 
     def finish(self) -> None:
         """Run undisturbed until there is nothing left to do: at most three times."""

@@ -14,8 +14,8 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed, LoadedTable
-from icectl.spec.updates import SetProperties, apply_all, with_log
 from icectl.storage.local import LocalStore
+from tests.builders.commits import try_properties
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
@@ -151,10 +151,8 @@ def test_of_eight_committers_on_a_local_disk_one_wins_each_version(
             base = catalogs[0].load()
 
             def commit(writer: int, base: LoadedTable = base, number: int = number) -> bool:
-                properties = {"round": str(number), "writer": str(writer)}
-                changed = apply_all(base.metadata, [SetProperties(properties)])
-                updated, _ = with_log(changed, base.metadata_location, NOW_MS + number)
-                return isinstance(catalogs[writer].commit(base, updated), Committed)
+                told = {"round": str(number), "writer": str(writer)}
+                return isinstance(try_properties(catalogs[writer], base, told), Committed)
 
             won = list(pool.map(commit, range(committers)))
             assert sum(won) == 1

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from icectl.catalog.files import FileSystemCatalog
-from icectl.catalog.protocol import Committed
 from icectl.errors import StorageError
-from icectl.spec.updates import SetProperties, apply_all, with_log
 from icectl.storage.local import LocalStore
+from tests.builders.commits import set_properties
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.rows import head, live_entries
 from tests.builders.table_builder import TableBuilder
@@ -217,11 +215,7 @@ def test_a_run_on_a_branch_does_not_disturb_one_on_main(
 
 def other_commit(table: TableBuilder) -> None:
     """A commit that touches no file."""
-    catalog = FileSystemCatalog(LocalStore(), table.location, Clock(NOW_MS))
-    base = catalog.load()
-    changed = apply_all(base.metadata, [SetProperties({"meanwhile": "yes"})])
-    updated, _ = with_log(changed, base.metadata_location, base.metadata.last_updated_ms)
-    assert isinstance(catalog.commit(base, updated), Committed)
+    set_properties(table.location, Clock(NOW_MS), {"meanwhile": "yes"})
 
 
 class JournalStays(WrappedStore):

@@ -9,23 +9,25 @@ from typing import Any
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.catalog.protocol import Committed
+from icectl.codec.metadata_file import write_metadata
 from icectl.errors import CommitConflict, CommitUnknown, CorruptTable, IcectlError, StorageError
 from icectl.plan.retention import Policy
 from icectl.run.expire_snapshots import Expired, execute, prepare
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import SnapshotRef
-from icectl.spec.updates import SetProperties, SetSnapshotRef, Update, apply_all, with_log
+from icectl.spec.updates import SetProperties, SetSnapshotRef, Update, with_log
 from icectl.storage.failures import AnswerLost
 from icectl.storage.local import LocalStore
+from icectl.storage.location import join
+from tests.builders import commits
 from tests.builders.expiry import (
     ALL_BUT_HEADS,
     NOW_MS,
     Aged,
     Clock,
+    access_to,
     aged_table,
     expire,
-    expiry_of,
     has_work,
     options_of,
 )
@@ -42,16 +44,19 @@ def expired_ids(expired: Expired, aged: Aged) -> set[int]:
     return set(aged.table.ids_of) - {item.snapshot_id for item in expired.landed.metadata.snapshots}
 
 
-def commit(aged: Aged, change: Callable[[TableMetadata], TableMetadata]) -> None:
-    """Commit as another writer does."""
-    catalog = FileSystemCatalog(LocalStore(), aged.table.location, Clock(NOW_MS))
-    loaded = catalog.load()
-    updated, _ = with_log(change(loaded.metadata), loaded.metadata_location, NOW_MS)
-    assert isinstance(catalog.commit(loaded, updated), Committed)
-
-
 def commit_updates(aged: Aged, *updates: Update) -> None:
-    commit(aged, lambda metadata: apply_all(metadata, updates))
+    """Commit as another writer does."""
+    commits.commit_updates(aged.table.location, Clock(NOW_MS), *updates)
+
+
+def bring_back(aged: Aged, old: TableMetadata) -> None:
+    """Commit what the table once was, as a writer does that knows no better."""
+    store = LocalStore()
+    newest = FileSystemCatalog(store, aged.table.location, Clock(NOW_MS)).load()
+    again = replace(old, last_updated_ms=newest.metadata.last_updated_ms)
+    updated, _ = with_log(again, newest.metadata_location, NOW_MS)
+    name = f"v{(newest.version or 0) + 1}.metadata.json"
+    store.create(join(newest.metadata_folder, name), write_metadata(updated, compressed=False))
 
 
 def oldest(aged: Aged) -> int:
@@ -74,7 +79,7 @@ class HookedStore(WrappedStore):
 
 
 def test_an_append_between_plan_and_commit_stands_and_keeps_its_files(aged: Aged) -> None:
-    expiry = expiry_of(aged.table.location)
+    expiry = access_to(aged.table.location)
     prepared = prepare(expiry, options_of())
     appended = aged.table.append(range(24, 30))
     expired = execute(expiry, prepared)
@@ -87,7 +92,7 @@ def test_an_append_between_plan_and_commit_stands_and_keeps_its_files(aged: Aged
 
 def test_a_plan_made_anew_lets_no_more_go_than_was_confirmed(aged: Aged) -> None:
     policy = replace(ALL_BUT_HEADS, retain_last=2)
-    expiry = expiry_of(aged.table.location)
+    expiry = access_to(aged.table.location)
     prepared = prepare(expiry, options_of(policy))
     aged.table.append(range(24, 30))
     expired = execute(expiry, prepared)
@@ -99,7 +104,7 @@ def test_a_plan_made_anew_lets_no_more_go_than_was_confirmed(aged: Aged) -> None
 
 
 def test_a_tag_set_between_plan_and_commit_keeps_its_snapshot_and_files(aged: Aged) -> None:
-    expiry = expiry_of(aged.table.location)
+    expiry = access_to(aged.table.location)
     prepared = prepare(expiry, options_of())
     assert oldest(aged) in {item.snapshot_id for item in prepared.plan.retention.expired}
     commit_updates(aged, SetSnapshotRef("audit", SnapshotRef(oldest(aged), "tag")))
@@ -113,7 +118,7 @@ def test_a_tag_set_between_plan_and_commit_keeps_its_snapshot_and_files(aged: Ag
 def test_a_longer_retention_set_between_plan_and_commit_holds(aged: Aged) -> None:
     policy = Policy()
     commit_updates(aged, SetProperties({"history.expire.max-snapshot-age-ms": "1"}))
-    expiry = expiry_of(aged.table.location)
+    expiry = access_to(aged.table.location)
     prepared = prepare(expiry, options_of(policy))
     assert len(prepared.plan.retention.expired) == 5
     commit_updates(aged, SetProperties({"history.expire.min-snapshots-to-keep": "4"}))
@@ -128,7 +133,7 @@ def test_r191_snapshots_brought_back_after_the_commit_keep_every_file(aged: Aged
     old = aged.table.metadata
 
     def bring_back() -> None:
-        commit(aged, lambda committed: replace(old, last_updated_ms=committed.last_updated_ms))
+        bring_back(aged, old)
 
     expired = expire(aged.table.location, HookedStore(bring_back))
     assert len(expired.removal.removed) == 0
@@ -141,7 +146,7 @@ def test_r192_nothing_is_deleted_when_what_came_meanwhile_cannot_be_read(aged: A
     lost = Path(old.snapshots[0].manifest_list or "")
 
     def bring_back() -> None:
-        commit(aged, lambda committed: replace(old, last_updated_ms=committed.last_updated_ms))
+        bring_back(aged, old)
         lost.unlink()
 
     before = aged.files()
@@ -153,8 +158,8 @@ def test_r192_nothing_is_deleted_when_what_came_meanwhile_cannot_be_read(aged: A
 
 
 def test_the_second_of_two_runs_with_one_plan_does_nothing(aged: Aged) -> None:
-    first = expiry_of(aged.table.location)
-    second = expiry_of(aged.table.location, env=Clock(NOW_MS + 1))
+    first = access_to(aged.table.location)
+    second = access_to(aged.table.location, env=Clock(NOW_MS + 1))
     plans = [prepare(first, options_of()), prepare(second, options_of())]
     execute(first, plans[0])
     done = aged.content()
@@ -166,7 +171,7 @@ def test_the_second_of_two_runs_with_one_plan_does_nothing(aged: Aged) -> None:
 def test_of_runs_at_the_same_time_one_wins(aged: Aged) -> None:
     # Runs with one plan in one millisecond write the same bytes, and each may call them its own.
     clocks = [Clock(NOW_MS + number) for number in range(4)]
-    expiries = [expiry_of(aged.table.location, env=clock) for clock in clocks]
+    expiries = [access_to(aged.table.location, env=clock) for clock in clocks]
     plans = [prepare(expiry, options_of()) for expiry in expiries]
     barrier = threading.Barrier(4)
     ends: list[str] = []

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from icectl.catalog.files import FileSystemCatalog
+from icectl.catalog.files import FILE_SYSTEM, OF_A_CATALOG, FileSystemCatalog
+from icectl.catalog.given_file import GIVEN
 from icectl.catalog.resolve import resolve
 from icectl.env import SystemEnv
 from icectl.errors import Refused, TableNotFound
@@ -47,7 +48,7 @@ def test_every_table_opens_by_its_metadata_file(table):
     catalog = resolve(file, LocalStore(), SystemEnv(), read_only=True)
     loaded = open_table(catalog)
     check(loaded, expected)
-    assert (loaded.metadata_location, loaded.current) == (file, "given")
+    assert (loaded.metadata_location, loaded.capabilities) == (file, GIVEN)
 
 
 @pytest.mark.parametrize("name", IN_METADATA)
@@ -86,7 +87,7 @@ def owner(directory):
     plain = {
         name for name in numbered if name.split(".", 1)[1] in {"metadata.json", "gz.metadata.json"}
     }
-    return "file-system" if every == plain else "newest-of-catalog"
+    return FILE_SYSTEM if every == plain else OF_A_CATALOG
 
 
 @pytest.mark.parametrize("name", IN_METADATA)
@@ -94,6 +95,6 @@ def test_only_file_system_tables_count_as_such_and_copies_are_refused(name, fixt
     directory = fixtures_dir / name
     catalog = resolve(str(directory), LocalStore(), SystemEnv(), read_only=False)
     loaded = catalog.load()
-    assert loaded.current == owner(directory)
+    assert loaded.capabilities == owner(directory)
     with pytest.raises(Refused):
         catalog.check_writable(loaded)

@@ -18,11 +18,10 @@ from icectl.errors import IcectlError
 from icectl.plan.compact_order import ZOrder
 from icectl.plan.compact_sizes import Sizes
 from icectl.progress import SilentProgress
-from icectl.run.compact import execute, prepare
 from icectl.spec.sort import SortField, SortOrder
 from icectl.spec.transforms import parse_transform
 from icectl.storage.open import StorageOptions
-from tests.builders.compactions import means, options
+from tests.builders.compactions import compacted, planned
 
 IDENTITY = parse_transform("identity")
 ORDER = SortOrder(
@@ -59,9 +58,7 @@ CASES = {
 
 def compact(directory: Path, case: Case, engine: Engine | None = None) -> int:
     """Compact a table, in this process without an engine; how many groups."""
-    with_what = means(directory, engine)
-    done = execute(with_what, prepare(with_what, "main", options(**case.options)))
-    return len(done.done)
+    return len(compacted(directory, planned(directory, **case.options), engine).done)
 
 
 def main(folder: Path) -> None:

@@ -12,9 +12,9 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
 from icectl.cli import app, compacting
 from icectl.errors import Refused
-from icectl.spec.updates import SetProperties, apply_all, with_log
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.s3_write import Proof, S3Writer
+from tests.builders.commits import try_properties
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.table_builder import TableBuilder
@@ -130,11 +130,8 @@ def test_of_eight_committers_one_wins_each_version(bucket: Bucket, rounds: int) 
             base = catalogs[0].load()
 
             def commit(writer: int, base: Any = base, number: int = number) -> bool:
-                changed = apply_all(
-                    base.metadata, [SetProperties({"round": str(number), "writer": str(writer)})]
-                )
-                updated, _ = with_log(changed, base.metadata_location, NOW_MS + number)
-                return isinstance(catalogs[writer].commit(base, updated), Committed)
+                told = {"round": str(number), "writer": str(writer)}
+                return isinstance(try_properties(catalogs[writer], base, told), Committed)
 
             won = list(pool.map(commit, range(committers)))
             assert sum(won) == 1

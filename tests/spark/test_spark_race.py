@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.run.compact import execute, prepare
-from tests.builders.compactions import means, options
+from tests.builders.compactions import compacted, planned
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.spark.conftest import SparkTables
 
@@ -40,13 +39,13 @@ def test_rule_14_rows_stay_deleted_where_icectl_commits_the_same_rewrite(
 ) -> None:
     table = spark_tables.directory.parent / "race" / "icectl"
     later = hidden(table, 3)
-    prepared = prepare(means(table), "main", options())
+    prepared = planned(table)
     (group,) = prepared.plan.groups
     assert (group.input_files, group.input_rows) == (2, 20)
     for path, content in later.items():
         path.write_bytes(content)
 
-    done = execute(means(table), prepared)
+    done = compacted(table, prepared)
 
     assert done.failed == {}
     metadata = read_metadata(current_metadata(table))

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from icectl.entries.faults import Fault
 from icectl.entries.live_faults import LiveFaults, chosen_manifests
-from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.entries.summary import Totals, summary_counters
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
@@ -12,9 +11,6 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DATA_PATH
 from icectl.spec.snapshot import Snapshot
 from icectl.units import print_count
-
-LIVE_COLUMNS: frozenset[str] = PLANNING_COLUMNS
-"""What of the entries of all manifests the checks look at."""
 
 
 def roots(metadata: TableMetadata) -> Sequence[str]:

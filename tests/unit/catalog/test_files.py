@@ -6,12 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from icectl.catalog.files import FileSystemCatalog
+from icectl.catalog.files import FILE_SYSTEM, OF_A_CATALOG, FileSystemCatalog
+from icectl.catalog.given_file import GIVEN, GivenFileCatalog
 from icectl.catalog.protocol import Committed, Conflict, Unknown
 from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound, Unsupported
+from icectl.spec.requirements import AssertRefSnapshotId
+from icectl.spec.snapshot import MetadataLogEntry
+from icectl.spec.updates import AssignUuid, SetProperties
 from icectl.storage.failures import AnswerLost
 from icectl.storage.local import LocalStore
 from icectl.storage.path_map import PathMapStore
+from tests.builders.commits import loaded_at
 from tests.builders.plain_metadata import plain_members
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore
 
@@ -42,7 +47,10 @@ def table(tmp_path):
 
 
 def catalog(table, env, store=None, metadata_file=None):
-    return FileSystemCatalog(store or LocalStore(), str(table), env, metadata_file)
+    store = store or LocalStore()
+    if metadata_file is None:
+        return FileSystemCatalog(store, str(table), env)
+    return GivenFileCatalog(store, str(table), env, metadata_file)
 
 
 def hint(table, content):
@@ -58,7 +66,7 @@ def test_r163_the_highest_version_is_current_whatever_the_hint(table, fixed_env,
         hint(table, content)
     loaded = catalog(table, fixed_env).load()
     assert loaded.metadata_location == f"{table}/metadata/v3.metadata.json"
-    assert (loaded.version, loaded.current) == (3, "file-system")
+    assert (loaded.version, loaded.capabilities) == (3, FILE_SYSTEM)
     assert loaded.metadata.last_updated_ms == 1003
 
 
@@ -73,7 +81,7 @@ def test_versions_are_numbers_and_may_exceed_32_bits(table, fixed_env):
 def test_r006_compressed_metadata_is_read_under_both_names(table, fixed_env, name):
     put(table, name, 4)
     loaded = catalog(table, fixed_env).load()
-    assert (loaded.version, loaded.current) == (4, "file-system")
+    assert (loaded.version, loaded.capabilities) == (4, FILE_SYSTEM)
     assert loaded.metadata.last_updated_ms == 1004
 
 
@@ -91,7 +99,7 @@ def test_r006_compressed_metadata_is_read_under_both_names(table, fixed_env, nam
 def test_other_files_are_no_metadata_files(table, fixed_env, name):
     (table / "metadata" / name).write_bytes(b"")
     loaded = catalog(table, fixed_env).load()
-    assert (loaded.version, loaded.current) == (3, "file-system")
+    assert (loaded.version, loaded.capabilities) == (3, FILE_SYSTEM)
 
 
 def test_r160_of_a_catalogs_files_the_highest_number_is_taken(tmp_path, fixed_env):
@@ -100,7 +108,7 @@ def test_r160_of_a_catalogs_files_the_highest_number_is_taken(tmp_path, fixed_en
     put(tmp_path, f"00009-{OTHER_UUID}.metadata.json", 99)
     loaded = catalog(tmp_path, fixed_env).load()
     assert loaded.metadata_location == f"{tmp_path}/metadata/00012-{UUID}.metadata.json"
-    assert (loaded.version, loaded.current) == (12, "newest-of-catalog")
+    assert (loaded.version, loaded.capabilities) == (12, OF_A_CATALOG)
 
 
 def test_of_two_files_of_one_number_the_one_updated_last_is_read(tmp_path, fixed_env):
@@ -128,7 +136,7 @@ def test_an_odd_name_beside_versions_makes_the_table_a_catalogs(table, fixed_env
     put(table, name, 99)
     loaded = catalog(table, fixed_env).load()
     assert loaded.metadata_location == f"{table}/metadata/v3.metadata.json"
-    assert loaded.current == "newest-of-catalog"
+    assert loaded.capabilities == OF_A_CATALOG
 
 
 def test_a_uuid_of_digits_is_no_version(table, fixed_env):
@@ -139,7 +147,7 @@ def test_a_uuid_of_digits_is_no_version(table, fixed_env):
 def test_an_odd_name_alone_is_read(tmp_path, fixed_env):
     put(tmp_path, "latest.metadata.json", 1)
     loaded = catalog(tmp_path, fixed_env).load()
-    assert (loaded.version, loaded.current) == (None, "newest-of-catalog")
+    assert (loaded.version, loaded.capabilities) == (None, OF_A_CATALOG)
 
 
 @pytest.mark.parametrize("form", ["absolute", "relative"])
@@ -150,7 +158,7 @@ def test_r161_newer_metadata_under_write_metadata_path_is_taken(tmp_path, fixed_
     put(tmp_path / "t", f"00002-{UUID}.metadata.json", 2, folder="else", properties=properties)
     loaded = catalog(tmp_path / "t", fixed_env).load()
     assert loaded.metadata_location == f"{tmp_path}/t/else/00002-{UUID}.metadata.json"
-    assert loaded.current == "newest-of-catalog"
+    assert loaded.capabilities == OF_A_CATALOG
 
 
 def test_a_missing_directory_is_no_table(tmp_path, fixed_env):
@@ -274,12 +282,12 @@ def test_under_a_path_map_planning_may_go_on(table, fixed_env):
     files = catalog(table, fixed_env, store)
     files.check_writable(files.load())
     with pytest.raises(Refused, match="under `--path-map`"):
-        files.commit(files.load(), files.load().metadata)
+        files.commit(files.load(), (), OWNED)
 
 
 def test_object_storage_other_than_s3_is_refused_before_anything_is_done(table, fixed_env):
     put(table, "v4.metadata.json", 4)
-    loaded = replace(catalog(table, fixed_env).load(), current="file-system")
+    loaded = replace(catalog(table, fixed_env).load(), capabilities=FILE_SYSTEM)
     elsewhere = FileSystemCatalog(LocalStore(), "gs://b/t", fixed_env)
     with pytest.raises(Refused, match="committing to gs: storage is not offered"):
         elsewhere.check_writable(loaded)
@@ -304,13 +312,20 @@ def test_a_commit_meanwhile_is_no_missing_version(table, fixed_env):
     catalog(table, fixed_env, HintAfterListing(LocalStore(), table)).check_writable(loaded)
 
 
-def changed(loaded):
-    return replace(loaded.metadata, last_updated_ms=2000)
+OWNED = [SetProperties({"owner": "ops"})]
+
+
+def next_table(loaded, env, location):
+    """The table after OWNED, by hand."""
+    log = (*loaded.metadata.metadata_log,
+           MetadataLogEntry(loaded.metadata.last_updated_ms, loaded.metadata_location))  # fmt: skip
+    changed = replace(loaded.metadata, properties={"owner": "ops"}, metadata_log=log,
+                      last_updated_ms=env.now_ms())  # fmt: skip
+    return loaded_at(location, changed, loaded.capabilities)
 
 
 def commit(files):
-    loaded = files.load()
-    return files.commit(loaded, changed(loaded))
+    return files.commit(files.load(), (), OWNED)
 
 
 def names(table):
@@ -320,12 +335,14 @@ def names(table):
 def test_r150_a_commit_writes_the_next_version_and_the_hint(table, fixed_env):
     files = catalog(table, fixed_env)
     loaded = files.load()
-    outcome = files.commit(loaded, changed(loaded))
-    assert outcome == Committed(changed(loaded), f"{table}/metadata/v4.metadata.json")
+    outcome = files.commit(loaded, (), OWNED)
+    landed = next_table(loaded, fixed_env, f"{table}/metadata/v4.metadata.json")
+    assert outcome == Committed(landed)
     assert names(table) == [*(f"v{n}.metadata.json" for n in (1, 2, 3, 4)), "version-hint.text"]
     assert (table / "metadata/version-hint.text").read_bytes() == b"4"
-    assert json.loads((table / "metadata/v4.metadata.json").read_bytes())["last-updated-ms"] == 2000
-    assert files.load().metadata == changed(loaded)
+    written = json.loads((table / "metadata/v4.metadata.json").read_bytes())
+    assert written["last-updated-ms"] == fixed_env.now_ms()
+    assert files.load() == landed
 
 
 @pytest.mark.parametrize(
@@ -340,9 +357,42 @@ def test_r006_the_next_version_has_the_form_of_the_last(
     table, fixed_env, base, written, compressed
 ):
     put(table, base, 4)
-    assert commit(catalog(table, fixed_env)).metadata_location == f"{table}/metadata/{written}"
+    assert (
+        commit(catalog(table, fixed_env)).table.metadata_location == f"{table}/metadata/{written}"
+    )
     content = (table / "metadata" / written).read_bytes()
     assert content.startswith(b"\x1f\x8b") is compressed
+
+
+@pytest.mark.parametrize(
+    ("codec", "base", "written", "compressed"),
+    [
+        ("gzip", "v4.metadata.json", "v5.gz.metadata.json", True),
+        ("GZIP", "v4.metadata.json.gz", "v5.gz.metadata.json", True),
+        ("none", "v4.gz.metadata.json", "v5.metadata.json", False),
+    ],
+)
+def test_r006_the_table_may_say_how_metadata_is_compressed(
+    table, fixed_env, codec, base, written, compressed
+):
+    put(table, base, 4, properties={"write.metadata.compression-codec": codec})
+    landed = commit(catalog(table, fixed_env)).table
+    assert landed.metadata_location == f"{table}/metadata/{written}"
+    assert (table / "metadata" / written).read_bytes().startswith(b"\x1f\x8b") is compressed
+    assert catalog(table, fixed_env).load().metadata == landed.metadata
+
+
+def test_r006_a_given_file_of_a_compressed_table_is_followed_by_a_compressed_one(
+    tmp_path, fixed_env
+):
+    given = f"00007-{UUID}.metadata.json"
+    put(tmp_path, given, 7, properties={"write.metadata.compression-codec": "gzip"})
+    files = catalog(tmp_path, fixed_env, metadata_file=f"{tmp_path}/metadata/{given}")
+    landed = commit(files).table
+    assert landed.metadata_location.endswith(".gz.metadata.json")
+    assert (tmp_path / "metadata" / landed.metadata_location.rpartition("/")[2]).read_bytes()[
+        :2
+    ] == b"\x1f\x8b"
 
 
 def test_r006_content_compressed_under_a_plain_name_stays_so(table, fixed_env):
@@ -365,7 +415,7 @@ def test_a_version_that_came_before_the_commit_is_a_conflict(table, fixed_env):
     put(table, "v4.metadata.json", 4)
     hint(table, b"4")
     before = names(table)
-    outcome = files.commit(loaded, changed(loaded))
+    outcome = files.commit(loaded, (), OWNED)
     assert outcome == Conflict("v4.metadata.json was committed meanwhile")
     assert names(table) == before
 
@@ -398,9 +448,8 @@ class Repeating(WrappedStore):
 def test_r156_an_own_commit_is_recognised(table, fixed_env):
     files = catalog(table, fixed_env, Repeating(LocalStore()))
     loaded = files.load()
-    assert files.commit(loaded, changed(loaded)) == Committed(
-        changed(loaded), f"{table}/metadata/v4.metadata.json"
-    )
+    landed = next_table(loaded, fixed_env, f"{table}/metadata/v4.metadata.json")
+    assert files.commit(loaded, (), OWNED) == Committed(landed)
 
 
 @pytest.mark.parametrize("failure", ["after", "lost"])
@@ -459,7 +508,7 @@ def test_r002_another_table_in_the_place_is_refused(table, fixed_env):
     loaded = files.load()
     put(table, "v3.metadata.json", 3, **{"table-uuid": OTHER_UUID})
     with pytest.raises(Refused) as caught:
-        files.commit(loaded, changed(loaded))
+        files.commit(loaded, (), OWNED)
     assert OTHER_UUID in caught.value.message
     assert UUID in caught.value.message
 
@@ -468,7 +517,7 @@ def test_r002_an_update_that_changes_the_uuid_is_refused(table, fixed_env):
     files = catalog(table, fixed_env)
     loaded = files.load()
     with pytest.raises(Refused):
-        files.commit(loaded, replace(changed(loaded), table_uuid=OTHER_UUID))
+        files.commit(loaded, (), [AssignUuid(OTHER_UUID)])
     assert len(names(table)) == 3
 
 
@@ -476,9 +525,23 @@ def test_a_file_written_anew_under_its_name_is_a_conflict(table, fixed_env):
     files = catalog(table, fixed_env)
     loaded = files.load()
     put(table, "v3.metadata.json", 77)
-    assert files.commit(loaded, changed(loaded)) == Conflict(
+    assert files.commit(loaded, (), OWNED) == Conflict(
         "v3.metadata.json was written anew meanwhile"
     )
+
+
+def test_r017_the_time_of_a_commit_is_not_before_that_of_its_base(table, fixed_env):
+    ahead = {"last-updated-ms": fixed_env.now_ms() + 30_000}
+    put(table, "v4.metadata.json", 4, **ahead)
+    landed = commit(catalog(table, fixed_env)).table
+    assert landed.metadata.last_updated_ms == fixed_env.now_ms() + 30_000
+
+
+def test_a_requirement_that_does_not_hold_is_a_conflict(table, fixed_env):
+    files = catalog(table, fixed_env)
+    outcome = files.commit(files.load(), [AssertRefSnapshotId("audit", 7)], OWNED)
+    assert outcome == Conflict("ref `audit` is at no snapshot, not 7")
+    assert len(names(table)) == 3
 
 
 def test_every_commit_refuses_what_may_not_be_written_to(tmp_path, fixed_env):
@@ -501,10 +564,10 @@ def test_r160_the_next_file_is_written_beside_the_given_one(tmp_path, fixed_env,
     put(tmp_path, name, 7)
     files = catalog(tmp_path, fixed_env, metadata_file=f"{tmp_path}/metadata/{name}")
     loaded = files.load()
-    assert (loaded.version, loaded.current) == (7, "given")
-    outcome = files.commit(loaded, changed(loaded))
+    assert (loaded.version, loaded.capabilities) == (7, GIVEN)
+    outcome = files.commit(loaded, (), OWNED)
     expected = written.format(uuid="00000000-0000-4000-8000-000000000001")
-    assert outcome == Committed(changed(loaded), f"{tmp_path}/metadata/{expected}")
+    assert outcome == Committed(next_table(loaded, fixed_env, f"{tmp_path}/metadata/{expected}"))
     assert names(tmp_path) == sorted([f"00003-{UUID}.metadata.json", name, expected])
 
 

@@ -7,12 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from icectl.catalog.files import FileSystemCatalog
+from icectl.catalog.files import FILE_SYSTEM, OF_A_CATALOG, FileSystemCatalog
 from icectl.catalog.protocol import Committed, Conflict
 from icectl.errors import CommitConflict, Refused, TableNotFound
 from icectl.storage.local import LocalStore
 from tests.stores.wrapped import WrappedStore
-from tests.unit.catalog.test_files import OTHER_UUID, UUID, catalog, changed, names, put, table
+from tests.unit.catalog.test_files import (
+    OTHER_UUID,
+    OWNED,
+    UUID,
+    catalog,
+    names,
+    next_table,
+    put,
+    table,
+)
 
 __all__ = ["table"]  # the fixture
 WAITING = f"{OTHER_UUID}.metadata.json"
@@ -36,7 +45,7 @@ def wait(table, fixed_env, *, age_seconds, name=WAITING, content=None):
 def test_r162_a_file_that_waits_for_its_name_is_no_version(table, fixed_env, age_seconds, content):
     wait(table, fixed_env, age_seconds=age_seconds, content=content)
     loaded = catalog(table, fixed_env).load()
-    assert (loaded.version, loaded.current) == (3, "file-system")
+    assert (loaded.version, loaded.capabilities) == (3, FILE_SYSTEM)
     catalog(table, fixed_env).check_writable(loaded)
 
 
@@ -47,7 +56,7 @@ def test_a_commit_loses_to_one_that_is_under_way(table, fixed_env, ending, age_s
     wait(table, fixed_env, age_seconds=age_seconds, name=name)
     before, files = names(table), catalog(table, fixed_env)
     loaded = files.load()
-    assert files.commit(loaded, changed(loaded)) == Conflict(
+    assert files.commit(loaded, (), OWNED) == Conflict(
         f"another writer is in the middle of a commit, as {name} shows",
         "nothing was changed; run the command again. If no writer is at work, that file is left "
         "over: it is ignored once it is 10m old",
@@ -63,7 +72,7 @@ def test_what_a_commit_has_left_over_is_ignored_and_told_once(table, fixed_env):
     files.check_writable(loaded)
     files.check_writable(loaded)
     files.settle()
-    assert isinstance(files.commit(loaded, changed(loaded)), Committed)
+    assert isinstance(files.commit(loaded, (), OWNED), Committed)
     (warning,) = told
     assert warning == (
         f"{WAITING} in the metadata directory is left over from a commit that did not end, and "
@@ -79,7 +88,7 @@ def test_beside_a_catalogs_file_the_table_is_the_catalogs(table, fixed_env, name
     put(table, name, 9)
     files = catalog(table, fixed_env)
     loaded = files.load()
-    assert loaded.current == "newest-of-catalog"
+    assert loaded.capabilities == OF_A_CATALOG
     with pytest.raises(Refused, match=f"a catalog keeps this table, as {name} in"):
         files.check_writable(loaded)
 
@@ -106,7 +115,7 @@ def test_a_rename_between_two_listings_is_a_conflict_not_a_crash(table, fixed_en
     files = catalog(table, fixed_env, Renaming(path, "v4.metadata.json", nth))
     loaded = files.load()
     files.check_writable(loaded)
-    outcome = files.commit(loaded, changed(loaded))
+    outcome = files.commit(loaded, (), OWNED)
     assert outcome == Conflict("v4.metadata.json was committed meanwhile")
 
 
@@ -160,7 +169,7 @@ def test_a_base_that_is_gone_is_a_conflict(table, fixed_env):
     files = catalog(table, fixed_env)
     loaded = files.load()
     (table / "metadata/v3.metadata.json").unlink()
-    assert files.commit(loaded, changed(loaded)) == Conflict("v3.metadata.json is gone")
+    assert files.commit(loaded, (), OWNED) == Conflict("v3.metadata.json is gone")
 
 
 def test_settling_waits_for_the_commits_that_are_under_way(table, fixed_env):
@@ -211,15 +220,14 @@ class Broken(WrappedStore):
 def test_r156_whatever_a_driver_raises_a_commit_that_landed_is_found(table, fixed_env):
     files = catalog(table, fixed_env, Broken(writes=True))
     loaded = files.load()
-    assert files.commit(loaded, changed(loaded)) == Committed(
-        changed(loaded), f"{table}/metadata/v4.metadata.json"
-    )
+    landed = next_table(loaded, fixed_env, f"{table}/metadata/v4.metadata.json")
+    assert files.commit(loaded, (), OWNED) == Committed(landed)
 
 
 def test_r156_whatever_a_driver_raises_a_commit_that_is_not_found_is_unknown(table, fixed_env):
     files = catalog(table, fixed_env, Broken(writes=False))
     loaded = files.load()
-    outcome = files.commit(loaded, changed(loaded))
+    outcome = files.commit(loaded, (), OWNED)
     assert (outcome.metadata_location, outcome.reason) == (
         f"{table}/metadata/v4.metadata.json",
         "StopIteration: ",
@@ -236,7 +244,7 @@ def test_a_file_is_old_by_the_clock_that_dates_it(table, fixed_env):
     wait(table, fixed_env, age_seconds=0)
     files = catalog(table, fixed_env, Dated(LocalStore()))
     loaded = files.load()
-    assert isinstance(files.commit(loaded, changed(loaded)), Committed)
+    assert isinstance(files.commit(loaded, (), OWNED), Committed)
 
 
 def test_a_file_without_a_time_is_never_old(table, fixed_env):
@@ -247,4 +255,4 @@ def test_a_file_without_a_time_is_never_old(table, fixed_env):
     wait(table, fixed_env, age_seconds=11 * MINUTE)
     files = catalog(table, fixed_env, Timeless(LocalStore()))
     loaded = files.load()
-    assert files.commit(loaded, changed(loaded)).reason == BUSY
+    assert files.commit(loaded, (), OWNED).reason == BUSY

@@ -1,30 +1,37 @@
-"""Committing updates: once, again after a conflict, and never more often than the table allows."""
+"""Committing changes: once, again after a conflict, and never more often than the table allows."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
 import pytest
 
+from icectl.catalog.files import FILE_SYSTEM
 from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
-from icectl.commit.attempt import Asked, Committer
+from icectl.commit.access import TableAccess
+from icectl.commit.attempt import Asked, Changes, commit_changes
+from icectl.env import Deadline
 from icectl.errors import CommitConflict, CommitUnknown, Refused
 from icectl.progress import SilentProgress
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.requirements import AssertTableUuid
-from icectl.spec.updates import SetProperties, Update
+from icectl.spec.requirements import AssertRefSnapshotId, AssertTableUuid, Requirement
+from icectl.spec.snapshot import MetadataLogEntry
+from icectl.spec.updates import RemoveSnapshotRef, SetProperties, Update, apply_all
+from icectl.storage.local import LocalStore
+from tests.builders.commits import loaded_at
 from tests.builders.history import history
 from tests.stores.fixed_env import FixedEnv
+from tests.stores.wrapped import CountingStore
 
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 TABLE = history([(1, None, "2023-11-14T00:00:00Z")], {"main": {"head": 1}})
-BASE = LoadedTable(TABLE, "/wh/t/metadata/v1.metadata.json", 1, "file-system")
+BASE = loaded_at("/wh/t/metadata/v1.metadata.json", TABLE, FILE_SYSTEM)
 
 Answer = Callable[[TableMetadata], CommitOutcome]
 
 
 def committed(updated: TableMetadata) -> CommitOutcome:
-    return Committed(updated, "/wh/t/metadata/v9.metadata.json")
+    return Committed(loaded_at("/wh/t/metadata/v9.metadata.json", updated, FILE_SYSTEM))
 
 
 def conflict(_: TableMetadata) -> CommitOutcome:
@@ -36,32 +43,40 @@ class ScriptedCatalog:
     """Answers commits in order; after each conflict there is newer metadata."""
 
     answers: list[Answer]
-    commits: list[tuple[LoadedTable, TableMetadata]] = field(default_factory=list)
+    commits: list[tuple[LoadedTable, Sequence[Requirement], Sequence[Update]]] = field(
+        default_factory=list
+    )
     newest: LoadedTable = BASE
 
     def load(self) -> LoadedTable:
         newer = self.newest.metadata.last_updated_ms + 1
-        version = (self.newest.version or 0) + 1
-        self.newest = LoadedTable(
-            replace(self.newest.metadata, last_updated_ms=newer),
-            f"/wh/t/metadata/v{version}.metadata.json", version, "file-system",
-        )  # fmt: skip
+        location = f"/wh/t/metadata/v{(self.newest.version or 0) + 1}.metadata.json"
+        changed = replace(self.newest.metadata, last_updated_ms=newer)
+        self.newest = loaded_at(location, changed, FILE_SYSTEM)
         return self.newest
 
     def check_writable(self, loaded: LoadedTable) -> None: ...
 
     def settle(self) -> None: ...
 
-    def commit(self, base: LoadedTable, updated: TableMetadata) -> CommitOutcome:
-        self.commits.append((base, updated))
-        return self.answers.pop(0)(updated)
+    def commit(
+        self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
+    ) -> CommitOutcome:
+        self.commits.append((base, requirements, updates))
+        return self.answers.pop(0)(apply_all(base.metadata, updates))
 
-    def forget(self, base: LoadedTable, updated: TableMetadata, dropped: Sequence[str]) -> None: ...
 
-
-def committer(*answers: Answer) -> tuple[Committer, ScriptedCatalog, FixedEnv]:
+def scripted(*answers: Answer) -> tuple[TableAccess, ScriptedCatalog, FixedEnv]:
     catalog, env = ScriptedCatalog(list(answers)), FixedEnv()
-    return Committer(catalog, env, SilentProgress()), catalog, env
+    store = CountingStore(LocalStore())
+    progress, deadline = SilentProgress(), Deadline(env)
+    return TableAccess(store, catalog, env, progress, deadline, 1, nullcontext), catalog, env
+
+
+def commit(
+    access: TableAccess, base: LoadedTable, changes: Changes, *, forgets: bool = True
+) -> LoadedTable:
+    return commit_changes(access, base, changes, Asked(), forgets=forgets)
 
 
 def owned(_: TableMetadata) -> Sequence[Update]:
@@ -69,33 +84,28 @@ def owned(_: TableMetadata) -> Sequence[Update]:
 
 
 def test_r150_the_updates_are_committed_on_the_metadata_they_were_made_from():
-    commit, catalog, env = committer(committed)
-    landed = commit.commit(BASE, [AssertTableUuid(UUID)], owned)
-    ((base, updated),) = catalog.commits
+    access, catalog, env = scripted(committed)
+    landed = commit(access, BASE, owned)
+    ((base, requirements, updates),) = catalog.commits
     assert base is BASE
-    assert updated.properties == {"owner": "ops"}
-    assert updated.last_updated_ms == env.now_ms()
-    assert [entry.metadata_file for entry in updated.metadata_log] == [BASE.metadata_location]
-    assert (landed.metadata, landed.metadata_location) == (
-        updated,
-        "/wh/t/metadata/v9.metadata.json",
-    )
+    assert (requirements, updates) == ((AssertTableUuid(UUID),), [SetProperties({"owner": "ops"})])
+    assert landed.metadata.properties == {"owner": "ops"}
+    assert landed.metadata_location == "/wh/t/metadata/v9.metadata.json"
     assert env.slept == []
 
 
 def test_after_a_conflict_the_updates_are_made_anew_on_the_newest_metadata():
-    commit, catalog, env = committer(conflict, conflict, committed)
+    access, catalog, env = scripted(conflict, conflict, committed)
     seen: list[int] = []
 
     def build(metadata: TableMetadata) -> Sequence[Update]:
         seen.append(metadata.last_updated_ms)
         return owned(metadata)
 
-    landed = commit.commit(BASE, [], build)
+    commit(access, BASE, build)
     first = TABLE.last_updated_ms
     assert seen == [first, first + 1, first + 2]
-    assert [base.version for base, _ in catalog.commits] == [1, 2, 3]
-    assert landed.metadata.metadata_log[-1].metadata_file == "/wh/t/metadata/v3.metadata.json"
+    assert [base.version for base, _, _ in catalog.commits] == [1, 2, 3]
     assert env.slept == [0.1, 0.2]
 
 
@@ -106,34 +116,34 @@ def test_retries_and_pauses_are_those_of_the_table():
         "commit.retry.max-wait-ms": "2500",
     }
     base = replace(BASE, metadata=replace(TABLE, properties=properties))
-    commit, catalog, env = committer(*[conflict] * 4)
+    access, catalog, env = scripted(*[conflict] * 4)
     catalog.newest = base
     with pytest.raises(CommitConflict, match=r"v2\.metadata\.json was committed meanwhile"):
-        commit.commit(base, [], owned)
+        commit(access, base, owned)
     assert len(catalog.commits) == 4
     assert env.slept == [1.0, 2.0, 2.5]
 
 
 def test_nothing_left_to_change_after_a_conflict_is_a_conflict():
-    commit, catalog, _ = committer(conflict)
+    access, catalog, _ = scripted(conflict)
     with pytest.raises(CommitConflict, match="another writer has made these changes already"):
-        commit.commit(BASE, [], lambda metadata: owned(metadata) if metadata is TABLE else [])
+        commit(access, BASE, lambda metadata: owned(metadata) if metadata is TABLE else [])
     assert len(catalog.commits) == 1
 
 
-def test_r002_a_requirement_that_does_not_hold_commits_nothing():
-    commit, catalog, _ = committer()
-    with pytest.raises(CommitConflict, match="the table's UUID is 9c12d441"):
-        commit.commit(BASE, [AssertTableUuid("00000000-0000-0000-0000-000000000000")], owned)
-    assert catalog.commits == []
+def test_r002_another_table_in_the_place_is_not_committed_to():
+    access, catalog, _ = scripted(conflict)
+    other = replace(TABLE, table_uuid="00000000-0000-0000-0000-000000000000")
+    catalog.newest = loaded_at("/wh/t/metadata/v1.metadata.json", other, FILE_SYSTEM)
+    with pytest.raises(CommitConflict, match="the table's UUID is 00000000-0000"):
+        commit(access, BASE, owned)
+    assert len(catalog.commits) == 1
 
 
 def test_r156_an_unknown_outcome_is_not_tried_again():
-    commit, catalog, _ = committer(
-        lambda _: Unknown("/wh/t/metadata/v2.metadata.json", "no answer")
-    )
+    access, catalog, _ = scripted(lambda _: Unknown("/wh/t/metadata/v2.metadata.json", "no answer"))
     with pytest.raises(CommitUnknown) as raised:
-        commit.commit(BASE, [], owned)
+        commit(access, BASE, owned)
     assert raised.value.message == (
         "whether /wh/t/metadata/v2.metadata.json was written is not known: no answer"
     )
@@ -141,22 +151,61 @@ def test_r156_an_unknown_outcome_is_not_tried_again():
     assert len(catalog.commits) == 1
 
 
-def test_r017_the_time_of_a_commit_is_not_before_that_of_its_base():
-    ahead = replace(BASE, metadata=replace(TABLE, last_updated_ms=FixedEnv().now_ms() + 30_000))
-    commit, catalog, _ = committer(committed)
-    commit.commit(ahead, [], owned)
-    assert catalog.commits[0][1].last_updated_ms == FixedEnv().now_ms() + 30_000
-
-
 def test_no_try_begins_after_the_time_that_the_table_allows():
-    commit, catalog, env = committer(*[conflict] * 9)
+    access, catalog, env = scripted(*[conflict] * 9)
     limited = {"commit.retry.total-timeout-ms": "500", "commit.retry.num-retries": "8"}
     base = replace(BASE, metadata=replace(TABLE, properties=limited))
     catalog.newest = base
     with pytest.raises(CommitConflict):
-        commit.commit(base, [], owned)
+        commit(access, base, owned)
     assert env.slept == [0.1, 0.2, 0.4]
     assert len(catalog.commits) == 4
+
+
+def logged(*places: str) -> LoadedTable:
+    log = tuple(MetadataLogEntry(at, place) for at, place in enumerate(places))
+    wanted = {"write.metadata.delete-after-commit.enabled": "true"}
+    return replace(BASE, metadata=replace(TABLE, metadata_log=log, properties=wanted))
+
+
+FORGOTTEN = [("remove", "/wh/t/metadata/v0.metadata.json /wh/t/metadata/.v0.metadata.json.crc")]
+CASES = {
+    "wanted": ({}, FILE_SYSTEM, True, FORGOTTEN),
+    "the caller sees to it": ({}, FILE_SYSTEM, False, []),
+    "the catalog sees to it": ({}, replace(FILE_SYSTEM, cleans_metadata=False), True, []),
+    "files may be shared": ({"gc.enabled": "false"}, FILE_SYSTEM, True, []),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_r024_metadata_files_that_left_the_log_go_where_clients_clean(case):
+    properties, capabilities, forgets, removed = CASES[case]
+    base = logged("/wh/t/metadata/v0.metadata.json", "/elsewhere/v1.metadata.json")
+    base = replace(base, capabilities=capabilities)
+
+    def shortened(updated: TableMetadata) -> CommitOutcome:
+        left = replace(updated, metadata_log=())
+        return Committed(loaded_at("/wh/t/metadata/v9.metadata.json", left, capabilities))
+
+    access, _, _ = scripted(shortened)
+    commit(access, base, lambda _: [SetProperties(properties)], forgets=forgets)
+    assert access.store.calls == removed  # type: ignore[attr-defined]
+
+
+def test_a_removal_requires_every_ref_at_its_head():
+    table = history(
+        [(1, None, "2023-11-14T00:00:00Z")],
+        {"main": {"head": 1}, "old": {"head": 1, "type": "tag"}},
+    )
+    access, catalog, _ = scripted(committed)
+    base = loaded_at("/wh/t/metadata/v1.metadata.json", table, FILE_SYSTEM)
+    commit(access, base, lambda _: [RemoveSnapshotRef("old")])
+    ((_, requirements, _),) = catalog.commits
+    assert requirements == (
+        AssertTableUuid(UUID),
+        AssertRefSnapshotId("main", 1),
+        AssertRefSnapshotId("old", 1),
+    )
 
 
 def refused(_: TableMetadata) -> CommitOutcome:
@@ -191,29 +240,27 @@ def unknown(_: TableMetadata) -> CommitOutcome:
 def test_r156_the_caller_knows_whether_the_commit_may_have_landed(
     answers: Sequence[Answer], sent: bool
 ) -> None:
+    access, _, _ = scripted(*answers)
     asked = Asked()
-    committing = Committer(
-        ScriptedCatalog(list(answers)), FixedEnv(), SilentProgress(), asked=asked
-    )
     with suppress(CommitConflict, CommitUnknown, Refused, ZeroDivisionError, KeyboardInterrupt):
-        committing.commit(BASE, [], owned)
+        commit_changes(access, BASE, owned, asked)
     assert asked.sent is sent
 
 
 def test_while_updates_are_made_nothing_was_sent():
+    access, _, _ = scripted()
     asked = Asked()
 
     def ended(_: TableMetadata) -> Sequence[Update]:
         raise KeyboardInterrupt
 
-    committing = Committer(ScriptedCatalog([]), FixedEnv(), SilentProgress(), asked=asked)
     with pytest.raises(KeyboardInterrupt):
-        committing.commit(BASE, [], ended)
+        commit_changes(access, BASE, ended, asked)
     assert not asked.sent
 
 
 def test_a_conflict_tells_the_way_out():
-    commit, _, _ = committer(*[lambda _: Conflict("busy", "wait")] * 5)
+    access, _, _ = scripted(*[lambda _: Conflict("busy", "wait")] * 5)
     with pytest.raises(CommitConflict) as caught:
-        commit.commit(BASE, [], owned)
+        commit(access, BASE, owned)
     assert (caught.value.message, caught.value.hint) == ("busy", "wait")

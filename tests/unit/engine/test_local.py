@@ -13,11 +13,11 @@ from icectl.engine.local import LocalEngine
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import CorruptTable, Incomplete, StorageError
 from icectl.progress import SilentProgress
-from icectl.run.compact import Compacted, execute
+from icectl.run.compact import Compacted
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
 from tests.builders.broken import DAMAGES, TABLES, Broken
-from tests.builders.compactions import build, lineage, means, planned
+from tests.builders.compactions import build, compacted, lineage, planned
 from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
 from tests.stores.wrapped import FaultyStore, WrappedStore
 
@@ -59,8 +59,8 @@ def engine(store: Store | None = None, **more: Any) -> LocalEngine:
     return replace(made, **more)
 
 
-def compacted(directory: Path, carrier: LocalEngine, **chosen: Any) -> Compacted:
-    return execute(means(directory, carrier), planned(directory, **chosen))
+def run(directory: Path, carrier: LocalEngine, **chosen: Any) -> Compacted:
+    return compacted(directory, planned(directory, **chosen), carrier)
 
 
 def ids(directory: Path) -> list[int]:
@@ -85,9 +85,9 @@ def test_workers_make_the_files_that_this_process_makes(
         build(tmp_path / name, format_version, partitioning)
     before = ids(tmp_path / "there")
     ages = lineage(tmp_path / "there") if format_version == 3 else {}
-    execute(means(tmp_path / "here"), planned(tmp_path / "here"))
+    compacted(tmp_path / "here", planned(tmp_path / "here"))
     store = Distant(LocalStore()) if distant else LocalStore()
-    compacted(tmp_path / "there", engine(store))
+    run(tmp_path / "there", engine(store))
     assert described(tmp_path / "there") == described(tmp_path / "here")
     assert ids(tmp_path / "there") == before
     assert format_version < 3 or lineage(tmp_path / "there") == ages
@@ -98,7 +98,7 @@ def test_progress_counts_the_bytes_of_all_files_once(tmp_path: Path) -> None:
     build(tmp_path, 2, "identity")
     prepared = planned(tmp_path)
     heard = Heard()
-    execute(means(tmp_path, engine(progress=heard)), prepared)
+    compacted(tmp_path, prepared, engine(progress=heard))
     total = sum(group.input_bytes for group in prepared.plan.groups)
     assert heard.phases == [("rewriting data files", total, "bytes")]
     assert heard.done == total
@@ -121,7 +121,7 @@ def test_a_reader_that_crashes_names_its_file_and_the_table_stays(tmp_path: Path
     with pytest.raises(
         CorruptTable, match=r"^`.*parquet`: the reader crashed on it \(SIG"
     ) as found:
-        compacted(tmp_path, engine())
+        run(tmp_path, engine())
     assert found.value.rule == "R-095"
     unchanged(tmp_path, files, version)
 
@@ -132,7 +132,7 @@ def test_a_store_that_fails_ends_the_run(tmp_path: Path) -> None:
     for store in (LocalStore(), Distant(LocalStore())):
         failing = FaultyStore(store, 2, "before", frozenset({"open_new"}))
         with pytest.raises(StorageError, match="call 2, open_new"):
-            compacted(tmp_path, engine(failing))
+            run(tmp_path, engine(failing))
         unchanged(tmp_path, files, version)
 
 
@@ -141,5 +141,5 @@ def test_time_that_is_up_ends_the_workers(tmp_path: Path) -> None:
     files, version = everything(tmp_path), current_metadata(tmp_path)
     over = Deadline(SystemEnv(), 0)
     with pytest.raises(Incomplete, match="stopped at the time limit"):
-        compacted(tmp_path, engine(deadline=over))
+        run(tmp_path, engine(deadline=over))
     unchanged(tmp_path, files, version)

@@ -44,9 +44,8 @@ def test_of_counts_vectors_as_position_deletes() -> None:
     assert named(rows.of(FILES, Content.POSITION_DELETES)) == ["d", "f"]
 
 
-def test_entries_of_manifests_snapshots_and_specs_are_chosen() -> None:
+def test_entries_of_manifests_and_specs_are_chosen() -> None:
     assert named(rows.in_manifests(FILES, {0, 2})) == ["a", "b", "d", "e", "f"]
-    assert named(rows.of_snapshots(FILES, [7, 8])) == ["a", "b"]
     assert named(rows.of_specs(FILES, {1})) == ["c", "e"]
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from icectl.errors import CommitConflict
-from icectl.run.compact import Compacted, Prepared, execute, job_of
+from icectl.run.compact import Compacted, Prepared, job_of
 from icectl.spec.metrics_modes import NONE, TRUNCATE_16
 from icectl.spec.partition import result_types
 from icectl.spec.sort import SortField, SortOrder
 from icectl.spec.transforms import parse_transform
-from tests.builders.compactions import build, lineage, means, planned
+from tests.builders.compactions import build, compacted, lineage, planned
 from tests.builders.rows import (
     current_metadata,
     head,
@@ -24,7 +24,7 @@ from tests.builders.table_builder import SCHEMA, TableBuilder
 
 
 def run(directory: Path, prepared: Prepared, **how: Any) -> Compacted:
-    return execute(means(directory), prepared, **how)
+    return compacted(directory, prepared, **how)
 
 
 def ids(directory: Path, snapshot_id: int | None = None) -> list[int]:

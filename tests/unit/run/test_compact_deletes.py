@@ -1,6 +1,5 @@
 """Merging of deletes in built tables, alone and beside other writers, rows read without icectl."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from icectl.entries.rows import by_row
 from icectl.errors import CommitConflict, Unsupported
 from icectl.plan.where import parse_where
-from icectl.run.compact import execute
+from tests.builders.compactions import compacted
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import (
     current_metadata,
@@ -20,7 +19,7 @@ from tests.builders.rows import (
 )
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv
-from tests.unit.run.test_compact import head, ids, lineage, means, planned, rows, run
+from tests.unit.run.test_compact import head, ids, lineage, planned, rows, run
 
 
 def merging(directory: Path, **chosen: Any):
@@ -213,9 +212,8 @@ def test_r115_a_shared_delete_file_stays_until_all_its_files_have_vectors(tmp_pa
     run(tmp_path, first)
     assert sorted(file["file_format"] for file in delete_files(tmp_path)) == ["PARQUET", "PUFFIN"]
     assert ids(tmp_path) == sorted(table.ids())
-    execute(
-        replace(means(tmp_path), env=FixedEnv(NOW_MS, uuids=50, snapshot_ids=50)), merging(tmp_path)
-    )
+    env = FixedEnv(NOW_MS, uuids=50, snapshot_ids=50)
+    compacted(tmp_path, merging(tmp_path), env=env)
     assert [file["file_format"] for file in delete_files(tmp_path)] == ["PUFFIN", "PUFFIN"]
     assert ids(tmp_path) == sorted(table.ids())
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from icectl.catalog.protocol import LoadedTable
+from icectl.catalog.files import FILE_SYSTEM
 from icectl.env import Deadline
 from icectl.plan.validate.choice import RuleChoice
 from icectl.progress import SilentProgress
@@ -15,6 +15,7 @@ from icectl.run.validate_tree import check_trees
 from icectl.spec.metadata_json import parse_metadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import FileStatus
+from tests.builders.commits import loaded_at
 from tests.builders.scenarios import METADATA, SCENARIOS, Files, Scenario
 from tests.stores.fixed_env import FixedEnv
 
@@ -64,7 +65,7 @@ def findings(name: str) -> set[tuple[str, str]]:
         snapshots.append(replace(made, parent_snapshot_id=parent))
     metadata = replace(parse_metadata(METADATA), snapshots=tuple(snapshots), next_row_id=10**6)
     env = FixedEnv()
-    loaded = LoadedTable(metadata, "file:///t/metadata/v1.metadata.json", 1, "file-system")
+    loaded = loaded_at("file:///t/metadata/v1.metadata.json", metadata, FILE_SYSTEM)
     reader = Reader(scenario.files, loaded, env, SilentProgress(), Deadline(env), 1)  # type: ignore[arg-type]
     found = Found(RuleChoice())
     check_trees(reader, snapshots, found)

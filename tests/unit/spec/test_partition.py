@@ -9,7 +9,6 @@ from icectl.spec.partition import (
     PartitionSpec,
     fields_from_json,
     fields_json,
-    is_equivalent,
     partition_path,
     result_types,
     spec_from_json,
@@ -164,22 +163,3 @@ def test_a_value_without_a_type_is_shown_as_it_is() -> None:
 
 def test_an_unpartitioned_spec_has_an_empty_path() -> None:
     assert partition_path(PartitionSpec(0, ()), (), ()) == ""
-
-
-def test_r079_specs_are_equivalent_by_source_name_and_transform() -> None:
-    one = PartitionSpec(0, (field("a", "bucket[4]", 1),))
-    assert is_equivalent(one, PartitionSpec(7, (field("a", "BUCKET[4]", 1, field_id=1005),)))
-    for other in (
-        (),
-        (field("b", "bucket[4]", 1),),
-        (field("a", "bucket[8]", 1),),
-        (field("a", "bucket[4]", 2),),
-        (field("a", "bucket[4]", 1), field("c", "day", 2)),
-    ):
-        assert not is_equivalent(one, PartitionSpec(0, other))
-
-
-def test_r079_the_order_of_fields_matters() -> None:
-    first, second = field("a", "day", 1), field("b", "day", 2)
-    one, other = PartitionSpec(0, (first, second)), PartitionSpec(0, (second, first))
-    assert not is_equivalent(one, other)

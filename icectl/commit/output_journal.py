@@ -23,12 +23,12 @@ from typing import Any
 from uuid import UUID
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.commit import journals
+from icectl.commit.access import TableAccess
 from icectl.entries.files import containing
 from icectl.env import Env
 from icectl.errors import CommitConflict, IcectlError
-from icectl.run import journal as journals
-from icectl.run.means import Means
-from icectl.storage.location import loosest_key, name, parent
+from icectl.storage.location import loosest_key, name
 from icectl.storage.store import FileStatus, Store
 from icectl.storage.temporary import old_temporaries
 from icectl.table.reachable import (
@@ -80,10 +80,10 @@ class OutputJournal:
     newest_version: int | None = None
 
 
-def new_journal(env: Env, metadata_location: str, command: str, data: DataPlaces) -> OutputJournal:
+def new_journal(env: Env, metadata_folder: str, command: str, data: DataPlaces) -> OutputJournal:
     """The journal of this process, not written yet."""
     uuid = env.new_uuid()
-    location = journals.journal_location(metadata_location, command, uuid)
+    location = journals.journal_location(metadata_folder, command, uuid)
     return OutputJournal(location, uuid, env.now_ms(), _host(env), os.getpid(), data)
 
 
@@ -121,7 +121,7 @@ class Leftovers:
     journal.
     """
 
-    means: Means
+    access: TableAccess
     commands: tuple[str, ...]
 
     @contextmanager
@@ -130,7 +130,7 @@ class Leftovers:
 
         Only where the newest version is sure, and the name of the next one is any writer's.
         """
-        if loaded.current != "file-system":
+        if not loaded.capabilities.numbers_versions:
             yield
             return
         listed = self._listed(loaded)
@@ -147,19 +147,19 @@ class Leftovers:
 
     def _listed(self, loaded: LoadedTable) -> Sequence[FileStatus]:
         try:
-            return self.means.store.list_directory(parent(loaded.metadata_location))
+            return self.access.store.list_directory(loaded.metadata_folder)
         except IcectlError as error:
             self._warn(error)
             return ()
 
     def _remove_temporaries(self, listed: Sequence[FileStatus]) -> None:
         """Remove what runs were writing a day ago when they were killed."""
-        means = self.means
+        access = self.access
         try:
-            old = old_temporaries(means.store, means.env, listed, journals.ABANDONED_AFTER_MS)
+            old = old_temporaries(access.store, access.env, listed, journals.ABANDONED_AFTER_MS)
             if old:
-                with means.shield():
-                    means.store.remove(old)
+                with access.shield():
+                    access.store.remove(old)
         except IcectlError as error:
             self._warn(error)
 
@@ -170,12 +170,12 @@ class Leftovers:
                 journal
                 for command in self.commands
                 for journal in journals.read_each(
-                    self.means.store, listed, command, _read, self.means.progress
+                    self.access.store, listed, command, _read, self.access.progress
                 )
             ]
             marked = [self._marked(journal) for journal in found]
             if any(journal.abandoned and journal.newest_version is None for journal in marked):
-                newest = self.means.catalog.load().version
+                newest = self.access.catalog.load().version
                 marked = [self._dated(journal, newest) for journal in marked]
         except IcectlError as error:
             self._warn(error)
@@ -192,7 +192,7 @@ class Leftovers:
     def _changed(self, journal: OutputJournal, **members: Any) -> OutputJournal:
         changed = replace(journal, **members)
         if changed != journal:
-            self.means.store.replace(journal.location, _content(changed))
+            self.access.store.replace(journal.location, _content(changed))
         return changed
 
     def _may_run(self, journal: OutputJournal) -> bool:
@@ -200,24 +200,22 @@ class Leftovers:
         there."""
         if journal.abandoned:
             return False
-        if self.means.env.now_ms() - journal.created_ms > journals.ABANDONED_AFTER_MS:
+        if self.access.env.now_ms() - journal.created_ms > journals.ABANDONED_AFTER_MS:
             return False
-        return _is_running(self.means.env, journal)
+        return _is_running(self.access.env, journal)
 
     def _remove(self, loaded: LoadedTable, found: Sequence[OutputJournal]) -> None:
         """Remove what landed runs do not need, and what abandoned runs can commit no more."""
         try:
-            self.means.catalog.settle()
-            newest = self.means.catalog.load()
-            reached = _Reached(
-                ReachReader(self.means.store, self.means.concurrency, self.means.progress), newest
-            )
-            listed = self.means.store.list_directory(parent(loaded.metadata_location))
+            self.access.catalog.settle()
+            newest = self.access.catalog.load()
+            reached = _Reached(self.access.reach, newest)
+            listed = self.access.store.list_directory(loaded.metadata_folder)
             locations = [status.location for status in listed]
             for journal in found:
                 outputs = [place for place in locations if is_output(name(place), journal.uuid)]
                 if reached.names_some(outputs) or _cannot_land(journal, newest):
-                    data = list(data_outputs(self.means.store, journal))
+                    data = list(data_outputs(self.access.store, journal))
                     surplus = [
                         *reached.without_metadata(outputs),
                         *reached.without_live(data, journal.uuid),
@@ -227,12 +225,12 @@ class Leftovers:
             self._warn(error)
 
     def _finish(self, journal: OutputJournal, surplus: Sequence[str]) -> None:
-        with self.means.shield():
-            if not surplus or not self.means.store.remove(surplus):
-                self.means.store.remove([journal.location])
+        with self.access.shield():
+            if not surplus or not self.access.store.remove(surplus):
+                self.access.store.remove([journal.location])
 
     def _warn(self, error: IcectlError) -> None:
-        self.means.progress.warn(f"what killed runs have left stays: {error.message}")
+        self.access.progress.warn(f"what killed runs have left stays: {error.message}")
 
 
 class _Reached:
@@ -274,7 +272,7 @@ def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
     Raises: StorageError, where the journals cannot be listed.
     """
     found = []
-    for status in store.list_directory(parent(loaded.metadata_location)):
+    for status in store.list_directory(loaded.metadata_folder):
         uuid = journals.uuid_of(status.location)
         if uuid is None:
             continue
@@ -299,7 +297,7 @@ def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
     """Whether the version that an abandoned run might still create is there already (R-162)."""
     if not journal.abandoned or journal.newest_version is None or newest.version is None:
         return False
-    return newest.current == "file-system" and newest.version > journal.newest_version
+    return newest.capabilities.numbers_versions and newest.version > journal.newest_version
 
 
 def is_output(file_name: str, uuid: str) -> bool:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from icectl.commit.journals import journal_location
 from icectl.entries.files import NO_FILES, FileKind, Files, files, rows, together
-from icectl.run import journal as journals
-from icectl.run.journal import Journal
+from icectl.run import deletion_journal as journals
+from icectl.run.deletion_journal import Journal
 from icectl.storage.local import LocalStore
 from icectl.storage.location import loosest_key
 from tests.builders.history import history
@@ -45,7 +46,7 @@ DOOMED = together(
 
 
 def journal(tmp_path: Path, *snapshot_ids: int) -> Journal:
-    location = journals.journal_location(f"{tmp_path}/metadata/v3.metadata.json", COMMAND, "u-1")
+    location = journal_location(f"{tmp_path}/metadata", COMMAND, "u-1")
     return Journal(location, UUID, 1_700_000_000_000, snapshot_ids, DOOMED)
 
 

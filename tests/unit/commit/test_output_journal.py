@@ -1,7 +1,6 @@
 """Journals of outputs: what a killed run wrote goes when it can't be committed any more, not
 before."""
 
-import contextlib
 import json
 import shutil
 import subprocess
@@ -11,27 +10,19 @@ from typing import Any
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
+from icectl.catalog.given_file import GivenFileCatalog
 from icectl.catalog.protocol import LoadedTable
-from icectl.env import Deadline
-from icectl.errors import (
-    CommitConflict,
-    CommitUnknown,
-    IcectlError,
-    Refused,
-    StorageError,
-    TableNotFound,
-)
-from icectl.run.cleanup import Outputs, outputs_of
-from icectl.run.means import Means
-from icectl.run.output_journal import DataPlaces, Leftovers, is_output
+from icectl.commit.output_journal import DataPlaces, Leftovers, is_output
+from icectl.commit.outputs import Outputs, outputs_of
+from icectl.commit.transaction import Transaction
+from icectl.errors import CommitConflict, StorageError
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
-from tests.builders.expiry import NOW_MS, Clock
-from tests.builders.orphans import OTHER_UUID, edit_metadata
+from tests.builders.expiry import NOW_MS, Clock, access_to
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import CountingStore, FaultyStore
-from tests.unit.run.test_journal import Warnings
+from tests.unit.run.test_deletion_journal import Warnings
 
 COMMAND = "rewrite-manifests"
 DAY_MS = 24 * 3_600_000
@@ -72,17 +63,13 @@ def leftovers(
     env: Clock | None = None,
     progress: Warnings | None = None,
 ) -> Leftovers:
-    given, clock = store or LocalStore(), env or Clock(NOW_MS)
-    means = Means(
-        store=given,
-        catalog=FileSystemCatalog(given, table.location, clock),
-        env=clock,
-        progress=progress or Warnings(),
-        deadline=Deadline(clock),
-        concurrency=1,
-        shield=contextlib.nullcontext,
-    )
-    return Leftovers(means, (COMMAND,))
+    access = access_to(table.location, store, env, progress or Warnings())
+    return Leftovers(access, (COMMAND,))
+
+
+def transaction_of(table: TableBuilder, outputs: Outputs) -> Transaction:
+    """The transaction that the files are written for."""
+    return Transaction(access_to(table.location), loaded_by(table), outputs)
 
 
 def rerun(table: TableBuilder, *, commits: bool, **means: Any) -> None:
@@ -212,21 +199,17 @@ def test_a_run_that_was_taken_for_dead_gives_up_and_removes_its_files(
 ) -> None:
     outputs = started(table)
     rerun(table, commits=False, env=Elsewhere(NOW_MS + DAY_MS + 1))
-    with (
-        pytest.raises(CommitConflict, match="took this one for dead"),
-        outputs.removed_on_failure(),
-    ):
+    with pytest.raises(CommitConflict, match="took this one for dead") as raised:
         outputs.check()
+    transaction_of(table, outputs).close(raised.value)
     assert present(outputs) == NONE
 
 
-@pytest.mark.parametrize("damage", ["gone", "no JSON", "of another version"])
+@pytest.mark.parametrize("damage", ["no JSON", "of another version"])
 def test_a_run_whose_journal_cannot_be_read_gives_up(table: TableBuilder, damage: str) -> None:
     outputs = started(table)
     path = Path(outputs.journal.location)
-    if damage == "gone":
-        path.unlink()
-    elif damage == "no JSON":
+    if damage == "no JSON":
         path.write_text("{")
     else:
         changed(outputs, **{"icectl-journal": 9})
@@ -296,7 +279,7 @@ def test_where_only_the_caller_knows_the_newest_version_there_is_no_journal(
 ) -> None:
     outputs = dead(started(table))
     named = current_metadata(table.directory)
-    catalog = FileSystemCatalog(LocalStore(), table.location, Clock(NOW_MS), str(named))
+    catalog = GivenFileCatalog(LocalStore(), table.location, Clock(NOW_MS), str(named))
     given = catalog.load()
     with leftovers(table).removed_after(given):
         table.set_properties({"rerun": "yes"})
@@ -347,8 +330,7 @@ def test_the_calls_of_a_clearing_are_those_that_fail_above(table: TableBuilder) 
 def test_outputs_that_cannot_be_removed_keep_their_journal(table: TableBuilder) -> None:
     outputs = started(table)
     outputs.store = FaultyStore(LocalStore(), 1, "before", frozenset({"remove"}))
-    with pytest.raises(StorageError), outputs.removed_on_failure():
-        raise StorageError("the store is ill")
+    transaction_of(table, outputs).close(StorageError("the store is ill"))
     assert present(outputs) == ALL
     rerun(table, commits=True)
     assert present(outputs) == ALL
@@ -379,78 +361,3 @@ def test_a_run_that_kept_what_it_committed_leaves_no_journal(table: TableBuilder
 )
 def test_metadata_of_a_run_is_told_from_its_data_by_the_name(file_name, expected) -> None:
     assert is_output(file_name, UUID) is expected
-
-
-ENDINGS = (
-    ZeroDivisionError(),
-    StopIteration(),
-    OSError(),
-    StorageError("ill"),
-    CommitConflict("lost"),
-    CommitUnknown("no answer"),
-    KeyboardInterrupt(),
-    SystemExit(),
-)
-
-
-@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: type(ending).__name__)
-@pytest.mark.parametrize("sent", [False, True])
-def test_whatever_ends_a_run_its_files_go_unless_its_commit_was_sent(
-    table: TableBuilder, ending: BaseException, sent: bool
-) -> None:
-    outputs = started(table)
-    outputs.asked.sent = sent
-    with contextlib.suppress(BaseException), outputs.removed_on_failure():
-        raise ending
-    assert present(outputs) == (ALL if sent else NONE)
-
-
-def another(place: Path) -> None:
-    """A table of its own in the same place."""
-    TableBuilder(place).append(range(2))
-    edit_metadata(place, table_uuid=OTHER_UUID)
-
-
-MOVED = {
-    "away": (lambda _: None, TableNotFound, "no Iceberg table at {0}"),
-    "away, and another made": (
-        another,
-        Refused,
-        "another table is at {0}/metadata/v3.metadata.json now: its table-uuid is ",
-    ),
-}
-
-
-def ended_by(outputs: Outputs, first: IcectlError | None) -> None:
-    with outputs.removed_on_failure():
-        if first is not None:
-            raise first
-        outputs.check()
-
-
-@pytest.mark.parametrize("moved", MOVED)
-@pytest.mark.parametrize("first", [None, StorageError("a file is missing")])
-def test_a_run_says_what_is_where_its_table_was_moved_away(
-    table: TableBuilder, moved: str, first: IcectlError | None
-) -> None:
-    """It was told that another run had taken it for dead."""
-    outputs = started(table)
-    make, error, message = MOVED[moved]
-    table.directory.rename(f"{table.directory}-away")
-    (table.directory / "metadata").mkdir(parents=True)
-    make(table.directory)
-    with pytest.raises(error) as caught:
-        ended_by(outputs, first)
-    assert caught.value.message.startswith(message.format(table.directory))
-    assert caught.value.__cause__ is first
-
-
-def test_a_run_whose_record_alone_is_gone_was_taken_for_dead(table: TableBuilder) -> None:
-    outputs = started(table)
-    Path(outputs.journal.location).unlink()
-    with pytest.raises(CommitConflict) as caught:
-        outputs.check()
-    assert caught.value.message == (
-        f"the record of this run, {Path(outputs.journal.location).name}, is gone: another run took "
-        "this one for dead, or the table was replaced by a copy"
-    )

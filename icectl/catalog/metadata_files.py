@@ -1,0 +1,201 @@
+"""Reading one metadata file of a table, and writing the one that follows it."""
+
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from icectl.catalog.protocol import (
+    Capabilities,
+    CommitOutcome,
+    Committed,
+    Conflict,
+    LoadedTable,
+    Unknown,
+    check_same_table,
+)
+from icectl.catalog.versions import MetadataVersion, metadata_version
+from icectl.codec.metadata_file import is_gzip, read_metadata, write_metadata
+from icectl.env import Env
+from icectl.errors import CorruptTable, IcectlError, Refused, StorageError, TableNotFound
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.properties import METADATA_COMPRESSION, read
+from icectl.spec.requirements import Requirement, check
+from icectl.spec.updates import Update, apply_all, with_log
+from icectl.storage import location as locations
+from icectl.storage.create import check_creatable
+from icectl.storage.failures import AnswerLost
+from icectl.storage.path_map import PathMapStore
+from icectl.storage.store import Store
+
+METADATA_FOLDER = "metadata"
+
+_LOGGER = logging.getLogger(__name__)
+_STORE_ALIASES = re.compile(r"^s3[an]:", re.IGNORECASE)
+
+
+def read_file(store: Store, location: str) -> TableMetadata:
+    """Read a metadata file.
+
+    Raises: FileNotFoundError; CorruptTable, which names the file; Unsupported; StorageError.
+    """
+    try:
+        return read_metadata(store.read(location))
+    except CorruptTable as error:
+        what = error.message.removesuffix(f" ({error.rule})")
+        raise CorruptTable(
+            f"{locations.shown(location)}: {what}", rule=error.rule, hint=error.hint
+        ) from error
+
+
+def no_metadata_file(location: str) -> TableNotFound:
+    """Make the error for a metadata file that is not there."""
+    return TableNotFound(
+        f"no metadata file {locations.shown(location)}",
+        hint="a table's metadata files lie in its metadata/ directory",
+    )
+
+
+def loaded_from(metadata: TableMetadata, location: str, capabilities: Capabilities) -> LoadedTable:
+    """Make a loaded table of the contents of a metadata file.
+
+    The file's location is spelled as the table's own is: the metadata log will hold it.
+    """
+    directory = locations.parent(location)
+    own = metadata.location
+    if (
+        (locations.scheme(own) or own.startswith("/"))
+        and locations.name(directory) == METADATA_FOLDER
+        and _place(locations.parent(directory)) == _place(own)
+    ):
+        location = locations.join(own, METADATA_FOLDER, locations.name(location))
+    return LoadedTable(
+        metadata,
+        location,
+        metadata_version(location).version,
+        locations.parent(location),
+        capabilities,
+    )
+
+
+def check_place(store: Store, table_location: str, loaded: LoadedTable) -> None:
+    """Refuse where nothing can be committed, and a copy, which names the original's files."""
+    if isinstance(store, PathMapStore):  # it refuses to write
+        return
+    check_creatable(table_location)
+    if _place(table_location) != _place(loaded.metadata.location):
+        raise Refused(
+            f"the table in {locations.shown(table_location)} says that it lies in "
+            f"{locations.shown(loaded.metadata.location)}: it is a copy, or was moved, and the "
+            "files it names are those of the original",
+            hint="name the table by the location in its metadata",
+        )
+
+
+def _place(location: str) -> str:
+    """Where a table is, under every spelling that means the same directory."""
+    if locations.is_local(location):
+        try:
+            return str(Path(locations.local_path(location)).resolve())
+        except ValueError:
+            return location
+    return _STORE_ALIASES.sub("s3:", location).rstrip("/")
+
+
+def newer_than(base: LoadedTable, versions: Sequence[MetadataVersion]) -> Sequence[MetadataVersion]:
+    """List the files with a higher number than the loaded one has."""
+    assert base.version is not None
+    return [v for v in versions if v.version is not None and v.version > base.version]
+
+
+def wants_gzip(base: LoadedTable, *, otherwise: bool) -> bool:
+    """Whether the table wants its metadata files compressed; `otherwise`, where it does not say.
+
+    Raises: Refused, where the property is none that is known.
+    """
+    if METADATA_COMPRESSION.name not in base.metadata.properties:
+        return otherwise
+    return read(base.metadata.properties, METADATA_COMPRESSION) == "gzip"  # R-006
+
+
+def commit_file(
+    store: Store,
+    env: Env,
+    base: LoadedTable,
+    requirements: Sequence[Requirement],
+    updates: Sequence[Update],
+    name: str,
+) -> CommitOutcome:
+    """Write the metadata file that follows `base`, under a name that nobody else may take.
+
+    Raises: Refused, where another table is there, or an update breaks a rule; StorageError; each of
+    them only where nothing was written.
+    """
+    try:
+        content = store.read(base.metadata_location)
+    except FileNotFoundError:
+        return Conflict(f"{locations.name(base.metadata_location)} is gone")
+    problem = _changed(base, content) or _unmet(base.metadata, requirements)
+    if problem is not None:
+        return Conflict(problem)
+    now_ms = max(env.now_ms(), base.metadata.last_updated_ms)  # R-017
+    applied = apply_all(base.metadata, updates)
+    updated, _ = with_log(applied, base.metadata_location, now_ms)
+    target = locations.join(base.metadata_folder, name)
+    version = metadata_version(target).version
+    committed = Committed(
+        LoadedTable(updated, target, version, base.metadata_folder, base.capabilities)
+    )
+    written = write_metadata(updated, compressed=wants_gzip(base, otherwise=is_gzip(content)))
+    try:
+        store.create(target, written)  # R-150
+    except Exception as error:  # whatever it is, the file may be there
+        if isinstance(error, IcectlError) and not isinstance(error, StorageError):
+            raise
+        return _landed_or_not(store, committed, written, error)
+    return committed
+
+
+def _changed(base: LoadedTable, content: bytes) -> str | None:
+    """Why the file that was loaded is no base any more, if so.
+
+    Raises: Refused, when another table is there now.
+    """
+    found = read_metadata(content)
+    check_same_table(base, found)
+    if found != base.metadata:
+        return f"{locations.name(base.metadata_location)} was written anew meanwhile"
+    return None
+
+
+def _unmet(metadata: TableMetadata, requirements: Sequence[Requirement]) -> str | None:
+    """Why a requirement does not hold; None where all do."""
+    reasons = (check(metadata, requirement) for requirement in requirements)
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def _landed_or_not(
+    store: Store, committed: Committed, written: bytes, error: Exception
+) -> CommitOutcome:
+    """Look whether a write that did not succeed, or did not say so, has landed (R-156)."""
+    target = committed.table.metadata_location
+    try:
+        found = store.read(target)
+    except FileNotFoundError:
+        if isinstance(error, StorageError) and not isinstance(error, AnswerLost):
+            raise error from None
+        return Unknown(target, _reason(error))
+    except Exception:
+        _LOGGER.debug("cannot look for %s", target, exc_info=True)
+        return Unknown(target, _reason(error))
+    if found == written:
+        return committed
+    return Conflict(f"{locations.name(target)} was committed meanwhile")
+
+
+def _reason(error: Exception) -> str:
+    """Why a write is not known to have happened."""
+    if isinstance(error, FileExistsError):
+        return "the file came and went"
+    _LOGGER.debug("the write failed", exc_info=error)
+    return error.message if isinstance(error, StorageError) else f"{type(error).__name__}: {error}"

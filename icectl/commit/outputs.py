@@ -1,0 +1,99 @@
+"""The files that a run writes for one commit: how they are named, and on record."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.commit import output_journal
+from icectl.commit.output_journal import NO_DATA, DataPlaces, OutputJournal, new_journal
+from icectl.env import Env
+from icectl.errors import StorageError
+from icectl.storage.location import join, loosest_key
+from icectl.storage.store import Store
+
+
+@dataclass(slots=True)
+class Outputs:
+    """Files that a run writes for one commit: each is named in `locations` before it is written.
+
+    Before the first one the run is recorded, where a later run can make use of that.
+    """
+
+    store: Store
+    folder: str
+    journal: OutputJournal
+    is_journalled: bool
+    locations: list[str] = field(default_factory=list)
+    has_begun: bool = False
+
+    def manifest(self) -> str:
+        """Name the next manifest. Raises: what writing the journal raises."""
+        return self._named(f"{self.journal.uuid}-m{len(self.locations)}.avro")
+
+    def manifest_list(self, snapshot_id: int) -> str:
+        """Name the next manifest list. Raises: what writing the journal raises."""
+        return self._named(f"snap-{snapshot_id}-{len(self.locations)}-{self.journal.uuid}.avro")
+
+    def leaf(self) -> str:
+        """Name the next leaf of version 4. Raises: what writing the journal raises."""
+        return self._named(f"{self.journal.uuid}-m{len(self.locations)}.parquet")
+
+    def bitmaps(self) -> str:
+        """Name the next Puffin file of vectors. Raises: what writing the journal raises."""
+        return self._named(f"{self.journal.uuid}-{len(self.locations)}-mdv.puffin")
+
+    def root(self, snapshot_id: int) -> str:
+        """Name the next root. Raises: what writing the journal raises."""
+        return self._named(f"root-{snapshot_id}-{len(self.locations)}-{self.journal.uuid}.parquet")
+
+    def begin(self) -> None:
+        """Record the run before its first file. Raises: what writing the journal raises."""
+        if self.is_journalled and not self.has_begun:
+            output_journal.write(self.store, self.journal)
+        self.has_begun = True
+
+    def add(self, location: str) -> str:
+        """Put a file that will be written on record. Raises: what writing the journal raises."""
+        self.begin()
+        self.locations.append(location)
+        return location
+
+    def find(self) -> None:
+        """Put all data files of the run on record, whoever wrote them. Raises: StorageError."""
+        self.locations += output_journal.data_outputs(self.store, self.journal)
+
+    def _named(self, file_name: str) -> str:
+        return self.add(join(self.folder, file_name))
+
+    def check(self) -> None:
+        """Go on with a commit, its base loaded, where no other run took this one for dead.
+
+        Raises: CommitConflict; FileNotFoundError, where the record is gone; StorageError.
+        """
+        if self.is_journalled and self.has_begun:
+            output_journal.check_own(self.store, self.journal)
+
+    def keep(self, used: Collection[str]) -> None:
+        """Remove all files but these, and the journal; never raises, what stays is left to a later
+        run, or an orphan."""
+        keys = {loosest_key(location) for location in used}
+        surplus = [item for item in self.locations if loosest_key(item) not in keys]
+        with suppress(StorageError):
+            if surplus and self.store.remove(surplus):
+                return
+            if self.is_journalled:
+                self.store.remove([self.journal.location])
+
+
+def outputs_of(
+    store: Store, env: Env, loaded: LoadedTable, command: str, data: DataPlaces = NO_DATA
+) -> Outputs:
+    """Begin the outputs of a run; nothing is written yet.
+
+    A journal is of use where an older run's commit can be ruled out.
+    """
+    folder = loaded.metadata_folder
+    journal = new_journal(env, folder, command, data)
+    is_journalled = loaded.capabilities.numbers_versions
+    return Outputs(store, folder, journal, is_journalled)
