@@ -29,6 +29,7 @@ from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from icectl.table.open import open_table
 from icectl.table.reading import FILE_MISSING
+from icectl.table.row_safety import check_metadata
 
 COMMAND = "migrate-v1-v2"
 
@@ -69,6 +70,7 @@ def prepare(migration: Means, *, rewrite_manifests: bool) -> Prepared:
         done = plan(metadata, pin, (), (), rewrite_manifests=rewrite_manifests)
         return Prepared(loaded, done, {})
     migration.catalog.check_writable(loaded)
+    check_metadata(metadata)
     unreadable: dict[int, Finding] = {}
     heads = _heads(migration, metadata, unreadable)
     described = _embedded(migration, metadata, unreadable)

@@ -22,6 +22,7 @@ from icectl.plan.model import pin_of
 from icectl.plan.rewrite_leaves import plan_leaves
 from icectl.plan.rewrite_manifests import (
     PLANNED_COLUMNS,
+    TREE_COLUMNS,
     Group,
     Listed,
     RewriteOptions,
@@ -40,7 +41,7 @@ from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
-from icectl.table.open import open_table
+from icectl.table.row_safety import check_live, open_to_change
 
 COMMAND = "rewrite-manifests"
 
@@ -98,8 +99,7 @@ def prepare(
     Raises: UsageError for a branch, spec or field that there is not; Refused, where the table must
     not be touched; StorageError, CorruptTable, where its manifests cannot be read.
     """
-    loaded = open_table(rewrite.catalog)
-    rewrite.catalog.check_writable(loaded)
+    loaded = open_to_change(rewrite.catalog)
     metadata = loaded.metadata
     snapshot = branch_head(metadata, branch)
     listed = _listed(rewrite, metadata, snapshot)
@@ -118,10 +118,11 @@ def _listed(rewrite: Means, metadata: TableMetadata, snapshot: Snapshot | None) 
         rewrite.store,
         metadata,
         manifests,
-        columns=PLANNED_COLUMNS,
+        columns=PLANNED_COLUMNS if snapshot.root_manifest is None else TREE_COLUMNS,
         concurrency=rewrite.concurrency,
         progress=rewrite.progress,
     )
+    check_live(metadata, snapshot, manifests, entries)
     return Listed(manifests, entries)
 
 
