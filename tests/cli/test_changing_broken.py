@@ -9,7 +9,7 @@ import pytest
 
 from icectl.cli import app
 from icectl.errors import CorruptTable
-from tests.builders.broken import Record
+from tests.builders.broken import DAMAGES, TABLES, Record
 from tests.builders.broken_tree import (
     BITMAP,
     DATA_LEAF,
@@ -39,12 +39,13 @@ READING_LEAVES = ("compact", "rewrite-manifests")
 
 @dataclass(frozen=True)
 class Case:
-    """A damage, the rule that it breaks, and the commands that can see it."""
+    """A damage, the rule that it breaks, the commands that can see it, and the healthy table."""
 
     name: str
     rule: str
     apply: Callable[[BrokenTree], None]
     seen_by: tuple[str, ...] = EVERY
+    table: str = "whole"
 
 
 def a_vector_that_names_no_leaf(broken: BrokenTree) -> None:
@@ -133,15 +134,40 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
-    """Give the directory of a whole table, as good as new."""
-    table = tmp_path_factory.mktemp("whole") / "t"
-    kept = table.with_name("kept")
-    TREE_TABLES["whole"](table)
-    shutil.copytree(table, kept)
+def numbers_below_those_in_use(broken: BrokenTree) -> None:
+    broken.edit(lambda members: members.update({"last-sequence-number": 2}))
 
-    def directory() -> Path:
+
+def _of_older_versions() -> Iterable[Case]:
+    """Damages of versions 1 to 3; one of the other rules leaves the rows what they are."""
+    wanted = {
+        "r015": ("R-015", EVERY),
+        "r104": ("R-104", EVERY),
+        "r041": ("R-044", READING_LEAVES),
+        "r044": ("R-044", READING_LEAVES),
+        "r050_a_manifest_that_is": ("R-066", READING_LEAVES),
+        "r066": ("R-066", READING_LEAVES),
+        "r120": ("R-120", READING_LEAVES),
+    }
+    for beginning, (rule, seen_by) in wanted.items():
+        (one,) = [one for one in DAMAGES if one.name.startswith(beginning)]
+        yield Case(one.name, rule, one.apply, seen_by, one.table)  # type: ignore[arg-type]
+    yield Case("numbers_below", "R-014", numbers_below_those_in_use, EVERY, "v2")
+
+
+OLDER_CASES = list(_of_older_versions())
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Give the directory of a healthy table, as good as new."""
+    base = tmp_path_factory.mktemp("healthy")
+
+    def directory(name: str = "whole") -> Path:
+        table, kept = base / name, base / f"{name}.kept"
+        if not kept.exists():
+            {**TABLES, **TREE_TABLES}[name](table)
+            shutil.copytree(table, kept)
         shutil.rmtree(table)
         shutil.copytree(kept, table)
         return table
@@ -171,17 +197,18 @@ def _files(table: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize("command", EVERY)
-def test_every_command_goes_through_on_the_whole_table(
-    healthy: Callable[[], Path], command: str
+@pytest.mark.parametrize("name", ["whole", "v2", "v3"])
+def test_every_command_goes_through_on_a_healthy_table(
+    healthy: Callable[..., Path], name: str, command: str
 ) -> None:
-    assert _change(command, healthy()) == 0
+    assert _change(command, healthy(name)) == 0
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *OLDER_CASES], ids=lambda case: case.name)
 def test_a_table_whose_rows_are_not_sure_is_refused_and_left_as_it_is(
-    healthy: Callable[[], Path], capsys: pytest.CaptureFixture[str], case: Case
+    healthy: Callable[..., Path], capsys: pytest.CaptureFixture[str], case: Case
 ) -> None:
-    table = healthy()
+    table = healthy(case.table)
     case.apply(BrokenTree(table))
     before = _files(table)
     for command in case.seen_by:
@@ -196,7 +223,7 @@ def test_a_table_whose_rows_are_not_sure_is_refused_and_left_as_it_is(
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case.seen_by == EVERY], ids=lambda case: case.name
 )
-def test_library_commits_refuse_the_same(healthy: Callable[[], Path], case: Case) -> None:
+def test_library_commits_refuse_the_same(healthy: Callable[..., Path], case: Case) -> None:
     table = healthy()
     new = TableBuilder(table / "more", format_version=3).loose_data_files([95])
     live = data_files(table)
@@ -221,7 +248,7 @@ NOT_SHOWN = {
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_inspect_shows_what_can_be_shown(
-    healthy: Callable[[], Path], capsys: pytest.CaptureFixture[str], case: Case
+    healthy: Callable[..., Path], capsys: pytest.CaptureFixture[str], case: Case
 ) -> None:
     table = healthy()
     case.apply(BrokenTree(table))
@@ -234,7 +261,7 @@ def test_inspect_shows_what_can_be_shown(
 
 
 def test_what_expires_may_be_damaged(
-    healthy: Callable[[], Path], capsys: pytest.CaptureFixture[str]
+    healthy: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A damaged snapshot can be let go of: what it alone lists stays."""
     table = healthy()
@@ -248,7 +275,7 @@ def test_what_expires_may_be_damaged(
 
 
 def test_level_data_of_validate_tells_of_a_vector_without_a_leaf(
-    healthy: Callable[[], Path], capsys: pytest.CaptureFixture[str]
+    healthy: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = healthy()
     a_vector_that_names_no_leaf(BrokenTree(table))
