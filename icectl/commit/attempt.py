@@ -17,6 +17,7 @@ from icectl.spec.properties import (
 )
 from icectl.spec.requirements import Requirement, check
 from icectl.spec.updates import Update, apply_all, with_log
+from icectl.table.row_safety import check_metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ class Committer:
         """Commit what `updates` makes of the newest metadata; after a conflict, on a fresh base.
 
         Raises: CommitConflict, when the retries or the time that the table allows are used up, a
-        requirement does not hold (R-002) or nothing is left to change; CommitUnknown; Refused and
-        StorageError, before anything was written.
+        requirement does not hold (R-002) or nothing is left to change; CorruptTable, where the base
+        can't be built on; CommitUnknown; Refused and StorageError, before anything was written.
         Spec: R-150, R-156.
         """
         retries = read(base.metadata.properties, COMMIT_RETRIES)
@@ -59,6 +60,7 @@ class Committer:
         attempt = 0
         while True:
             self._require(base.metadata, requirements)
+            check_metadata(base.metadata)
             changes = updates(base.metadata)
             if not changes:
                 raise CommitConflict("another writer has made these changes already")
