@@ -30,7 +30,7 @@ from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
-from icectl.table.row_safety import check_metadata, sound_root
+from icectl.table.row_safety import check_metadata
 from icectl.table.tree import (
     LEAVES,
     NAMES,
@@ -42,6 +42,7 @@ from icectl.table.tree import (
 )
 from icectl.table.tree_legacy import legacy_root
 from icectl.table.tree_live import ReadLeaf, leaf_rows, live_files, live_rows, of_contents
+from icectl.table.tree_safety import sound_root
 
 _MEASURED = (
     "content",

@@ -40,9 +40,10 @@ from icectl.storage.location import comparison_key
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
 from icectl.table.reading import FILE_MISSING
-from icectl.table.row_safety import open_to_change, sound_root
+from icectl.table.row_safety import open_to_change
 from icectl.table.tree import TreeFacts, can_move, read_leaf
 from icectl.table.tree_live import leaf_rows
+from icectl.table.tree_safety import sound_root
 
 COMMAND = "upgrade-to-v4"
 

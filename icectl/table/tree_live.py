@@ -26,7 +26,7 @@ ReadRange = Callable[[str, int, int], bytes]
 def vectors(store: Store, rows: pa.Table) -> dict[str, Positions]:
     """Dead positions of leaves, by the leaf's comparison key, of live rows of a root (8.1).
 
-    For what is only shown: row_safety.sound_root looks closer.
+    For what is only shown: tree_safety.sound_root looks closer.
     Raises: CorruptTable V4-080 for two of one leaf, V4-082 for bad bytes.
     """
     found: dict[str, Positions] = {}

@@ -34,7 +34,6 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
-from icectl.table.row_safety import sound_root
 from icectl.table.schemes import with_schemes
 from icectl.table.tree import (
     FOR_STATS,
@@ -48,6 +47,7 @@ from icectl.table.tree import (
 )
 from icectl.table.tree_live import NONE, Positions, leaf_rows, of_contents, vector_rows, vectors
 from icectl.table.tree_outline import described
+from icectl.table.tree_safety import sound_root
 
 _KEYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
 """Columns that always come."""
