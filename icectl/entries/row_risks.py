@@ -4,7 +4,7 @@ One pass over columns that planning loads anyway: entries that agree cost little
 something is wrong is it looked for in full.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,9 +74,9 @@ class _Live:
 
 
 def row_risks(entries: Entries, ledger: Ledger) -> Found:
-    """Files that are live twice, and numbers that are not of the snapshot, of any version.
+    """Numbers that are not of the snapshot, and deletes that its version does not have.
 
-    Rules: R-044, R-066, R-104, R-120; V4-064, V4-067, V4-120 of version 4.
+    Rules: R-044, R-104, R-120; V4-064, V4-067 of version 4.
     """
     live = _Live(entries)
     if ledger.format_version == 1:  # R-120
@@ -94,38 +94,46 @@ def row_risks(entries: Entries, ledger: Ledger) -> Found:
         rule = "V4-067" if ledger.is_tree else "R-104"  # R-104, V4-067
         said = f"has row ids above `next-row-id`, {ledger.next_row_id}"
         yield from live.broken(rule, np.flatnonzero(above), said)
-    said = "is live again"
-    files = live.is_live & ~live.is_vector
-    rule = "V4-120" if ledger.is_tree else "R-066"  # R-066, V4-120
-    yield from live.broken(rule, _repeated(live, "location", files), said)
 
 
-def _repeated(live: _Live, column: str, mask: Mask) -> Numbers:
-    """The rows whose location an earlier one has; null has none in common."""
-    keys = live.keys(column, mask)
+def live_twice(files: Entries, rows: Sequence[int]) -> int:
+    """How many of some rows have a location that another row of the files has too (R-066)."""
+    keys = location_keys(files.table["location"])
+    again = _repeated(keys)
+    if not len(again):
+        return 0
+    named = pc.unique(keys.take(pa.array(again)))
+    chosen = pc.is_in(keys.take(pa.array(rows, pa.int64())), named)
+    return int(pc.sum(chosen, min_count=0).as_py())
+
+
+def _repeated(keys: pa.ChunkedArray) -> Numbers:
+    """The places whose key an earlier one has; null has none in common."""
     prints = np.sort(np.concatenate([np.zeros(0, np.uint64), *map(fingerprints, keys.chunks)]))
     if not (prints[1:] == prints[:-1]).any():
         return np.empty(0, np.int64)
-    return np.flatnonzero(mask)[repeats(keys)]
+    return np.flatnonzero(repeats(keys))
 
 
 def tree_risks(entries: Entries) -> Found:
-    """Delete vectors that disagree with their data files, and row ids that two files have.
+    """Files that are live twice, vectors that disagree with theirs, row ids that two files have.
 
     `entries` may be a part of a snapshot: data files that are not among them are left out.
-    Rules: V4-067, V4-121, V4-123, V4-124.
+    Rules: V4-067, V4-120, V4-121, V4-123, V4-124.
     """
     live = _Live(entries)
+    files = np.flatnonzero(live.is_live & ~live.is_vector)
+    again = _repeated(live.keys("location", live.is_live & ~live.is_vector))
+    yield from live.broken("V4-120", files[again], "is live again")
     if live.has("first_row_id", "record_count"):
         yield from _shared_row_ids(live)
     if not live.is_vector.any() or not live.has("referenced_data_file"):
         return
-    yield from live.broken(
-        "V4-121",
-        _repeated(live, "referenced_data_file", live.is_vector),
-        "has a second live delete vector",
-        "referenced_data_file",
-    )
+    again = np.flatnonzero(live.is_vector)[
+        _repeated(live.keys("referenced_data_file", live.is_vector))
+    ]
+    said = "has a second live delete vector"
+    yield from live.broken("V4-121", again, said, "referenced_data_file")
     vectors, homes = _homes(live)
     vectors, homes = vectors[homes >= 0], homes[homes >= 0]
     rows, numbers = live.numbers("record_count"), live.numbers("sequence_number")

@@ -122,7 +122,8 @@ def _listed(rewrite: Means, metadata: TableMetadata, snapshot: Snapshot | None) 
         concurrency=rewrite.concurrency,
         progress=rewrite.progress,
     )
-    check_live(metadata, snapshot, manifests, entries)
+    if snapshot.root_manifest is not None:  # others are carried as they are, whatever they say
+        check_live(metadata, snapshot, manifests, entries)
     return Listed(manifests, entries)
 
 

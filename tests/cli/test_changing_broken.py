@@ -143,11 +143,11 @@ def _of_older_versions() -> Iterable[Case]:
     wanted = {
         "r015": ("R-015", EVERY),
         "r104": ("R-104", EVERY),
-        "r041": ("R-044", READING_LEAVES),
-        "r044": ("R-044", READING_LEAVES),
-        "r050_a_manifest_that_is": ("R-066", READING_LEAVES),
-        "r066": ("R-066", READING_LEAVES),
-        "r120": ("R-120", READING_LEAVES),
+        "r041": ("R-044", ("compact",)),
+        "r044": ("R-044", ("compact",)),
+        "r050_a_manifest_that_is": ("R-066", ("compact",)),
+        "r066": ("R-066", ("compact",)),
+        "r120": ("R-120", ("compact",)),
     }
     for beginning, (rule, seen_by) in wanted.items():
         (one,) = [one for one in DAMAGES if one.name.startswith(beginning)]
@@ -252,7 +252,7 @@ def test_inspect_shows_what_can_be_shown(
 ) -> None:
     table = healthy()
     case.apply(BrokenTree(table))
-    for view in ("files", "manifests", "tree", "snapshots"):
+    for view in ("files", "manifests", "tree"):
         code = _run("inspect", table, view)
         told = capsys.readouterr()
         assert code in ((0, 15) if case.name in NOT_SHOWN else (0,)), (view, told.err)

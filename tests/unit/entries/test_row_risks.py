@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from icectl.entries.row_risks import Ledger, home_risks, row_risks, tree_risks
+from icectl.entries.row_risks import Ledger, home_risks, live_twice, row_risks, tree_risks
 from icectl.entries.rows import Entries
 from icectl.spec.manifest import Content, FileFormat, Status
 
@@ -42,13 +42,14 @@ def told(found: Any) -> list[tuple[str, int, str]]:
 def test_files_that_differ_in_one_byte_of_long_names_are_no_repetition():
     tail = "x" * 100
     rows = [data(f"s3://b/{letter}/{tail}.parquet") for letter in "abc"]
-    assert told(row_risks(entries(*rows), V2)) == []
+    assert told(tree_risks(entries(*rows))) == []
+    assert live_twice(entries(*rows), [0, 1, 2]) == 0
 
 
 def test_v4_120_r066_a_file_in_two_spellings_is_live_twice():
-    rows = entries(data("file:/t/a"), data("/t/b"), data("file:///t/b"), data("/t/a"))
-    assert told(row_risks(rows, V2)) == [("R-066", 2, "file:///t/b")]
-    assert told(row_risks(rows, V4)) == [("V4-120", 2, "file:///t/b")]
+    rows = entries(data("file:/t/a"), data("/t/b"), data("file:///t/b"), data("/t/a"), data("/t/c"))
+    assert told(tree_risks(rows)) == [("V4-120", 2, "file:///t/b")]
+    assert [live_twice(rows, chosen) for chosen in ([0], [0, 3, 4], [4], [])] == [1, 2, 0, 0]
 
 
 def test_what_is_deleted_counts_for_nothing():
@@ -59,7 +60,6 @@ def test_what_is_deleted_counts_for_nothing():
 
 def test_vectors_of_one_puffin_file_are_no_repetition():
     rows = entries(data("a", 0), data("b", 10), vector("a"), vector("b"))
-    assert told(row_risks(rows, V4)) == []
     assert told(tree_risks(rows)) == []
     assert told(home_risks(rows, {})) == []
 
