@@ -273,7 +273,7 @@ def _empty(directory: Path) -> None:
 
 TREE_TABLES: Mapping[str, Callable[[Path], None]] = {
     "grown": _grown,
-    "whole": lambda directory: _grown(directory, "none"),
+    "whole": lambda directory: _grown(directory, "none", **{"icectl.v4.mdv.rewrite-ratio": "0.9"}),
     "carried": _carried,
     "puffin": lambda directory: _grown(directory, **{"icectl.v4.mdv.inline-max-bytes": "0"}),
     "leaves": _leaves,
