@@ -20,6 +20,7 @@ from icectl.spec.properties import (
 from icectl.spec.requirements import AssertTableUuid, check, requirements_of
 from icectl.spec.updates import Update
 from icectl.storage.location import check_sum, is_local, is_within, loosest_key
+from icectl.table.row_safety import check_metadata
 
 Changes = Callable[[TableMetadata], Sequence[Update]]
 """What a commit makes of the newest metadata; nothing where there is nothing left to change."""
@@ -52,8 +53,8 @@ def commit_changes(
     `asked` says whether it may have landed. Metadata files that leave the log are deleted where the
     table wants that, unless the caller sees to it (`forgets`).
     Raises: CommitConflict, when the retries or the time that the table allows are used up, another
-    table is there (R-002) or nothing is left to change; CommitUnknown; Refused and StorageError,
-    before anything was written.
+    table is there (R-002) or nothing is left to change; CorruptTable, where the base can't be built
+    on; CommitUnknown; Refused and StorageError, before anything was written.
     Spec: R-150, R-156.
     """
     with access.shield():
@@ -76,6 +77,7 @@ class _Attempts:
         attempt, base = 0, self.first
         while True:
             self._check_same_table(base.metadata)
+            check_metadata(base.metadata)
             updates = changes(base.metadata)
             if not updates:
                 raise CommitConflict("another writer has made these changes already")

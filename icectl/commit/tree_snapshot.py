@@ -30,6 +30,7 @@ from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
+from icectl.table.row_safety import check_metadata
 from icectl.table.tree import (
     LEAVES,
     NAMES,
@@ -38,10 +39,10 @@ from icectl.table.tree import (
     TreeFacts,
     manifest_file,
     read_leaf,
-    read_root,
 )
 from icectl.table.tree_legacy import legacy_root
-from icectl.table.tree_live import ReadLeaf, leaf_rows, live_files, live_rows, of_contents, vectors
+from icectl.table.tree_live import ReadLeaf, leaf_rows, live_files, live_rows, of_contents
+from icectl.table.tree_safety import sound_root
 
 _MEASURED = (
     "content",
@@ -78,8 +79,7 @@ def parent_state(store: Store, facts: TreeFacts, snapshot: Snapshot | None) -> P
         return ParentState(facts.empty(), {})
     if snapshot.root_manifest is None:
         return ParentState(legacy_root(store, facts, snapshot), {})
-    rows = read_root(store, facts, snapshot, carried=True)
-    return ParentState(rows, vectors(store, rows))
+    return ParentState(*sound_root(store, facts, snapshot, carried=True))
 
 
 class NewFiles(Protocol):
@@ -143,6 +143,7 @@ class TreeWriter:
         Raises: CommitConflict where the branch or a removed file is gone; StorageError; others
         that reading raises.
         """
+        check_metadata(metadata)
         facts = TreeFacts(metadata)
         parent = head(metadata, self.branch)
         state = parent_state(self.store, facts, parent)

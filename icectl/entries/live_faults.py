@@ -210,7 +210,7 @@ def _candidates(entries: Entries, keys: pa.ChunkedArray) -> Candidates:
 
     Keys are compared by their last bytes first, so that few of them are compared as a whole.
     """
-    prints = np.concatenate([np.zeros(0, np.uint64), *map(_fingerprints, keys.chunks)])
+    prints = np.concatenate([np.zeros(0, np.uint64), *map(fingerprints, keys.chunks)])
     order = np.argsort(prints, kind="stable")
     same = np.flatnonzero(prints[order][1:] == prints[order][:-1])
     alike = np.unique(np.concatenate([order[same], order[same + 1]]))
@@ -233,7 +233,7 @@ _TAIL = 64
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _fingerprints(keys: pa.Array) -> npt.NDArray[np.uint64]:
+def fingerprints(keys: pa.Array) -> npt.NDArray[np.uint64]:
     """A number for each text that equal texts share: of its length and its last bytes."""
     if not len(keys):
         return np.zeros(0, np.uint64)
@@ -243,14 +243,15 @@ def _fingerprints(keys: pa.Array) -> npt.NDArray[np.uint64]:
     base = int(ends[0])
     # Bytes before the first text stand in for those that short texts lack.
     padded = np.concatenate([np.zeros(_TAIL, np.uint8), stored[base : int(ends[-1])]])
-    words = np.lib.stride_tricks.sliding_window_view(padded, 8)
+    # Eight bytes at every offset, aligned or not, as one number.
+    words = np.ndarray((len(padded) - 7,), "<u8", padded, 0, (1,))
     found = np.diff(ends).astype(np.uint64)
     last = ends[1:].astype(np.int64) - base + _TAIL
     lengths = np.diff(ends)
     for back in range(8, _TAIL + 1, 8):
-        word = words[last - back].copy().view(np.uint64).reshape(len(keys))
-        word = np.where(lengths >= back, word, np.uint64(0))
-        found = (found ^ word) * _ODD
+        word = words[last - back]
+        found ^= np.where(lengths >= back, word, np.uint64(0))
+        found *= _ODD
         found ^= found >> np.uint64(29)
     return found
 

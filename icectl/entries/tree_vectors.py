@@ -27,7 +27,8 @@ class VectorLimits:
 class RootVectors:
     """The rows of vectors and of leaves of one root, by the leaf's key.
 
-    `bitmaps` has the positions by the ordinal of their row, as far as they could be read.
+    `bitmaps` has the positions by the ordinal of their row, as far as they could be read;
+    `repeated` are rows of leaves that an earlier row lists.
     """
 
     def __init__(self, columns: TreeColumns, bitmaps: Mapping[int, Positions]) -> None:
@@ -37,8 +38,11 @@ class RootVectors:
         self.leaves: dict[str, int] = {}
         self.vectors: dict[str, list[int]] = {}
         self.locations, self.referenced = columns.keys("location"), columns.keys("referenced_file")
+        self.repeated: list[int] = []
         for at in columns.places(Content.DATA_MANIFEST, Content.DELETE_MANIFEST):
-            self.leaves.setdefault(self.locations[at] or "", at)
+            if self.leaves.setdefault(self.locations[at] or "", at) != at:
+                self.repeated.append(at)
+        self._record_counts: list[int] = columns.numbers("record_count").tolist()
         self.forms: dict[int, tuple[object, ...]] = {}
         for at, row in columns.rows_of(Content.MANIFEST_DV).items():
             self.vectors.setdefault(self.referenced[at] or "", []).append(at)
@@ -51,6 +55,10 @@ class RootVectors:
             return Fault(1, str(self.columns.rows["location"][at].as_py()))
         named = self.columns.rows["referenced_file"][self.vectors[key][0]].as_py()
         return Fault(1, str(named or "a leaf without a name"))
+
+    def record_count(self, at: int) -> int:
+        """The record count of a row."""
+        return self._record_counts[at]
 
     def status(self, at: int) -> int:
         """The status of a row."""
@@ -75,7 +83,12 @@ class RootVectors:
 
 
 def vector_faults(root: RootVectors) -> Found:
-    """What is wrong with the vectors of a root among themselves (V4-080 to V4-091, V4-114)."""
+    """What is wrong with the vectors and leaves of a root among themselves.
+
+    Rules: V4-080 to V4-091, V4-114, V4-116.
+    """
+    for key in dict.fromkeys(root.locations[at] or "" for at in root.repeated):
+        yield Broken("V4-116", root.fault(key), "is listed more than once")  # V4-116
     for key in root.vectors:
         yield from _of_leaf(root, key)
     for at in root.columns.places(Content.DELETE_MANIFEST):
@@ -118,7 +131,7 @@ def _grows(root: RootVectors, old: int, new: int) -> bool:
 
 
 def _inside(root: RootVectors, key: str) -> Found:
-    count = int(root.columns.numbers("record_count")[root.leaves[key]])
+    count = root.record_count(root.leaves[key])
     for at in root.vectors[key]:
         positions = root.bitmaps.get(at)
         if positions is not None and len(positions) and int(positions[-1]) >= count:  # V4-083

@@ -40,7 +40,7 @@ from icectl.plan.binpack import pack
 from icectl.plan.compact_order import RowOrder
 from icectl.plan.compact_sizes import Sizes
 from icectl.plan.compact_task import RewriteTask, Task
-from icectl.plan.compact_tasks import Bin, TaskMaker, split_bins
+from icectl.plan.compact_tasks import Bin, TaskMaker, check_once, split_bins
 from icectl.plan.model import Pin
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
@@ -263,7 +263,7 @@ def plan(
     """Decide what of a snapshot's data files is rewritten.
 
     Raises: UsageError for a spec that there is not; Unsupported, where readers may disagree on
-    which rows are deleted, or the spec has a transform that icectl does not know.
+    which rows are deleted, or the spec has a transform that icectl does not know; CorruptTable.
     """
     types = _output_types(metadata, options)
     limits = Limits(
@@ -297,6 +297,7 @@ def plan(
     drafts = drafts[: options.max_groups]
     rows = [row for draft in drafts for row in draft.files]
     check_deletes(files, rows)
+    check_once(files.data, rows)
     make = TaskMaker(files.data, files.deletes, files.index, rows)
     groups = tuple(
         planning.group(draft, make, _blank_task(number, draft, branch, options))

@@ -6,10 +6,13 @@ from itertools import pairwise
 from typing import Any
 
 from icectl.entries.applied import Applied, DeleteIndex
+from icectl.entries.row_risks import live_twice
 from icectl.entries.rows import Entries, by_row, take
+from icectl.errors import CorruptTable
 from icectl.plan.compact_sizes import Sizes
 from icectl.plan.compact_task import DeleteFile, DeletionVector, InputFile, RewriteTask
 from icectl.spec.manifest import FileFormat
+from icectl.spec.rules import RULES
 
 LOADED_COLUMNS = frozenset(
     {
@@ -74,6 +77,17 @@ def _are_splits(offsets: list[int] | None, size: int) -> bool:
     if not offsets or None in offsets:
         return False
     return all(low < high for low, high in pairwise([0, *offsets, size]))  # R-067
+
+
+def check_once(data: Entries, rows: Sequence[int]) -> None:
+    """Refuse to rewrite data files that are live twice: both would go, and one come.
+
+    Raises: CorruptTable R-066.
+    """
+    again = live_twice(data, rows) if rows else 0
+    if again:
+        message = f"{again:,} of the data files to rewrite are live more than once"
+        raise CorruptTable(message, rule="R-066", hint=RULES["R-066"].fix)  # R-066
 
 
 class TaskMaker:

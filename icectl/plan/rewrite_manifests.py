@@ -46,6 +46,9 @@ PLANNED_COLUMNS = frozenset(
 )  # fmt: skip
 """What a rewrite decides by, and what it compares before it commits."""
 
+TREE_COLUMNS = PLANNED_COLUMNS | {"referenced_data_file"}
+"""The same of version 4, where delete vectors have to be those of live files."""
+
 PIECES_OF_TARGET = 16
 """A manifest is put together of so many pieces, so that its size can be met once it is known."""
 

@@ -50,8 +50,8 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.metrics_modes import metrics_modes
 from icectl.spec.properties import FORMAT_DEFAULT
 from icectl.table.live_files import LiveFilesReader
-from icectl.table.open import open_table
 from icectl.table.reading import in_threads, naming
+from icectl.table.row_safety import open_to_change
 
 COMMAND = "compact"
 _SORT_BYTES = 256 << 20
@@ -98,8 +98,7 @@ def prepare(
     not be touched; Unsupported, where rows can't be carried over faithfully; StorageError,
     CorruptTable, where its manifests or deletes cannot be read.
     """
-    loaded = open_table(access.catalog)
-    access.catalog.check_writable(loaded)
+    loaded = open_to_change(access.catalog)
     metadata = loaded.metadata
     chosen = options(metadata)
     head = Branch(branch, branch_head(metadata, branch))

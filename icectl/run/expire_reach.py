@@ -24,6 +24,7 @@ from icectl.table.reachable import (
     statistics_files,
 )
 from icectl.table.reading import FILE_MISSING
+from icectl.table.row_safety import check_homes
 
 
 def read_reached(
@@ -36,8 +37,12 @@ def read_reached(
     """
     going_ids = {decision.snapshot_id for decision in retention.expired}
     kept = [item for item in metadata.snapshots if item.snapshot_id not in going_ids]
-    staying = all_manifests(manifest_lists(reader, metadata, kept), kept)  # R-192
+    lists = manifest_lists(reader, metadata, kept)
+    staying = all_manifests(lists, kept)  # R-192
     live = read_live(reader, metadata, staying)  # R-192
+    for snapshot in kept:
+        if snapshot.root_manifest is not None:
+            check_homes(snapshot, live.homes.lost(lists[snapshot.snapshot_id]))
     going = _Going(reader, metadata)
     return Reached(
         going=going.read(going_ids, staying, sizes),

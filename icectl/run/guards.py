@@ -1,9 +1,10 @@
 """What must hold of a table before a command deletes its files."""
 
 from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.errors import CorruptTable, Refused
+from icectl.errors import Refused
 from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
+from icectl.table.row_safety import check_metadata
 
 CLOCK_TOLERANCE_MS = 60_000
 
@@ -21,13 +22,7 @@ def check_deletable(catalog: Catalog, loaded: LoadedTable, now_ms: int) -> None:
             hint="set the clock; ages of snapshots and files cannot be told before",
             id="clock-behind",
         )
-    main = metadata.refs.get("main")
-    if main is not None and main.snapshot_id != metadata.current_snapshot_id:  # R-015
-        raise CorruptTable(
-            f"branch main is at {main.snapshot_id}, "
-            f"the current snapshot is {metadata.current_snapshot_id}",
-            rule="R-015",
-        )
+    check_metadata(metadata)
     catalog.check_writable(loaded)
 
 

@@ -148,6 +148,7 @@ def _all_lists(reader: Reader) -> dict[int, tuple[ManifestFile, ...]]:
         reader.metadata.snapshots,
         concurrency=reader.concurrency,
         progress=reader.progress,
+        sound=False,
     )
     return dict(lists)
 

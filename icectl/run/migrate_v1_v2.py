@@ -37,6 +37,7 @@ from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_manifests
 from icectl.table.open import open_table
 from icectl.table.reading import FILE_MISSING
+from icectl.table.row_safety import check_metadata
 
 COMMAND = "migrate-v1-v2"
 
@@ -77,6 +78,7 @@ def prepare(access: TableAccess, *, rewrite_manifests: bool) -> Prepared:
         legacy = _legacy_manifests(access, loaded) if rewrite_manifests else 0
         return Prepared(loaded, plan_rest(metadata, pin, legacy), {})
     access.catalog.check_writable(loaded)
+    check_metadata(metadata)
     unreadable: dict[int, Finding] = {}
     heads = _heads(access, metadata, unreadable)
     described = _embedded(access, metadata, unreadable)

@@ -32,11 +32,11 @@ class Reader:
         return self.loaded.metadata
 
     def manifests(self, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]:
-        """The manifests of a snapshot; none without one."""
+        """The manifests of a snapshot, to be shown; none without one."""
         self.deadline.check()
         if snapshot is None:
             return ()
-        return read_snapshot_manifests(self.store, self.metadata, snapshot)
+        return read_snapshot_manifests(self.store, self.metadata, snapshot, sound=False)
 
     def scan(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Iterator[Entries]:
         """The entries of manifests, one manifest at a time."""

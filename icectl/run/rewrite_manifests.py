@@ -26,6 +26,7 @@ from icectl.plan.model import pin_of
 from icectl.plan.rewrite_leaves import plan_leaves
 from icectl.plan.rewrite_manifests import (
     PLANNED_COLUMNS,
+    TREE_COLUMNS,
     Group,
     Listed,
     RewriteOptions,
@@ -40,7 +41,7 @@ from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import Update
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_manifests
-from icectl.table.open import open_table
+from icectl.table.row_safety import check_live, open_to_change
 
 COMMAND = "rewrite-manifests"
 
@@ -98,8 +99,7 @@ def prepare(
     Raises: UsageError for a branch, spec or field that there is not; Refused, where the table must
     not be touched; StorageError, CorruptTable, where its manifests cannot be read.
     """
-    loaded = open_table(access.catalog)
-    access.catalog.check_writable(loaded)
+    loaded = open_to_change(access.catalog)
     metadata = loaded.metadata
     snapshot = branch_head(metadata, branch)
     listed = _listed(access, metadata, snapshot)
@@ -118,10 +118,12 @@ def _listed(access: TableAccess, metadata: TableMetadata, snapshot: Snapshot | N
         access.store,
         metadata,
         manifests,
-        columns=PLANNED_COLUMNS,
+        columns=PLANNED_COLUMNS if snapshot.root_manifest is None else TREE_COLUMNS,
         concurrency=access.concurrency,
         progress=access.progress,
     )
+    if snapshot.root_manifest is not None:  # others are carried as they are, whatever they say
+        check_live(metadata, snapshot, manifests, entries)
     mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)
     return Listed(manifests, entries, frozenset(mended))
 

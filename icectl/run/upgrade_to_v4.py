@@ -37,10 +37,11 @@ from icectl.spec.updates import AssignUuid, Update, UpgradeFormatVersion, apply_
 from icectl.storage.location import comparison_key
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
-from icectl.table.open import open_table
 from icectl.table.reading import FILE_MISSING
+from icectl.table.row_safety import open_to_change
 from icectl.table.tree import TreeFacts, can_move, read_leaf
 from icectl.table.tree_live import leaf_rows
+from icectl.table.tree_safety import sound_root
 
 COMMAND = "upgrade-to-v4"
 
@@ -65,15 +66,13 @@ class Upgraded:
 def prepare(access: TableAccess, options: UpgradeOptions) -> Prepared:
     """Load the table, look at the heads of its branches, and plan; nothing is written.
 
-    Raises: Refused, where the table must not be touched; StorageError of the store.
+    Raises: Refused, where the table must not be touched; CorruptTable, where it is not sure which
+    rows live; StorageError of the store.
     """
-    loaded = open_table(access.catalog)
+    loaded = open_to_change(access.catalog)
     metadata = loaded.metadata
-    access.catalog.check_writable(loaded)
     heads = [
-        Head(name, snapshot.snapshot_id, has_root=True)
-        if snapshot.root_manifest is not None and not options.convert_position_deletes
-        else _head(access, metadata, name, snapshot)
+        _head(access, metadata, name, snapshot, convert=options.convert_position_deletes)
         for name, snapshot in _branches(metadata)
     ]
     made = plan(
@@ -93,8 +92,14 @@ def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
     return [(name, snapshot) for name, snapshot in found if snapshot is not None]
 
 
-def _head(access: TableAccess, metadata: TableMetadata, branch: str, snapshot: Snapshot) -> Head:
+def _head(
+    access: TableAccess, metadata: TableMetadata, branch: str, snapshot: Snapshot, *, convert: bool
+) -> Head:
     has_root = snapshot.root_manifest is not None
+    if has_root:
+        sound_root(access.store, TreeFacts(metadata), snapshot)
+        if not convert:
+            return Head(branch, snapshot.snapshot_id, has_root=True)
     try:
         manifests = read_snapshot_manifests(access.store, metadata, snapshot)
         headers, parts = [], []

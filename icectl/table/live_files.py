@@ -16,6 +16,7 @@ from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries_to_match
+from icectl.table.row_safety import check_live
 
 ReadNames = Callable[[Entries], NamedFiles]
 """Reads which data files some position delete files name."""
@@ -50,6 +51,7 @@ class LiveFilesReader:
             concurrency=self.concurrency,
             progress=self.progress,
         )
+        check_live(metadata, snapshot, manifests, entries)
         found = live_files(metadata, manifests, entries, {}, {})
         named = self._named(metadata, found, known)
         return replace(found, named_files=named, spelling=_spelling(found, named))

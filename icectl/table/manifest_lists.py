@@ -46,16 +46,18 @@ def read_snapshot_manifests(
     snapshot: Snapshot,
     *,
     read_list: ReadList = read_manifest_list,
+    sound: bool = True,
 ) -> tuple[ManifestFile, ...]:
     """Read the manifests that a snapshot lists; `read_list` decodes its manifest list.
 
+    A root need not be `sound` where its files are only shown.
     Order: that of the manifest list.
     Raises: StorageError where a file is missing; CorruptTable; Unsupported.
     Spec: Snapshots; a version 1 snapshot may embed the locations instead (R-030), one of version 4
     has a root (V4-030).
     """
     if snapshot.root_manifest is not None:
-        listed: tuple[ManifestFile, ...] = trees(metadata).listed(store, snapshot)
+        listed: tuple[ManifestFile, ...] = trees(metadata).listed(store, snapshot, sound=sound)
         return listed
     if snapshot.manifest_list is not None:
         location = snapshot.manifest_list
@@ -145,7 +147,8 @@ def _try_root(
     store: Store, metadata: TableMetadata, snapshot: Snapshot, location: str
 ) -> ManifestListRead:
     try:
-        return ManifestListRead(snapshot, read_snapshot_manifests(store, metadata, snapshot))
+        found = read_snapshot_manifests(store, metadata, snapshot, sound=False)
+        return ManifestListRead(snapshot, found)
     except (CorruptTable, Unsupported) as error:
         return ManifestListRead(snapshot, problems=((location, error),))
     except StorageError as error:
@@ -178,8 +181,9 @@ def load_manifest_lists(
     *,
     concurrency: int,
     progress: Progress,
+    sound: bool = True,
 ) -> Mapping[int, tuple[ManifestFile, ...]]:
-    """Read the manifests of several snapshots, by snapshot id.
+    """Read the manifests of several snapshots, by snapshot id; `sound` as one by one.
 
     Order: that of `snapshots`.
     Raises: as read_snapshot_manifests.
@@ -188,7 +192,9 @@ def load_manifest_lists(
     read_list = _list_reader(snapshots)
 
     def read(snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-        manifests = read_snapshot_manifests(store, metadata, snapshot, read_list=read_list)
+        manifests = read_snapshot_manifests(
+            store, metadata, snapshot, read_list=read_list, sound=sound
+        )
         progress.advance(1)
         return manifests
 

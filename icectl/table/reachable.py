@@ -3,10 +3,15 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from icectl.entries.files import NO_FILES, FileKind, Files, content_files, distinct, files, together
-from icectl.entries.rows import live
+from icectl.entries.live_faults import fingerprints
+from icectl.entries.rows import RawEntries, deletion_vectors, live
 from icectl.progress import Progress
-from icectl.spec.manifest import ManifestFile
+from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestIdentity
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
@@ -15,6 +20,7 @@ from icectl.table.manifest_lists import distinct_manifests, load_manifest_lists
 from icectl.table.manifests import scan_together
 
 SOURCES = frozenset({"content", "status", "location", "file_format", "file_size_in_bytes"})
+_NAMED = frozenset({"referenced_data_file"})
 _ROWS_TO_THIN_OUT = 1_000_000
 """Rows that are gathered before repeated files among them are dropped."""
 
@@ -28,15 +34,70 @@ class ReachReader:
     progress: Progress
 
 
+class Homes:
+    """Data files that delete vectors of version 4 are for, by the manifests that list them.
+
+    Delete manifests are taken in first: then it is known which data files to look for.
+    """
+
+    def __init__(self) -> None:
+        self._named: dict[ManifestIdentity, set[str]] = {}
+        self._present: dict[ManifestIdentity, set[str]] = {}
+        self._wanted: set[str] | None = None
+        self._prints = np.empty(0, np.uint64)
+
+    def add(
+        self, manifests: Sequence[ManifestFile], alive: RawEntries, keys: pa.ChunkedArray
+    ) -> None:
+        """Take in live entries, whose `manifest` is a place in `manifests`, and their keys."""
+        if "referenced_data_file" in alive.table.column_names:
+            vectors = deletion_vectors(alive).table
+            found = loosest_keys(vectors["referenced_data_file"])
+            self._note(self._named, manifests, vectors["manifest"], found)
+        elif self._named:
+            places = pa.array(np.flatnonzero(self._may_be_wanted(keys)))
+            data = alive.table.take(places)
+            self._note(self._present, manifests, data["manifest"], keys.take(places))
+
+    def _may_be_wanted(self, keys: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """Which keys look like those of data files that are looked for."""
+        if self._wanted is None:
+            self._wanted = set[str]().union(*self._named.values())
+            self._prints = np.sort(fingerprints(pa.array(self._wanted, pa.string())))
+        prints = np.concatenate([np.empty(0, np.uint64), *map(fingerprints, keys.chunks)])
+        places = np.searchsorted(self._prints, prints)
+        is_wanted: npt.NDArray[np.bool_] = np.append(self._prints, np.uint64(0))[places] == prints
+        return is_wanted
+
+    @staticmethod
+    def _note(
+        noted: dict[ManifestIdentity, set[str]],
+        manifests: Sequence[ManifestFile],
+        numbers: pa.ChunkedArray,
+        keys: pa.ChunkedArray,
+    ) -> None:
+        for number, key in zip(numbers.to_pylist(), keys.to_pylist(), strict=True):
+            if key is not None:
+                noted.setdefault(manifests[number].identity, set()).add(key)
+
+    def lost(self, manifests: Iterable[ManifestFile]) -> set[str]:
+        """The data files of vectors in some manifests that are live in none of these."""
+        ids = [item.identity for item in manifests]
+        named = set[str]().union(*(self._named.get(id_, ()) for id_ in ids))
+        return named.difference(*(self._present.get(id_, ()) for id_ in ids))
+
+
 @dataclass(frozen=True, slots=True)
 class Live:
     """The live files of some manifests, and the schemas that those were written with.
 
     A file that several entries name may be there several times. `spec_ids` are those of entries
-    in every state: a root and leaves of version 4 have such of several specs.
+    in every state: a root and leaves of version 4 have such of several specs. `homes` tells of
+    delete vectors there.
     """
 
     files: Files
+    homes: Homes
     schema_ids: frozenset[int | None]
     spec_ids: frozenset[int]
 
@@ -73,24 +134,39 @@ def read_live(
     Cost: memory for each file once; manifests that repeat files are thinned out on the way.
     """
     found, parts, waiting = NO_FILES, [], 0
+    homes = Homes()
+    # Delete vectors first: then it is known which data files to look for.
+    manifests = sorted(manifests, key=lambda item: not _names_files(item))
     schema_ids: set[int | None] = set()
     spec_ids: set[int] = set()
     for part in scan_together(
         reader.store,
         metadata,
         manifests,
-        [SOURCES] * len(manifests),
+        [SOURCES | _NAMED if _names_files(item) else SOURCES for item in manifests],
         concurrency=reader.concurrency,
         progress=reader.progress,
     ):
         alive = live(part.rows)
-        parts.append(content_files(alive, loosest_keys(alive.table["location"])))
+        keys = loosest_keys(alive.table["location"])
+        homes.add(manifests, alive, keys)
+        parts.append(content_files(alive, keys))
         schema_ids.update(header.schema_id for header in part.headers)
         spec_ids.update(part.rows.table["spec_id"].unique().to_pylist())
         waiting += len(alive)
         if waiting > max(_ROWS_TO_THIN_OUT, len(found)):
             found, parts, waiting = distinct(together([found, *parts])), [], 0
-    return Live(together([found, *parts]), frozenset(schema_ids), frozenset(spec_ids))
+    return Live(
+        together([found, *parts]),
+        homes,
+        frozenset(schema_ids),
+        frozenset(spec_ids),
+    )
+
+
+def _names_files(manifest: ManifestFile) -> bool:
+    """Whether delete vectors in a manifest have to be those of live files (V4-122)."""
+    return manifest.is_of_tree and manifest.content is ManifestContent.DELETES
 
 
 def metadata_files(

@@ -154,12 +154,22 @@ def root_rows(
     facts: TreeFacts, content: bytes, snapshot: Snapshot, *, carried: bool = False
 ) -> pa.Table:
     """The rows of a root, as read_root gives them, out of its bytes."""
+    return resolved_rows(facts, root_file(content, carried=carried).rows, snapshot)
+
+
+def root_file(content: bytes, *, carried: bool = False) -> TreeFile:
+    """A root out of its bytes, as it is stored. Raises: CorruptTable V4-040; Unsupported."""
     file = read_tree(content)
     if carried:
         _check_whole(file.unknown_field_ids)
     if file.content is not TreeContent.ROOT:  # V4-040
         raise CorruptTable("it is no root manifest", rule="V4-040")
-    return root_inherited(conformed(facts, file.rows), snapshot)
+    return file
+
+
+def resolved_rows(facts: TreeFacts, stored: pa.Table, snapshot: Snapshot) -> pa.Table:
+    """Stored rows of a root with inheritance resolved, locations absolute. Raises: CorruptTable."""
+    return root_inherited(conformed(facts, stored), snapshot)
 
 
 def _check_whole(unknown: Sequence[int]) -> None:

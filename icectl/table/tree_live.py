@@ -26,6 +26,7 @@ ReadRange = Callable[[str, int, int], bytes]
 def vectors(store: Store, rows: pa.Table) -> dict[str, Positions]:
     """Dead positions of leaves, by the leaf's comparison key, of live rows of a root (8.1).
 
+    For what is only shown: tree_safety.sound_root looks closer.
     Raises: CorruptTable V4-080 for two of one leaf, V4-082 for bad bytes.
     """
     found: dict[str, Positions] = {}
@@ -38,8 +39,13 @@ def vectors(store: Store, rows: pa.Table) -> dict[str, Positions]:
 
 
 def vector_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows of manifest delete vectors, without statistics. Order: kept."""
-    yield from of_contents(rows.drop_columns([STATS]), Content.MANIFEST_DV).to_pylist()
+    """The rows of manifest delete vectors, without statistics; not those of no leaf (V4-059).
+
+    Order: kept.
+    """
+    for row in of_contents(rows.drop_columns([STATS]), Content.MANIFEST_DV).to_pylist():
+        if row["referenced_file"] is not None:  # V4-059
+            yield row
 
 
 def vector_positions(read_range: ReadRange, row: Mapping[str, object]) -> Positions:

@@ -47,6 +47,7 @@ from icectl.table.tree import (
 )
 from icectl.table.tree_live import NONE, Positions, leaf_rows, of_contents, vector_rows, vectors
 from icectl.table.tree_outline import described
+from icectl.table.tree_safety import sound_root
 
 _KEYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
 """Columns that always come."""
@@ -68,9 +69,11 @@ class Trees:
     def _facts(self) -> TreeFacts:
         return TreeFacts(self.metadata)
 
-    def listed(self, store: Store, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+    def listed(
+        self, store: Store, snapshot: Snapshot, *, sound: bool = True
+    ) -> tuple[ManifestFile, ...]:
         """As tree_manifests."""
-        return tree_manifests(store, self._facts, snapshot)
+        return tree_manifests(store, self._facts, snapshot, sound=sound)
 
     def described(
         self, store: Store, snapshot: Snapshot, manifests: Sequence[ManifestFile]
@@ -85,14 +88,20 @@ class Trees:
         return decode_tree_manifest(content, self._facts, manifest, columns=columns, index=index)
 
 
-def tree_manifests(store: Store, facts: TreeFacts, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+def tree_manifests(
+    store: Store, facts: TreeFacts, snapshot: Snapshot, *, sound: bool = True
+) -> tuple[ManifestFile, ...]:
     """The leaves of a version 4 snapshot, and its root for the files that it lists itself.
 
+    A state that is only shown need not be `sound`: vectors of no leaf are left out then.
     Order: the root first, then of the root.
     Raises: StorageError; CorruptTable; Unsupported.
     """
-    root = read_root(store, facts, snapshot)
-    dead = vectors(store, root)
+    if sound:
+        root, dead = sound_root(store, facts, snapshot)
+    else:
+        root = read_root(store, facts, snapshot)
+        dead = vectors(store, root)
     places: dict[str, tuple[str, ...]] = {}
     for row in vector_rows(root):
         if row["location"] is not None:

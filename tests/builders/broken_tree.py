@@ -202,15 +202,16 @@ def _builder(directory: Path, version: int = 3, partitioning: str = "identity") 
     return table
 
 
-def _grown(directory: Path, **properties: str) -> None:
+def _grown(directory: Path, partitioning: str = "identity", **properties: str) -> None:
     """Leaves of version 4, with files and vectors of the root beside them, and dead rows."""
-    table = _builder(directory)
+    table = _builder(directory, partitioning=partitioning)
     table.delete_rows([1, 2, 13])
     env = FixedEnv(START_MS + 10**8)
     upgrade(directory, env, "--eager")
     if properties:
         set_properties(directory, env, properties)
-    new = table.loose_data_files(range(24, 36))
+    parts = [range(24, 36)] if table.spec.fields else [range(at, at + 4) for at in (24, 28, 32)]
+    new = [row for part in parts for row in table.loose_data_files(part)]
     add_files(directory, env, new)
     add_files(directory, env, table.loose_vectors({row["location"]: [0, 2] for row in new[:2]}))
     old = data_files(directory)
@@ -272,6 +273,7 @@ def _empty(directory: Path) -> None:
 
 TREE_TABLES: Mapping[str, Callable[[Path], None]] = {
     "grown": _grown,
+    "whole": lambda directory: _grown(directory, "none", **{"icectl.v4.mdv.rewrite-ratio": "0.9"}),
     "carried": _carried,
     "puffin": lambda directory: _grown(directory, **{"icectl.v4.mdv.inline-max-bytes": "0"}),
     "leaves": _leaves,
@@ -874,6 +876,17 @@ def v4_114_vectors_of_files_elsewhere(broken: BrokenTree) -> None:
     here = of(broken.rows(), DELETE_LEAF)["referenced_file"]
     named = next(place for place in other if place != here)
     broken.edit_root(in_row(DELETE_LEAF, referenced_file=named))
+
+
+@damage("grown", "V4-120", "V4-160", "V4-067", "V4-162")
+def v4_116_a_leaf_listed_twice(broken: BrokenTree) -> None:
+    broken.edit_root(lambda rows: [*rows, of(rows, DATA_LEAF)])
+
+
+@damage("grown")
+def v4_116_a_dead_leaf_listed_twice(broken: BrokenTree) -> None:
+    v4_193_a_leaf_in_which_nothing_lives(broken)
+    broken.edit_root(lambda rows: [*rows, of(rows, DATA_LEAF)])
 
 
 # -- across entries -----------------------------------------------------------------------------

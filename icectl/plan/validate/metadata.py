@@ -1,7 +1,7 @@
 """Checks of the table metadata itself: members, counters, logs, statistics entries."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise
 from typing import Any
 
@@ -54,17 +54,36 @@ def _counters(metadata: TableMetadata) -> Iterator[Finding]:
     """The counters that new ids are taken from lie at or above every id in use (R-014)."""
     columns = (id_ for schema in metadata.schemas for id_ in schema.all_fields)
     partitions = (item.field_id for spec in metadata.partition_specs for item in spec.fields)
-    sequences = (snapshot.sequence_number for snapshot in metadata.snapshots)
     expressions = (one.expr_id for one in metadata.expressions)
     for name, rule, counter, used in (
         ("last-column-id", "V4-009", metadata.last_column_id, chain(columns, expressions)),
         ("last-partition-id", "V4-013", metadata.last_partition_id, partitions),
-        ("last-sequence-number", "V4-017", metadata.last_sequence_number, sequences),
     ):
-        highest = max(used, default=counter)
-        if highest > counter:  # R-014
-            known = rule if metadata.format_version >= 4 else "R-014"
-            yield finding(known, _METADATA, f"`{name}` is {counter}, but {highest} is in use")
+        yield from _counter(metadata, name, rule, counter, used)
+    yield from check_row_counters(metadata)
+    newest = max((snapshot.timestamp_ms for snapshot in metadata.snapshots), default=0)
+    if newest > metadata.last_updated_ms + CLOCK_SKEW_MS:  # R-017
+        yield finding("R-017", _METADATA, "`last-updated-ms` is before the newest snapshot")
+
+
+def _counter(
+    metadata: TableMetadata, name: str, rule: str, counter: int, used: Iterable[int]
+) -> Iterator[Finding]:
+    """A counter against what is in use; `rule` is what version 4 calls R-014 there."""
+    highest = max(used, default=counter)
+    if highest > counter:  # R-014
+        known = rule if metadata.format_version >= 4 else "R-014"
+        yield finding(known, _METADATA, f"`{name}` is {counter}, but {highest} is in use")
+
+
+def check_row_counters(metadata: TableMetadata) -> Iterator[Finding]:
+    """The counters that the next commit numbers its rows by (R-014, R-104).
+
+    Below a number in use, new rows get ids that others have, or fall under older deletes.
+    """
+    sequences = (snapshot.sequence_number for snapshot in metadata.snapshots)
+    last = metadata.last_sequence_number
+    yield from _counter(metadata, "last-sequence-number", "V4-017", last, sequences)
     ends = (
         snapshot.first_row_id + (snapshot.added_rows or 0)
         for snapshot in metadata.snapshots
@@ -75,9 +94,6 @@ def _counters(metadata: TableMetadata) -> Iterator[Finding]:
         if highest > metadata.next_row_id:  # R-104
             message = f"`next-row-id` is {metadata.next_row_id}, but row ids reach {highest}"
             yield finding("R-104", _METADATA, message)
-    newest = max((snapshot.timestamp_ms for snapshot in metadata.snapshots), default=0)
-    if newest > metadata.last_updated_ms + CLOCK_SKEW_MS:  # R-017
-        yield finding("R-017", _METADATA, "`last-updated-ms` is before the newest snapshot")
 
 
 def _snapshot_log(metadata: TableMetadata) -> Iterator[Finding]:

@@ -27,6 +27,11 @@ def check_snapshots(metadata: TableMetadata) -> Iterator[Finding]:
     yield from _sequence_numbers(metadata)
     for name, ref in metadata.refs.items():
         yield from _ref(metadata, name, ref)
+    yield from check_main(metadata)
+
+
+def check_main(metadata: TableMetadata) -> Iterator[Finding]:
+    """Branch main is at the current snapshot: else a commit to one would undo the other (R-015)."""
     main = metadata.refs.get("main")
     if main is not None and main.snapshot_id != metadata.current_snapshot_id:  # R-015
         message = (

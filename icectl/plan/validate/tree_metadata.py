@@ -149,14 +149,7 @@ def _links(metadata: TableMetadata) -> Iterator[Finding]:
 
 def _snapshot(metadata: TableMetadata, snapshot: Snapshot) -> Iterator[Finding]:
     subject = f"snapshot {snapshot.snapshot_id}"
-    named = {
-        "root-manifest": snapshot.root_manifest,
-        "manifest-list": snapshot.manifest_list,
-        "manifests": snapshot.manifests,
-    }
-    present = [f"`{name}`" for name, value in named.items() if value is not None]
-    if len(present) != 1:  # V4-030
-        yield finding("V4-030", subject, f"it has {' and '.join(present) or 'nothing to read'}")
+    yield from check_named_once(snapshot)
     if snapshot.root_manifest is None:
         before = list(ancestors(metadata.snapshots_by_id, snapshot.snapshot_id))[1:]
         rooted = next((one for one in before if one.root_manifest is not None), None)
@@ -177,3 +170,16 @@ def _snapshot(metadata: TableMetadata, snapshot: Snapshot) -> Iterator[Finding]:
     operation = (snapshot.summary or {}).get("operation")
     if snapshot.summary is not None and operation is None:  # V4-034
         yield finding("V4-034", subject, "its summary names no operation")
+
+
+def check_named_once(snapshot: Snapshot) -> Iterator[Finding]:
+    """A snapshot of version 4 says in one way what it lists (V4-030)."""
+    named = {
+        "root-manifest": snapshot.root_manifest,
+        "manifest-list": snapshot.manifest_list,
+        "manifests": snapshot.manifests,
+    }
+    present = [f"`{name}`" for name, value in named.items() if value is not None]
+    if len(present) != 1:  # V4-030
+        subject = f"snapshot {snapshot.snapshot_id}"
+        yield finding("V4-030", subject, f"it has {' and '.join(present) or 'nothing to read'}")

@@ -1,0 +1,111 @@
+"""What must hold of a table before anything of it is changed: else rows would change their meaning.
+
+Commands that change a table ask here before they plan, with what they read for planning anyway;
+commands that only read show what can be shown.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+
+from icectl.catalog.protocol import Catalog, LoadedTable
+from icectl.entries.row_risks import Ledger, home_risks, row_risks, tree_risks
+from icectl.entries.rows import Entries
+from icectl.errors import CorruptTable
+from icectl.plan.model import Finding
+from icectl.plan.validate.metadata import check_row_counters
+from icectl.plan.validate.snapshots import check_main
+from icectl.plan.validate.tree_metadata import (
+    as_version_4,
+    check_named_once,
+    check_tree_metadata,
+)
+from icectl.plan.validate.trees import told
+from icectl.spec.manifest import ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.rules import RULES
+from icectl.spec.snapshot import Snapshot
+from icectl.storage.location import comparison_key
+from icectl.table.open import open_table
+from icectl.units import print_count
+
+
+def open_to_change(catalog: Catalog) -> LoadedTable:
+    """The current metadata of a table that may be changed.
+
+    Raises: Refused, where a commit would not be safe; CorruptTable; what open_table raises.
+    """
+    loaded = open_table(catalog)
+    catalog.check_writable(loaded)
+    check_metadata(loaded.metadata)
+    return loaded
+
+
+def check_metadata(metadata: TableMetadata) -> None:
+    """Do nothing where it is sure what a commit builds on, and how it numbers its rows.
+
+    Raises: CorruptTable R-014, R-015, R-104; V4-001, V4-017 to V4-019, V4-030.
+    """
+    found = chain(check_row_counters(metadata), check_main(metadata))
+    if metadata.format_version < 4:
+        refuse(chain(found, check_tree_metadata(metadata, {})))
+        return
+    named = (one for snapshot in metadata.snapshots for one in check_named_once(snapshot))
+    refuse(chain(as_version_4(found), named))
+
+
+def check_live(
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    manifests: Sequence[ManifestFile],
+    entries: Entries,
+) -> None:
+    """Do nothing where the live entries of a snapshot agree with each other.
+
+    `entries` index `manifests`; what they have no column for is not looked at.
+    Raises: CorruptTable R-044, R-104, R-120; of version 4 V4-064, V4-067, V4-114, V4-120 to V4-124.
+    Cost: a pass over numbers and locations; n log n only where something is found.
+    """
+    faults = row_risks(entries, ledger(metadata, snapshot))
+    if snapshot.root_manifest is not None:
+        places = {comparison_key(one.manifest_path): at for at, one in enumerate(manifests)}
+        affiliated = {
+            at: places[home]
+            for at, one in enumerate(manifests)
+            if (home := comparison_key(one.affiliated_to or "")) in places
+        }
+        faults = chain(faults, tree_risks(entries), home_risks(entries, affiliated))
+    refuse(told(f"snapshot {snapshot.snapshot_id}", faults))
+
+
+def check_homes(snapshot: Snapshot, lost: Collection[str]) -> None:
+    """Do nothing where the delete vectors of a snapshot are all of live data files.
+
+    `lost` are keys of those that aren't live: leaves are not what was committed then, and files
+    that live may look dead.
+    Raises: CorruptTable V4-122.
+    """
+    if lost:  # V4-122
+        message = (
+            f"snapshot {snapshot.snapshot_id}: {print_count(len(lost), 'data file')} of delete "
+            f"vectors not live, the first is `{min(lost)}`"
+        )
+        raise CorruptTable(message, rule="V4-122", hint=RULES["V4-122"].fix)
+
+
+def ledger(metadata: TableMetadata, snapshot: Snapshot) -> Ledger:
+    """What live entries of a snapshot are compared with."""
+    return Ledger(
+        metadata.format_version,
+        snapshot.sequence_number,
+        metadata.next_row_id,
+        snapshot.root_manifest is not None,
+    )
+
+
+def refuse(found: Iterable[Finding]) -> None:
+    """Raises: CorruptTable for the first error."""
+    for one in found:
+        if one.severity == "error":
+            subject = f"`{one.subject}`" if "/" in one.subject else one.subject
+            message = f"{subject}: {one.message}"
+            raise CorruptTable(message, rule=one.rule, hint=one.hint)

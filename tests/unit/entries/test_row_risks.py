@@ -1,0 +1,113 @@
+"""Live entries that would change the meaning of rows are found, and nothing else is."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from icectl.entries.row_risks import Ledger, home_risks, live_twice, row_risks, tree_risks
+from icectl.entries.rows import Entries
+from icectl.spec.manifest import Content, FileFormat, Status
+
+V2, V4 = Ledger(2, 7, None, is_tree=False), Ledger(4, 7, 100, is_tree=True)
+SCHEMA = pa.schema(
+    {
+        "manifest": pa.int32(), "content": pa.int8(), "status": pa.int8(), "file_format": pa.int8(),
+        "location": pa.string(), "referenced_data_file": pa.string(), "record_count": pa.int64(),
+        "sequence_number": pa.int64(), "first_row_id": pa.int64(),
+    }
+)  # fmt: skip
+
+
+def data(location: str, first_row_id: int | None = None, **members: Any) -> dict[str, Any]:
+    return {
+        "manifest": 0, "content": Content.DATA, "status": Status.EXISTING,
+        "file_format": FileFormat.PARQUET, "location": location, "record_count": 10,
+        "sequence_number": 5, "first_row_id": first_row_id, **members,
+    }  # fmt: skip
+
+
+def vector(of: str, **members: Any) -> dict[str, Any]:
+    kind = {"content": Content.POSITION_DELETES, "file_format": FileFormat.PUFFIN}
+    return data("p.puffin", referenced_data_file=of, **{"record_count": 3, **kind, **members})
+
+
+def entries(*rows: dict[str, Any]) -> Entries:
+    return Entries(pa.Table.from_pylist([dict.fromkeys(SCHEMA.names) | r for r in rows], SCHEMA))
+
+
+def told(found: Any) -> list[tuple[str, int, str]]:
+    return [(one.rule, one.fault.count, one.fault.location) for one in found]
+
+
+def test_files_that_differ_in_one_byte_of_long_names_are_no_repetition():
+    tail = "x" * 100
+    rows = [data(f"s3://b/{letter}/{tail}.parquet") for letter in "abc"]
+    assert told(tree_risks(entries(*rows))) == []
+    assert live_twice(entries(*rows), [0, 1, 2]) == 0
+
+
+def test_v4_120_r066_a_file_in_two_spellings_is_live_twice():
+    rows = entries(data("file:/t/a"), data("/t/b"), data("file:///t/b"), data("/t/a"), data("/t/c"))
+    assert told(tree_risks(rows)) == [("V4-120", 2, "file:///t/b")]
+    assert [live_twice(rows, chosen) for chosen in ([0], [0, 3, 4], [4], [])] == [1, 2, 0, 0]
+
+
+def test_what_is_deleted_counts_for_nothing():
+    gone = data("a", 0, status=Status.DELETED, sequence_number=99)
+    assert told(row_risks(entries(data("a", 0), gone), V4)) == []
+    assert told(tree_risks(entries(data("a", 0), gone))) == []
+
+
+def test_vectors_of_one_puffin_file_are_no_repetition():
+    rows = entries(data("a", 0), data("b", 10), vector("a"), vector("b"))
+    assert told(tree_risks(rows)) == []
+    assert told(home_risks(rows, {})) == []
+
+
+def test_r044_v4_064_numbers_up_to_that_of_the_snapshot_are_right():
+    rows = entries(data("a", sequence_number=7), data("b", sequence_number=8))
+    assert told(row_risks(rows, V2)) == [("R-044", 1, "b")]
+    assert told(row_risks(rows, V4)) == [("V4-064", 1, "b")]
+
+
+def test_r104_v4_067_row_ids_end_at_the_next_one():
+    rows = entries(data("a", 90), data("b", 91))
+    assert told(row_risks(rows, V4)) == [("V4-067", 1, "b")]
+    assert told(row_risks(rows, Ledger(3, 7, 100, is_tree=False))) == [("R-104", 1, "b")]
+
+
+def test_v4_067_row_ids_may_lie_in_any_order_but_not_upon_each_other():
+    apart = entries(data("a", 20), data("b", 0), data("c", 10))
+    assert told(tree_risks(apart)) == []
+    over = entries(data("a", 20), data("b", 11), data("c", 0), data("d", None))
+    assert told(tree_risks(over)) == [("V4-067", 1, "a")]
+
+
+def test_v4_121_v4_123_v4_124_vectors_agree_with_their_data_files():
+    twice = entries(data("/t/a", 0), vector("/t/a"), vector("file:/t/a"))
+    assert told(tree_risks(twice)) == [("V4-121", 1, "file:/t/a")]
+    more = entries(data("a", 0), vector("a", record_count=11))
+    assert told(tree_risks(more)) == [("V4-123", 1, "p.puffin")]
+    older = entries(data("a", 0), vector("a", sequence_number=4))
+    assert told(tree_risks(older)) == [("V4-124", 1, "p.puffin")]
+    as_much = entries(data("a", 0), vector("a", record_count=10))
+    assert told(tree_risks(as_much)) == []
+
+
+def test_v4_122_a_part_of_a_snapshot_does_not_tell_which_vectors_are_lost():
+    rows = entries(data("a", 0), vector("b"))
+    assert told(tree_risks(rows)) == []
+    assert told(home_risks(rows, {})) == [("V4-122", 1, "p.puffin")]
+
+
+def test_v4_114_an_affiliated_leaf_has_vectors_of_its_data_leaf_alone():
+    rows = [data("a", 0), data("b", 10, manifest=1), vector("a", manifest=2)]
+    equality = data("e", content=Content.EQUALITY_DELETES, manifest=2)
+    assert told(home_risks(entries(*rows), {2: 0})) == []
+    assert told(home_risks(entries(*rows), {2: 1})) == [("V4-114", 1, "p.puffin")]
+    assert told(home_risks(entries(*rows, equality), {2: 0})) == [("V4-114", 1, "e")]
+
+
+def test_nothing_is_wrong_with_nothing():
+    for found in (row_risks(entries(), V4), tree_risks(entries()), home_risks(entries(), {0: 1})):
+        assert told(found) == []
