@@ -125,7 +125,7 @@ class BrokenStore(InterruptedStore):
 
 @pytest.mark.parametrize(
     ("moment", "stride"),
-    [("after", 7), pytest.param("after", 1, marks=FULL), pytest.param("before", 1, marks=FULL)],
+    [("after", 13), pytest.param("after", 1, marks=FULL), pytest.param("before", 1, marks=FULL)],
 )
 def test_any_store_call_may_raise_what_nobody_expects(
     subject: Subject, left: set[str], moment: str, stride: int
