@@ -11,8 +11,10 @@ from icectl.commit.snapshot import head
 from icectl.commit.tree_draft import ParentState, TreeChange
 from icectl.commit.tree_snapshot import TreeWriter
 from icectl.engine.local import LocalEngine
+from icectl.entries.faults import Columns, merged
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import concat
+from icectl.entries.metric_faults import counts_of_other_rows
+from icectl.entries.rows import concat, live, planning
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.errors import (
     CommitUnknown,
@@ -26,6 +28,7 @@ from icectl.plan.compact import CompactOptions
 from icectl.plan.compact_sizes import sizes_of
 from icectl.plan.model import Finding, pin_of
 from icectl.plan.upgrade_to_v4 import TO_VERSION, Head, UpgradeOptions, UpgradePlan, plan
+from icectl.plan.validate.entries import top_level_ids
 from icectl.run.compact import Compact
 from icectl.run.compact import execute as execute_compaction
 from icectl.run.compact import prepare as prepare_compaction
@@ -99,20 +102,30 @@ def _head(upgrade: Means, metadata: TableMetadata, branch: str, snapshot: Snapsh
     has_root = snapshot.root_manifest is not None
     try:
         manifests = read_snapshot_manifests(upgrade.store, metadata, snapshot)
-        headers, parts = [], []
+        headers, parts, miscounted = [], [], []
+        top_level = top_level_ids(metadata)
         scanned = scan_manifests(
             upgrade.store,
             metadata,
             manifests,
-            columns=PLANNING_COLUMNS,
+            columns=PLANNING_COLUMNS | {"value_counts"},
             concurrency=upgrade.concurrency,
             progress=upgrade.progress,
         )
         for _, header, rows in scanned:
             headers.append(header)
-            parts.append(inherit(rows, manifests))
+            miscounted.append(counts_of_other_rows(Columns(live(rows)), top_level))
+            parts.append(inherit(planning(rows), manifests))
         entries = concat(parts) if parts else None
-        return Head(branch, snapshot.snapshot_id, manifests, tuple(headers), entries, has_root)
+        return Head(
+            branch,
+            snapshot.snapshot_id,
+            manifests,
+            tuple(headers),
+            entries,
+            has_root,
+            merged(miscounted),
+        )
     except (CorruptTable, Unsupported) as error:
         return Head(branch, snapshot.snapshot_id, unreadable=error.message)
     except StorageError as error:

@@ -161,6 +161,8 @@ FILE_RULES = (
          "warning", _DELETES, "the deleted rows need not exist any more"),
     Rule("R-133", "distinct counts are not written, and Avro files have no column sizes",
          "Field-level Metrics", "info", REWRITE_MANIFESTS),
+    Rule("R-134", "a column outside of lists and structs has as many values as rows",
+         "Field-level Metrics", "warning", COMPACT),
     Rule("R-200", "day gives a date, and an int is accepted", "Partition Transforms", "info",
          OURS),
     Rule("R-201", "the hash of the bytes 00 01 02 03 is -188683207", "Appendix B", "info", OURS),

@@ -899,6 +899,15 @@ def r130_a_null_count_that_is_not_the_file_s(broken: Broken) -> None:
     broken.edit_manifest(in_first(change))
 
 
+@damage("v2")
+def r134_a_value_count_that_is_not_the_count_of_rows(broken: Broken) -> None:
+    def change(entry: Record) -> None:
+        for count in entry["data_file"]["value_counts"]:
+            count["value"] += 1
+
+    broken.edit_manifest(in_first(change))
+
+
 @damage("v2", "R-095", level="metadata")
 def r133_column_sizes_of_an_avro_file(broken: Broken) -> None:
     broken.edit_manifest(in_first_file(file_format="AVRO"))
