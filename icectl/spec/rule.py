@@ -31,4 +31,5 @@ ROLL_BACK = "roll back to an older snapshot with the engine, or write the rows a
 NEXT_COMMIT = "the next commit of a correct writer sets it right"
 REWRITE_MANIFESTS = "`icectl rewrite-manifests TABLE` writes the manifests anew"
 COMPACT = "`icectl compact TABLE --rewrite-all` writes the data files anew"
+RESTORE = "restore the file from a copy, or roll back to a snapshot from before it was added"
 ENGINE = "change it with the engine that owns the table's schema"

@@ -51,7 +51,7 @@ def some_manifest(table: TableBuilder) -> Path:
     return next(iter(sorted(Path(table.location, "metadata").glob("*-m0.avro"))))
 
 
-@pytest.mark.parametrize("level", ["metadata", "files", "data"])
+@pytest.mark.parametrize("level", ["metadata", "files", "footers", "data"])
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_healthy_table_has_no_findings_and_ends_with_0(
     validate: Run, tmp_path: Path, version: int, level: str
@@ -228,7 +228,7 @@ def test_a_time_limit_ends_with_3_and_what_was_found(validate: Run, table: Table
 
 def test_a_table_without_snapshot_is_clean_at_every_level(validate: Run, tmp_path: Path) -> None:
     empty = TableBuilder(tmp_path / "empty")
-    for level in ("metadata", "files", "data"):
+    for level in ("metadata", "files", "footers", "data"):
         ended = validate(empty.location, "--level", level, "--all-snapshots", "--json")
         assert (ended.code, result(ended)["findings"]) == (0, [])
 

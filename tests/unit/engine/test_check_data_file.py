@@ -87,7 +87,7 @@ def test_text_that_is_no_utf_8_is_a_finding():
     rows = {"id": pa.array([1, 2, 3]), "name": damaged, "ratio": pa.array([1.0, 2.0, 3.0])}
     told = recorded(lower_bounds={2: b"a"}, upper_bounds={2: b"d"}, null_value_counts={2: 0})
     ((rule, _message),) = found(parquet(rows, write_statistics=False), told)
-    assert rule == "R-095"
+    assert rule == "R-099"
 
 
 def test_nulls_of_a_required_column_and_other_types_are_found():
@@ -98,7 +98,7 @@ def test_nulls_of_a_required_column_and_other_types_are_found():
 
 
 def test_what_is_no_parquet_file_is_a_finding():
-    assert [rule for rule, _ in found(io.BytesIO(b"no parquet"), recorded())] == ["R-095"]
+    assert [rule for rule, _ in found(io.BytesIO(b"no parquet"), recorded())] == ["R-099"]
 
 
 def test_row_ids_are_unique_and_inside_of_the_table():
