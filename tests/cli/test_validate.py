@@ -243,3 +243,42 @@ def test_many_findings_of_a_rule_are_cut_without_verbose(validate: Run, tmp_path
     whole = validate(built.location, "--verbose")
     assert whole.out.count(": missing") == 30 or whole.out.count("missing") >= 30
     assert len(json.loads(validate(built.location, "--json").out)["result"]["findings"]) == 30
+
+
+def _zeroed(path: Path) -> None:
+    """Leave nothing of a Parquet file but its footer, and its length."""
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    path.write_bytes(content[:4] + bytes(len(content) - footer - 4) + content[-footer:])
+
+
+def test_r099_destroyed_rows_behind_whole_footers_are_seen_by_level_data_alone(
+    validate: Run, table: TableBuilder
+) -> None:
+    files = sorted(Path(table.location, "data").rglob("*.parquet"))
+    whole = result(validate(table.location, "--level", "data", "--json"))
+    assert (whole["files_decoded"], whole["files_judged_by_footers"]) == (len(files), 0)
+    for path in files[1:]:
+        _zeroed(path)
+    ended = validate(table.location, "--level", "data", "--json")
+    found = result(ended)
+    assert ended.code == 4
+    assert {one["rule"] for one in found["findings"]} == {"R-099"}
+    assert sorted(one["subject"].rpartition("/")[2] for one in found["findings"]) == sorted(
+        path.name for path in files[1:]
+    )
+    assert (found["files_decoded"], found["files_judged_by_footers"]) == (1, 0)
+    assert all("compact" not in one["hint"] for one in found["findings"])
+
+
+def test_the_report_says_how_many_files_were_decoded_and_how_many_judged(
+    validate: Run, table: TableBuilder
+) -> None:
+    files = sorted(Path(table.location, "data").rglob("*.parquet"))
+    found = result(validate(table.location, "--level", "footers", "--json"))
+    assert (found["files_decoded"], found["files_judged_by_footers"]) == (0, len(files))
+    found = result(validate(table.location, "--json"))
+    assert (found["files_decoded"], found["files_judged_by_footers"]) == (0, 0)
+    assert f", {len(files)} decoded, " in validate(table.location, "--level", "data").out
+    told = validate(table.location, "--level", "footers").out
+    assert f", {len(files)} judged by footers, " in told
