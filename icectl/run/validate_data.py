@@ -9,6 +9,7 @@ from functools import partial
 from typing import IO, Any, cast
 
 from icectl.codec.parquet_schema import NameMapping
+from icectl.codec.puffin import read_blob
 from icectl.engine.isolated import Ask, Kernel, KernelCrashed, Workers
 from icectl.engine.isolated_files import path_of, read_by_path
 from icectl.engine.kernels.check_data_file import Recorded, TableFacts, check_data_file
@@ -23,9 +24,9 @@ from icectl.entries.inherit import inherit
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries, by_row, data_files, live, numbered, sample
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.errors import CorruptTable, Unsupported
+from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.plan.model import Finding
-from icectl.plan.validate.finding import finding
+from icectl.plan.validate.finding import READ_AGAIN, finding
 from icectl.plan.validate.schemas import mapping_problem
 from icectl.run.reader import Reader
 from icectl.spec.locations import named_in_vector
@@ -39,7 +40,7 @@ from icectl.spec.types import NestedField, StructType
 from icectl.storage.counting import CountingReader
 from icectl.storage.location import is_local, loosest_key
 from icectl.table.manifests import try_manifests
-from icectl.table.reading import in_threads
+from icectl.table.reading import OF_ONE_FILE, in_threads
 
 _FORMATS = list(FileFormat)
 _MAX_WAITING = 4
@@ -285,7 +286,7 @@ class _Checks:
         return FileChecked(findings, ranges.bytes_read, is_read=_is_read(findings))
 
     def statistics(self, statistics: StatisticsFile) -> FileChecked:
-        """Check that a statistics file has the footer that the table says (R-140)."""
+        """Check that a statistics file has the blobs that the table says, each whole (R-140)."""
         location = statistics.statistics_path
         status = self._store.stat(location)
         if status is None:
@@ -298,6 +299,8 @@ class _Checks:
             told = sorted(str(blob.get("type")) for blob in statistics.blob_metadata)
             if types != told:
                 problem = f"it has the blobs {types}, the table says {told}"
+            for blob in () if self._by_footers else puffin.blobs:
+                read_blob(ranges.read(blob.offset, blob.length), blob)
         except (CorruptTable, Unsupported) as error:
             problem = error.message
         found = [] if problem is None else [finding("R-140", location, problem, severity="warning")]
@@ -321,6 +324,12 @@ class _Checks:
                 return FileChecked(findings, bytes_read, is_read=_is_read(findings))
         except FileNotFoundError:
             return FileChecked((), 0)  # level files reports it
+        except OSError as error:  # of the disk, in the middle of the file
+            return _unreadable(location, error.strerror or str(error))
+        except StorageError as error:
+            if error.error_id not in OF_ONE_FILE:
+                raise
+            return _unreadable(location, error.message)
 
     def _called(
         self, kernel: Kernel, file: CountingReader, arguments: Sequence[Any], ask: Ask | None
@@ -333,6 +342,11 @@ class _Checks:
         made = self._workers.call(read_by_path, None, kernel, path, *arguments, ask=ask)
         ((findings, bytes_read),) = made
         return findings, bytes_read
+
+
+def _unreadable(location: str, why: str) -> FileChecked:
+    message = f"it cannot be read: {why}"
+    return FileChecked((finding("R-034", location, message, hint=READ_AGAIN),), 0)  # R-034
 
 
 def _is_read(findings: Sequence[Finding]) -> bool:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from icectl.codec.puffin import NewBlob, write_puffin
 from icectl.env import Env
+from tests.builders.broken import Broken
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Ended, Run
 from tests.cli.conftest import result as result_of_run
@@ -282,3 +284,40 @@ def test_the_report_says_how_many_files_were_decoded_and_how_many_judged(
     assert f", {len(files)} decoded, " in validate(table.location, "--level", "data").out
     told = validate(table.location, "--level", "footers").out
     assert f", {len(files)} judged by footers, " in told
+
+
+def test_r034_a_data_file_that_cannot_be_opened_does_not_end_the_check_of_others(
+    validate: Run, table: TableBuilder
+) -> None:
+    files = sorted(Path(table.location, "data").rglob("*.parquet"))
+    files[0].unlink()
+    files[0].mkdir()
+    ended = validate(table.location, "--level", "data", "--json")
+    found = result(ended)
+    assert ended.code == 4
+    assert {one["rule"] for one in found["findings"]} == {"R-034"}
+    assert found["files_decoded"] == len(files) - 1
+
+
+def test_r140_a_blob_of_statistics_that_cannot_be_decompressed_is_found_by_level_data(
+    validate: Run, table: TableBuilder
+) -> None:
+    path = Path(table.location, "metadata", "some.stats")
+    head = table.metadata.snapshots[-1]
+    blob = NewBlob("apache-datasketches-theta-v1", (1,), head.snapshot_id, 1, b"x" * 99, "zstd")
+    whole = write_puffin([blob], {})
+    path.write_bytes(whole[:4] + bytes(8) + whole[12:])
+    described = {"snapshot-id": head.snapshot_id, "sequence-number": 1, "fields": [1]}
+    statistics = {
+        "snapshot-id": head.snapshot_id, "statistics-path": str(path),
+        "file-size-in-bytes": len(whole), "file-footer-size-in-bytes": len(whole) - 4,
+        "blob-metadata": [{"type": blob.type, **described}],
+    }  # fmt: skip
+    Broken(Path(table.location)).edit(lambda members: members.update(statistics=[statistics]))
+
+    def rules(level: str) -> set[str]:
+        found = result(validate(table.location, "--level", level, "--rule", "R-140", "--json"))
+        return {one["message"] for one in found["findings"] if "damaged" in one["message"]}
+
+    assert rules("footers") == set()
+    assert len(rules("data")) == 1
