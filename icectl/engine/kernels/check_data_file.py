@@ -14,6 +14,7 @@ from icectl.engine.kernels.columns import (
     Measured,
     as_values,
     differing,
+    has_order,
     inside,
     path_to,
     value_of,
@@ -153,7 +154,8 @@ class _Check:
         for problem in unlike.values():
             yield finding("R-095", recorded.location, problem)
         sources = {_source(field_) for field_, _ in recorded.partition} - {None, *unlike}
-        places = self._paths({id_ for id_ in sources if id_ is not None and self._type(id_)})
+        types = {id_: self._type(id_) for id_ in sources if id_ is not None}
+        places = self._paths({id_ for id_, type_ in types.items() if type_ and has_order(type_)})
         places |= self._paths(self._row_ids())
         rows, wrong = _RowIds(recorded, self.table), dict[int, Value]()
         decoded = DecodedRows(self.opened, recorded.file_format, schema, unlike)
@@ -341,7 +343,7 @@ def _proves_bounds(recorded: Recorded, known: Measured, id_: int, type_: Type | 
 
 
 def _bound(stored: bytes | None, type_: Type | None) -> Value | None:
-    if stored is None or type_ is None:
+    if stored is None or type_ is None or not has_order(type_):
         return None
     try:
         return single_value.decode(type_, stored)

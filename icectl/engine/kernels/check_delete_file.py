@@ -28,14 +28,14 @@ from icectl.engine.kernels.check_data_file import (
     type_problems,
     unread,
 )
-from icectl.engine.kernels.columns import path_to
+from icectl.engine.kernels.columns import Measured, path_to
 from icectl.engine.kernels.decoded_rows import DecodedRows
 from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
 from icectl.spec.schema import Schema
 from icectl.spec.types import NestedField, PrimitiveType
-from icectl.storage.location import comparison_key
+from icectl.storage.location import before_path, comparison_key
 
 FILE_PATH, POSITION = 2_147_483_546, 2_147_483_545
 PATH_FIELD = NestedField(FILE_PATH, "file_path", PrimitiveType("string"), required=True)
@@ -101,6 +101,8 @@ def _compared(decoded: DecodedRows, deletes: RecordedDeletes) -> Iterator[Findin
         yield from check_count(deletes.file, decoded.row_count)
         measured = decoded.measured.items()
         alike = {id_: known for id_, known in measured if id_ not in decoded.unlike}
+        if _is_spelled_otherwise(alike.get(FILE_PATH), deletes.file):
+            del alike[FILE_PATH]
         yield from check_metrics(deletes.file, alike, decoded.schema)
 
 
@@ -155,6 +157,14 @@ class _Positions:
         if unknown and len(unknown) == len(self._counts):  # R-111
             message = f"none of its {len(unknown):,} data files is live; one is `{unknown[0]}`"
             yield finding("R-111", location, message, severity="info")
+
+
+def _is_spelled_otherwise(paths: Measured | None, file: Recorded) -> bool:
+    """Whether bounds and rows name data files with another scheme or host: no order tells then."""
+    bound = file.lower_bounds.get(FILE_PATH)
+    if paths is None or bound is None or not isinstance(paths.lower, str):
+        return False
+    return before_path(paths.lower) != before_path(bound.decode(errors="replace"))
 
 
 def check_equality_deletes(

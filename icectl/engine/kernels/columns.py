@@ -11,7 +11,7 @@ from icectl.codec.parquet_schema import field_id
 from icectl.entries.transform_columns import transform_column
 from icectl.spec.single_value import Value
 from icectl.spec.transforms import Transform, result_type
-from icectl.spec.types import PrimitiveType, Type
+from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
 
 _TEMPORAL = {
     "timestamp": pa.timestamp("us"),
@@ -69,6 +69,13 @@ def as_values(column: pa.Array, type_: Type) -> pa.Array:
             return plain.cast(wanted, safe=False).cast(pa.int64())
         return column.cast(wanted, safe=False).cast(pa.int64())
     return column
+
+
+def has_order(type_: Type) -> bool:
+    """Whether bounds of a type are its smallest and largest values, as those of numbers are."""
+    if isinstance(type_, PrimitiveType):
+        return type_.name not in ("variant", "unknown")
+    return isinstance(type_, DecimalType | FixedType)
 
 
 def value_of(stored: object, type_: Type) -> Value:

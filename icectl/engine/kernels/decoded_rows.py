@@ -11,7 +11,7 @@ from icectl.codec.arrow_failures import translated
 from icectl.codec.data_file import DataFile
 from icectl.codec.data_rows import Rows, check_values, ids_of
 from icectl.codec.parquet_metrics import FileMetrics
-from icectl.engine.kernels.columns import Measured, as_values, inside, path_to
+from icectl.engine.kernels.columns import Measured, as_values, has_order, inside, path_to
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
 from icectl.spec import single_value
@@ -98,7 +98,8 @@ class DecodedRows:
         for id_ in dict.fromkeys(number for item in stored for number in ids_of(item)):
             declared, path = self.schema.field(id_), path_to(stored, id_)
             if declared is not None and not is_nested(declared.type) and path is not None:
-                type_ = None if id_ in self.unlike else declared.type
+                is_measured = id_ not in self.unlike and has_order(declared.type)
+                type_ = declared.type if is_measured else None
                 columns.append(Column(id_, path, type_))
         return columns
 
