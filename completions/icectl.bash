@@ -22,7 +22,7 @@ _icectl() {
         validate)
             options="--level --snapshot --ref --all-snapshots --sample --rule --skip --fail-on --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
             case "$previous" in
-                --level) words="metadata files data" ;;
+                --level) words="metadata files footers data" ;;
                 --fail-on) words="error warning" ;;
                 --color) words="auto always never" ;;
                 --snapshot|--ref|--sample|--rule|--skip|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;

@@ -41,7 +41,7 @@ complete -c icectl -n '__fish_seen_subcommand_from inspect' -l path-map -x -d 'r
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l path-map-file -r -F -d 'lines of FROM and TO, separated by a tab'
 
 complete -c icectl -n '__fish_seen_subcommand_from validate; and test (count (commandline -opc)) -eq 2' -F
-complete -c icectl -n '__fish_seen_subcommand_from validate' -l level -x -a 'metadata files data' -d 'how deep: metadata, files (default) or data'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l level -x -a 'metadata files footers data' -d 'how deep: metadata, files (default), footers or data'
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l snapshot -x -d 'check this snapshot'
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l ref -x -d 'check the head of this branch or tag'
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l all-snapshots -d 'check every snapshot of the table'

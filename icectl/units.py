@@ -25,6 +25,9 @@ DURATION_UNITS_MS = {
 _NUMBER_AND_UNIT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]+)")
 _DURATION = re.compile(r"(?:[0-9]{1,18}\s*[a-z]+\s*)+")
 _DURATION_PART = re.compile(r"([0-9]+)\s*([a-z]+)")
+_LONG, _SHOWN = 64, 40
+"""Characters of a value that is printed whole, and of a longer one those that are."""
+
 _ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _YEAR_1_MS = (dt.datetime(1, 1, 1, tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
@@ -57,6 +60,19 @@ def print_size(size_bytes: int) -> str:
 def print_count(count: int, noun: str) -> str:
     """A number of things: `1 file`, `2,000 files`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def print_value(value: object) -> str:
+    """A value as Python writes it, cut off where it is long: `'abc'`, `7`, `'aaa...'`."""
+    if isinstance(value, str | bytes) and len(value) > _LONG:
+        noun = "characters" if isinstance(value, str) else "bytes"
+        return f"{value[:_SHOWN]!r}... ({len(value):,} {noun})"
+    return print_text(repr(value))
+
+
+def print_text(text: str) -> str:
+    """A text without quotes, cut off where it is long: `abc`, `aaa... (20,000 characters)`."""
+    return text if len(text) <= 2 * _LONG else f"{text[:_SHOWN]}... ({len(text):,} characters)"
 
 
 def parse_duration(text: str) -> int:

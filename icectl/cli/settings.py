@@ -238,9 +238,9 @@ COMPACT_MASTER: Setting[str | None] = Setting(
 VALIDATE_LEVEL: Setting[str | None] = Setting(
     "validate.level",
     "LEVEL",
-    _one_of("metadata", "files", "data"),
+    _one_of("metadata", "files", "footers", "data"),
     "files",
-    "how deep to look: `metadata`, `files` or `data`",
+    "how deep to look: `metadata`, `files`, `footers` or `data`",
 )
 VALIDATE_FAIL_ON: Setting[str | None] = Setting(
     "validate.fail-on",

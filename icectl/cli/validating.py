@@ -47,6 +47,8 @@ def check(common: Common, request: Request) -> Outcome:
         findings=found.findings,
         snapshots_checked=found.snapshots_checked,
         files_checked=found.files_checked,
+        files_decoded=found.files_decoded,
+        files_judged=found.files_judged,
         bytes_read=found.bytes_read,
         sample=options.sample,
         complete=found.complete,

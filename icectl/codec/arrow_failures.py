@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from icectl.errors import CorruptTable, Unsupported
+from icectl.spec.rule import RESTORE
 
 _BEYOND_PYARROW = (
     "Not yet implemented",
@@ -22,7 +23,7 @@ _BEYOND_PYARROW = (
 def translated(kind: str) -> Iterator[None]:
     """Read a data file of a kind inside.
 
-    Raises: CorruptTable R-095 on damage; Unsupported, for what pyarrow can't read. Errors of
+    Raises: CorruptTable R-099 on damage; Unsupported, for what pyarrow can't read. Errors of
     the file object itself pass.
     """
     try:
@@ -40,7 +41,8 @@ def translated(kind: str) -> Iterator[None]:
 
 def damaged(kind: str, why: object) -> CorruptTable:
     """The error for a data file whose bytes are not what its format says."""
-    return CorruptTable(f"the {kind} file is damaged: {first_line(why)}", rule="R-095")  # R-095
+    message = f"the {kind} file is damaged: {first_line(why)}"
+    return CorruptTable(message, rule="R-099", hint=RESTORE)  # R-099
 
 
 def beyond(kind: str, why: object) -> Unsupported:

@@ -4,7 +4,7 @@ A file is read front to back in batches of Arrow; no more than a row group, a st
 of it is in memory. Types are those of the file: a promoted column has its old one (R-097).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import IO, Protocol
 
@@ -39,15 +39,23 @@ class DataFile(Protocol):
         """What the file says of its columns without a row being read.
 
         Shape: as read_metrics of Parquet; other formats only tell the number of rows.
-        Raises: CorruptTable R-095; Unsupported.
+        Raises: CorruptTable R-099; Unsupported.
         """
 
-    def batches(self, field_ids: Collection[int]) -> Iterator[Rows]:
+    def parts(self, schema: Schema) -> Sequence[FileMetrics]:
+        """What the file says of its row groups, one after the other; in other formats of itself.
+
+        Shape: as metrics; empty where it says nothing of columns.
+        Raises: CorruptTable R-099; Unsupported.
+        """
+
+    def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:
         """The rows, with the top-level columns that have one of these ids at any depth.
 
+        None is every column, with an id or without.
         Shape: columns in the order of the file; without one, batches have rows all the same.
         Order: of the file.
-        Raises: CorruptTable R-095 on damage; Unsupported.
+        Raises: CorruptTable R-099 on damage; Unsupported.
         """
 
 
@@ -64,7 +72,7 @@ def open_data_file(
     """Open a data file or delete file; its rows are read from `batches`, which needs it open.
 
     A file without a single field id gets those of `name_mapping` (R-181).
-    Raises: CorruptTable R-095, when it is no file of the format; Unsupported, for another format
+    Raises: CorruptTable R-099, when it is no file of the format; Unsupported, for another format
     and for what pyarrow can't read. Errors of the file object pass.
     """
     opener = _OPENERS.get(file_format.lower())

@@ -17,6 +17,7 @@ from icectl.codec.data_rows import LARGEST_BATCH_ROWS, Rows, chosen, dressed
 from icectl.codec.parquet_metrics import FileMetrics
 from icectl.codec.parquet_schema import NameMapping, identified
 from icectl.errors import CorruptTable
+from icectl.spec.rule import RESTORE
 from icectl.spec.schema import Schema
 
 _KIND = "Avro"
@@ -58,8 +59,12 @@ class AvroDataFile:
         """The number of rows: the format has no statistics."""
         return FileMetrics(record_count=self.record_count)
 
-    def batches(self, field_ids: Collection[int]) -> Iterator[Rows]:
-        """The top-level columns that have one of these ids, at any depth."""
+    def parts(self, schema: Schema) -> Sequence[FileMetrics]:  # noqa: ARG002 - as metrics
+        """None: the format has no statistics."""
+        return ()
+
+    def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:
+        """The top-level columns that have one of these ids, at any depth; None is all."""
         columns = chosen(self.schema, field_ids)
         schema = pa.schema([self.schema.field(column) for column in columns])
         stored = maps_as_lists(self.header.schema)
@@ -114,7 +119,7 @@ class AvroDataFile:
 def open_avro(file: IO[bytes], name_mapping: NameMapping) -> AvroDataFile:
     """Open an Avro file; only its header is read.
 
-    Raises: CorruptTable R-095; Unsupported, for an unknown codec and for unions of several types.
+    Raises: CorruptTable R-099; Unsupported, for an unknown codec and for unions of several types.
     """
     with _damage():
         header = _header(file)
@@ -166,7 +171,7 @@ def _damage() -> Iterator[None]:
     try:
         yield
     except CorruptTable as error:
-        if error.rule == "R-095":
+        if error.rule == "R-099":
             raise
         message = error.message.removesuffix(f" ({error.rule})")
-        raise CorruptTable(message, rule="R-095") from error  # R-095
+        raise CorruptTable(message, rule="R-099", hint=RESTORE) from error  # R-099

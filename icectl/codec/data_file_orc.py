@@ -1,6 +1,6 @@
 """ORC data files in batches, a stripe at a time."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -85,11 +85,16 @@ class OrcDataFile:
             null_value_counts=nulls,
             lower_bounds={number: lower for number, (lower, _) in bounds.items()},
             upper_bounds={number: upper for number, (_, upper) in bounds.items()},
+            exact_bounds=frozenset(n for n in bounds if _is_exact(schema, n)),
             split_offsets=tuple(stripe.offset for stripe in self.tail.stripes if stripe.row_count),
         )
 
-    def batches(self, field_ids: Collection[int]) -> Iterator[Rows]:
-        """The top-level columns that have one of these ids, at any depth."""
+    def parts(self, schema: Schema) -> Sequence[FileMetrics]:
+        """What the footer says of the columns of the file."""
+        return (self.metrics(schema),)
+
+    def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:
+        """The top-level columns that have one of these ids, at any depth; None is all."""
         places = chosen(self.schema, field_ids)
         schema = pa.schema([self.schema.field(place) for place in places])
         first_row = 0
@@ -118,7 +123,7 @@ class OrcDataFile:
 def open_orc(file: IO[bytes], name_mapping: NameMapping) -> OrcDataFile:
     """Open an ORC file; only its tail is read.
 
-    Raises: CorruptTable R-095; Unsupported, for what pyarrow can't read.
+    Raises: CorruptTable R-099; Unsupported, for what pyarrow can't read.
     """
     with translated(_KIND):
         # Streams of columns are read in turns, each with a part of its own at a time.
@@ -177,6 +182,12 @@ def _range(type_: Type, statistics: ColumnStatistics) -> tuple[bytes, bytes] | N
     except ValueError:
         return None
     return None if smallest is None or largest is None else (smallest, largest)
+
+
+def _is_exact(schema: Schema, number: int) -> bool:
+    """Whether bounds of a column are values of it: long texts are cut off."""
+    found = schema.field(number)
+    return found is not None and found.type != PrimitiveType("string")
 
 
 def _bound(type_: Type, stored: int | bytes | None) -> bytes | None:

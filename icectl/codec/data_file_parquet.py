@@ -1,6 +1,6 @@
 """Parquet data files in batches."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -9,7 +9,12 @@ import pyarrow.parquet as pq
 
 from icectl.codec.arrow_failures import translated
 from icectl.codec.data_rows import Rows, batch_rows, chosen, dressed
-from icectl.codec.parquet_metrics import FileMetrics, footer_metrics, row_group_offset
+from icectl.codec.parquet_metrics import (
+    FileMetrics,
+    footer_metrics,
+    row_group_metrics,
+    row_group_offset,
+)
 from icectl.codec.parquet_schema import NameMapping, identified, leaves
 from icectl.spec.schema import Schema
 
@@ -49,8 +54,13 @@ class ParquetDataFile:
         with translated(_KIND):
             return footer_metrics(self.file.metadata, self.schema, schema)
 
-    def batches(self, field_ids: Collection[int]) -> Iterator[Rows]:
-        """The top-level columns that have one of these ids, at any depth."""
+    def parts(self, schema: Schema) -> Sequence[FileMetrics]:
+        """What the footer says of the columns of each row group."""
+        with translated(_KIND):
+            return row_group_metrics(self.file.metadata, self.schema, schema)
+
+    def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:
+        """The top-level columns that have one of these ids, at any depth; None is all."""
         places = chosen(self.schema, field_ids)
         schema = pa.schema([self.schema.field(place) for place in places])
         columns = self._columns(frozenset(places))
@@ -93,7 +103,7 @@ class ParquetDataFile:
 def open_parquet(file: IO[bytes], name_mapping: NameMapping) -> ParquetDataFile:
     """Open a Parquet file; only its footer is read.
 
-    Raises: CorruptTable R-095; Unsupported, for what pyarrow can't read.
+    Raises: CorruptTable R-099; Unsupported, for what pyarrow can't read.
     """
     with translated(_KIND):
         opened = pq.ParquetFile(

@@ -49,7 +49,7 @@ class OrcTail:
 def read_tail(serialized: bytes) -> OrcTail:
     """Read the tail of an ORC file as pyarrow serialises it.
 
-    Raises: CorruptTable R-095.
+    Raises: CorruptTable R-099.
     """
     footer = _members(_message(_members(serialized), _FOOTER_OF_TAIL))
     stripes = [_members(_content(stored)) for stored in footer.get(_STRIPES, [])]

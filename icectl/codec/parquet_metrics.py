@@ -26,7 +26,8 @@ _DAY_NS = 86_400_000_000_000
 class FileMetrics:
     """Metrics of one data file by field id; a missing key is unknown (R-130).
 
-    Bounds are single-value bytes, not truncated. Footers count no NaN.
+    Bounds are single-value bytes, not truncated. Footers count no NaN. Those of `exact_bounds` are
+    values of the column; others may be wider than it.
     """
 
     record_count: int
@@ -36,6 +37,7 @@ class FileMetrics:
     nan_value_counts: Mapping[int, int] = field(default_factory=dict)
     lower_bounds: Mapping[int, bytes] = field(default_factory=dict)
     upper_bounds: Mapping[int, bytes] = field(default_factory=dict)
+    exact_bounds: frozenset[int] = frozenset()
     split_offsets: tuple[int, ...] = ()
 
 
@@ -46,7 +48,7 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
     of lists and maps, where every row group states them. A file without field ids gets those of
     `name_mapping`.
     Units: bounds in the types of `schema`, whatever width or unit the file has.
-    Raises: CorruptTable R-095, when the file is no Parquet file; Unsupported, for columns that
+    Raises: CorruptTable R-099, when the file is no Parquet file; Unsupported, for columns that
     pyarrow doesn't know.
     Spec: field-level metrics; the counts of a column inside a list or map are those of its leaf
     values, as the reference implementation writes them.
@@ -62,11 +64,23 @@ def footer_metrics(metadata: Any, stored: pa.Schema, schema: Schema) -> FileMetr
 
     Shape: as read_metrics.
     """
-    row_groups = _row_groups(metadata)
+    return _metrics(metadata, metadata.num_rows, _row_groups(metadata), stored, schema)
+
+
+def row_group_metrics(metadata: Any, stored: pa.Schema, schema: Schema) -> Sequence[FileMetrics]:
+    """The metrics that a Parquet footer states of each row group with rows, as footer_metrics."""
+    groups = _row_groups(metadata)
+    return [_metrics(metadata, group.num_rows, [group], stored, schema) for group in groups]
+
+
+def _metrics(
+    metadata: Any, record_count: int, row_groups: Sequence[Any], stored: pa.Schema, schema: Schema
+) -> FileMetrics:
     sizes: dict[int, int] = {}
     values: dict[int, int] = {}
     nulls: dict[int, int] = {}
     bounds: dict[int, tuple[bytes, bytes]] = {}
+    exact: set[int] = set()
     for place, leaf in zip(range(metadata.num_columns), leaves(stored), strict=True):
         if leaf.field_id is None:
             continue
@@ -83,15 +97,23 @@ def footer_metrics(metadata: Any, stored: pa.Schema, schema: Schema) -> FileMetr
         if range_ is not None:
             smallest, largest = (single_value.encode(found.type, bound) for bound in range_)
             bounds[leaf.field_id] = smallest, largest
+            if all(_is_exact(chunk) for chunk in chunks):
+                exact.add(leaf.field_id)
     return FileMetrics(
-        record_count=metadata.num_rows,
+        record_count=record_count,
         column_sizes=sizes,
         value_counts=values,
         null_value_counts=nulls,
         lower_bounds={number: lower for number, (lower, _) in bounds.items()},
         upper_bounds={number: upper for number, (_, upper) in bounds.items()},
+        exact_bounds=frozenset(exact),
         split_offsets=_split_offsets(row_groups),
     )
+
+
+def _is_exact(chunk: Any) -> bool:
+    """Whether the bounds of a column chunk are values of it: only those of bytes are ever cut."""
+    return chunk.physical_type not in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 
 
 def _row_groups(metadata: Any) -> list[Any]:

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import IO, Any
 
 from icectl.errors import EngineError
@@ -197,9 +198,10 @@ def _settings() -> dict[str, str]:
 class _AskedFile(io.RawIOBase):
     """A file whose bytes are with the process at the other end of a line."""
 
-    def __init__(self, line: Connection) -> None:
+    def __init__(self, line: Connection, turn: Lock) -> None:
         super().__init__()
         self._line = line
+        self._turn = turn
         self._at = 0
         line.send((_SIZE, None))
         self._size = line.recv()
@@ -214,8 +216,9 @@ class _AskedFile(io.RawIOBase):
         wanted = min(memoryview(buffer).nbytes, max(self._size - self._at, 0))
         if wanted == 0:
             return 0
-        self._line.send((_READ, (self._at, wanted)))
-        count = self._line.recv_bytes_into(buffer)
+        with self._turn:
+            self._line.send((_READ, (self._at, wanted)))
+            count = self._line.recv_bytes_into(buffer)
         self._at += count
         return count
 
@@ -237,11 +240,14 @@ def _serve(descriptor: int) -> None:
 
 
 def _answer(line: Connection, call: _Call) -> tuple[int, Any]:
-    def ask(question: Any) -> Any:
-        line.send((_ASK, question))
-        return line.recv()
+    turn = Lock()  # a kernel may read in one thread while it asks in another
 
-    files = [io.BufferedReader(_AskedFile(line), _BUFFER_BYTES)] if call.reads else []
+    def ask(question: Any) -> Any:
+        with turn:
+            line.send((_ASK, question))
+            return line.recv()
+
+    files = [io.BufferedReader(_AskedFile(line, turn), _BUFFER_BYTES)] if call.reads else []
     try:
         made = call.kernel(*files, *call.arguments, *([ask] if call.asks else []))
         return _DONE, list(made)

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from icectl.engine.isolated import Ask
+from icectl.engine.isolated import Ask, Kernel
 from icectl.engine.kernels.write_data import Outputs
+from icectl.storage.counting import CountingReader
 from icectl.storage.local import write_to
 from icectl.storage.store import Store
 
@@ -119,7 +120,7 @@ class Files:
         with ExitStack() as stack:
             file = stack.enter_context(self.store.open(location))
             size_bytes = file.seek(0, os.SEEK_END)
-            path = _path(file)
+            path = path_of(file)
             if path is not None:
                 return _Opened(0, path, size_bytes)
             return self._kept(file, stack.pop_all(), size_bytes)
@@ -127,10 +128,18 @@ class Files:
     def _kept(self, file: IO[bytes], stack: ExitStack, size_bytes: int) -> _Opened:
         self._count += 1
         self._open[self._count] = file, stack
-        return _Opened(self._count, _path(file), size_bytes)
+        return _Opened(self._count, path_of(file), size_bytes)
 
 
-def _path(file: IO[bytes]) -> str | None:
+def read_by_path(
+    kernel: Kernel, path: str, *arguments: Any
+) -> Iterator[tuple[tuple[Any, ...], int]]:
+    """Run a kernel over a file of this machine; what it makes, and the bytes that it read."""
+    with CountingReader(Path(path).open("rb")) as file:
+        yield tuple(kernel(file, *arguments)), file.bytes_read
+
+
+def path_of(file: IO[bytes]) -> str | None:
     """Where a file is on this machine; those of other stores have no name."""
     name = getattr(file, "name", None)
     return name if isinstance(name, str) else None

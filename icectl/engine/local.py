@@ -19,6 +19,7 @@ from icectl.env import Deadline
 from icectl.errors import CorruptTable, Incomplete
 from icectl.plan.compact_task import InputFile, RewriteTask
 from icectl.progress import Progress
+from icectl.spec.rule import RESTORE
 from icectl.storage.store import Store
 
 _WORTH_A_WORKER_BYTES = 16 << 20
@@ -76,7 +77,8 @@ class LocalEngine:
             try:
                 (result,) = workers.call(_rewrite, None, task, job, ask=files.answer)
             except KernelCrashed as crash:
-                raise CorruptTable(f"`{files.reading}`: {crash}", rule="R-095") from crash
+                message = f"`{files.reading}`: {crash}"
+                raise CorruptTable(message, rule="R-099", hint=RESTORE) from crash
         found: TaskResult = result
         return found
 

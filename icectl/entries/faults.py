@@ -29,6 +29,10 @@ class Fault:
     location: str
 
 
+_MAPS = ("value_counts", "lower_bounds")
+"""The largest columns, which come in several pieces where they are too large for one."""
+
+
 class Columns:
     """The columns of a manifest's entries as arrays, each made once for all searches."""
 
@@ -39,7 +43,8 @@ class Columns:
 
     def parts(self) -> Iterator["Columns"]:
         """The same entries in parts whose columns are in one piece each. Order: kept."""
-        if self.table["lower_bounds"].num_chunks <= 1:
+        maps = [name for name in _MAPS if name in self.table.column_names]
+        if all(self.table[name].num_chunks <= 1 for name in maps):
             yield self
             return
         for batch in self.table.to_batches():

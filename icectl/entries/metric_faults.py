@@ -1,5 +1,6 @@
 """Searches for counts of columns that cannot be, and the metrics maps as arrays."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,6 +98,11 @@ def impossible_counts(columns: Columns) -> Fault | None:
     return merged(_impossible_counts(part) for part in columns.parts())
 
 
+def counts_of_other_rows(columns: Columns, top_level: Collection[int]) -> Fault | None:
+    """Files with more or fewer values than rows in one of the top-level columns (R-134)."""
+    return merged(_counts_of_other_rows(part, top_level) for part in columns.parts())
+
+
 def avro_with_column_sizes(columns: Columns) -> Fault | None:
     """Avro files with sizes of columns, which have none (R-133)."""
     if not columns.of("file_format", FileFormat.AVRO).any():
@@ -118,6 +124,14 @@ def _impossible_counts(columns: Columns) -> Fault | None:
         above = parts[of_part] > counts[of_values]
         wrong.append(distinct_rows(part, of_part[above]))
     return columns.fault_at(np.unique(np.concatenate(wrong)))
+
+
+def _counts_of_other_rows(columns: Columns, top_level: Collection[int]) -> Fault | None:
+    values = pairs(columns, "value_counts")
+    places = np.flatnonzero(np.isin(values.field_ids, list(top_level)))
+    records = columns.numbers("record_count")[values.rows(places)]
+    differing = places[_longs(values)[places] != records]
+    return columns.fault_at(distinct_rows(values, differing))
 
 
 def _avro_with_column_sizes(columns: Columns) -> Fault | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from icectl.entries.faults import Fault
 from icectl.entries.live_faults import chosen_manifests, live_faults
 from icectl.entries.rows import (
     Entries,
@@ -18,6 +19,7 @@ from icectl.spec.expressions import HIGHEST_STATS_ID, Expression, link_specs
 from icectl.spec.manifest import ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
+from icectl.units import print_count
 
 TO_VERSION = 4
 _HIGHEST_ID = 2_147_483_447
@@ -37,6 +39,7 @@ RULES = {
     "U-10": "`icectl validate TABLE` lists them; compact or repair the table first",
     "U-12": "no ids are left for expressions",
     "U-13": "`icectl validate TABLE` says what is wrong with it",
+    "U-14": "`icectl compact TABLE --rewrite-all` writes such files anew, before or after",
 }
 """The next step where a condition of 11.3 does not hold."""
 
@@ -58,7 +61,8 @@ class UpgradeOptions:
 class Head:
     """The newest snapshot of a branch: its manifests with their headers, and their entries.
 
-    `unreadable` says why there are none.
+    `miscounted` are live files whose columns have other counts of values than rows. `unreadable`
+    says why there are no entries.
     """
 
     branch: str
@@ -67,6 +71,7 @@ class Head:
     headers: tuple[ManifestHeader, ...] = ()
     entries: Entries | None = None
     has_root: bool = False
+    miscounted: Fault | None = None
     unreadable: str | None = None
 
 
@@ -270,6 +275,12 @@ def _head(metadata: TableMetadata, head: Head) -> Iterator[Finding]:
     if count:  # U-09
         message = f"{count:,} position delete files stay in manifests of their version"
         yield _finding("U-09", subject, message, "info")
+    if head.miscounted is not None:  # U-14
+        message = (
+            f"{print_count(head.miscounted.count, 'file')} of other counts of values than of rows, "
+            f"which version 4 calls an error (V4-145); one is `{head.miscounted.location}`"
+        )
+        yield _finding("U-14", subject, message, "warning")
     faults = live_faults(head.entries, len(head.manifests), roots(metadata))
     everything = chosen_manifests(set(range(len(head.manifests))), len(head.manifests))
     for fault, what in (

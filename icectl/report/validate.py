@@ -22,8 +22,9 @@ _STYLES: Mapping[Severity, Style] = {"error": "red", "warning": "yellow", "info"
 class Checked:
     """A table's findings, and how much of it was looked at.
 
-    `sample` is the part of the content files that was looked at, None for all. `complete` is false
-    where the time limit came first.
+    `files_decoded` are content files of which each row was read, `files_judged` those that were
+    judged by their footers. `sample` is the part of the content files that was looked at, None for
+    all. `complete` is false where the time limit came first.
     """
 
     table_location: str
@@ -32,6 +33,8 @@ class Checked:
     snapshots_checked: int
     files_checked: int
     bytes_read: int
+    files_decoded: int = 0
+    files_judged: int = 0
     sample: float | None = None
     complete: bool = True
 
@@ -44,6 +47,8 @@ def checked_result(checked: Checked) -> dict[str, Any]:
         "complete": checked.complete,
         "snapshots_checked": checked.snapshots_checked,
         "files_checked": checked.files_checked,
+        "files_decoded": checked.files_decoded,
+        "files_judged_by_footers": checked.files_judged,
         "bytes_read": checked.bytes_read,
         "counts": dict(counts(checked.findings)),
         "findings": [
@@ -112,10 +117,21 @@ def _verdict(checked: Checked) -> str:
     told = ", ".join(named) if named else "no problems found"
     looked_at = (
         f"{_plural(checked.snapshots_checked, 'snapshot')}, "
-        f"{_plural(checked.files_checked, 'file')}, {print_size(checked.bytes_read)} read"
+        f"{_plural(checked.files_checked, 'file')}, {_contents(checked)}"
+        f"{print_size(checked.bytes_read)} read"
     )
     part = "" if checked.sample is None else f", a sample of {checked.sample:.3%}"
     return f"{told} (level {checked.level}{part}: {looked_at})"
+
+
+def _contents(checked: Checked) -> str:
+    match checked.level:
+        case "data":
+            return f"{checked.files_decoded:,} decoded, "
+        case "footers":
+            return f"{checked.files_judged:,} judged by footers, "
+        case _:
+            return ""
 
 
 def _plural(count: int, noun: str) -> str:

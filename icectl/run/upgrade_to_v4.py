@@ -13,8 +13,10 @@ from icectl.commit.tree_commit import commit_tree
 from icectl.commit.tree_draft import ParentState, TreeChange
 from icectl.commit.tree_snapshot import TreeWriter
 from icectl.engine.local import LocalEngine
+from icectl.entries.faults import Columns, merged
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import concat
+from icectl.entries.metric_faults import counts_of_other_rows
+from icectl.entries.rows import concat, live, planning
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.errors import (
     CommitUnknown,
@@ -28,6 +30,7 @@ from icectl.plan.compact import CompactOptions
 from icectl.plan.compact_sizes import sizes_of
 from icectl.plan.model import Finding, pin_of
 from icectl.plan.upgrade_to_v4 import TO_VERSION, Head, UpgradeOptions, UpgradePlan, plan
+from icectl.plan.validate.entries import top_level_ids
 from icectl.run.compact import execute as execute_compaction
 from icectl.run.compact import prepare as prepare_compaction
 from icectl.spec.metadata import TableMetadata
@@ -102,20 +105,30 @@ def _head(
             return Head(branch, snapshot.snapshot_id, has_root=True)
     try:
         manifests = read_snapshot_manifests(access.store, metadata, snapshot)
-        headers, parts = [], []
+        headers, parts, miscounted = [], [], []
+        top_level = top_level_ids(metadata)
         scanned = scan_manifests(
             access.store,
             metadata,
             manifests,
-            columns=PLANNING_COLUMNS,
+            columns=PLANNING_COLUMNS | {"value_counts"},
             concurrency=access.concurrency,
             progress=access.progress,
         )
         for _, header, rows in scanned:
             headers.append(header)
-            parts.append(inherit(rows, manifests))
+            miscounted.append(counts_of_other_rows(Columns(live(rows)), top_level))
+            parts.append(inherit(planning(rows), manifests))
         entries = concat(parts) if parts else None
-        return Head(branch, snapshot.snapshot_id, manifests, tuple(headers), entries, has_root)
+        return Head(
+            branch,
+            snapshot.snapshot_id,
+            manifests,
+            tuple(headers),
+            entries,
+            has_root,
+            merged(miscounted),
+        )
     except (CorruptTable, Unsupported) as error:
         return Head(branch, snapshot.snapshot_id, unreadable=error.message)
     except StorageError as error:

@@ -51,11 +51,16 @@ class ValidateOptions:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What was found, and how much was looked at; `complete` is false after the time limit."""
+    """What was found, and how much was looked at; `complete` is false after the time limit.
+
+    `files_decoded` were read row by row, `files_judged` by their footers.
+    """
 
     findings: tuple[Finding, ...]
     snapshots_checked: int
     files_checked: int
+    files_decoded: int
+    files_judged: int
     bytes_read: int
     complete: bool
 
@@ -77,7 +82,13 @@ def validate(reader: Reader, options: ValidateOptions) -> Validation:
     else:
         complete = True
     return Validation(
-        tuple(found.findings), found.snapshots, found.files, found.bytes_read, complete
+        findings=tuple(found.findings),
+        snapshots_checked=found.snapshots,
+        files_checked=found.files,
+        files_decoded=found.contents_read if options.level == "data" else 0,
+        files_judged=found.contents_read if options.level == "footers" else 0,
+        bytes_read=found.bytes_read,
+        complete=complete,
     )
 
 
@@ -110,14 +121,18 @@ def _check(
     found.add(files_of_version_4(checked.findings) if is_tree else checked.findings)
     found.files += checked.files
     found.add(check_gone(reader, trees.gone))
-    if options.level == "data":
+    if options.level in ("footers", "data"):
         manifests = [rows[0] for rows in described.values()]
         manifests += _leaves(reader, rooted)
-        read = check_data(reader, manifests, alive, snapshots, options.sample)
+        by_footers = options.level == "footers"
+        read = check_data(
+            reader, manifests, alive, snapshots, options.sample, by_footers=by_footers
+        )
         with closing(read):
             for file in read:
                 found.add(vectors_of_version_4(file.findings) if is_tree else file.findings)
                 found.bytes_read += file.bytes_read
+                found.contents_read += file.is_read
         found.add(check_replaced(reader.store, trees.replaced))
 
 

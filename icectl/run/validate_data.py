@@ -1,4 +1,4 @@
-"""Level `data` of `validate`: the contents of files against their manifest entries."""
+"""Levels `footers` and `data` of `validate`: contents of files against their manifest entries."""
 
 import json
 import os
@@ -9,7 +9,9 @@ from functools import partial
 from typing import IO, Any, cast
 
 from icectl.codec.parquet_schema import NameMapping
-from icectl.engine.isolated import Kernel, KernelCrashed, Workers
+from icectl.codec.puffin import read_blob
+from icectl.engine.isolated import Ask, Kernel, KernelCrashed, Workers
+from icectl.engine.isolated_files import path_of, read_by_path
 from icectl.engine.kernels.check_data_file import Recorded, TableFacts, check_data_file
 from icectl.engine.kernels.check_delete_file import (
     RecordedDeletes,
@@ -22,9 +24,9 @@ from icectl.entries.inherit import inherit
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries, by_row, data_files, live, numbered, sample
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.errors import CorruptTable, Unsupported
+from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.plan.model import Finding
-from icectl.plan.validate.finding import finding
+from icectl.plan.validate.finding import READ_AGAIN, finding
 from icectl.plan.validate.schemas import mapping_problem
 from icectl.run.reader import Reader
 from icectl.spec.locations import named_in_vector
@@ -36,12 +38,21 @@ from icectl.spec.schema import Schema
 from icectl.spec.snapshot import Snapshot, StatisticsFile
 from icectl.spec.types import NestedField, StructType
 from icectl.storage.counting import CountingReader
-from icectl.storage.location import loosest_key
+from icectl.storage.location import is_local, loosest_key
 from icectl.table.manifests import try_manifests
-from icectl.table.reading import in_threads
+from icectl.table.reading import OF_ONE_FILE, in_threads
 
 _FORMATS = list(FileFormat)
 _MAX_WAITING = 4
+_BUNDLE = 1000
+"""Files whose entries are kept while they are checked; those of one manifest at least."""
+
+_WORTH_A_WORKER_BYTES = 8 << 20
+"""What is read in the time that a worker takes to start."""
+
+_UNREAD = frozenset({"R-099", "R-118", "R-119"})
+"""Rules of files that were not read to their end, or that are not what they say."""
+
 _COLUMNS = ALL_COLUMNS - {"key_metadata", "split_offsets", "column_sizes"}
 _MAPS = (
     "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds",
@@ -57,10 +68,11 @@ _DESCRIBING = (
 
 @dataclass(frozen=True, slots=True)
 class FileChecked:
-    """What reading one file brought."""
+    """What reading one file brought; `is_read` where the reader came to its end."""
 
     findings: tuple[Finding, ...]
     bytes_read: int
+    is_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +89,24 @@ def check_data(
     entries: Entries,
     snapshots: Sequence[Snapshot],
     part: float | None,
+    *,
+    by_footers: bool,
 ) -> Generator[FileChecked, None, None]:
     """Read the files of live entries, about `part` of them, and the statistics of snapshots.
 
-    `entries` are the planning columns of all live entries. Manifests are read again, one after the
-    other, for the metrics of their entries.
+    Every column of every row is decoded; `by_footers` only what footers do not tell. `entries` are
+    the planning columns of all live entries. Manifests are read again, one after the other, for
+    the metrics of their entries.
     Order: that of the manifests. Close the iterator to stop early.
     Raises: StorageError where the store itself fails; Incomplete at the deadline.
-    Cost: memory for a row group in each thread.
+    Cost: memory for a row group in each worker.
     """
     with Workers() as workers:
-        checks = _Checks(reader, entries, workers)
-        for tasks in _tasks(reader, checks, manifests, part):
-            sizes = [task.size_bytes for task in tasks]
-            with closing(in_threads(_run, tasks, sizes, threads=_threads(reader))) as done:
+        checks = _Checks(reader, entries, workers, by_footers=by_footers)
+        for tasks in _bundles(_tasks(reader, checks, manifests, part)):
+            # A worker has a row group in memory, however large its file is.
+            sizes = [0] * len(tasks)
+            with closing(in_threads(_run, tasks, sizes, threads=_threads(reader, tasks))) as done:
                 for checked in done:
                     reader.deadline.check()
                     reader.progress.advance(1)
@@ -101,9 +117,25 @@ def check_data(
             yield checks.statistics(statistics)
 
 
-def _threads(reader: Reader) -> int:
+def _threads(reader: Reader, tasks: Sequence[_Task]) -> int:
     """Each has a worker process, which is not free; few are enough to wait for a store."""
-    return min(reader.concurrency, max(_MAX_WAITING, os.cpu_count() or 1))
+    processors = os.cpu_count() or 1
+    if not is_local(reader.metadata.location):
+        return min(reader.concurrency, max(_MAX_WAITING, processors))
+    worth = 1 + sum(task.size_bytes for task in tasks) // _WORTH_A_WORKER_BYTES
+    return min(reader.concurrency, processors, worth)
+
+
+def _bundles(found: Iterator[Sequence[_Task]]) -> Iterator[Sequence[_Task]]:
+    """Tasks of several manifests together, where one of them would not keep all workers busy."""
+    bundle: list[_Task] = []
+    for tasks in found:
+        bundle += tasks
+        if len(bundle) >= _BUNDLE:
+            yield bundle
+            bundle = []
+    if bundle:
+        yield bundle
 
 
 def _run(task: _Task) -> FileChecked:
@@ -205,7 +237,10 @@ def _recorded(row: Mapping[str, Any], metadata: TableMetadata) -> Recorded:
 class _Checks:
     """The checks of single files of one table."""
 
-    def __init__(self, reader: Reader, entries: Entries, workers: Workers) -> None:
+    def __init__(
+        self, reader: Reader, entries: Entries, workers: Workers, *, by_footers: bool
+    ) -> None:
+        self._by_footers = by_footers
         self._store = reader.store
         self._workers = workers
         metadata = reader.metadata
@@ -237,7 +272,7 @@ class _Checks:
 
     def equality_deletes(self, deletes: RecordedDeletes) -> FileChecked:
         """Check an equality delete file."""
-        return self._opened(deletes.file.location, check_equality_deletes, deletes)
+        return self._opened(deletes.file.location, check_equality_deletes, deletes, self._table)
 
     def vectors(self, found: Sequence[RecordedDeletes]) -> FileChecked:
         """Check the deletion vectors of one Puffin file."""
@@ -248,10 +283,10 @@ class _Checks:
         ranges = _Ranges(partial(self._store.read_range, location))
         read, size, count = ranges.read, status.size_bytes, self.record_count
         findings = tuple(check_vectors(read, size, found, count, self._named))
-        return FileChecked(findings, ranges.bytes_read)
+        return FileChecked(findings, ranges.bytes_read, is_read=_is_read(findings))
 
     def statistics(self, statistics: StatisticsFile) -> FileChecked:
-        """Check that a statistics file has the footer that the table says (R-140)."""
+        """Check that a statistics file has the blobs that the table says, each whole (R-140)."""
         location = statistics.statistics_path
         status = self._store.stat(location)
         if status is None:
@@ -264,6 +299,8 @@ class _Checks:
             told = sorted(str(blob.get("type")) for blob in statistics.blob_metadata)
             if types != told:
                 problem = f"it has the blobs {types}, the table says {told}"
+            for blob in () if self._by_footers else puffin.blobs:
+                read_blob(ranges.read(blob.offset, blob.length), blob)
         except (CorruptTable, Unsupported) as error:
             problem = error.message
         found = [] if problem is None else [finding("R-140", location, problem, severity="warning")]
@@ -276,16 +313,44 @@ class _Checks:
         *arguments: Any,
         ask: Callable[[str], int | None] | None = None,
     ) -> FileChecked:
+        kernel = partial(check, by_footer=self._by_footers)
         try:
             with CountingReader(self._store.open(location)) as file:
-                opened = cast("IO[bytes]", file)  # it has what readers use
                 try:
-                    findings = self._workers.call(check, opened, *arguments, ask=ask)
-                except KernelCrashed as crash:  # R-095
-                    findings = (finding("R-095", location, str(crash)),)
-                return FileChecked(findings, file.bytes_read)
+                    findings, bytes_read = self._called(kernel, file, arguments, ask)
+                except KernelCrashed as crash:  # R-099
+                    findings, bytes_read = (finding("R-099", location, str(crash)),), 0
+                bytes_read += file.bytes_read
+                return FileChecked(findings, bytes_read, is_read=_is_read(findings))
         except FileNotFoundError:
             return FileChecked((), 0)  # level files reports it
+        except OSError as error:  # of the disk, in the middle of the file
+            return _unreadable(location, error.strerror or str(error))
+        except StorageError as error:
+            if error.error_id not in OF_ONE_FILE:
+                raise
+            return _unreadable(location, error.message)
+
+    def _called(
+        self, kernel: Kernel, file: CountingReader, arguments: Sequence[Any], ask: Ask | None
+    ) -> tuple[tuple[Finding, ...], int]:
+        """What a kernel finds, and the bytes that a worker has read by itself."""
+        path = path_of(file.file)
+        if path is None:
+            opened = cast("IO[bytes]", file)  # it has what readers use
+            return self._workers.call(kernel, opened, *arguments, ask=ask), 0
+        made = self._workers.call(read_by_path, None, kernel, path, *arguments, ask=ask)
+        ((findings, bytes_read),) = made
+        return findings, bytes_read
+
+
+def _unreadable(location: str, why: str) -> FileChecked:
+    message = f"it cannot be read: {why}"
+    return FileChecked((finding("R-034", location, message, hint=READ_AGAIN),), 0)  # R-034
+
+
+def _is_read(findings: Sequence[Finding]) -> bool:
+    return all(one.rule not in _UNREAD for one in findings)
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ class Found:
     snapshots: int = 0
     files: int = 0
     bytes_read: int = 0
+    contents_read: int = 0
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Keep what is to be reported."""

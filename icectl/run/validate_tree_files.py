@@ -16,7 +16,7 @@ from icectl.entries.rows import Entries
 from icectl.entries.tree_faults import Broken, TreeColumns
 from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.model import Finding
-from icectl.plan.validate.entries import check_entries, types_of_bounds
+from icectl.plan.validate.entries import check_entries, top_level_ids, types_of_bounds
 from icectl.plan.validate.finding import finding
 from icectl.plan.validate.trees import (
     check_leaf_footer,
@@ -110,9 +110,8 @@ class TreeChecks:
     @cached_property
     def _top_level(self) -> frozenset[int]:
         """Stats ids whose values are as many as there are records."""
-        fields = {field.id for schema in self.facts.metadata.schemas for field in schema.fields}
         derived = {one.id for one in self.facts.columns if one.is_expression}
-        return frozenset(fields | derived)
+        return top_level_ids(self.facts.metadata) | derived
 
     # -- roots ------------------------------------------------------------------------------------
 

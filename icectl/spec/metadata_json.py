@@ -35,6 +35,7 @@ from icectl.spec.snapshot import (
     StatisticsFile,
 )
 from icectl.spec.sort import SortOrder, order_from_json, order_json
+from icectl.units import print_value
 
 T = TypeVar("T")
 
@@ -145,9 +146,9 @@ def _whole(value: Any) -> int:
     """A whole number, also as text (R-206), of at most 64 bits."""
     number = int(value) if isinstance(value, str) else value  # R-206
     if not isinstance(number, int) or isinstance(number, bool):
-        raise TypeError(f"{value!r} is no whole number")
+        raise TypeError(f"{print_value(value)} is no whole number")
     if not -(2**63) <= number < 2**63:
-        raise ValueError(f"{value!r} does not fit 64 bits")
+        raise ValueError(f"{print_value(value)} does not fit 64 bits")
     return number
 
 
@@ -191,7 +192,7 @@ def _each(
 
 def _object(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise TypeError(f"{value!r} is no object")
+        raise TypeError(f"{print_value(value)} is no object")
     return value
 
 
@@ -305,7 +306,7 @@ def _optional_text(value: Mapping[str, Any], name: str) -> str | None:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{print_value(value)} is no text")
     return value
 
 

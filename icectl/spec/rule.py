@@ -30,5 +30,6 @@ OLDER_METADATA = "go back to a metadata file that `icectl inspect TABLE metadata
 ROLL_BACK = "roll back to an older snapshot with the engine, or write the rows again"
 NEXT_COMMIT = "the next commit of a correct writer sets it right"
 REWRITE_MANIFESTS = "`icectl rewrite-manifests TABLE` writes the manifests anew"
-COMPACT = "`icectl compact TABLE` writes the data files anew"
+COMPACT = "`icectl compact TABLE --rewrite-all` writes the data files anew"
+RESTORE = "restore the file from a copy, or roll back to a snapshot from before it was added"
 ENGINE = "change it with the engine that owns the table's schema"

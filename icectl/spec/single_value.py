@@ -35,6 +35,7 @@ from icectl.spec.types import (
     Type,
     type_text,
 )
+from icectl.units import print_text, print_value
 
 Value = Any
 """A value of one of the Python types named above; in JSON also a struct as a dict by field id,
@@ -85,7 +86,7 @@ def encode(type_: Type, value: Value) -> bytes:
             case _:
                 raise ValueError(f"{type_text(type_)} has no single-value bytes")
     except (ArithmeticError, TypeError, struct.error) as error:
-        raise ValueError(f"{value!r} is no {type_text(type_)}") from error
+        raise ValueError(f"{print_value(value)} is no {type_text(type_)}") from error
 
 
 def _encode_primitive(name: str, value: Value) -> bytes:
@@ -209,13 +210,13 @@ def from_json(type_: Type, value: Any) -> Value:
             case _:
                 return decode(type_, bytes.fromhex(value))
     except (ArithmeticError, TypeError, KeyError, ValueError) as error:
-        raise ValueError(f"{json.dumps(value)} is no {type_text(type_)}") from error
+        raise ValueError(f"{print_text(json.dumps(value))} is no {type_text(type_)}") from error
 
 
 def _typed(expected: type, value: Any) -> Any:
     """The value itself, for what Python would convert from any other JSON type."""
     if type(value) is not expected:
-        raise TypeError(f"{value!r} is no {expected.__name__}")
+        raise TypeError(f"{print_value(value)} is no {expected.__name__}")
     return value
 
 

@@ -9,7 +9,7 @@ class CountingReader(io.BufferedIOBase):
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()
-        self._file = file
+        self.file = file
         self.bytes_read = 0
 
     def readable(self) -> bool:
@@ -22,20 +22,20 @@ class CountingReader(io.BufferedIOBase):
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read up to `size` bytes, all of them when it is negative."""
-        content = self._file.read(-1 if size is None else size)
+        content = self.file.read(-1 if size is None else size)
         self.bytes_read += len(content)
         return content
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Go to a place."""
-        return self._file.seek(offset, whence)
+        return self.file.seek(offset, whence)
 
     def tell(self) -> int:
         """Where it is."""
-        return self._file.tell()
+        return self.file.tell()
 
     def close(self) -> None:
         """Close the file too."""
         if not self.closed:
-            self._file.close()
+            self.file.close()
         super().close()

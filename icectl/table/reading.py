@@ -73,7 +73,7 @@ def naming(location: str) -> Iterator[None]:
 def _naming(location: str, error: CorruptTable | Unsupported) -> CorruptTable | Unsupported:
     if isinstance(error, CorruptTable):
         message = error.message.removesuffix(f" ({error.rule})")
-        return CorruptTable(f"`{location}`: {message}", rule=error.rule)
+        return CorruptTable(f"`{location}`: {message}", rule=error.rule, hint=error.hint)
     message = f"`{location}`: {error.message}"
     return Unsupported(message, hint=error.hint, id=error.error_id, rule=error.rule)
 

@@ -82,7 +82,7 @@ def try_tree(location: str, content: bytes | StorageError, rule: str) -> StoredT
     try:
         return StoredTree(decode_file(location, lambda: read_tree(content)), len(content))
     except (CorruptTable, Unsupported) as error:
-        known = error.rule if error.rule not in ("R-095", "V4-040", None) else rule
+        known = error.rule if error.rule not in ("R-099", "V4-040", None) else rule
         message = error.message.removesuffix(f" ({error.rule})")
         return Damaged(CorruptTable(message, rule=known), len(content))
 

@@ -795,7 +795,7 @@ def _refit_summaries(broken: Broken) -> None:
     broken.edit(change)
 
 
-@damage("v2", level="data")
+@damage("v2", level="footers")
 def r063_a_record_count_that_is_not_the_file_s(broken: Broken) -> None:
     def change(entry: Record) -> None:
         entry["data_file"]["record_count"] += 1
@@ -868,7 +868,7 @@ def r092_a_lower_bound_above_the_upper(broken: Broken) -> None:
     broken.edit_manifest(in_first(change))
 
 
-@damage("v2", level="data")
+@damage("v2", level="footers")
 def r092_bounds_that_exclude_rows(broken: Broken) -> None:
     def change(entry: Record) -> None:
         file = entry["data_file"]
@@ -911,12 +911,21 @@ def r130_more_nulls_than_values(broken: Broken) -> None:
     broken.edit_manifest(in_first(change))
 
 
-@damage("v2", level="data")
+@damage("v2", level="footers")
 def r130_a_null_count_that_is_not_the_file_s(broken: Broken) -> None:
     def change(entry: Record) -> None:
         for count in entry["data_file"]["null_value_counts"]:
             if count["key"] == 5:
                 count["value"] = 1 if count["value"] == 0 else 0
+
+    broken.edit_manifest(in_first(change))
+
+
+@damage("v2")
+def r134_a_value_count_that_is_not_the_count_of_rows(broken: Broken) -> None:
+    def change(entry: Record) -> None:
+        for count in entry["data_file"]["value_counts"]:
+            count["value"] += 1
 
     broken.edit_manifest(in_first(change))
 
@@ -968,7 +977,7 @@ def r123_an_equality_delete_of_an_unknown_column(broken: Broken) -> None:
     )
 
 
-@damage("v2", level="data")
+@damage("v2", level="footers")
 def r123_an_equality_delete_without_its_column(broken: Broken) -> None:
     def change(entries: list[Record]) -> None:
         for entry in entries:
@@ -1002,7 +1011,7 @@ def r118_a_vector_without_its_place(broken: Broken) -> None:
     _refit_summaries(broken)
 
 
-@damage("v3", level="data")
+@damage("v3", level="footers")
 def r118_a_cardinality_that_is_not_the_vector_s(broken: Broken) -> None:
     def change(entry: Record) -> None:
         entry["data_file"]["record_count"] += 1
@@ -1011,7 +1020,7 @@ def r118_a_cardinality_that_is_not_the_vector_s(broken: Broken) -> None:
     _refit_summaries(broken)
 
 
-@damage("v3", level="data")
+@damage("v3", level="footers")
 def r119_a_vector_with_a_wrong_checksum(broken: Broken) -> None:
     file = broken.entries(1)[0]["data_file"]
     path = Path(file["file_path"])
@@ -1052,8 +1061,8 @@ def _rewrite_deletes(broken: Broken, change: Callable[[pa.Table], pa.Table]) -> 
     _refit_summaries(broken)
 
 
-@damage("v2", level="data")
-def r095_a_footer_that_crashes_its_reader(broken: Broken) -> None:
+@damage("v2", level="footers")
+def r099_a_footer_that_crashes_its_reader(broken: Broken) -> None:
     """A column called required whose histogram knows nulls: pyarrow 26 aborts its process."""
     entry = next(
         e
@@ -1068,7 +1077,7 @@ def r095_a_footer_that_crashes_its_reader(broken: Broken) -> None:
     path.write_bytes(content.replace(optional, required, 1))
 
 
-@damage("v2", level="data")
+@damage("v2", level="footers")
 def r121_positions_behind_the_end_of_the_file(broken: Broken) -> None:
     def change(table: pa.Table) -> pa.Table:
         at = table.schema.get_field_index("pos")
@@ -1078,7 +1087,7 @@ def r121_positions_behind_the_end_of_the_file(broken: Broken) -> None:
     _rewrite_deletes(broken, change)
 
 
-@damage("v2", level="data")
+@damage("v2", level="footers")
 def r111_deletes_that_name_no_live_file(broken: Broken) -> None:
     def change(table: pa.Table) -> pa.Table:
         at = table.schema.get_field_index("file_path")
@@ -1113,32 +1122,53 @@ def _another_partition(broken: Broken, name: str, value: Any) -> None:
     broken.edit_lists(widen)
 
 
-@damage("v2", level="data")
+@damage("v2", level="footers")
 def r071_an_identity_partition_of_other_rows(broken: Broken) -> None:
     _another_partition(broken, "category", "c9")
 
 
-@damage("v2-day", level="data")
+@damage("v2-day", level="footers")
 def r072_a_day_partition_of_other_rows(broken: Broken) -> None:
     _another_partition(broken, "at_day", date(1970, 1, 4))
 
 
-@damage("v2-bucket", level="data")
+@damage("v2-bucket", level="footers")
 def r073_a_bucket_of_other_rows(broken: Broken) -> None:
     first = broken.entries()[0]["data_file"]["partition"]["id_bucket"]
     _another_partition(broken, "id_bucket", (first + 1) % 4)
 
 
-@damage("v2-truncate", level="data")
+@damage("v2-truncate", level="footers")
 def r074_a_truncation_of_other_rows(broken: Broken) -> None:
     _another_partition(broken, "note_prefix", "other")
 
 
-@damage("v2", level="data")
-def r095_a_data_file_that_is_no_parquet_file(broken: Broken) -> None:
+@damage("v2", level="footers")
+def r099_a_data_file_that_is_no_parquet_file(broken: Broken) -> None:
     file = broken.entries()[0]["data_file"]
     path = Path(file["file_path"])
     path.write_bytes(b"x" * path.stat().st_size)
+
+
+@damage("v2", level="data")
+def r099_pages_of_zeros_before_a_footer(broken: Broken) -> None:
+    """Every page of a data file is zeroed; what its footer says still proves its entry."""
+    path = Path(broken.entries()[0]["data_file"]["file_path"])
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    pages = bytes(len(content) - footer - 4)
+    path.write_bytes(content[:4] + pages + content[-footer:])
+
+
+@damage("v2", level="data")
+def r099_pages_of_zeros_before_the_footer_of_deletes(broken: Broken) -> None:
+    entry = next(
+        e for e in broken.entries(content=1) if e["data_file"]["content"] == EQUALITY_DELETES
+    )
+    path = Path(entry["data_file"]["file_path"])
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    path.write_bytes(content[:4] + bytes(len(content) - footer - 4) + content[-footer:])
 
 
 def _with_row_ids(broken: Broken, ids: list[int], numbers: list[int]) -> None:
@@ -1159,11 +1189,21 @@ def _with_row_ids(broken: Broken, ids: list[int], numbers: list[int]) -> None:
     _refit_summaries(broken)
 
 
-@damage("v3", level="data")
+@damage("v2", level="footers")
+def r095_a_column_of_another_type(broken: Broken) -> None:
+    path = Path(broken.entries()[0]["data_file"]["file_path"])
+    table = pq.read_table(path)
+    stored = table.schema.field(0)
+    text = pa.field(stored.name, pa.string(), metadata=stored.metadata)
+    pq.write_table(table.set_column(0, text, table.column(0).cast(pa.string())), path)
+    broken.edit_everywhere(path, lambda entry: _refit_size(entry, path))
+
+
+@damage("v3", level="footers")
 def r100_a_row_id_stored_twice(broken: Broken) -> None:
     _with_row_ids(broken, [3, 3], [1])
 
 
-@damage("v3", level="data")
+@damage("v3", level="footers")
 def r105_a_row_updated_after_its_file(broken: Broken) -> None:
     _with_row_ids(broken, [0, 1, 2, 3, 4, 5, 6, 7], [99])

@@ -919,7 +919,7 @@ def v4_123_more_rows_than_the_file_has(broken: BrokenTree) -> None:
     broken.edit_root(in_row(VECTOR, record_count=99))
 
 
-@damage("grown", "V4-145", "R-063", level="data")
+@damage("grown", "V4-145", "R-063", level="footers")
 def v4_123_a_position_behind_the_file(broken: BrokenTree) -> None:
     home = of(broken.rows(), VECTOR)["referenced_file"]
 
@@ -1095,7 +1095,7 @@ def v4_163_a_number_that_changed_long_ago(broken: BrokenTree) -> None:
     broken.edit_root(in_row(DATA, EXISTING, sequence_number=1))
 
 
-@damage("grown", level="data")
+@damage("grown", level="footers")
 def v4_164_a_new_vector_with_fewer_rows(broken: BrokenTree) -> None:
     home = of(broken.rows(), VECTOR)["referenced_file"]
     add_files(broken.directory, _later(), _more(broken.directory).loose_vectors({home: [0]}))

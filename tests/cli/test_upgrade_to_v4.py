@@ -12,6 +12,7 @@ import pytest
 
 from icectl.cli import app
 from icectl.env import SystemEnv
+from tests.builders.broken import Broken, in_first
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import Row, current_metadata, live_entries, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
@@ -341,3 +342,26 @@ def test_conversion_needs_eager(tmp_path, icectl) -> None:
     ran = icectl("upgrade-to-v4", str(tmp_path / "t"), "--convert-position-deletes", "--yes")
     assert ran.code == 2
     assert "needs `--eager`" in ran.err
+
+
+def test_v4_145_counts_of_values_that_version_4_rejects_are_told_before_with_what_sets_them_right(
+    tmp_path, icectl
+) -> None:
+    directory = tmp_path / "t"
+    build(directory, 2)
+
+    def change(entry: dict[str, Any]) -> None:
+        for count in entry["data_file"]["value_counts"]:
+            count["value"] += 1
+
+    Broken(directory).edit_manifest(in_first(change))
+    ran = icectl("upgrade-to-v4", str(directory), "--dry-run", "--json")
+    (told,) = [one for one in ran.document["result"]["findings"] if one["rule"] == "U-14"]
+    assert (told["severity"], told["subject"]) == ("warning", "branch main")
+    assert told["message"].startswith("1 file of other counts of values than of rows")
+    assert "`icectl compact TABLE --rewrite-all`" in told["hint"]
+    assert icectl("compact", str(directory), "--rewrite-all", "--yes", "--json").code == 0
+    ran = icectl("upgrade-to-v4", str(directory), "--yes", "--json")
+    assert "U-14" not in {one["rule"] for one in ran.document["result"]["findings"]}
+    found = icectl("validate", str(directory), "--level", "data", "--json").document
+    assert found["result"]["findings"] == []

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from icectl.codec.puffin import NewBlob, write_puffin
 from icectl.env import Env
+from tests.builders.broken import Broken
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Ended, Run
 from tests.cli.conftest import result as result_of_run
@@ -51,7 +53,7 @@ def some_manifest(table: TableBuilder) -> Path:
     return next(iter(sorted(Path(table.location, "metadata").glob("*-m0.avro"))))
 
 
-@pytest.mark.parametrize("level", ["metadata", "files", "data"])
+@pytest.mark.parametrize("level", ["metadata", "files", "footers", "data"])
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_healthy_table_has_no_findings_and_ends_with_0(
     validate: Run, tmp_path: Path, version: int, level: str
@@ -228,7 +230,7 @@ def test_a_time_limit_ends_with_3_and_what_was_found(validate: Run, table: Table
 
 def test_a_table_without_snapshot_is_clean_at_every_level(validate: Run, tmp_path: Path) -> None:
     empty = TableBuilder(tmp_path / "empty")
-    for level in ("metadata", "files", "data"):
+    for level in ("metadata", "files", "footers", "data"):
         ended = validate(empty.location, "--level", level, "--all-snapshots", "--json")
         assert (ended.code, result(ended)["findings"]) == (0, [])
 
@@ -243,3 +245,79 @@ def test_many_findings_of_a_rule_are_cut_without_verbose(validate: Run, tmp_path
     whole = validate(built.location, "--verbose")
     assert whole.out.count(": missing") == 30 or whole.out.count("missing") >= 30
     assert len(json.loads(validate(built.location, "--json").out)["result"]["findings"]) == 30
+
+
+def _zeroed(path: Path) -> None:
+    """Leave nothing of a Parquet file but its footer, and its length."""
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    path.write_bytes(content[:4] + bytes(len(content) - footer - 4) + content[-footer:])
+
+
+def test_r099_destroyed_rows_behind_whole_footers_are_seen_by_level_data_alone(
+    validate: Run, table: TableBuilder
+) -> None:
+    files = sorted(Path(table.location, "data").rglob("*.parquet"))
+    whole = result(validate(table.location, "--level", "data", "--json"))
+    assert (whole["files_decoded"], whole["files_judged_by_footers"]) == (len(files), 0)
+    for path in files[1:]:
+        _zeroed(path)
+    ended = validate(table.location, "--level", "data", "--json")
+    found = result(ended)
+    assert ended.code == 4
+    assert {one["rule"] for one in found["findings"]} == {"R-099"}
+    assert sorted(one["subject"].rpartition("/")[2] for one in found["findings"]) == sorted(
+        path.name for path in files[1:]
+    )
+    assert (found["files_decoded"], found["files_judged_by_footers"]) == (1, 0)
+    assert all("compact" not in one["hint"] for one in found["findings"])
+
+
+def test_the_report_says_how_many_files_were_decoded_and_how_many_judged(
+    validate: Run, table: TableBuilder
+) -> None:
+    files = sorted(Path(table.location, "data").rglob("*.parquet"))
+    found = result(validate(table.location, "--level", "footers", "--json"))
+    assert (found["files_decoded"], found["files_judged_by_footers"]) == (0, len(files))
+    found = result(validate(table.location, "--json"))
+    assert (found["files_decoded"], found["files_judged_by_footers"]) == (0, 0)
+    assert f", {len(files)} decoded, " in validate(table.location, "--level", "data").out
+    told = validate(table.location, "--level", "footers").out
+    assert f", {len(files)} judged by footers, " in told
+
+
+def test_r034_a_data_file_that_cannot_be_opened_does_not_end_the_check_of_others(
+    validate: Run, table: TableBuilder
+) -> None:
+    files = sorted(Path(table.location, "data").rglob("*.parquet"))
+    files[0].unlink()
+    files[0].mkdir()
+    ended = validate(table.location, "--level", "data", "--json")
+    found = result(ended)
+    assert ended.code == 4
+    assert {one["rule"] for one in found["findings"]} == {"R-034"}
+    assert found["files_decoded"] == len(files) - 1
+
+
+def test_r140_a_blob_of_statistics_that_cannot_be_decompressed_is_found_by_level_data(
+    validate: Run, table: TableBuilder
+) -> None:
+    path = Path(table.location, "metadata", "some.stats")
+    head = table.metadata.snapshots[-1]
+    blob = NewBlob("apache-datasketches-theta-v1", (1,), head.snapshot_id, 1, b"x" * 99, "zstd")
+    whole = write_puffin([blob], {})
+    path.write_bytes(whole[:4] + bytes(8) + whole[12:])
+    described = {"snapshot-id": head.snapshot_id, "sequence-number": 1, "fields": [1]}
+    statistics = {
+        "snapshot-id": head.snapshot_id, "statistics-path": str(path),
+        "file-size-in-bytes": len(whole), "file-footer-size-in-bytes": len(whole) - 4,
+        "blob-metadata": [{"type": blob.type, **described}],
+    }  # fmt: skip
+    Broken(Path(table.location)).edit(lambda members: members.update(statistics=[statistics]))
+
+    def rules(level: str) -> set[str]:
+        found = result(validate(table.location, "--level", level, "--rule", "R-140", "--json"))
+        return {one["message"] for one in found["findings"] if "damaged" in one["message"]}
+
+    assert rules("footers") == set()
+    assert len(rules("data")) == 1

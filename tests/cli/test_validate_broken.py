@@ -20,7 +20,7 @@ CHECKS = (
 )  # fmt: skip
 EVERY_TABLE = {**TABLES, **TREE_TABLES}
 EVERY_DAMAGE = [*DAMAGES, *TREE_DAMAGES]
-LEVELS = ("metadata", "files", "data")
+LEVELS = ("metadata", "files", "footers", "data")
 
 UNIT_TESTED = {"V4-115"}
 """A leaf that is too large has two million rows: tests/unit/entries/test_tree_faults.py."""

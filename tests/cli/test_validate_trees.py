@@ -5,10 +5,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import app
-from tests.builders.broken_tree import ADDED, BITMAP, DATA, TREE_TABLES, BrokenTree, in_row, of
+from tests.builders.broken_tree import (
+    ADDED,
+    BITMAP,
+    DATA,
+    DATA_LEAF,
+    TREE_TABLES,
+    BrokenTree,
+    in_row,
+    of,
+)
 from tests.builders.rows import local
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.builders.tree_table import data_files, remove_data_files, upgrade
@@ -133,3 +143,19 @@ def test_r161_files_outside_of_the_table_are_counted(run: Run, broken: BrokenTre
     _, result = run("validate", str(broken.directory), "--level", "metadata", "--rule", "R-161")
     (found,) = result["findings"]
     assert found["message"].startswith("14 files lie outside of the table")
+
+
+def test_v4_100_a_leaf_with_a_destroyed_page_in_any_of_its_columns_is_found(
+    run: Run, tmp_path: Path
+) -> None:
+    TREE_TABLES["eager"](tmp_path / "t")
+    table = BrokenTree(tmp_path / "t")
+    leaf = next(row for row in table.rows() if row["content_type"] == DATA_LEAF)
+    path = local(leaf["location"])
+    content = path.read_bytes()
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    chunks = [group.column(at) for at in range(group.num_columns)]
+    for chunk in (chunks[0], chunks[len(chunks) // 2], chunks[-1]):
+        end = chunk.data_page_offset + 1
+        path.write_bytes(content[: end - 1] + b"\xff" + content[end:])
+        assert run("validate", str(table.directory), "--level", "data", "--rule", "V4-100")[0] == 4

@@ -53,7 +53,7 @@ EXPLAINED: dict[str, dict[str, str]] = {
     },
     "impala/iceberg_migrated_complex_test": {
         "R-060": BARE_HEADERS,
-        "R-095": "pyarrow cannot read its Parquet footer: not checked, a warning",
+        "R-099": "pyarrow cannot read its Parquet footer: not checked, a warning",
     },
     "impala/iceberg_v2_delete_different_equality_ids": {
         "R-123": "made so: position delete files listed as equality deletes",

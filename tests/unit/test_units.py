@@ -13,6 +13,8 @@ from icectl.units import (
     print_instant,
     print_limit,
     print_size,
+    print_text,
+    print_value,
 )
 
 NEW_YEAR_2026_MS = 1_767_225_600_000
@@ -206,3 +208,22 @@ def test_a_ratio_beyond_one_is_wrong_usage(text: str) -> None:
 )
 def test_a_limit_of_age_is_never_before_the_year_1(instant_ms: int, text: str) -> None:
     assert print_limit(instant_ms) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [
+        (7, "7"),
+        ("a" * 64, f"'{'a' * 64}'"),
+        ("a" * 65, f"'{'a' * 40}'... (65 characters)"),
+        (b"x" * 20_000, f"b'{'x' * 40}'... (20,000 bytes)"),
+        (["a" * 200], f"['{'a' * 38}... (204 characters)"),
+    ],
+)
+def test_long_values_are_printed_by_their_beginning_and_length(value, printed):
+    assert print_value(value) == printed
+
+
+def test_long_texts_are_printed_without_quotes():
+    assert print_text("a" * 128) == "a" * 128
+    assert print_text("a" * 20_000) == f"{'a' * 40}... (20,000 characters)"

@@ -10,12 +10,12 @@ from icectl.report.document import Outcome
     "validate",
     examples=[
         ("icectl validate /wh/db/t", "rules of the metadata, and that every file is there"),
-        ("icectl validate /wh/db/t --level data --all-snapshots", "everything, rows too"),
+        ("icectl validate /wh/db/t --level data --all-snapshots", "everything, every row too"),
         ("icectl validate s3://b/t --level metadata --fail-on warning", "quick and strict, for CI"),
         ("icectl validate /wh/db/t --level data --sample 5% --json", "a different 5% every night"),
     ],
     exit_codes=(3, 4, 5, 10, 13, 14, 15),
-    choices={"level": ("metadata", "files", "data"), "fail_on": ("error", "warning")},
+    choices={"level": ("metadata", "files", "footers", "data"), "fail_on": ("error", "warning")},
 )
 def validate(
     common: Common,
@@ -23,7 +23,11 @@ def validate(
     *,
     level: Annotated[  # noqa: ARG001 - read through the settings
         str | None,
-        option("--level", metavar="LEVEL", help="how deep: metadata, files (default) or data"),
+        option(
+            "--level",
+            metavar="LEVEL",
+            help="how deep: metadata, files (default), footers or data",
+        ),
     ] = None,
     snapshot: Annotated[
         str | None, option("--snapshot", metavar="ID", help="check this snapshot")
@@ -59,8 +63,9 @@ def validate(
 
     Level metadata checks the table metadata, manifest lists and manifests against each other and
     against every rule that they can show to be broken. Level files also looks whether each file
-    is there with its recorded size. Level data also reads footers, and rows where footers do not
-    tell: counts, bounds, partition values, deletes, row ids.
+    is there with its recorded size. Level footers also judges files by their footers, and reads
+    rows where these do not tell: counts, bounds, partition values, deletes, row ids. Level data
+    decodes every column of every row, and compares footers and manifests with what it finds.
 
     The current snapshot is checked unless others are chosen. Nothing is changed. A damaged
     manifest is reported, and the check goes on. Each finding names its rule, how bad it is, the

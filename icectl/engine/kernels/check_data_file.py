@@ -1,6 +1,6 @@
 """Checks of one data file against its manifest entry: the footer first, then rows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -10,7 +10,16 @@ import pyarrow.compute as pc
 from icectl.codec.data_file import DataFile, open_data_file
 from icectl.codec.parquet_metrics import FileMetrics
 from icectl.codec.parquet_schema import NameMapping, field_id, schema_from_arrow
-from icectl.engine.kernels.columns import Measured, as_values, differing, inside, path_to
+from icectl.engine.kernels.columns import (
+    Measured,
+    as_values,
+    differing,
+    has_order,
+    inside,
+    path_to,
+    value_of,
+)
+from icectl.engine.kernels.decoded_rows import DecodedRows
 from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
@@ -21,8 +30,11 @@ from icectl.spec.schema import Schema
 from icectl.spec.single_value import Value
 from icectl.spec.transforms import apply
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type, is_nested, type_text
+from icectl.units import print_value
 
 ROW_ID, LAST_UPDATED = 2_147_483_540, 2_147_483_539
+_ROW_IDS = frozenset({ROW_ID, LAST_UPDATED})
+_UNREAD = "check it with a reader that knows what it uses; all other files are checked"
 _FAMILIES: Mapping[str, str] = {
     "int": "integer",
     "long": "integer",
@@ -69,23 +81,41 @@ class TableFacts:
     next_row_id: int | None
 
 
-def check_data_file(file: IO[bytes], recorded: Recorded, table: TableFacts) -> Iterator[Finding]:
-    """Compare a data file with its manifest entry.
+def check_data_file(
+    file: IO[bytes], recorded: Recorded, table: TableFacts, *, by_footer: bool = False
+) -> Iterator[Finding]:
+    """Compare a data file with its manifest entry, and its footer with its rows.
 
     Raises: OSError of the file.
-    Cost: its footer; of its rows the columns whose counts, bounds or partition values the footer
-    does not prove, a row group at a time.
-    Spec: R-063, R-070 to R-075, R-092, R-095, R-100, R-105, R-130.
+    Cost: all of its rows, a row group at a time; `by_footer` its footer, and the columns whose
+    counts, bounds or partition values the footer does not prove.
+    Spec: R-063, R-070 to R-075, R-092, R-095, R-099, R-100, R-105, R-130.
     """
-    try:
+
+    def findings() -> Iterator[Finding]:
         opened = open_data_file(file, recorded.file_format.name, table.name_mapping)
-        yield from _Check(opened, recorded, table).findings()
-    except CorruptTable as error:
-        message = error.message.removesuffix(f" ({error.rule})")
-        yield finding(error.rule, recorded.location, message)
-    except (Unsupported, pa.ArrowNotImplementedError) as error:  # R-095
-        told = error.message if isinstance(error, Unsupported) else str(error)
-        yield finding("R-095", recorded.location, f"not checked: {told}", severity="warning")
+        check = _Check(opened, recorded, table)
+        yield from check.by_footer() if by_footer else check.by_rows()
+
+    yield from readable(recorded.location, findings())
+
+
+def readable(location: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Findings of a file, and what ends the reading of it as one of them (R-099)."""
+    try:
+        yield from findings
+    except (CorruptTable, Unsupported) as error:
+        yield unread(location, error)
+    except pa.ArrowNotImplementedError as error:
+        yield unread(location, Unsupported(str(error)))
+
+
+def unread(location: str, error: CorruptTable | Unsupported) -> Finding:
+    """What ended the reading of a file: damage, or what is beyond the reader (R-099)."""
+    if isinstance(error, CorruptTable):
+        return finding(error.rule, location, error.message.removesuffix(f" ({error.rule})"))
+    message = f"not checked: {error.message}"
+    return finding("R-099", location, message, severity="warning", hint=_UNREAD)  # R-099
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,32 +124,61 @@ class _Check:
     recorded: Recorded
     table: TableFacts
 
-    def findings(self) -> Iterator[Finding]:
+    def by_footer(self) -> Iterator[Finding]:
+        """What the footer shows, and the rows of columns where it does not tell."""
         recorded = self.recorded
-        if self.opened.record_count != recorded.record_count:  # R-063
-            message = (
-                f"it has {self.opened.record_count:,} rows, "
-                f"the manifest says {recorded.record_count:,}"
-            )
-            yield finding("R-063", recorded.location, message)
-        yield from self._types()
+        yield from check_count(recorded, self.opened.record_count)
+        unlike = type_problems(self.opened.schema, self.table.schema)
+        for problem in unlike.values():  # R-095
+            yield finding("R-095", recorded.location, problem)
         measured = self._by_footer(self.opened.metrics(self.table.schema))
-        wanted = self._unproven(measured)
-        wrong_partitions: dict[int, Value] = {}
+        wanted = self._unproven(measured) - unlike.keys()
+        wrong: dict[int, Value] = {}
         if wanted or self._has_row_ids():
-            yield from self._read_rows(wanted, measured, wrong_partitions)
-        yield from self._compare(measured)
-        for field_, _ in recorded.partition:
-            if field_.field_id in wrong_partitions:
-                yield self._wrong_partition(field_, wrong_partitions[field_.field_id])
+            for id_ in wanted:
+                measured[id_] = Measured()
+            rows = _RowIds(recorded, self.table)
+            places = self._paths(wanted) | self._paths(self._row_ids())
+            for rows_ in self.opened.batches(places.keys()):
+                rows_.check()
+                for id_, type_, values in self._values(rows_.batch, places, rows):
+                    measured[id_].add(values, type_)
+                    self._compare_partitions(id_, type_, values, wrong)
+            yield from rows.findings()
+        yield from self._compared(measured, unlike, wrong)
 
-    def _types(self) -> Iterator[Finding]:
-        """Columns have the type of the table's column, or one that it was promoted from (R-095)."""
-        for at in range(len(self.opened.schema)):
-            arrow_field = self.opened.schema.field(at)
-            problem = _type_problem(arrow_field, self.table)
-            if problem is not None:  # R-095
-                yield finding("R-095", self.recorded.location, problem)
+    def by_rows(self) -> Iterator[Finding]:
+        """What all rows show; nothing else of a file whose footer they belie."""
+        recorded, schema = self.recorded, self.table.schema
+        unlike = type_problems(self.opened.schema, schema)
+        for problem in unlike.values():  # R-095
+            yield finding("R-095", recorded.location, problem)
+        sources = {_source(field_) for field_, _ in recorded.partition} - {None, *unlike}
+        types = {id_: self._type(id_) for id_ in sources if id_ is not None}
+        places = self._paths({id_ for id_, type_ in types.items() if type_ and has_order(type_)})
+        places |= self._paths(self._row_ids())
+        rows, wrong = _RowIds(recorded, self.table), dict[int, Value]()
+        decoded = DecodedRows(self.opened, recorded.file_format, schema, unlike)
+        for rows_ in decoded.batches():
+            for id_, type_, values in self._values(rows_.batch, places, rows):
+                self._compare_partitions(id_, type_, values, wrong)
+        belied = tuple(decoded.findings(recorded.location))
+        if belied:
+            yield from belied
+            return
+        yield from check_count(recorded, decoded.row_count)
+        yield from rows.findings()
+        yield from self._compared(decoded.measured, unlike, wrong)
+
+    def _compared(
+        self, measured: Mapping[int, Measured], unlike: Collection[int], wrong: Mapping[int, Value]
+    ) -> Iterator[Finding]:
+        alike = {id_: known for id_, known in measured.items() if id_ not in unlike}
+        yield from check_metrics(self.recorded, alike, self.table.schema)
+        yield from self._nulls(measured)
+        for field_, _ in self.recorded.partition:
+            if field_.field_id in wrong:
+                yield self._wrong_partition(field_, wrong[field_.field_id])
 
     def _by_footer(self, footer: FileMetrics) -> dict[int, Measured]:
         """What the footer tells of columns outside of lists and maps: counts, and a safe range."""
@@ -144,9 +203,9 @@ class _Check:
         recorded, wanted = self.recorded, set()
         for id_ in {*recorded.lower_bounds, *recorded.upper_bounds, *recorded.null_value_counts}:
             known = measured.get(id_)
-            if known is None or not self._proves_bounds(id_, known):
+            if known is None or not _proves_bounds(recorded, known, id_, self._type(id_)):
                 wanted.add(id_)
-        wanted |= {id_ for id_ in recorded.nan_value_counts if self._is_real(id_)}
+        wanted |= {id_ for id_ in recorded.nan_value_counts if _is_real(self._type(id_))}
         for field_, expected in recorded.partition:
             source = _source(field_)
             if source is not None and not self._proves_partition(field_, expected, measured):
@@ -156,31 +215,6 @@ class _Check:
             for id_ in wanted
             if self._type(id_) is not None and path_to(self.opened.schema, id_) is not None
         }
-
-    def _is_real(self, id_: int) -> bool:
-        type_ = self._type(id_)
-        return isinstance(type_, PrimitiveType) and type_.name in _REAL
-
-    def _proves_bounds(self, id_: int, known: Measured) -> bool:
-        """Whether the range of the footer lies inside the recorded bounds."""
-        lower, upper = self._bound(id_, "lower"), self._bound(id_, "upper")
-        if lower is None and upper is None:
-            return True
-        if known.null_count == known.row_count:
-            return True
-        if known.lower is None or known.upper is None:
-            return False
-        return (lower is None or lower <= known.lower) and (upper is None or upper >= known.upper)
-
-    def _bound(self, id_: int, side: str) -> Value | None:
-        stored = getattr(self.recorded, f"{side}_bounds").get(id_)
-        type_ = self._type(id_)
-        if stored is None or type_ is None:
-            return None
-        try:
-            return single_value.decode(type_, stored)
-        except ValueError:
-            return None  # level metadata reports it
 
     def _proves_partition(
         self, field_: PartitionField, expected: Value, measured: Mapping[int, Measured]
@@ -203,37 +237,29 @@ class _Check:
         return bool(ends[0] == ends[1] == expected)
 
     def _has_row_ids(self) -> bool:
-        return self.table.format_version >= 3 and any(
-            path_to(self.opened.schema, id_) is not None for id_ in (ROW_ID, LAST_UPDATED)
-        )
+        return bool(self._paths(self._row_ids()))
 
-    def _read_rows(
-        self, wanted: set[int], measured: dict[int, Measured], wrong: dict[int, Value]
-    ) -> Iterator[Finding]:
-        """Measure columns from their rows, and recompute the partition values made of them."""
-        schema = self.opened.schema
-        paths = {id_: path_to(schema, id_) or () for id_ in wanted}
-        row_ids = {ROW_ID, LAST_UPDATED} if self.table.format_version >= 3 else set()
-        paths |= {id_: path for id_ in row_ids if (path := path_to(schema, id_)) is not None}
-        tops = {id_: schema.field(path[0]) for id_, path in paths.items()}
-        numbers = {id_: field_id(top) for id_, top in tops.items()}
-        for id_ in wanted:
-            measured[id_] = Measured()
-        rows = _RowIds(self.recorded, self.table)
-        for rows_ in self.opened.batches(paths.keys()):
-            rows_.check()
-            places = {field_id(one): at for at, one in enumerate(rows_.batch.schema)}
-            for id_, path in paths.items():
-                column = inside(rows_.batch.column(places[numbers[id_]]), path[1:])
-                if id_ in row_ids:
-                    rows.add(id_, column)
-                    continue
-                type_ = self._type(id_)
-                if type_ is not None:
-                    values = as_values(column, type_)
-                    measured[id_].add(values, type_)
-                    self._compare_partitions(id_, type_, values, wrong)
-        yield from rows.findings()
+    def _row_ids(self) -> frozenset[int]:
+        return _ROW_IDS if self.table.format_version >= 3 else frozenset()
+
+    def _paths(self, ids: Collection[int]) -> dict[int, tuple[int, ...]]:
+        """Where columns are, those that there are outside of lists and maps."""
+        found = ((id_, path_to(self.opened.schema, id_)) for id_ in ids)
+        return {id_: path for id_, path in found if path is not None}
+
+    def _values(
+        self, batch: pa.RecordBatch, paths: Mapping[int, tuple[int, ...]], rows: "_RowIds"
+    ) -> Iterator[tuple[int, Type, pa.Array]]:
+        """The values of columns of a batch, some of the file's; row ids go to `rows`."""
+        places = {field_id(one): at for at, one in enumerate(batch.schema)}
+        for id_, path in paths.items():
+            top = field_id(self.opened.schema.field(path[0]))
+            column = inside(batch.column(places[top]), path[1:])
+            type_ = self._type(id_)
+            if id_ in _ROW_IDS:
+                rows.add(id_, column)
+            elif type_ is not None:
+                yield id_, type_, as_values(column, type_)
 
     def _compare_partitions(
         self, id_: int, type_: Type, values: pa.Array, wrong: dict[int, Value]
@@ -242,6 +268,8 @@ class _Check:
             if _source(field_) != id_ or field_.field_id in wrong:
                 continue
             try:
+                if _is_one(values, type_, field_, expected):
+                    continue
                 found = differing(values, type_, field_.transform, expected)
             except ValueError:
                 continue  # the transform does not take the type: a fault of the spec
@@ -254,34 +282,88 @@ class _Check:
             field_.transform.name, "R-072"
         )
         message = (
-            f"its partition value of `{field_.name}` is {expected!r}, "
-            f"but a row gives {found!r} by {field_.transform.text}"
+            f"its partition value of `{field_.name}` is {print_value(expected)}, "
+            f"but a row gives {print_value(found)} by {field_.transform.text}"
         )
         return finding(rule, self.recorded.location, message)
 
-    def _compare(self, measured: Mapping[int, Measured]) -> Iterator[Finding]:
-        """Counts and bounds of the manifest against what was measured (R-092, R-130)."""
-        recorded, wrong_counts, excluded, nulls = self.recorded, [], [], []
-        for id_, known in sorted(measured.items()):
-            name = self.table.schema.name_of(id_) or str(id_)
-            told = recorded.null_value_counts.get(id_)
-            if told is not None and told != known.null_count:
-                wrong_counts.append(f"`{name}` has {known.null_count} nulls, not {told}")
-            told = recorded.nan_value_counts.get(id_)
-            if told is not None and self._is_real(id_) and known.nan_count != told:
-                wrong_counts.append(f"`{name}` has {known.nan_count} NaN, not {told}")
-            if not self._proves_bounds(id_, known):
-                excluded.append(f"`{name}` ranges from {known.lower!r} to {known.upper!r}")
-            declared = self.table.schema.field(id_)
-            if declared is not None and declared.required and known.null_count:
-                nulls.append(f"`{name}` is required and has {known.null_count} nulls")
-        if wrong_counts:  # R-130
-            yield finding("R-130", recorded.location, "; ".join(wrong_counts))
-        if excluded:  # R-092
-            message = f"its bounds exclude rows: {'; '.join(excluded)}"
-            yield finding("R-092", recorded.location, message)
+    def _nulls(self, measured: Mapping[int, Measured]) -> Iterator[Finding]:
+        """Required columns have no nulls (R-095); below a null struct there is nothing."""
+        nulls = [
+            f"`{item.name}` is required and has {measured[item.id].null_count} nulls"
+            for item in self.table.schema.fields
+            if item.required and item.id in measured and measured[item.id].null_count
+        ]
         if nulls:  # R-095
-            yield finding("R-095", recorded.location, "; ".join(nulls))
+            yield finding("R-095", self.recorded.location, "; ".join(nulls))
+
+
+def check_count(recorded: Recorded, row_count: int) -> Iterator[Finding]:
+    """A file has as many rows as its entry says (R-063)."""
+    if row_count != recorded.record_count:  # R-063
+        message = f"it has {row_count:,} rows, the manifest says {recorded.record_count:,}"
+        yield finding("R-063", recorded.location, message)
+
+
+def check_metrics(
+    recorded: Recorded, measured: Mapping[int, Measured], schema: Schema
+) -> Iterator[Finding]:
+    """Counts and bounds of the manifest against what was measured (R-092, R-130)."""
+    wrong_counts, excluded = [], []
+    for id_, known in sorted(measured.items()):
+        name, declared = schema.name_of(id_) or str(id_), schema.field(id_)
+        type_ = None if declared is None else declared.type
+        told = recorded.null_value_counts.get(id_)
+        if told is not None and told != known.null_count:
+            wrong_counts.append(f"`{name}` has {known.null_count} nulls, not {told}")
+        told = recorded.nan_value_counts.get(id_)
+        if told is not None and _is_real(type_) and known.nan_count != told:
+            wrong_counts.append(f"`{name}` has {known.nan_count} NaN, not {told}")
+        if not _proves_bounds(recorded, known, id_, type_):
+            ends = f"{print_value(known.lower)} to {print_value(known.upper)}"
+            excluded.append(f"`{name}` ranges from {ends}")
+    if wrong_counts:  # R-130
+        yield finding("R-130", recorded.location, "; ".join(wrong_counts))
+    if excluded:  # R-092
+        message = f"its bounds exclude rows: {'; '.join(excluded)}"
+        yield finding("R-092", recorded.location, message)
+
+
+def _proves_bounds(recorded: Recorded, known: Measured, id_: int, type_: Type | None) -> bool:
+    """Whether the range of a column lies inside the recorded bounds."""
+    lower = _bound(recorded.lower_bounds.get(id_), type_)
+    upper = _bound(recorded.upper_bounds.get(id_), type_)
+    if lower is None and upper is None:
+        return True
+    if known.null_count + known.nan_count == known.row_count:
+        return True
+    if known.lower is None or known.upper is None:
+        return False
+    return (lower is None or lower <= known.lower) and (upper is None or upper >= known.upper)
+
+
+def _bound(stored: bytes | None, type_: Type | None) -> Value | None:
+    if stored is None or type_ is None or not has_order(type_):
+        return None
+    try:
+        return single_value.decode(type_, stored)
+    except ValueError:
+        return None  # level metadata reports it
+
+
+def _is_real(type_: Type | None) -> bool:
+    return isinstance(type_, PrimitiveType) and type_.name in _REAL
+
+
+def _is_one(values: pa.Array, type_: Type, field_: PartitionField, expected: Value) -> bool:
+    """Whether a transform that keeps the order gives the expected value at both ends."""
+    if field_.transform.name not in _MONOTONE or values.null_count or _is_real(type_):
+        return False
+    if not len(values):
+        return True
+    ends = pc.min_max(values).as_py()
+    found = [apply(field_.transform, type_, value_of(ends[end], type_)) for end in ("min", "max")]
+    return bool(found[0] == found[1] == expected)
 
 
 @dataclass(slots=True)
@@ -330,22 +412,24 @@ def _source(field_: PartitionField) -> int | None:
     return field_.source_ids[0] if known else None
 
 
-def _type_problem(stored: pa.Field, table: TableFacts) -> str | None:
-    """How the type of a stored column does not fit that of the table's."""
-    try:
-        fields = schema_from_arrow(pa.schema([stored])).all_fields
-    except Unsupported:
-        return None  # said where the column is read
-    for id_, found in fields.items():
-        declared = table.schema.field(id_)
-        if declared is None or is_nested(declared.type) or is_nested(found.type):
-            continue
-        if _family(found.type) != _family(declared.type):
-            return (
-                f"`{table.schema.name_of(id_)}` is stored as {type_text(found.type)}, "
-                f"the table has {type_text(declared.type)}"
-            )
-    return None
+def type_problems(stored: pa.Schema, schema: Schema) -> Mapping[int, str]:
+    """Columns of another type than the table's, or one that it was promoted from (R-095): how."""
+    found = {}
+    for column in stored:
+        try:
+            fields = schema_from_arrow(pa.schema([column])).all_fields
+        except Unsupported:
+            continue  # said where the column is read
+        for id_, one in fields.items():
+            declared = schema.field(id_)
+            if declared is None or is_nested(declared.type) or is_nested(one.type):
+                continue
+            if _family(one.type) != _family(declared.type):
+                found[id_] = (
+                    f"`{schema.name_of(id_)}` is stored as {type_text(one.type)}, "
+                    f"the table has {type_text(declared.type)}"
+                )
+    return found
 
 
 def _family(type_: Type) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.codec.data_file import DataFile, open_data_file
+from icectl.codec.data_file import open_data_file
 from icectl.codec.dv import BLOB_TYPE, CARDINALITY, REFERENCED_DATA_FILE, check_cardinality, read_dv
 from icectl.codec.parquet_schema import field_id
 from icectl.codec.puffin import (
@@ -19,14 +19,29 @@ from icectl.codec.puffin import (
     read_blob,
     read_footer,
 )
-from icectl.engine.kernels.check_data_file import Recorded
-from icectl.engine.kernels.columns import path_to
+from icectl.engine.kernels.check_data_file import (
+    Recorded,
+    TableFacts,
+    check_count,
+    check_metrics,
+    readable,
+    type_problems,
+    unread,
+)
+from icectl.engine.kernels.columns import Measured, path_to
+from icectl.engine.kernels.decoded_rows import DecodedRows
 from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
-from icectl.storage.location import comparison_key
+from icectl.spec.schema import Schema
+from icectl.spec.types import NestedField, PrimitiveType
+from icectl.storage.location import before_path, comparison_key
 
 FILE_PATH, POSITION = 2_147_483_546, 2_147_483_545
+PATH_FIELD = NestedField(FILE_PATH, "file_path", PrimitiveType("string"), required=True)
+POSITION_FIELD = NestedField(POSITION, "pos", PrimitiveType("long"), required=True)
+POSITION_DELETES = Schema(0, (PATH_FIELD, POSITION_FIELD))
+"""What a position delete file says of each row (R-121)."""
 
 RecordCount = Callable[[str], int | None]
 """Rows of the live data file of a location; None where there is none."""
@@ -44,54 +59,51 @@ class RecordedDeletes:
 
 
 def check_position_deletes(
-    file: IO[bytes], deletes: RecordedDeletes, record_count: RecordCount
+    file: IO[bytes], deletes: RecordedDeletes, record_count: RecordCount, *, by_footer: bool = False
 ) -> Iterator[Finding]:
     """Positions are sorted by path and position, and lie inside of live data files (R-121).
 
     Raises: OSError of the file.
-    Cost: two columns, a row group at a time.
+    Cost: all columns, a row group at a time; two of them `by_footer`, which judges the others.
     """
-    return _guarded(deletes.file.location, _position_findings(file, deletes, record_count))
+    findings = _position_findings(file, deletes, record_count, by_footer=by_footer)
+    return readable(deletes.file.location, findings)
 
 
 def _position_findings(
-    file: IO[bytes], deletes: RecordedDeletes, record_count: RecordCount
+    file: IO[bytes], deletes: RecordedDeletes, record_count: RecordCount, *, by_footer: bool
 ) -> Iterator[Finding]:
     location = deletes.file.location
     opened = open_data_file(file, deletes.file.file_format.name)
-    yield from _count(opened, deletes)
     lacking = [id_ for id_ in (FILE_PATH, POSITION) if path_to(opened.schema, id_) is None]
     if lacking:  # R-121
         yield finding("R-121", location, f"it has no column with the field id {lacking[0]}")
         return
     tally = _Positions(record_count)
-    for rows in opened.batches({FILE_PATH, POSITION}):
-        rows.check()
+    decoded = DecodedRows(opened, deletes.file.file_format, POSITION_DELETES)
+    for rows in opened.batches({FILE_PATH, POSITION}) if by_footer else decoded.batches():
+        if by_footer:
+            rows.check()
         columns = {field_id(one): at for at, one in enumerate(rows.batch.schema)}
         tally.add(rows.batch.column(columns[FILE_PATH]), rows.batch.column(columns[POSITION]))
+    if by_footer:
+        yield from check_count(deletes.file, opened.record_count)
+    else:
+        yield from _compared(decoded, deletes)
     yield from tally.findings(location)
 
 
-def _guarded(location: str, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Findings, and what ends the reading of a file as one of them."""
-    try:
-        yield from findings
-    except (CorruptTable, Unsupported) as error:
-        yield _failed(location, error)
-
-
-def _failed(location: str, error: CorruptTable | Unsupported) -> Finding:
-    if isinstance(error, CorruptTable):
-        return finding(error.rule, location, error.message.removesuffix(f" ({error.rule})"))
-    return finding("R-095", location, f"not checked: {error.message}", severity="warning")
-
-
-def _count(opened: DataFile, deletes: RecordedDeletes) -> Iterator[Finding]:
-    if opened.record_count != deletes.file.record_count:  # R-063
-        message = (
-            f"it has {opened.record_count:,} rows, the manifest says {deletes.file.record_count:,}"
-        )
-        yield finding("R-063", deletes.file.location, message)
+def _compared(decoded: DecodedRows, deletes: RecordedDeletes) -> Iterator[Finding]:
+    """What all rows of a delete file show; nothing else where they belie its footer."""
+    belied = tuple(decoded.findings(deletes.file.location))
+    yield from belied
+    if not belied:
+        yield from check_count(deletes.file, decoded.row_count)
+        measured = decoded.measured.items()
+        alike = {id_: known for id_, known in measured if id_ not in decoded.unlike}
+        if _is_spelled_otherwise(alike.get(FILE_PATH), deletes.file):
+            del alike[FILE_PATH]
+        yield from check_metrics(deletes.file, alike, decoded.schema)
 
 
 class _Positions:
@@ -147,22 +159,45 @@ class _Positions:
             yield finding("R-111", location, message, severity="info")
 
 
-def check_equality_deletes(file: IO[bytes], deletes: RecordedDeletes) -> Iterator[Finding]:
-    """An equality delete file has the columns that it compares (R-123).
+def _is_spelled_otherwise(paths: Measured | None, file: Recorded) -> bool:
+    """Whether bounds and rows name data files with another scheme or host: no order tells then."""
+    bound = file.lower_bounds.get(FILE_PATH)
+    if paths is None or bound is None or not isinstance(paths.lower, str):
+        return False
+    return before_path(paths.lower) != before_path(bound.decode(errors="replace"))
+
+
+def check_equality_deletes(
+    file: IO[bytes], deletes: RecordedDeletes, table: TableFacts, *, by_footer: bool = False
+) -> Iterator[Finding]:
+    """Equality deletes have the columns that they compare (R-123).
 
     Raises: OSError of the file.
-    Cost: its footer.
+    Cost: all columns, a row group at a time; only the footer `by_footer`.
     """
-    return _guarded(deletes.file.location, _equality_findings(file, deletes))
+    findings = _equality_findings(file, deletes, table, by_footer=by_footer)
+    return readable(deletes.file.location, findings)
 
 
-def _equality_findings(file: IO[bytes], deletes: RecordedDeletes) -> Iterator[Finding]:
+def _equality_findings(
+    file: IO[bytes], deletes: RecordedDeletes, table: TableFacts, *, by_footer: bool
+) -> Iterator[Finding]:
+    location = deletes.file.location
     opened = open_data_file(file, deletes.file.file_format.name)
-    yield from _count(opened, deletes)
     lacking = [id_ for id_ in deletes.equality_ids if path_to(opened.schema, id_) is None]
     if lacking:  # R-123
         message = f"it has no column with the field id {lacking[0]}, which it should compare"
-        yield finding("R-123", deletes.file.location, message)
+        yield finding("R-123", location, message)
+    if by_footer:
+        yield from check_count(deletes.file, opened.record_count)
+        return
+    unlike = type_problems(opened.schema, table.schema)
+    for problem in unlike.values():  # R-095
+        yield finding("R-095", location, problem)
+    decoded = DecodedRows(opened, deletes.file.file_format, table.schema, unlike)
+    for _ in decoded.batches():
+        pass
+    yield from _compared(decoded, deletes)
 
 
 def check_vectors(
@@ -182,7 +217,7 @@ def check_vectors(
     try:
         puffin = read_puffin_footer(read_range, size_bytes)
     except (CorruptTable, Unsupported) as error:
-        yield _failed(location, error)
+        yield unread(location, error)
         return
     blobs = {(blob.offset, blob.length): blob for blob in puffin.blobs}
     for vector in vectors:
@@ -231,7 +266,7 @@ def _vector(
         positions = read_dv(read_blob(read_range(offset, length), blob))
         check_cardinality(positions, vector.file.record_count)
     except (CorruptTable, Unsupported) as error:
-        yield _failed(location, error)
+        yield unread(location, error)
         return
     count = record_count(vector.referenced_data_file)
     if count is not None and len(positions) and int(positions[-1]) >= count:  # R-118

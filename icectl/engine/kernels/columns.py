@@ -6,11 +6,12 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.codec.data_rows import retyped
 from icectl.codec.parquet_schema import field_id
 from icectl.entries.transform_columns import transform_column
 from icectl.spec.single_value import Value
 from icectl.spec.transforms import Transform, result_type
-from icectl.spec.types import PrimitiveType, Type
+from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
 
 _TEMPORAL = {
     "timestamp": pa.timestamp("us"),
@@ -63,9 +64,18 @@ def as_values(column: pa.Array, type_: Type) -> pa.Array:
         if pa.types.is_timestamp(column.type):
             # Some readers see no zone, or another, in a column that counts from the same instant.
             plain = column.cast(pa.timestamp(column.type.unit, getattr(wanted, "tz", None)))
+            if column.type.unit == "ns":
+                plain = retyped(plain, wanted)  # downward, as footers are read
             return plain.cast(wanted, safe=False).cast(pa.int64())
         return column.cast(wanted, safe=False).cast(pa.int64())
     return column
+
+
+def has_order(type_: Type) -> bool:
+    """Whether bounds of a type are its smallest and largest values, as those of numbers are."""
+    if isinstance(type_, PrimitiveType):
+        return type_.name not in ("variant", "unknown")
+    return isinstance(type_, DecimalType | FixedType)
 
 
 def value_of(stored: object, type_: Type) -> Value:
@@ -94,10 +104,24 @@ class Measured:
             nans = pc.sum(is_nan).as_py() or 0
             self.nan_count += nans
             values = values.filter(pc.invert(is_nan)) if nans else values
-        if values.null_count == len(values):
-            return
-        found = pc.min_max(values).as_py()
-        lower, upper = value_of(found["min"], type_), value_of(found["max"], type_)
+        if values.null_count < len(values):
+            found = pc.min_max(values).as_py()
+            self._widen(value_of(found["min"], type_), value_of(found["max"], type_))
+
+    def merge(self, other: "Measured") -> None:
+        """Take what is known of further rows into account."""
+        self.row_count += other.row_count
+        self.null_count += other.null_count
+        self.nan_count += other.nan_count
+        if other.lower is not None:
+            self._widen(other.lower, other.upper)
+
+    def clear(self) -> None:
+        """Begin anew, without a row."""
+        self.row_count = self.null_count = self.nan_count = 0
+        self.lower = self.upper = None
+
+    def _widen(self, lower: Value, upper: Value) -> None:
         self.lower = lower if self.lower is None else min(self.lower, lower)
         self.upper = upper if self.upper is None else max(self.upper, upper)
 

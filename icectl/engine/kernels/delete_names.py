@@ -7,15 +7,15 @@ import pyarrow.compute as pc
 
 from icectl.codec.data_file import open_data_file
 from icectl.codec.parquet_schema import field_id
-from icectl.engine.kernels.check_delete_file import FILE_PATH
-from icectl.engine.kernels.deleted_positions import PATH_FIELD, as_stated
+from icectl.engine.kernels.check_delete_file import FILE_PATH, PATH_FIELD
+from icectl.engine.kernels.deleted_positions import as_stated
 from icectl.errors import CorruptTable
 
 
 def named_data_files(file: IO[bytes], file_format: str) -> dict[str, int]:
     """Number of rows by the data file that they name, as spelt.
 
-    Raises: CorruptTable R-095, R-121; Unsupported. Errors of the file pass.
+    Raises: CorruptTable R-099, R-121; Unsupported. Errors of the file pass.
     Cost: one column, a row group at a time.
     """
     opened = open_data_file(file, file_format)

@@ -11,16 +11,18 @@ import pyarrow as pa
 from icectl.codec.data_file import DataFile
 from icectl.codec.dv import Positions, check_cardinality, read_dv
 from icectl.codec.parquet_schema import field_id
-from icectl.engine.kernels.check_delete_file import FILE_PATH, POSITION
+from icectl.engine.kernels.check_delete_file import (
+    FILE_PATH,
+    PATH_FIELD,
+    POSITION,
+    POSITION_FIELD,
+)
 from icectl.engine.kernels.columns import path_to
 from icectl.engine.kernels.conversions import conversion
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.locations import with_scheme
-from icectl.spec.types import NestedField, PrimitiveType
+from icectl.spec.types import NestedField
 from icectl.storage.location import loosest_key
-
-PATH_FIELD = NestedField(FILE_PATH, "file_path", PrimitiveType("string"), required=True)
-POSITION_FIELD = NestedField(POSITION, "pos", PrimitiveType("long"), required=True)
 
 Flags = npt.NDArray[np.bool_]
 """One flag per row of a file; true for those that are deleted."""

@@ -138,7 +138,7 @@ def equality_indexes(
     """Read equality delete files; each part has as many of their rows as may be held at a time.
 
     `schema` has every column that is compared, dropped ones too; `limit` is that number of rows.
-    Raises: CorruptTable R-095, R-123; Unsupported. Errors of the files pass.
+    Raises: CorruptTable R-099, R-123; Unsupported. Errors of the files pass.
     Cost: memory for about 100 bytes a row of the part.
     """
     part: list[EqualityIndex] = []

@@ -12,9 +12,8 @@ from icectl.codec.parquet_metrics import FileMetrics, read_metrics
 from icectl.codec.parquet_schema import arrow_schema
 from icectl.codec.parquet_write import ParquetOptions, ParquetWriter
 from icectl.codec.puffin import read_puffin, write_puffin
+from icectl.engine.kernels.check_delete_file import POSITION_DELETES
 from icectl.engine.kernels.deleted_positions import (
-    PATH_FIELD,
-    POSITION_FIELD,
     named_positions,
     spelled_otherwise,
     vector_positions,
@@ -23,11 +22,7 @@ from icectl.engine.kernels.rewrite_data import DeletesOfGroup
 from icectl.engine.kernels.write_data import Outputs
 from icectl.errors import CorruptTable, SelfCheckFailed
 from icectl.spec.locations import shortened
-from icectl.spec.schema import Schema
 from icectl.storage.location import loosest_key
-
-SCHEMA = Schema(0, (PATH_FIELD, POSITION_FIELD))
-"""What a position delete file says of each row (R-121)."""
 
 _ROW_GROUP_ROWS = 1 << 20
 
@@ -79,7 +74,7 @@ def write_delete_file(
     Raises: SelfCheckFailed, where other positions are read than were written.
     """
     location = outputs.next_location(path)
-    schema = arrow_schema(SCHEMA)
+    schema = arrow_schema(POSITION_DELETES)
     with outputs.create(location) as file:
         writer = ParquetWriter(file, schema, options, {"delete-type": "position"})
         try:
@@ -94,7 +89,7 @@ def write_delete_file(
             raise
         size_bytes = writer.size_bytes
     with outputs.reading(location) as file:
-        metrics = read_metrics(file, SCHEMA)
+        metrics = read_metrics(file, POSITION_DELETES)
         read = [
             numbers
             for target, numbers in named_positions(

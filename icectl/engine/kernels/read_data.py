@@ -159,7 +159,7 @@ class Source:
         """The rows as stored, with the columns that `project` needs and those with more ids.
 
         Order: of the file.
-        Raises: CorruptTable R-095; Unsupported.
+        Raises: CorruptTable R-099; Unsupported.
         """
         wanted = {column.field.id for column in self.columns} | set(more)
         return self.opened.batches(wanted)

@@ -10,7 +10,7 @@ from icectl.errors import UsageError
 from icectl.plan.model import Finding, Severity
 from icectl.spec.rules import RULES
 
-Level = Literal["metadata", "files", "data"]
+Level = Literal["metadata", "files", "footers", "data"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 """How deep to look; each level includes the ones before it."""
 

@@ -34,6 +34,11 @@ def types_of_bounds(metadata: TableMetadata) -> BoundTypes:
     return bound_types({id_: known for id_, known in types.items() if known})
 
 
+def top_level_ids(metadata: TableMetadata) -> frozenset[int]:
+    """The columns of any schema that are in no other: they have one value for each row."""
+    return frozenset(field.id for schema in metadata.schemas for field in schema.fields)
+
+
 def check_entries(
     metadata: TableMetadata,
     manifest: ManifestFile,
@@ -44,7 +49,7 @@ def check_entries(
     """What the entries of a manifest have wrong; `types` are those of types_of_bounds.
 
     Spec: R-042, R-043, R-048, R-061 to R-064, R-067, R-091, R-092, R-118, R-120, R-122, R-123,
-    R-130, R-133, R-164, R-177.
+    R-130, R-133, R-134, R-164, R-177.
     """
     report = _Report(manifest.manifest_path)
     columns = Columns(rows)
@@ -58,6 +63,9 @@ def check_entries(
     if manifest.content is ManifestContent.DELETES:
         yield from _deletes(report, metadata, header, columns)
     yield from _metrics(report, columns, types)
+    found = metric_faults.counts_of_other_rows(columns, top_level_ids(metadata))
+    said = "a count of values of a column that is not the count of rows,"
+    yield from report("R-134", found, said)  # R-134
 
 
 class _Report:

@@ -13,6 +13,7 @@ from icectl.spec.manifest import FieldSummary, ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionField, PartitionSpec, result_types
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type, type_text
+from icectl.units import print_text
 
 _INTEGERS = frozenset({"int", "long"})
 _STORED: Mapping[str, frozenset[str]] = {
@@ -131,7 +132,7 @@ def _excluded(summary: FieldSummary, type_: Type | None, found: FieldRange) -> s
             continue  # the reference implementation long ordered them by signed halves
         below, above = sort_key(told), sort_key(extreme)
         if below > above if name == "lower" else below < above:
-            shown = [single_value.text(type_, value) for value in (told, extreme)]
+            shown = [print_text(single_value.text(type_, one)) for one in (told, extreme)]
             return f"has the {name} bound `{shown[0]}`, but there is `{shown[1]}`{_where(entries)}"
     return None
 

@@ -13,7 +13,7 @@ from icectl.errors import CorruptTable, Refused, Unsupported
         (pa.ArrowNotImplementedError("LZO."), Unsupported, "the X file can't be read: LZO"),
         (pa.ArrowCapacityError("2 GiB"), Unsupported, "the X file can't be read: 2 GiB"),
         (OSError("Not yet implemented: y"), Unsupported, None),
-        (pa.ArrowInvalid("bad\n/src/x.cc:1"), CorruptTable, "the X file is damaged: bad (R-095)"),
+        (pa.ArrowInvalid("bad\n/src/x.cc:1"), CorruptTable, "the X file is damaged: bad (R-099)"),
         (pa.ArrowIndexError("far"), CorruptTable, None),
         (OSError("Couldn't deserialize thrift"), CorruptTable, None),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"), CorruptTable, None),

@@ -281,6 +281,6 @@ GOOD = written(NESTED, STORED)
         ),
     ],
 )
-def test_r095_what_is_no_avro_file_is_damaged(content) -> None:
-    with pytest.raises(CorruptTable, match=r"the Avro file is damaged: .* \(R-095\)$"):
+def test_r099_what_is_no_avro_file_is_damaged(content) -> None:
+    with pytest.raises(CorruptTable, match=r"the Avro file is damaged: .* \(R-099\)$"):
         assert read(content, [1]) != []

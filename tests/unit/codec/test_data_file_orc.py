@@ -194,6 +194,6 @@ GOOD = written([ID, NAME], [{"id": 1, "name": "x"}])
         written([pa.field("c", pa.int64(), metadata={"iceberg.id": "one"})], [{"c": 1}]),
     ],
 )
-def test_r095_what_is_no_orc_file_is_damaged(content) -> None:
+def test_r099_what_is_no_orc_file_is_damaged(content) -> None:
     with pytest.raises(CorruptTable, match="the ORC file is damaged"):
         read(content, [1])

@@ -185,14 +185,14 @@ def test_metrics_and_properties_come_out_of_the_footer() -> None:
     assert metrics.split_offsets == (4,)
 
 
-def test_r095_text_that_is_no_utf_8_is_read_and_found_when_looked_at() -> None:
+def test_r099_text_that_is_no_utf_8_is_read_and_found_when_looked_at() -> None:
     octets = pa.array([b"fine", b"\xff\xfe"])
     text = pa.Array.from_buffers(pa.string(), 2, octets.buffers())
     file = io.BytesIO()
     pq.write_table(pa.table([text], schema=pa.schema([with_id("c", pa.string(), 1)])), file)
     (rows,) = open_data_file(file.getvalue(), "parquet").batches([1])
     assert rows.batch["c"].cast(pa.binary()) == octets
-    with pytest.raises(CorruptTable, match=r"the data file is damaged: .*UTF8.* \(R-095\)"):
+    with pytest.raises(CorruptTable, match=r"the data file is damaged: .*UTF8.* \(R-099\)"):
         rows.check()
     Rows(0, rows.batch.slice(0, 1)).check()
 
@@ -202,18 +202,18 @@ def test_other_formats_are_not_supported() -> None:
         open_data_file(written(), "vortex")
 
 
-def test_r095_damage_in_a_page_is_found_by_its_checksum() -> None:
+def test_r099_damage_in_a_page_is_found_by_its_checksum() -> None:
     content = bytearray(written(write_page_checksum=True, compression="none", use_dictionary=False))
     at = content.index(b"\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0")
     content[at] = 9
-    with pytest.raises(CorruptTable, match=r"the Parquet file is damaged: .*CRC.*R-095"):
+    with pytest.raises(CorruptTable, match=r"the Parquet file is damaged: .*CRC.*R-099"):
         read(bytes(content), [1])
     assert read(bytes(content), [2]) == [{"name": row["name"]} for row in ROWS]
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"x" * 100, written()[:-5], written()[-200:]])
-def test_r095_what_is_no_parquet_file_is_damaged(content) -> None:
-    with pytest.raises(CorruptTable, match="R-095"):
+def test_r099_what_is_no_parquet_file_is_damaged(content) -> None:
+    with pytest.raises(CorruptTable, match="R-099"):
         read(content, [1])
 
 

@@ -68,6 +68,6 @@ def test_bounds_that_are_not_both_there_and_other_kinds_are_left_out() -> None:
         tail(b"\x18"),
     ],
 )
-def test_r095_a_damaged_tail_is_told(damaged) -> None:
+def test_r099_a_damaged_tail_is_told(damaged) -> None:
     with pytest.raises(CorruptTable, match="its footer"):
         read_tail(damaged)

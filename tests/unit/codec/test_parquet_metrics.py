@@ -281,7 +281,7 @@ GOOD = file_of(with_ids(pa.int32()), [1]).getvalue()
 def test_what_is_no_parquet_file_is_corrupt(content) -> None:
     with pytest.raises(CorruptTable, match="the Parquet file is damaged") as caught:
         read_metrics(io.BytesIO(content), schema_of("int"))
-    assert caught.value.rule == "R-095"
+    assert caught.value.rule == "R-099"
 
 
 def test_a_damaged_footer_is_corrupt() -> None:

@@ -1,13 +1,19 @@
 import io
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
+from icectl.codec.data_file import open_data_file
 from icectl.engine.kernels.check_data_file import Recorded, TableFacts, check_data_file
 from icectl.spec.manifest import FileFormat
+from icectl.spec.partition import PartitionField
 from icectl.spec.schema import Schema
+from icectl.spec.transforms import parse_transform
 from icectl.spec.types import NestedField, PrimitiveType
+from tests.builders.data_files import stored
 
 SCHEMA = Schema(
     0,
@@ -43,24 +49,31 @@ def recorded(**changed):
     )
 
 
-def found(file, told, facts=FACTS):
-    return [(one.rule, one.message) for one in check_data_file(file, told, facts)]
+def found(file, told, facts=FACTS, *, by_footer=False):
+    return [
+        (one.rule, one.message) for one in check_data_file(file, told, facts, by_footer=by_footer)
+    ]
+
+
+BOTH_WAYS = pytest.mark.parametrize("by_footer", [True, False])
 
 
 def long(value):
     return value.to_bytes(8, "little", signed=True)
 
 
-def test_a_file_that_is_what_its_entry_says_has_no_findings():
+@BOTH_WAYS
+def test_a_file_that_is_what_its_entry_says_has_no_findings(by_footer):
     told = recorded(
         null_value_counts={1: 0, 2: 1, 3: 1},
         nan_value_counts={3: 1},
         lower_bounds={1: long(1), 2: b"a"},
         upper_bounds={1: long(3), 2: b"c"},
     )
-    assert found(parquet(), told) == []
+    assert found(parquet(), told, by_footer=by_footer) == []
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("statistics", [True, False])
 @pytest.mark.parametrize(
     ("changed", "rule", "message"),
@@ -75,9 +88,10 @@ def test_a_file_that_is_what_its_entry_says_has_no_findings():
     ],
 )  # fmt: skip
 def test_what_the_entry_says_wrongly_is_found_with_and_without_statistics(
-    statistics, changed, rule, message
+    statistics, changed, rule, message, by_footer
 ):
-    assert found(parquet(write_statistics=statistics), recorded(**changed)) == [(rule, message)]
+    file = parquet(write_statistics=statistics)
+    assert found(file, recorded(**changed), by_footer=by_footer) == [(rule, message)]
 
 
 def test_text_that_is_no_utf_8_is_a_finding():
@@ -87,18 +101,19 @@ def test_text_that_is_no_utf_8_is_a_finding():
     rows = {"id": pa.array([1, 2, 3]), "name": damaged, "ratio": pa.array([1.0, 2.0, 3.0])}
     told = recorded(lower_bounds={2: b"a"}, upper_bounds={2: b"d"}, null_value_counts={2: 0})
     ((rule, _message),) = found(parquet(rows, write_statistics=False), told)
-    assert rule == "R-095"
+    assert rule == "R-099"
 
 
-def test_nulls_of_a_required_column_and_other_types_are_found():
+@BOTH_WAYS
+def test_nulls_of_a_required_column_and_other_types_are_found(by_footer):
     schema = ARROW.set(0, pa.field("id", pa.string(), metadata={"PARQUET:field_id": "1"}))
     rows = {**ROWS, "id": ["1", None, "3"]}
-    rules = [rule for rule, _ in found(parquet(rows, schema), recorded())]
+    rules = [rule for rule, _ in found(parquet(rows, schema), recorded(), by_footer=by_footer)]
     assert rules == ["R-095", "R-095"]
 
 
 def test_what_is_no_parquet_file_is_a_finding():
-    assert [rule for rule, _ in found(io.BytesIO(b"no parquet"), recorded())] == ["R-095"]
+    assert [rule for rule, _ in found(io.BytesIO(b"no parquet"), recorded())] == ["R-099"]
 
 
 def test_row_ids_are_unique_and_inside_of_the_table():
@@ -125,3 +140,97 @@ def test_row_ids_are_unique_and_inside_of_the_table():
         ("R-100", "it stores row ids from 0 to 7, outside of the table's")
     ]
     assert [rule for rule, _ in with_ids([0, 1, 2], [1, 2, 1])] == ["R-105"]
+
+
+def zeroed(content):
+    """The file with nothing left before its footer but the first four bytes."""
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    return io.BytesIO(content[:4] + bytes(len(content) - footer - 4) + content[-footer:])
+
+
+TRUE = {
+    "null_value_counts": {1: 0, 2: 1, 3: 1},
+    "lower_bounds": {1: long(1), 2: b"a"},
+    "upper_bounds": {1: long(3), 2: b"c"},
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "none"}, {"use_dictionary": False}])
+def test_r099_destroyed_pages_are_one_finding_that_footers_do_not_show(options):
+    file = zeroed(parquet(**options).getvalue())
+    assert found(file, recorded(**TRUE), by_footer=True) == []
+    ((rule, message),) = found(file, recorded(**TRUE))
+    assert (rule, message[:29]) == ("R-099", "the Parquet file is damaged: ")
+
+
+def test_r099_columns_without_any_metrics_are_decoded_too():
+    content = parquet(compression="none", use_dictionary=False, write_statistics=False).getvalue()
+    at = content.index(b"\1\0\0\0c")
+    file = io.BytesIO(content[:at] + b"\xff\xff\xff\x7f" + content[at + 4 :])
+    assert found(file, recorded(), by_footer=True) == []
+    assert [rule for rule, _ in found(file, recorded())] == ["R-099"]
+
+
+def test_r099_a_page_whose_checksum_is_wrong_is_found():
+    content = parquet(
+        compression="none", use_dictionary=False, write_statistics=False, write_page_checksum=True
+    ).getvalue()
+    ids = long(1) + long(2) + long(3)
+    assert content.count(ids) == 1
+    file = io.BytesIO(content.replace(ids, long(1) + long(1) + long(3)))
+    assert found(file, recorded(**TRUE), by_footer=False)[0][0] == "R-099"
+    assert "CRC" in found(file, recorded(**TRUE))[0][1]
+
+
+@pytest.mark.parametrize("kind", ["orc", "avro"])
+def test_r099_destroyed_blocks_of_other_formats_are_found(kind):
+    told = replace(recorded(), file_format=FileFormat[kind.upper()])
+    content = stored(pa.table(ROWS, schema=ARROW), kind)
+    assert found(io.BytesIO(content), told) == []
+    if kind == "orc":
+        start, stop = 3, orc.ORCFile(io.BytesIO(content)).content_length
+    else:
+        start, stop = open_data_file(content, kind).header.first_block + 3, len(content) - 16
+    damaged = content[:start] + bytes(stop - start) + content[stop:]
+    assert found(io.BytesIO(damaged), told, by_footer=True) == []
+    assert [rule for rule, _ in found(io.BytesIO(damaged), told)] == ["R-099"]
+
+
+def test_r092_long_bounds_are_cut_off_in_the_message():
+    schema = ARROW.remove(0).remove(1)
+    told = recorded(record_count=1, lower_bounds={2: b"b"}, upper_bounds={2: b"c"})
+    ((rule, message),) = found(parquet({"name": ["a" * 20_000]}, schema), told)
+    assert rule == "R-092"
+    assert message == (
+        f"its bounds exclude rows: `name` ranges from '{'a' * 40}'... (20,000 characters) "
+        f"to '{'a' * 40}'... (20,000 characters)"
+    )
+
+
+def test_r071_long_partition_values_are_cut_off_in_the_message():
+    schema = ARROW.remove(0).remove(1)
+    by_name = PartitionField((2,), 1000, "name", parse_transform("identity"))
+    told = recorded(record_count=1, partition=[(by_name, "b" * 20_000)])
+    ((rule, message),) = found(parquet({"name": ["a" * 20_000]}, schema), told)
+    assert rule == "R-071"
+    assert len(message) < 250
+
+
+def test_r072_partitions_of_dates_are_told_by_their_ends():
+    day = pa.schema([pa.field("day", pa.date32(), metadata={"PARQUET:field_id": "4"})])
+    column = NestedField(4, "day", PrimitiveType("date"), required=False)
+    facts = TableFacts(Schema(0, (column,)), (), 2, None)
+    by_month = PartitionField((4,), 1000, "day_month", parse_transform("month"))
+
+    def with_days(*days):
+        told = recorded(record_count=len(days), partition=[(by_month, 1)])
+        values = pa.array(days, pa.int32()).cast(pa.date32())
+        return found(parquet({"day": values}, day), told, facts)
+
+    assert with_days(31, 45, 58) == []  # February 1970
+    assert with_days(31, 59) == [
+        ("R-072", "its partition value of `day_month` is 1, but a row gives 2 by month")
+    ]
+    assert with_days(31, None) == [
+        ("R-072", "its partition value of `day_month` is 1, but a row gives None by month")
+    ]

@@ -122,7 +122,7 @@ def test_a_reader_that_crashes_names_its_file_and_the_table_stays(tmp_path: Path
         CorruptTable, match=r"^`.*parquet`: the reader crashed on it \(SIG"
     ) as found:
         run(tmp_path, engine())
-    assert found.value.rule == "R-095"
+    assert found.value.rule == "R-099"
     unchanged(tmp_path, files, version)
 
 

@@ -316,7 +316,7 @@ def test_a_file_that_is_begun_when_damage_is_met_is_abandoned() -> None:
     group.store.content[group.add([(2, "b")])] = b"PAR1"
     with pytest.raises(CorruptTable) as raised:
         group.run()
-    assert raised.value.rule == "R-095"
+    assert raised.value.rule == "R-099"
     assert group.store.left == ["out/00000-7-op-00001.parquet"]
     assert group.store.content.keys() == {"f0", "f1"}
 

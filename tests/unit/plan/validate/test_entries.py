@@ -4,6 +4,7 @@ import pytest
 
 from icectl.plan.validate.entries import check_entries, types_of_bounds
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
+from icectl.spec.rules import RULES
 from icectl.spec.schema import Schema
 from icectl.spec.sort import SortOrder
 from icectl.spec.types import ListType, NestedField, PrimitiveType
@@ -236,21 +237,31 @@ def test_r123_columns_that_were_dropped_still_count() -> None:
 @pytest.mark.parametrize(
     "metrics",
     [
-        {"value_counts": [(1, -1)]},
+        {"value_counts": [(9, -1)]},
         {"null_value_counts": [(1, -1)]},
         {"value_counts": [(1, 10)], "null_value_counts": [(1, 11)]},
-        {"value_counts": [(2, 5), (1, 10)], "nan_value_counts": [(1, 11), (3, 9)]},
+        {"value_counts": [(9, 5), (1, 10)], "nan_value_counts": [(1, 11), (3, 9)]},
     ],
 )
 def test_r130_counts_of_a_column_agree(metrics) -> None:
     what = "more nulls or NaN than values in a column, or less than none,"
-    assert check(HEALTHY, data("s3://b/t/b", **metrics)) == one(
+    assert check(HEALTHY, data("s3://b/t/b", record_count=10, **metrics)) == one(
         "R-130", "warning", what, "s3://b/t/b"
     )
 
 
 def test_r130_missing_counts_are_unknown() -> None:
-    assert check(data("s3://b/t/a", value_counts=[(1, 1)], null_value_counts=[(2, 9)])) == []
+    metrics = {"value_counts": [(1, 1)], "null_value_counts": [(2, 9)]}
+    assert check(data("s3://b/t/a", record_count=1, **metrics)) == []
+
+
+def test_r134_a_column_has_a_value_for_each_row_and_one_of_a_list_any_number() -> None:
+    counts = {"value_counts": [(1, 10), (9, 37)]}
+    assert check(data("s3://b/t/a", record_count=10, **counts)) == []
+    what = "a count of values of a column that is not the count of rows,"
+    other = data("s3://b/t/b", record_count=11, **counts)
+    assert check(HEALTHY, other) == one("R-134", "warning", what, "s3://b/t/b")
+    assert "`icectl compact TABLE --rewrite-all`" in RULES["R-134"].fix
 
 
 def test_r133_avro_files_have_no_column_sizes() -> None:
