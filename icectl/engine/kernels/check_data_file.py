@@ -272,8 +272,9 @@ class _Check:
                 wrong_counts.append(f"`{name}` has {known.nan_count} NaN, not {told}")
             if not self._proves_bounds(id_, known):
                 excluded.append(f"`{name}` ranges from {known.lower!r} to {known.upper!r}")
-            declared = self.table.schema.field(id_)
-            if declared is not None and declared.required and known.null_count:
+            # A required field is nowhere where an optional struct around it is null.
+            line = self.table.schema.line_to(id_)
+            if line and all(item.required for item in line) and known.null_count:
                 nulls.append(f"`{name}` is required and has {known.null_count} nulls")
         if wrong_counts:
             yield finding("R-130", recorded.location, "; ".join(wrong_counts))

@@ -7,7 +7,7 @@ import pytest
 from icectl.engine.kernels.check_data_file import Recorded, TableFacts, check_data_file
 from icectl.spec.manifest import FileFormat
 from icectl.spec.schema import Schema
-from icectl.spec.types import NestedField, PrimitiveType
+from icectl.spec.types import NestedField, PrimitiveType, StructType
 
 SCHEMA = Schema(
     0,
@@ -125,3 +125,16 @@ def test_row_ids_are_unique_and_inside_of_the_table():
         ("R-100", "it stores row ids from 0 to 7, outside of the table's")
     ]
     assert [rule for rule, _ in with_ids([0, 1, 2], [1, 2, 1])] == ["R-105"]
+
+
+@pytest.mark.parametrize(("is_optional", "rules"), [(True, []), (False, ["R-095"])])
+def test_r095_a_required_field_may_be_absent_where_an_optional_struct_is(is_optional, rules):
+    inner = StructType((NestedField(2, "r", PrimitiveType("long"), required=True),))
+    facts = TableFacts(
+        Schema(0, (NestedField(1, "s", inner, required=not is_optional),)), (), 2, None
+    )
+    field = pa.field("r", pa.int64(), metadata={"PARQUET:field_id": "2"})
+    stored = pa.schema([pa.field("s", pa.struct([field]), metadata={"PARQUET:field_id": "1"})])
+    file = parquet({"s": [{"r": 1}, None]}, stored)
+    told = recorded(record_count=2, null_value_counts={2: 1})
+    assert [rule for rule, _ in found(file, told, facts)] == rules
