@@ -10,7 +10,14 @@ import pyarrow.compute as pc
 from icectl.codec.data_file import DataFile, open_data_file
 from icectl.codec.parquet_metrics import FileMetrics
 from icectl.codec.parquet_schema import NameMapping, field_id, schema_from_arrow
-from icectl.engine.kernels.columns import Measured, as_values, differing, inside, path_to
+from icectl.engine.kernels.columns import (
+    Measured,
+    as_values,
+    differing,
+    inside,
+    not_earlier,
+    path_to,
+)
 from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
@@ -241,8 +248,10 @@ class _Check:
         for field_, expected in self.recorded.partition:
             if _source(field_) != id_ or field_.field_id in wrong:
                 continue
+            told = (type_, field_.transform, expected)
             try:
-                found = differing(values, type_, field_.transform, expected)
+                is_orc = self.recorded.file_format is FileFormat.ORC
+                found = differing(not_earlier(values, *told) if is_orc else values, *told)
             except ValueError:
                 continue  # the transform does not take the type: a fault of the spec
             if found is not None:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
 from icectl.codec.data_file import DataFile, open_data_file
+from icectl.codec.data_file_orc import OrcDataFile
 from icectl.codec.data_file_parquet import ParquetDataFile
 from icectl.codec.data_rows import Rows, ids_of, retyped
 from icectl.codec.parquet_schema import (
@@ -27,7 +28,7 @@ from icectl.codec.parquet_schema import (
     without_extensions,
 )
 from icectl.engine.kernels.check_data_file import LAST_UPDATED, ROW_ID
-from icectl.engine.kernels.columns import inside, path_to
+from icectl.engine.kernels.columns import inside, path_to, with_lost_seconds
 from icectl.engine.kernels.conversions import Convert, conversion
 from icectl.engine.kernels.nested_arrays import (
     hides_nulls,
@@ -170,7 +171,18 @@ class Source:
         Raises: CorruptTable R-095; Unsupported.
         """
         wanted = {column.field.id for column in self.columns} | set(more)
-        return self.opened.batches(wanted)
+        found = self.opened.batches(wanted)
+        if isinstance(self.opened, OrcDataFile) and self.file.constants:
+            return (replace(rows, batch=self._whole(rows.batch)) for rows in found)
+        return found
+
+    def _whole(self, stored: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of an ORC file with the instants of which it has lost a second."""
+        if not stored.num_columns:
+            return stored
+        pairs = zip(stored.columns, stored.schema, strict=True)
+        columns = [with_lost_seconds(*pair, self.file.constants) for pair in pairs]
+        return pa.RecordBatch.from_arrays(columns, schema=stored.schema)
 
     def project(self, stored: pa.RecordBatch, positions: Positions) -> pa.RecordBatch:
         """Rows of `stored` in the schema that was asked for; `positions` are theirs in the file.

@@ -18,6 +18,7 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.schema import Schema
 from icectl.spec.single_value import encode
 from icectl.spec.types import DecimalType, NestedField, PrimitiveType
+from tests.builders import java_orc
 
 
 def attributed(name, kind, number, **attributes):
@@ -101,6 +102,35 @@ def test_r095_timestamps_have_the_unit_of_their_type(attributes, zone, kind, cou
     (rows,) = open_data_file(file.getvalue(), "orc").batches([1])
     assert rows.batch["at"].type == kind
     assert rows.batch["at"].cast(pa.int64()).to_pylist() == [count, None]
+
+
+def counts(content, field_id):
+    (rows,) = open_data_file(content, "ORC").batches([field_id])
+    return rows.batch.column(0).cast(pa.int64()).to_pylist()
+
+
+def test_instants_of_files_by_java_are_those_that_java_reads() -> None:
+    micros = [counts(java_orc.MICROS_FILE, id_) for id_ in (2, 3)]
+    assert micros == [list(java_orc.MICROS_READ)] * 2
+    nanos = [counts(java_orc.NANOS_FILE, id_) for id_ in (2, 3)]
+    assert nanos == [list(java_orc.NANOS_READ)] * 2
+    # The second that Java itself does not get back.
+    lost = {one for one in java_orc.MICROS if -1_000_000 < one < 0 and one % 1_000_000 > 999}
+    assert {-1, -999, -999_000, -500_000} <= lost
+    pairs = zip(java_orc.MICROS, java_orc.MICROS_READ, strict=True)
+    assert {written for written, shown in pairs if written != shown} == lost
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_instants_of_files_by_arrow_are_those_that_were_written(zone) -> None:
+    micros = [one * 1000 for one in java_orc.MICROS]
+    for number, (unit, instants) in enumerate((("MICROS", micros), ("NANOS", java_orc.NANOS))):
+        kind = pa.timestamp("ns", zone)
+        field = attributed("at", kind, 1, timestamp_unit=unit)
+        file = io.BytesIO()
+        stored = pa.array(instants, pa.int64()).cast(kind)
+        orc.write_table(pa.table([stored], schema=pa.schema([field])), file)
+        assert counts(file.getvalue(), 1) == list((java_orc.MICROS, java_orc.NANOS)[number])
 
 
 def test_timestamps_that_nanoseconds_cannot_hold_are_not_supported() -> None:

@@ -1,5 +1,6 @@
 """File groups rewritten: every live row once, with its columns, lineage and partition."""
 
+import datetime as dt
 import io
 from dataclasses import replace
 
@@ -437,3 +438,38 @@ def test_structs_that_are_null_have_no_required_fields(name, file_format) -> Non
         group.delete_positions([("f0", 0)], ["f0"])
         found = sorted((row["id"], row["c"]) for row in group.rows_after())
         assert found == [*rows[1:], (10, None), (11, None)]
+
+
+AT = identified("at", pa.timestamp("us", "UTC"), 3)
+INSTANTS = schema((1, "id", "long"), (3, "at", "timestamptz"))
+
+
+def instants(values):
+    return [(id_, pa.scalar(value, pa.int64()).cast(AT.type)) for id_, value in values]
+
+
+def shown(rows):
+    return [(row["id"], row["at"] - dt.datetime.fromtimestamp(0, dt.UTC)) for row in rows]
+
+
+def micros(count):
+    return dt.timedelta(microseconds=count)
+
+
+def test_rows_of_orc_files_are_what_the_partition_says_where_orc_has_lost_a_second() -> None:
+    """Java stores -1 and 999,999 microseconds alike; a file by Arrow stands for one by Java."""
+    told = {"constants": {3: -1}, "file_format": "orc"}
+    group = Group(INSTANTS)
+    group.add(instants([(1, 999_999), (2, 999_999)]), (ID, AT), **told)
+    assert shown(group.rows_after()) == [(1, micros(-1)), (2, micros(-1))]
+    group = Group(INSTANTS)
+    group.add(instants([(1, 999_999)]), (ID, AT), **told | {"constants": {3: 999_999}})
+    assert shown(group.rows_after()) == [(1, micros(999_999))]
+
+
+def test_equality_deletes_meet_what_the_partition_says_where_orc_has_lost_a_second() -> None:
+    for deleted, left in ((-1, []), (999_999, [(1, micros(-1))])):
+        group = Group(INSTANTS)
+        file = group.add(instants([(1, 999_999)]), (ID, AT), constants={3: -1}, file_format="orc")
+        group.delete_equal([AT], [row[1:] for row in instants([(0, deleted)])], [3], [file])
+        assert shown(group.rows_after()) == left
