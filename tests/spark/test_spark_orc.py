@@ -70,7 +70,7 @@ def rows(verb: str, warehouse: Path) -> Rows:
     return {line["table"]: line["rows"] for line in lines}
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "deleted"])
 def test_spark_reads_the_same_rows_from_the_new_files(told: Told, name: str) -> None:
     run = told.compactions[name]
     assert (run.exit_code, run.document["status"]) == (0, "done"), run.errors
@@ -105,8 +105,12 @@ def counts(column: Any) -> list[int]:
     return [count for part in column.chunks for count in part.cast("int64").to_pylist()]
 
 
-def test_deletes_of_instants_that_orc_shows_later_apply_to_what_spark_says(told: Told) -> None:
+def test_deletes_of_instants_that_orc_shows_later_are_left_to_others(told: Told) -> None:
     """Bounds of ORC files are late as well, and by them Spark passes over those deletes."""
     found = dict(told.before["deleted"])
     assert not {3, 15} & found.keys()
     assert (found[2], found[4], found[5]) == (-1, -500_000, 999_999)
+    run = told.compactions["deleted"]
+    assert (run.exit_code, run.document["status"]) == (14, "failed")
+    assert "equality deletes compare `at`" in run.errors
+    assert told.after["deleted"] == told.before["deleted"]

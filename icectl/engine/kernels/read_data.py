@@ -173,15 +173,28 @@ class Source:
         wanted = {column.field.id for column in self.columns} | set(more)
         found = self.opened.batches(wanted)
         if isinstance(self.opened, OrcDataFile) and self.file.constants:
-            return (replace(rows, batch=self._whole(rows.batch)) for rows in found)
+            return (replace(rows, batch=self._whole(rows.batch, more)) for rows in found)
         return found
 
-    def _whole(self, stored: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of an ORC file with the instants of which it has lost a second."""
+    def _whole(self, stored: pa.RecordBatch, compared: Collection[int]) -> pa.RecordBatch:
+        """Rows of an ORC file with the instants of which it has lost a second.
+
+        Raises: Unsupported, where equality deletes are compared with one: whether readers apply
+        them depends on bounds, which are those of the late instants.
+        """
         if not stored.num_columns:
             return stored
-        pairs = zip(stored.columns, stored.schema, strict=True)
-        columns = [with_lost_seconds(*pair, self.file.constants) for pair in pairs]
+        columns = []
+        for column, one in zip(stored.columns, stored.schema, strict=True):
+            whole = with_lost_seconds(column, one, self.file.constants)
+            asked = self.file.constants.keys() & ids_of(one) & set(compared)
+            if asked and not whole.equals(column):
+                raise Unsupported(
+                    f"equality deletes compare `{one.name}` of {self.file.location}, where ORC has "
+                    "lost a second before 1970: readers disagree on what is deleted",
+                    hint="let the engine that owns the table rewrite this partition",
+                )
+            columns.append(whole)
         return pa.RecordBatch.from_arrays(columns, schema=stored.schema)
 
     def project(self, stored: pa.RecordBatch, positions: Positions) -> pa.RecordBatch:
