@@ -21,6 +21,7 @@ from icectl.codec.parquet_schema import (
     identified,
     with_children,
 )
+from icectl.errors import Unsupported
 from icectl.spec import single_value
 from icectl.spec.schema import Schema
 from icectl.spec.types import DecimalType, PrimitiveType, Type
@@ -31,6 +32,14 @@ _ID, _LONG_TYPE, _BINARY_TYPE, _LENGTH, _UNIT = (
     for name in ("id", "long-type", "binary-type", "length", "timestamp-unit")
 )
 """Attributes of ORC types that Iceberg writers set (Appendix A, ORC)."""
+
+_OUT_OF_RANGE = "out of range for nanosecond"
+"""What pyarrow says of timestamps in ORC that 64 bits of nanoseconds can't hold."""
+
+_TELLS_RANGE = 25
+"""The first version of pyarrow that says so; those before it give other timestamps instead."""
+
+_EARLIEST, _LATEST = "1677-09-21", "2262-04-11"
 
 
 @dataclass(frozen=True)
@@ -101,12 +110,40 @@ class OrcDataFile:
         with translated(_KIND):
             for number, stripe in enumerate(self.tail.stripes):
                 self.blocks.forget()
-                columns = self._stripe(number, places)
+                columns = self._stripe_in_range(number, places)
                 batch = dressed(columns, schema, stripe.row_count)
                 rows = batch_rows(batch.num_rows, batch.nbytes)
                 for start in range(0, batch.num_rows, rows):
                     yield Rows(first_row + start, batch.slice(start, rows))
                 first_row += batch.num_rows
+
+    def _stripe_in_range(self, number: int, places: list[int]) -> list[pa.Array]:
+        if not _tells_range() and any(_has_timestamps(self.schema.field(at).type) for at in places):
+            raise Unsupported(
+                f"pyarrow {pa.__version__} reads wrong timestamps from ORC files",
+                hint=f"install pyarrow {_TELLS_RANGE} or later, for the workers of Spark too",
+            )
+        try:
+            return self._stripe(number, places)
+        except pa.ArrowInvalid as error:
+            if _OUT_OF_RANGE not in str(error):
+                raise
+            raise self._out_of_range(number, places) from error
+
+    def _out_of_range(self, number: int, places: list[int]) -> Unsupported:
+        """The error for a stripe with timestamps that Arrow, which counts nanoseconds, lacks."""
+        columns = []
+        for place in places:
+            try:
+                self._stripe(number, [place])
+            except pa.ArrowInvalid:
+                columns.append(f"`{self.schema.field(place).name}`")
+        return Unsupported(
+            f"the ORC file has timestamps before {_EARLIEST} or after {_LATEST}, in "
+            f"{', '.join(columns)}: they can't be read",
+            hint="the engine that owns the table can write the file anew as Parquet: Spark does "
+            "by `rewrite_data_files`, once `write.format.default` is `parquet`",
+        )
 
     def _stripe(self, number: int, places: list[int]) -> list[pa.Array]:
         if not places:
@@ -143,6 +180,16 @@ def _with_ids(field: pa.Field) -> pa.Field:
     kind = with_children(field.type, children) if children else _kind(field.type, attributes)
     identity = {FIELD_ID: str(int(attributes[_ID]))} if _ID in attributes else None
     return pa.field(field.name, kind, field.nullable, identity)
+
+
+def _tells_range() -> bool:
+    return int(pa.__version__.partition(".")[0]) >= _TELLS_RANGE
+
+
+def _has_timestamps(kind: pa.DataType) -> bool:
+    return bool(arrow_types.is_timestamp(kind)) or any(
+        _has_timestamps(child.type) for child in child_fields(kind)
+    )
 
 
 def _kind(kind: pa.DataType, attributes: Mapping[bytes, bytes]) -> pa.DataType:

@@ -67,8 +67,11 @@ def _add(hashes: Hashes, column: pa.Array, seed: np.uint64) -> None:
     elif arrow_types.is_string(kind) or arrow_types.is_binary(kind):
         scan.add_bytes(hashes, _octets(column.buffers()[2]), _offsets(column), valid, first, seed)
     else:
-        add, dtype = (scan.add_32, "<u4") if kind.bit_width == 32 else (scan.add_64, "<u8")
-        values = np.frombuffer(column.buffers()[1] or b"", dtype)[first : first + len(column)]
+        width = kind.bit_width // 8
+        add, dtype = (scan.add_32, "<u4") if width == 4 else (scan.add_64, "<u8")
+        # A buffer may be longer than its values by any number of bytes.
+        content = _octets(column.buffers()[1])[first * width : (first + len(column)) * width]
+        values = content.view(dtype)
         reals = {pa.float32(): scan.SINGLE, pa.float64(): scan.DOUBLE}
         add(hashes, values, reals.get(kind, scan.PLAIN), valid, first, seed)
 

@@ -138,7 +138,7 @@ def conflict(result: GroupResult, head: Head) -> str | None:
 
 def _moves(task: RewriteTask) -> bool:
     """Whether rows change their partition, and with it the equality deletes that apply."""
-    return any(file.spec_id != task.spec_id for file in task.inputs)
+    return task.partition_key is None or any(file.spec_id != task.spec_id for file in task.inputs)
 
 
 def _of_file(task: Task, file: InputFile, head: Head) -> str | None:

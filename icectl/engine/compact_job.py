@@ -180,7 +180,7 @@ def _source(file: InputFile, job: CompactJob) -> SourceFile:
     )
 
 
-def _constants(file: InputFile | DeleteFile, job: CompactJob) -> Mapping[int, Value]:
+def _constants(file: InputFile, job: CompactJob) -> Mapping[int, Value]:
     """The values of identity partition fields, by source column (R-180)."""
     typed = job.specs[file.spec_id]
     values = decode_key(file.partition_key, typed.types)
@@ -227,20 +227,15 @@ def _deletes(task: RewriteTask, job: CompactJob) -> DeletesOfGroup:
             equality.setdefault(at, set()).add(file.location)
     files = task.delete_files
     by_value = tuple(
-        EqualityDeletes(_delete_source(files[at], job), files[at].equality_ids, frozenset(named))
+        EqualityDeletes(_delete_source(files[at]), files[at].equality_ids, frozenset(named))
         for at, named in equality.items()
     )
     return replace(deletes_by_position(task, job.scheme), equality_deletes=by_value)
 
 
-def _delete_source(file: DeleteFile, job: CompactJob) -> SourceFile:
-    return SourceFile(
-        file.location,
-        file.file_format.name,
-        file.record_count,
-        file.sequence_number,
-        constants=_constants(file, job),
-    )
+def _delete_source(file: DeleteFile) -> SourceFile:
+    """A file whose rows are what is stored: of deletes readers take nothing from the partition."""
+    return SourceFile(file.location, file.file_format.name, file.record_count, file.sequence_number)
 
 
 def entries_of(files: tuple[WrittenFile, ...], task: RewriteTask, job: CompactJob) -> pa.Table:

@@ -102,19 +102,18 @@ def chosen(verdicts: Numbers) -> Numbers:
 def by_partition(
     data: Entries,
     found: Numbers,
-    spec_id: int,
+    stays: Mask,
     types: Sequence[Type | None],
     others: bytes | None = None,
 ) -> Sequence[tuple[bytes | None, Numbers]]:
-    """Rows of some data files by the partition that they stay in; those of other specs in `others`.
+    """Rows of some data files by their partition, where each `stays` in it; else by `others`.
 
-    `types` are those of the spec's fields.
+    `types` are those of the fields of the spec of those that stay.
     Order: partitions by their values, None at the end; rows as given.
     Raises: CorruptTable R-068.
     """
-    table = data.table.select(["spec_id", "partition_key"]).take(pa.array(found))
-    own = pc.equal(table["spec_id"], spec_id)
-    placed = pc.if_else(own, table["partition_key"], pa.scalar(others, pa.binary()))
+    keys_of_all = data.table["partition_key"].take(pa.array(found))
+    placed = pc.if_else(pa.array(stays), keys_of_all, pa.scalar(others, pa.binary()))
     encoded = placed.combine_chunks().dictionary_encode("encode")
     keys, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
     order = np.argsort(codes, kind="stable")

@@ -10,12 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from icectl.entries.applied import (
-    DeleteIndex,
-    Named,
-    NamedFiles,
-    resolve_names,
-)
+from icectl.entries.applied import DeleteIndex, Named, NamedFiles, resolve_names
 from icectl.entries.applied import dangling as dangling_rows
 from icectl.entries.candidates import (
     DELETES,
@@ -32,6 +27,7 @@ from icectl.entries.candidates import (
 )
 from icectl.entries.deletes import Matches, Numbers, match
 from icectl.entries.may_match import may_match
+from icectl.entries.orc_seconds import may_leave
 from icectl.entries.partition_key import encode_key
 from icectl.entries.predicates import Predicate
 from icectl.entries.rows import Entries, data_files, delete_files, live, numbers
@@ -193,8 +189,8 @@ class Branch:
 class Group:
     """Data files that are rewritten and committed together, and how.
 
-    They come to the partition of `partition_key`; None stands for files of other specs, whose rows
-    move to those of `spec_id` one by one. `files` are rows of the live data files.
+    They come to the partition of `partition_key`; None stands for files whose rows move one by one:
+    those of other specs, and of may_leave. `files` are rows of the live data files.
     """
 
     number: int
@@ -265,7 +261,7 @@ def plan(
     Raises: UsageError for a spec that there is not; Unsupported, where readers may disagree on
     which rows are deleted, or the spec has a transform that icectl does not know; CorruptTable.
     """
-    types = _output_types(metadata, options)
+    spec, types = _output(metadata, options)
     limits = Limits(
         options.sizes.smallest,
         options.sizes.largest,
@@ -288,7 +284,10 @@ def plan(
         if options.output_spec_id in files.unpartitioned_spec_ids
         else None
     )
-    found = by_partition(files.data, chosen(verdicts), options.output_spec_id, types, others)
+    picked = chosen(verdicts)
+    stays = of_specs(files.data, [spec.spec_id])[picked]
+    stays &= ~may_leave(files.data, picked, spec, types, metadata.current_schema)
+    found = by_partition(files.data, picked, stays, types, others)
     drafts = [draft for key, rows in found for draft in planning.drafts(key, rows.tolist())]
     drafts = planning.ordered(drafts)
     if options.max_groups is not None:
@@ -313,8 +312,10 @@ def selected(metadata: TableMetadata, files: LiveFiles, where: Predicate | None)
     return may_match(files.data, where, metadata.partition_specs, metadata.schemas)
 
 
-def _output_types(metadata: TableMetadata, options: CompactOptions) -> Sequence[Type | None]:
-    """The types of the partition fields that new files have.
+def _output(
+    metadata: TableMetadata, options: CompactOptions
+) -> tuple[PartitionSpec, Sequence[Type | None]]:
+    """The spec of new files, and the types of its values.
 
     Raises: UsageError for a spec that there is not; Unsupported.
     """
@@ -326,7 +327,7 @@ def _output_types(metadata: TableMetadata, options: CompactOptions) -> Sequence[
     if None in types:
         message = f"partition spec {spec.spec_id} has a transform or a column that is not known"
         raise Unsupported(message, hint="`--output-spec-id` names another spec")
-    return types
+    return spec, types
 
 
 def check_deletes(files: LiveFiles, rows: Sequence[int]) -> None:

@@ -14,6 +14,12 @@ _LOCAL_HINTS = {
     errno.EPERM: "the user running icectl needs access to it",
     errno.EROFS: "the file system is mounted read-only",
 }
+_LONGEST_SHOWN = 60
+_NAME_HINT = (
+    "file systems take names of some 255 bytes, and folders are named after partition values: with "
+    "`write.object-storage.enabled` true and `write.object-storage.partitioned-paths` false they "
+    "are not"
+)
 _TRANSIENT_STATUS = {429, 500, 502, 503, 504}
 _TRANSIENT_CODES = {
     "InternalError",
@@ -85,12 +91,20 @@ class AnswerLost(StorageError):
 
 def local_failure(doing: str, location: str, error: OSError) -> StorageError:
     """The error for a local file that could not be used; `doing` says for what, as in `read`."""
-    reason = error.strerror or str(error)
+    reason, shown = error.strerror or str(error), locations.shown(location)
+    hint = _LOCAL_HINTS.get(error.errno or 0)
+    if error.errno == errno.ENAMETOOLONG:
+        shown = "/".join(map(_abbreviated, shown.split("/")))
+        hint = _NAME_HINT if doing == "write" else None
     return StorageError(
-        f"cannot {doing} {locations.shown(location)}: {reason[:1].lower()}{reason[1:]}",
-        hint=_LOCAL_HINTS.get(error.errno or 0),
+        f"cannot {doing} {shown}: {reason[:1].lower()}{reason[1:]}",
+        hint=hint,
         id=_IDS.get(error.errno or 0),
     )
+
+
+def _abbreviated(name: str) -> str:
+    return name if len(name) <= _LONGEST_SHOWN else f"{name[: _LONGEST_SHOWN - 3]}..."
 
 
 def is_transient(error: Exception) -> bool:

@@ -1,5 +1,6 @@
 """Files of this machine, by plain system calls (no fsspec, which costs start-up time)."""
 
+import errno
 import io
 import os
 import stat
@@ -173,12 +174,20 @@ def _remove(removed: Sequence[str]) -> Sequence[FailedRemoval]:
     for location in removed:
         try:
             with path_used_to("delete", location) as path:
-                os.unlink(path)
+                _unlink(path)
         except FileNotFoundError:
             continue
         except StorageError as error:
             failed.append(FailedRemoval(location, error.message))
     return failed
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:  # a name that no file ever got
+            raise
 
 
 def _file_status(location: str, status: os.stat_result) -> FileStatus:

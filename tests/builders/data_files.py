@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from icectl.codec.parquet_schema import child_fields, with_children
 from icectl.engine.kernels.read_data import SourceFile
 from icectl.engine.kernels.write_data import Outputs
 from icectl.spec.data_paths import data_file_name
@@ -87,7 +88,7 @@ def stored(rows: pa.Table, file_format: str) -> bytes:
     elif file_format == "orc":
         orc.write_table(rows.cast(pa.schema([_orc_field(one) for one in rows.schema])), file)
     else:
-        fastavro.writer(file, _avro_schema(rows.schema), rows.to_pylist())
+        fastavro.writer(file, _avro_schema(rows.schema), rows.to_pylist(maps_as_pydicts="strict"))
     return file.getvalue()
 
 
@@ -97,26 +98,34 @@ def _id(field: pa.Field) -> str:
 
 def _orc_field(field: pa.Field) -> pa.Field:
     kind = field.type
-    if pa.types.is_list(kind):
-        kind = pa.list_(_orc_field(kind.value_field))
-    elif pa.types.is_large_string(kind):
+    inner = [_orc_field(one) for one in child_fields(kind)]
+    if pa.types.is_large_string(kind):
         kind = pa.string()
-    return pa.field(field.name, kind, metadata={"iceberg.id": _id(field)})
+    return field.with_type(with_children(kind, inner)).with_metadata({"iceberg.id": _id(field)})
 
 
 def _avro_schema(schema: pa.Schema) -> dict[str, Any]:
-    fields = [
-        {"name": one.name, "type": ["null", _avro_type(one.type)], "field-id": int(_id(one))}
-        for one in schema
-    ]
-    return {"type": "record", "name": "rows", "fields": fields}
+    return {"type": "record", "name": "rows", "fields": [_avro_field(one) for one in schema]}
 
 
-def _avro_type(kind: pa.DataType) -> Any:
+def _avro_field(field: pa.Field) -> dict[str, Any]:
+    return {"name": field.name, "type": _avro_union(field), "field-id": int(_id(field))}
+
+
+def _avro_union(field: pa.Field) -> Any:
+    kind = _avro_type(field.type, f"r{_id(field)}")
+    return ["null", kind] if field.nullable else kind
+
+
+def _avro_type(kind: pa.DataType, name: str) -> Any:
     if pa.types.is_list(kind):
         element = kind.value_field
-        items = ["null", _avro_type(element.type)]
-        return {"type": "array", "items": items, "element-id": int(_id(element))}
+        return {"type": "array", "items": _avro_union(element), "element-id": int(_id(element))}
+    if pa.types.is_struct(kind):
+        return {"type": "record", "name": name, "fields": [_avro_field(one) for one in kind]}
+    if pa.types.is_map(kind):
+        ids = {"key-id": int(_id(kind.key_field)), "value-id": int(_id(kind.item_field))}
+        return {"type": "map", "values": _avro_union(kind.item_field), **ids}
     return {
         pa.int32(): "int", pa.int64(): "long", pa.string(): "string", pa.large_string(): "string",
         pa.float32(): "float", pa.float64(): "double",

@@ -10,6 +10,7 @@ import pytest
 
 from icectl.cli import compacting, session
 from icectl.env import Env
+from icectl.spec.partition import PartitionField
 from icectl.spec.transforms import apply, parse_transform
 from icectl.spec.types import PrimitiveType
 from icectl.storage.local import LocalStore
@@ -23,7 +24,7 @@ from tests.builders.rows import (
     read_records,
     read_rows,
 )
-from tests.builders.table_builder import TableBuilder
+from tests.builders.table_builder import PARTITIONINGS, TableBuilder
 from tests.cli.conftest import Run, result
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import ReadOnlyStore, WrappedStore
@@ -159,6 +160,34 @@ def test_tables_that_want_other_files_are_refused(tmp_path, compact) -> None:
     ended = compact(tmp_path, *SMALL)
     assert ended.code == 14
     assert "the table asks for orc files" in ended.err
+
+
+def test_a_folder_whose_name_is_too_long_is_told_with_a_way_out(
+    tmp_path, compact, monkeypatch
+) -> None:
+    long = PartitionField((2,), 1000, "c" * 5000, parse_transform("identity"))
+    monkeypatch.setitem(PARTITIONINGS, "long", (long,))
+    table = TableBuilder(tmp_path)
+    table.append(range(10), files=2)
+    table.respec("long")
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    ended = compact(tmp_path, *SMALL)
+    assert ended.code == 13
+    message, hint = ended.err.splitlines()[-2:]
+    assert message.startswith(f"error: cannot write {tmp_path}/data/cccc")
+    assert message.endswith(".parquet: file name too long")
+    assert len(message) < 300 + len(str(tmp_path))
+    assert "write.object-storage.partitioned-paths" in hint
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+
+    table.set_properties(
+        {
+            "write.object-storage.enabled": "true",
+            "write.object-storage.partitioned-paths": "false",
+        }
+    )
+    assert compact(tmp_path, *SMALL).code == 0
+    assert ids(tmp_path) == list(range(10))
 
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])

@@ -16,6 +16,7 @@ from icectl.engine.kernels.columns import (
     differing,
     has_order,
     inside,
+    not_earlier,
     path_to,
     value_of,
 )
@@ -267,10 +268,12 @@ class _Check:
         for field_, expected in self.recorded.partition:
             if _source(field_) != id_ or field_.field_id in wrong:
                 continue
+            told = (type_, field_.transform, expected)
             try:
                 if _is_one(values, type_, field_, expected):
                     continue
-                found = differing(values, type_, field_.transform, expected)
+                is_orc = self.recorded.file_format is FileFormat.ORC
+                found = differing(not_earlier(values, *told) if is_orc else values, *told)
             except ValueError:
                 continue  # the transform does not take the type: a fault of the spec
             if found is not None:
@@ -289,11 +292,13 @@ class _Check:
 
     def _nulls(self, measured: Mapping[int, Measured]) -> Iterator[Finding]:
         """Required columns have no nulls (R-095); below a null struct there is nothing."""
-        nulls = [
-            f"`{item.name}` is required and has {measured[item.id].null_count} nulls"
-            for item in self.table.schema.fields
-            if item.required and item.id in measured and measured[item.id].null_count
-        ]
+        nulls = []
+        for id_, known in sorted(measured.items()):
+            # A required field is nowhere where an optional struct around it is null.
+            line = self.table.schema.line_to(id_)
+            if line and all(item.required for item in line) and known.null_count:
+                name = self.table.schema.name_of(id_)
+                nulls.append(f"`{name}` is required and has {known.null_count} nulls")
         if nulls:  # R-095
             yield finding("R-095", self.recorded.location, "; ".join(nulls))
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
 from icectl.codec.data_file import DataFile, open_data_file
+from icectl.codec.data_file_orc import OrcDataFile
 from icectl.codec.data_file_parquet import ParquetDataFile
 from icectl.codec.data_rows import Rows, ids_of, retyped
 from icectl.codec.parquet_schema import (
@@ -27,8 +28,16 @@ from icectl.codec.parquet_schema import (
     without_extensions,
 )
 from icectl.engine.kernels.check_data_file import LAST_UPDATED, ROW_ID
-from icectl.engine.kernels.columns import inside, path_to
+from icectl.engine.kernels.columns import inside, path_to, with_lost_seconds
 from icectl.engine.kernels.conversions import Convert, conversion
+from icectl.engine.kernels.nested_arrays import (
+    hides_nulls,
+    is_any_list,
+    mask_of,
+    offsets_of,
+    used_of,
+    without_nulls,
+)
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec import single_value
 from icectl.spec.schema import Schema, children
@@ -162,7 +171,31 @@ class Source:
         Raises: CorruptTable R-099; Unsupported.
         """
         wanted = {column.field.id for column in self.columns} | set(more)
-        return self.opened.batches(wanted)
+        found = self.opened.batches(wanted)
+        if isinstance(self.opened, OrcDataFile) and self.file.constants:
+            return (replace(rows, batch=self._whole(rows.batch, more)) for rows in found)
+        return found
+
+    def _whole(self, stored: pa.RecordBatch, compared: Collection[int]) -> pa.RecordBatch:
+        """Rows of an ORC file with the instants of which it has lost a second.
+
+        Raises: Unsupported, where equality deletes are compared with one: whether readers apply
+        them depends on bounds, which are those of the late instants.
+        """
+        if not stored.num_columns:
+            return stored
+        columns = []
+        for column, one in zip(stored.columns, stored.schema, strict=True):
+            whole = with_lost_seconds(column, one, self.file.constants)
+            asked = self.file.constants.keys() & ids_of(one) & set(compared)
+            if asked and not whole.equals(column):
+                raise Unsupported(
+                    f"equality deletes compare `{one.name}` of {self.file.location}, where ORC has "
+                    "lost a second before 1970: readers disagree on what is deleted",
+                    hint="let the engine that owns the table rewrite this partition",
+                )
+            columns.append(whole)
+        return pa.RecordBatch.from_arrays(columns, schema=stored.schema)
 
     def project(self, stored: pa.RecordBatch, positions: Positions) -> pa.RecordBatch:
         """Rows of `stored` in the schema that was asked for; `positions` are theirs in the file.
@@ -258,31 +291,39 @@ class _Projection:
 
     def _converted(self, stored: pa.DataType, wanted: NestedField) -> Convert:
         type_ = wanted.type
-        if is_same_type(stored, arrow_type(type_)):
+        is_same = is_same_type(stored, arrow_type(type_))
+        if is_same and not _has_required(type_):
             return lambda column: column
+        convert = self._nested(stored, type_)
+        if convert is None and not is_nested(type_):
+            convert = conversion(stored, type_)
+        if convert is None:
+            raise _not_carried(self.source, wanted, f"it is stored as {stored}")
+        return _where_nulls_hide(convert) if is_same else convert
+
+    def _nested(self, stored: pa.DataType, type_: Type) -> Convert | None:
         if isinstance(type_, StructType) and arrow_types.is_struct(stored):
             return self._struct(stored, type_)
-        if isinstance(type_, ListType) and _is_any_list(stored):
+        if isinstance(type_, ListType) and is_any_list(stored):
             return self._list(stored, type_)
         if isinstance(type_, MapType) and arrow_types.is_map(stored):
             return self._map(stored, type_)
-        found = None if is_nested(type_) else conversion(stored, type_)
-        if found is None:
-            raise _not_carried(self.source, wanted, f"it is stored as {stored}")
-        return found
+        return None
 
     def _struct(self, stored: pa.DataType, type_: StructType) -> Convert:
         columns = [self._column(item, child_fields(stored)) for item in type_.fields]
         kind = arrow_type(type_)
 
         def convert(struct: pa.Array) -> pa.Array:
-            mask = struct.is_null() if struct.null_count else None
+            mask = mask_of(struct)
             made = []
             for column in columns:
-                source = len(struct) if column.place is None else struct.field(column.place)
-                values = column.make(source)
+                # A field is null where its struct is, so that structs inside are null there too.
+                place = column.place
+                values = column.make(len(struct) if place is None else inside(struct, (place,)))
                 if column.field.required and values.null_count:
                     self._check_nulls(values, mask, column.field.name)
+                    values = without_nulls(values)
                 made.append(values)
             return pa.StructArray.from_arrays(made, fields=list(kind), mask=mask)
 
@@ -296,29 +337,35 @@ class _Projection:
         def convert(column: pa.Array) -> pa.Array:
             if not arrow_types.is_list(column.type):
                 column = column.cast(pa.list_(column.type.value_field))
-            values = make(column.values)
-            made = pa.ListArray.from_arrays(_offsets(column), values, kind, mask=_mask(column))
-            if type_.element_required:
-                self._check_nulls(made.flatten(), None, element.name)
-            return made
+            offsets, mask = offsets_of(column), mask_of(column)
+            values = self._held(make(used_of(column, column.values)), element, offsets, mask)
+            return pa.ListArray.from_arrays(offsets, values, kind, mask=mask)
 
         return convert
 
     def _map(self, stored: pa.DataType, type_: MapType) -> Convert:
-        wanted = children(type_)
-        pairs = zip(wanted, child_fields(stored), strict=True)
+        key, value = children(type_)
+        pairs = zip((key, value), child_fields(stored), strict=True)
         make_key, make_value = (self._inner(*pair) for pair in pairs)
         kind = arrow_type(type_)
 
         def convert(column: pa.Array) -> pa.Array:
-            keys, values = make_key(column.keys), make_value(column.items)
-            offsets = _offsets(column)
-            if type_.value_required and values.null_count:
-                used = pa.ListArray.from_arrays(offsets, values, mask=_mask(column)).flatten()
-                self._check_nulls(used, None, wanted[1].name)
-            return pa.MapArray.from_arrays(offsets, keys, values, kind, mask=_mask(column))
+            offsets, mask = offsets_of(column), mask_of(column)
+            keys = make_key(used_of(column, column.keys))
+            values = self._held(make_value(used_of(column, column.items)), value, offsets, mask)
+            return pa.MapArray.from_arrays(offsets, keys, values, kind, mask=mask)
 
         return convert
+
+    def _held(
+        self, values: pa.Array, held: NestedField, offsets: pa.Array, mask: pa.Array | None
+    ) -> pa.Array:
+        """What lists or maps hold, without nulls where it is required."""
+        if not held.required or not values.null_count:
+            return values
+        used = pa.ListArray.from_arrays(offsets, values, mask=mask).flatten()
+        self._check_nulls(used, None, held.name)
+        return without_nulls(values)
 
     def _inner(self, wanted: NestedField, stored: pa.Field) -> Convert:
         if field_id(stored) != wanted.id:
@@ -397,21 +444,14 @@ def _plain(type_: Type, value: Value) -> Any:
             return value
 
 
-def _is_any_list(kind: pa.DataType) -> bool:
-    return bool(
-        arrow_types.is_list(kind)
-        or arrow_types.is_large_list(kind)
-        or arrow_types.is_fixed_size_list(kind)
-    )
+def _has_required(type_: Type) -> bool:
+    """Whether a field, an element or a value inside of a type is required."""
+    return any(child.required or _has_required(child.type) for child in children(type_))
 
 
-def _offsets(column: pa.Array) -> pa.Array:
-    """The offsets of lists or maps as an array that is no slice: no other may come with a mask."""
-    return pa.array(column.offsets.to_numpy())
-
-
-def _mask(column: pa.Array) -> pa.Array | None:
-    return column.is_null() if column.null_count else None
+def _where_nulls_hide(convert: Convert) -> Convert:
+    """Convert columns that have the wanted type, and nulls at required fields all the same."""
+    return lambda column: convert(column) if hides_nulls(column) else column
 
 
 def _not_carried(source: SourceFile, wanted: NestedField, why: str) -> Unsupported:

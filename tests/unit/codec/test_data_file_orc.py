@@ -18,6 +18,7 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.schema import Schema
 from icectl.spec.single_value import encode
 from icectl.spec.types import DecimalType, NestedField, PrimitiveType
+from tests.builders import java_orc
 
 
 def attributed(name, kind, number, **attributes):
@@ -103,11 +104,74 @@ def test_r095_timestamps_have_the_unit_of_their_type(attributes, zone, kind, cou
     assert rows.batch["at"].cast(pa.int64()).to_pylist() == [count, None]
 
 
-def test_timestamps_that_nanoseconds_cannot_hold_are_not_supported() -> None:
-    rows = [{"at": dt.datetime(1, 1, 1)}]  # noqa: DTZ001 - as stored
-    content = written([attributed("at", pa.timestamp("us"), 1)], rows)
-    with pytest.raises(Unsupported, match="out of range for nanosecond"):
-        read(content, [1])
+def counts(content, field_id):
+    (rows,) = open_data_file(content, "ORC").batches([field_id])
+    return rows.batch.column(0).cast(pa.int64()).to_pylist()
+
+
+def test_instants_of_files_by_java_are_those_that_java_reads() -> None:
+    micros = [counts(java_orc.MICROS_FILE, id_) for id_ in (2, 3)]
+    assert micros == [list(java_orc.MICROS_READ)] * 2
+    nanos = [counts(java_orc.NANOS_FILE, id_) for id_ in (2, 3)]
+    assert nanos == [list(java_orc.NANOS_READ)] * 2
+    # The second that Java itself does not get back.
+    lost = {one for one in java_orc.MICROS if -1_000_000 < one < 0 and one % 1_000_000 > 999}
+    assert {-1, -999, -999_000, -500_000} <= lost
+    pairs = zip(java_orc.MICROS, java_orc.MICROS_READ, strict=True)
+    assert {written for written, shown in pairs if written != shown} == lost
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_instants_of_files_by_arrow_are_those_that_were_written(zone) -> None:
+    micros = [one * 1000 for one in java_orc.MICROS]
+    for number, (unit, instants) in enumerate((("MICROS", micros), ("NANOS", java_orc.NANOS))):
+        kind = pa.timestamp("ns", zone)
+        field = attributed("at", kind, 1, timestamp_unit=unit)
+        file = io.BytesIO()
+        stored = pa.array(instants, pa.int64()).cast(kind)
+        orc.write_table(pa.table([stored], schema=pa.schema([field])), file)
+        assert counts(file.getvalue(), 1) == list((java_orc.MICROS, java_orc.NANOS)[number])
+
+
+MIN_NANOS, MAX_NANOS = -(2**63), 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    "micros",
+    [
+        -62_135_596_800_000_000,
+        253_340_000_000_000_000,
+        MIN_NANOS // 1000,
+        MAX_NANOS // 1000 + 1,
+        2**64 // 1000,
+    ],
+)
+def test_a_column_with_timestamps_that_nanoseconds_cannot_hold_is_named(micros) -> None:
+    inner = pa.struct([attributed("b", pa.timestamp("us"), 3)])
+    fields = [
+        attributed("fine", pa.timestamp("us"), 1), attributed("a", inner, 2), ID.with_metadata(
+            {"iceberg.id": "9"})
+    ]  # fmt: skip
+    instant = pa.array([micros], pa.int64()).cast(pa.timestamp("us"))
+    fine = pa.array([MAX_NANOS // 1000], pa.int64()).cast(pa.timestamp("us"))
+    columns = [fine, pa.StructArray.from_arrays([instant], fields=list(inner)), pa.array([1])]
+    file = io.BytesIO()
+    orc.write_table(pa.Table.from_arrays(columns, schema=pa.schema(fields)), file)
+    said = r"timestamps before 1677-09-21 or after 2262-04-11, in `a`: they can't be read"
+    with pytest.raises(Unsupported, match=said) as raised:
+        read(file.getvalue(), [1, 3, 9])
+    assert "as Parquet" in raised.value.hint
+    assert read(file.getvalue(), [9]) == [{"id": 1}]
+    assert counts(file.getvalue(), 1) == [MAX_NANOS // 1000]
+
+
+def test_timestamps_are_not_read_by_a_pyarrow_that_gives_others_for_some(monkeypatch) -> None:
+    at = attributed("at", pa.list_(attributed("item", pa.timestamp("us"), 3)), 2)
+    content = written([ID, at], [{"id": 1, "at": []}])
+    monkeypatch.setattr(pa, "__version__", "24.0.0")
+    assert read(content, [1]) == [{"id": 1}]
+    with pytest.raises(Unsupported, match=r"pyarrow 24\.0\.0 reads wrong timestamps"):
+        read(content, [2])
 
 
 def test_names_with_dots_and_names_that_stand_twice_are_told_apart() -> None:

@@ -12,7 +12,7 @@ from icectl.spec.manifest import FileFormat
 from icectl.spec.partition import PartitionField
 from icectl.spec.schema import Schema
 from icectl.spec.transforms import parse_transform
-from icectl.spec.types import NestedField, PrimitiveType
+from icectl.spec.types import NestedField, PrimitiveType, StructType
 from tests.builders.data_files import stored
 
 SCHEMA = Schema(
@@ -44,8 +44,12 @@ def parquet(rows=ROWS, schema=ARROW, **options):
 def recorded(**changed):
     return Recorded(
         "s3://b/t/data/1.parquet",
-        FileFormat.PARQUET,
-        **{"record_count": 3, "sequence_number": 1, **changed},
+        **{
+            "file_format": FileFormat.PARQUET,
+            "record_count": 3,
+            "sequence_number": 1,
+            **changed,
+        },
     )
 
 
@@ -234,3 +238,45 @@ def test_r072_partitions_of_dates_are_told_by_their_ends():
     assert with_days(31, None) == [
         ("R-072", "its partition value of `day_month` is 1, but a row gives None by month")
     ]
+
+
+@pytest.mark.parametrize(("is_optional", "rules"), [(True, []), (False, ["R-095"])])
+def test_r095_a_required_field_may_be_absent_where_an_optional_struct_is(is_optional, rules):
+    inner = StructType((NestedField(2, "r", PrimitiveType("long"), required=True),))
+    facts = TableFacts(
+        Schema(0, (NestedField(1, "s", inner, required=not is_optional),)), (), 2, None
+    )
+    field = pa.field("r", pa.int64(), metadata={"PARQUET:field_id": "2"})
+    written = pa.schema([pa.field("s", pa.struct([field]), metadata={"PARQUET:field_id": "1"})])
+    file = parquet({"s": [{"r": 1}, None]}, written)
+    told = recorded(record_count=2, null_value_counts={2: 1})
+    assert [rule for rule, _ in found(file, told, facts)] == rules
+
+
+@pytest.mark.parametrize(
+    ("transform", "value", "rules"),
+    [
+        ("identity", -1, []),
+        ("year", -1, []),
+        ("hour", -1, []),
+        ("hour", 0, []),
+        ("identity", 999_999, []),
+        ("identity", -2, ["R-071"]),
+        ("year", -2, ["R-072"]),
+    ],
+)
+def test_orc_files_are_not_blamed_for_the_second_that_orc_loses(transform, value, rules):
+    """Java stores -1 and 999,999 microseconds alike; a file by Arrow stands for one by Java."""
+    at = NestedField(1, "at", PrimitiveType("timestamp"), required=False)
+    field = PartitionField((1,), 1000, "p", parse_transform(transform))
+    column = pa.field("at", pa.timestamp("ns"), metadata={"iceberg.id": "1"})
+    file = io.BytesIO()
+    shown = pa.array([999_999_000], pa.int64()).cast(pa.timestamp("ns"))
+    orc.write_table(pa.table([shown], schema=pa.schema([column])), file)
+    told = recorded(file_format=FileFormat.ORC, record_count=1, partition=[(field, value)])
+    facts = TableFacts(Schema(0, (at,)), (), 2, None)
+    assert [rule for rule, _ in found(file, told, facts)] == rules
+    plain = pa.schema([pa.field("at", pa.timestamp("us"), metadata={"PARQUET:field_id": "1"})])
+    told = recorded(record_count=1, partition=[(field, value)])
+    is_wrong = value not in (0, 999_999)
+    assert bool(found(parquet({"at": [999_999]}, plain), told, facts)) == is_wrong

@@ -5,7 +5,15 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from icectl.engine.kernels.columns import Measured, as_values, differing, inside, path_to
+from icectl.engine.kernels.columns import (
+    Measured,
+    as_values,
+    differing,
+    inside,
+    not_earlier,
+    path_to,
+    with_lost_seconds,
+)
 from icectl.spec.transforms import parse_transform
 from icectl.spec.types import DecimalType, PrimitiveType
 
@@ -126,3 +134,46 @@ def test_a_null_among_values_differs_from_their_partition():
 def test_a_transform_that_does_not_take_the_type_is_an_error():
     with pytest.raises(ValueError, match="hour"):
         differing(pa.array([1]), LONG, parse_transform("hour"), 1)
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize(("unit", "scale"), [("us", 1), ("ns", 1000)])
+def test_what_orc_shows_a_second_too_late_is_what_the_partition_says(unit, scale, zone):
+    kind = pa.timestamp(unit, zone)
+    shown = pa.array([999_999 * scale, 999_998 * scale, None, 0], pa.int64()).cast(kind)
+    column = field("at", kind, 7)
+    found = with_lost_seconds(shown, column, {7: -scale})
+    assert found.type == kind
+    assert found.cast(pa.int64()).to_pylist() == [-scale, 999_998 * scale, None, 0]
+    for told in ({}, {7: None}, {7: 5}, {7: -(10**6) * scale}, {8: -scale}):
+        assert with_lost_seconds(shown, column, told).equals(shown)
+    around = pa.StructArray.from_arrays(
+        [shown], fields=[column], mask=pa.array([False] * 3 + [True])
+    )
+    whole = with_lost_seconds(around, field("s", around.type, 6), {7: -scale})
+    assert whole.type == around.type
+    assert inside(whole, (0,)).cast(pa.int64()).to_pylist() == [
+        -scale, 999_998 * scale, None, None,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("transform", "expected", "left"),
+    [
+        ("identity", -1, [-5, None, 5]),
+        ("year", -1, [-5, None, 5]),
+        ("hour", -1, [-5, None, 5]),
+        ("hour", 7, [-5, None, 5, 999_999]),
+        ("bucket[4]", 0, [-5, None, 5]),
+        ("year", None, [-5, None, 5, 999_999]),
+    ],
+)
+def test_values_that_orc_shows_a_second_too_late_give_the_result_of_the_second_before(
+    transform, expected, left
+):
+    values = pa.array([-5, 999_999, None, 5])
+    told = (PrimitiveType("timestamp"), parse_transform(transform), expected)
+    found = not_earlier(values, *told).to_pylist()
+    assert sorted(found, key=str) == sorted(left, key=str)
+    date = (PrimitiveType("date"), parse_transform("year"), -1)
+    assert not_earlier(values, *date) is values

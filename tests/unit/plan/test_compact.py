@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from icectl.entries.partition_key import encode_key
 from icectl.entries.predicates import Column, Compare
 from icectl.errors import CorruptTable, Unsupported, UsageError
 from icectl.plan.compact import (
@@ -26,6 +27,7 @@ from icectl.spec.snapshot import Snapshot
 from icectl.spec.transforms import parse_transform
 from icectl.spec.types import NestedField, PrimitiveType
 from tests.builders.entry_rows import data, entries, equality, key, positions, vector
+from tests.builders.plain_metadata import plain_metadata
 
 SCHEMA = Schema(0, (NestedField(1, "c", PrimitiveType("string"), required=False),))
 BY_C = PartitionSpec(1, (PartitionField((1,), 1000, "c", parse_transform("identity")),))
@@ -113,6 +115,24 @@ def test_files_of_other_specs_are_one_pool_whose_rows_move() -> None:
     assert (group.spec_id, group.partition_key) == (1, None)
     assert [len(task.inputs) for task in group.tasks] == [6]
     assert group.tasks[0].partition_key is None
+
+
+def test_rows_of_orc_files_move_where_their_partition_has_the_last_second_before_1970() -> None:
+    at = NestedField(1, "at", PrimitiveType("timestamp"), required=False)
+    by_day = PartitionSpec(0, (PartitionField((1,), 1000, "d", parse_transform("day")),))
+    metadata = plain_metadata(Schema(0, (at,)), by_day)
+    keys = [encode_key([PrimitiveType("date")], [value]) for value in (-1, 0)]
+    rows = [
+        row
+        for name, place, file_format in (
+            ("a", 0, FileFormat.ORC), ("b", 0, FileFormat.AVRO), ("c", 1, FileFormat.ORC)
+        )
+        for row in files(100, 5, name, partition_key=keys[place], file_format=file_format)
+    ]  # fmt: skip
+    live = live_files(metadata, (), entries(*rows), {}, {})
+    found = plan(metadata, pin_of(metadata, "/m"), HEAD, live, OPTIONS)
+    groups = [(group.partition_key, inputs(group)[0][0]) for group in found.groups]
+    assert groups == [(keys[0], "b0"), (keys[1], "c0"), (None, "a0")]
 
 
 def test_without_partitions_files_of_all_specs_are_merged_together() -> None:

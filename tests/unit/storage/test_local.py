@@ -188,3 +188,13 @@ def test_what_is_being_written_is_found_by_the_end_of_its_name(tmp_path, name, e
         assert begun.name.startswith(f".icectl-{os.getpid()}-")
         assert begun.name.endswith(end)
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_name_that_is_too_long_is_abbreviated_and_removing_it_removes_nothing(tmp_path):
+    location = f"{tmp_path}/{'n' * 5000}/a.parquet"
+    with pytest.raises(StorageError) as raised:
+        STORE.create(location, b"content")
+    shown = f"{tmp_path}/{'n' * 57}.../a.parquet"
+    assert raised.value.message == f"cannot write {shown}: file name too long"
+    assert "write.object-storage.enabled" in raised.value.hint
+    assert STORE.remove([location]) == []
