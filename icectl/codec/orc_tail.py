@@ -103,14 +103,14 @@ def _members(content: bytes) -> Members:
 def _read(content: bytes) -> Iterator[tuple[int, int | bytes]]:
     at = 0
     while at < len(content):
-        key, at = _varint(content, at)
+        key, at = varint(content, at, "ORC")
         wire = key & 7
         if wire == 0:
-            value, at = _varint(content, at)
+            value, at = varint(content, at, "ORC")
             yield key >> 3, value
             continue
         if wire == 2:
-            size, at = _varint(content, at)
+            size, at = varint(content, at, "ORC")
         elif wire in _WIRE_SIZES:
             size = _WIRE_SIZES[wire]
         else:
@@ -121,7 +121,11 @@ def _read(content: bytes) -> Iterator[tuple[int, int | bytes]]:
         at += size
 
 
-def _varint(content: bytes, at: int) -> tuple[int, int]:
+def varint(content: bytes, at: int, file_format: str) -> tuple[int, int]:
+    """Read one number of seven bits a byte, the lowest first; returns it and where it ends.
+
+    Raises: CorruptTable R-095, naming the format, where it has no end.
+    """
     value = shift = 0
     while at < len(content) and shift < 64:
         byte = content[at]
@@ -129,4 +133,4 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
-    raise damaged("ORC", "its footer has a number without an end")
+    raise damaged(file_format, "its footer has a number without an end")

@@ -71,10 +71,11 @@ _ICEBERG: tuple[tuple[_Test, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One column of a Parquet file: its field id, None without one, and whether it repeats."""
+    """One column of a Parquet file: its field id, None without one, type, whether it repeats."""
 
     field_id: int | None
     is_repeated: bool
+    type: pa.DataType
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -264,13 +265,12 @@ def _flat_type(kind: pa.DataType) -> Type:
 
 def _leaves(field: pa.Field, *, is_repeated: bool) -> Iterator[Leaf]:
     kind = field.type
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    if not arrow_types.is_nested(kind):
-        yield Leaf(field_id(field), is_repeated)
+    stored = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    if not arrow_types.is_nested(stored):
+        yield Leaf(field_id(field), is_repeated, kind)
         return
-    repeats = is_repeated or not arrow_types.is_struct(kind)
-    for child in child_fields(kind):
+    repeats = is_repeated or not arrow_types.is_struct(stored)
+    for child in child_fields(stored):
         yield from _leaves(child, is_repeated=repeats)
 
 

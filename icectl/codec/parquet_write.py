@@ -1,6 +1,13 @@
-"""Parquet data files, a row group at a time."""
+"""Parquet data files, a row group at a time, whose footers mislead no reader.
 
-from collections.abc import Mapping, Sequence
+Java compares the halves of UUIDs as signed numbers, other readers and the format their bytes, so
+that no bounds of UUIDs are right for both; by the values of a dictionary it leaves rows out too.
+It takes NaN for greater than all else, but the greatest value in a footer is another; and 0.0 for
+a value that a dictionary lacks, where -0.0 is in it. Without these statements all readers look at
+the rows.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -8,7 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from icectl.codec.parquet_dictionary import columns_with_dictionary
-from icectl.codec.parquet_schema import no_rows
+from icectl.codec.parquet_footer import Untold, without
+from icectl.codec.parquet_schema import leaves, no_rows
+
+_END = 8
+"""Bytes behind a footer: its length, and what Parquet files end with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,31 +47,54 @@ class ParquetWriter:
         properties: Mapping[str, str],
     ) -> None:
         self._file = file
+        self._out = _Holding(file)
         self._schema = schema
         self._options = options
         self._properties = properties
         self._writer: Any = None
+        self._with_nan: list[Collection[int]] = []
 
     @property
     def size_bytes(self) -> int:
         """Bytes written so far, without what ends the file."""
         return self._file.tell()
 
-    def write_row_group(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Write batches of the schema as one row group."""
+    def write_row_group(
+        self, batches: Sequence[pa.RecordBatch], with_nan: Collection[int] = ()
+    ) -> None:
+        """Write batches of the schema as one row group; `with_nan` are the columns that have NaN.
+
+        Shape: field ids.
+        """
         table = pa.Table.from_batches(batches, self._schema)
         self._begun(table).write_table(table, row_group_size=max(1, table.num_rows))
+        self._with_nan.append(with_nan)
 
-    def close(self) -> None:
-        """Write the footer."""
-        self._begun(no_rows(self._schema)).close()
+    def close(self) -> Any:
+        """Write the footer; what pyarrow would have had it say, as its FileMetaData."""
+        writer = self._begun(no_rows(self._schema))
+        self._out.held = bytearray()
+        writer.close()
+        self._file.write(_mended(bytes(self._out.held), self._untold()))
+        return writer.writer.metadata
+
+    def _untold(self) -> Untold:
+        bounds, encodings = set(), set()
+        for at, leaf in enumerate(leaves(self._schema)):
+            is_uuid = leaf.type == pa.uuid()
+            for number, with_nan in enumerate(self._with_nan):
+                if is_uuid or leaf.field_id in with_nan:
+                    bounds.add((number, at))
+                if is_uuid or pa.types.is_floating(leaf.type):
+                    encodings.add((number, at))
+        return Untold(frozenset(bounds), frozenset(encodings))
 
     def _begun(self, rows: pa.Table) -> Any:
         """The writer of the file, begun with its first rows."""
         if self._writer is None:
             options = self._options
             self._writer = pq.ParquetWriter(
-                self._file,
+                self._out,
                 self._schema,
                 version="2.6",
                 compression=options.compression,
@@ -81,3 +115,34 @@ class ParquetWriter:
         """Let go of a file that nobody wants; without this a footer would be written some day."""
         if self._writer is not None:
             self._writer.is_open = False
+
+
+class _Holding:
+    """A file to write to that keeps back what it is given, once there is a place to hold it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.closed = False
+        self.held: bytearray | None = None
+
+    def write(self, content: bytes) -> int:
+        """Write, or hold."""
+        if self.held is None:
+            return self._file.write(content)
+        self.held += content
+        return len(content)
+
+    def tell(self) -> int:
+        """Bytes written and held."""
+        return self._file.tell() + len(self.held or b"")
+
+    def flush(self) -> None:
+        """Leave it to whoever closes the file."""
+
+
+def _mended(ending: bytes, untold: Untold) -> bytes:
+    """How a file ends, from before its footer, without what it is not to say."""
+    length = int.from_bytes(ending[-_END : -_END // 2], "little")
+    start = len(ending) - _END - length
+    footer = without(ending[start:-_END], untold)
+    return ending[:start] + footer + len(footer).to_bytes(4, "little") + ending[-_END // 2 :]

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pyarrow.compute as pc
 
-from icectl.entries.partition_key import PartitionValue, decode_key, sort_key
+from icectl.entries.partition_key import PartitionValue, decode_key, java_sort_key, sort_key
 from icectl.entries.rows import Entries, delete_files, live, of_status, total
 from icectl.spec import single_value
 from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile, Status
-from icectl.spec.types import Type
+from icectl.spec.types import PrimitiveType, Type
 
 
 def describe(
@@ -49,18 +49,36 @@ def describe(
     )
 
 
-def field_summaries(entries: Entries, types: Sequence[Type | None]) -> tuple[FieldSummary, ...]:
+def field_summaries(
+    entries: Entries, types: Sequence[Type | None]
+) -> tuple[FieldSummary, ...] | None:
     """The range of each partition field over the entries.
 
+    Shape: None, which tells readers nothing, where UUIDs have a range for some of them only: a
+    summary without bounds would say that there is nothing but nulls.
     Order: that of the spec's fields.
     Raises: CorruptTable R-068.
     Spec: R-053; bounds leave out null and NaN, -0.0 comes before 0.0 (R-092).
     """
     keys = entries.table["partition_key"].unique().to_pylist()
     tuples = [decode_key(key, types) for key in keys]
+    columns = [[values[at] for values in tuples] for at in range(len(types))]
+    if any(map(_is_disputed, types, columns)):
+        return None
     return tuple(
-        _summary(type_, [values[at] for values in tuples]) for at, type_ in enumerate(types)
+        _summary(type_, values) for type_, values in zip(types, columns, strict=True)
     )  # R-053
+
+
+def _is_disputed(type_: Type | None, values: Sequence[PartitionValue]) -> bool:
+    """Whether Java takes other UUIDs for the first and the last one than the format does."""
+    present = [value for value in values if value is not None]
+    if type_ != PrimitiveType("uuid") or not present:
+        return False
+    return any(
+        extreme(present, key=java_sort_key) != extreme(present, key=sort_key)
+        for extreme in (min, max)
+    )
 
 
 def _summary(type_: Type | None, values: Sequence[PartitionValue]) -> FieldSummary:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-PEER = Path(__file__).parents[1] / "peers" / "spark_peer.py"
+PEERS = Path(__file__).parents[1] / "peers"
 SKIPPED = os.environ.get("ICECTL_TEST_NO_SPARK") or (
     None if os.environ.get("ICECTL_TEST_SPARK_JAR") else "tests/run.sh sets up the Spark peer"
 )
@@ -23,10 +23,10 @@ Rows = Mapping[str, Mapping[str, tuple[int, str]]]
 """table name -> ref or snapshot id -> (rows, checksum)"""
 
 
-def peer(*arguments: str) -> str:
-    """Run the peer to its end; what it printed."""
+def peer(*arguments: str, script: str = "spark_peer.py") -> str:
+    """Run a script of the peer to its end; what it printed."""
     python, jar = os.environ["ICECTL_TEST_SPARK_PYTHON"], os.environ["ICECTL_TEST_SPARK_JAR"]
-    command = [python, str(PEER), jar]
+    command = [python, str(PEERS / script), jar]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout

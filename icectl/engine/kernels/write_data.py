@@ -6,7 +6,7 @@ a row group may, the largest part of them is written.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -15,7 +15,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.parquet_metrics import FileMetrics, read_metrics
+from icectl.codec.parquet_metrics import FileMetrics, footer_metrics, read_metrics
 from icectl.codec.parquet_schema import arrow_schema
 from icectl.codec.parquet_write import ParquetOptions, ParquetWriter
 from icectl.engine.kernels.columns import Measured, inside, path_to
@@ -207,8 +207,9 @@ class _NewFile:
         self._options = options
         self._outputs = outputs
         self._pending: list[pa.RecordBatch] = []
-        arrow = arrow_schema(schema)
+        self._arrow = arrow = arrow_schema(schema)
         self._nan_counts = dict.fromkeys(_real_columns(schema, arrow), 0)
+        self._with_nan: set[int] = set()
         self._paths = {id_: _path(arrow, id_) for id_ in self._nan_counts}
         file = self._stack.enter_context(outputs.create(self.location))
         properties = {"iceberg.schema": json.dumps(schema_json(schema))}
@@ -224,23 +225,32 @@ class _NewFile:
         self.pending_bytes += batch.nbytes
         for id_, path in self._paths.items():
             values = inside(batch.column(path[0]), path[1:])
-            self._nan_counts[id_] += pc.sum(pc.is_nan(values)).as_py() or 0
+            nan_count = pc.sum(pc.is_nan(values)).as_py() or 0
+            self._nan_counts[id_] += nan_count
+            if nan_count:
+                self._with_nan.add(id_)
 
     def flush(self) -> None:
         if self.pending_rows:
-            self._writer.write_row_group(self._pending)
+            self._writer.write_row_group(self._pending, frozenset(self._with_nan))
             self.row_count += self.pending_rows
         self._pending = []
+        self._with_nan = set()
         self.pending_rows = self.pending_bytes = 0
 
     def end(self) -> WrittenFile:
         self.flush()
-        self._writer.close()
+        whole = footer_metrics(self._writer.close(), self._arrow, self._schema)
         size_bytes = self.size_bytes
         self._stack.close()
         with self._outputs.open(self.location) as file:
             footer = read_metrics(file, self._schema)
-        counted = replace(footer, nan_value_counts=self._nan_counts)
+        counted = replace(
+            footer,
+            nan_value_counts=self._nan_counts,
+            # NaN is greater than all else, or nothing: what is least is so for every reader.
+            lower_bounds=_also(footer.lower_bounds, whole.lower_bounds, self._nan_counts),
+        )
         metrics = _shaped(counted, self._schema, self._options.modes)
         return WrittenFile(self.location, self.partition_key, size_bytes, footer, metrics)
 
@@ -258,6 +268,13 @@ def _real_columns(schema: Schema, arrow: pa.Schema) -> list[int]:
     """The columns outside of lists and maps that may have NaN."""
     real = (id_ for id_, item in schema.all_fields.items() if item.type in _REAL)
     return [id_ for id_ in real if path_to(arrow, id_) is not None]
+
+
+def _also(
+    bounds: Mapping[int, bytes], others: Mapping[int, bytes], ids: Iterable[int]
+) -> Mapping[int, bytes]:
+    """Bounds, and where some of these columns have none, others."""
+    return {**{id_: others[id_] for id_ in ids if id_ in others}, **bounds}
 
 
 def _path(arrow: pa.Schema, id_: int) -> tuple[int, ...]:
@@ -280,11 +297,17 @@ def _shaped(found: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]
         column_sizes=_only(found.column_sizes, sized),
         value_counts=_only(found.value_counts, counted),
         null_value_counts=_only(found.null_value_counts, counted),
-        nan_value_counts=_only(found.nan_value_counts, counted),
+        nan_value_counts=_only(found.nan_value_counts, counted - _only_nan(found)),
         lower_bounds=lower,
         upper_bounds=upper,
         split_offsets=found.split_offsets,
     )
+
+
+def _only_nan(found: FileMetrics) -> set[int]:
+    """Columns that have nothing but NaN: told so, Java skips the file, but NaN is above numbers."""
+    counts = found.nan_value_counts.items()
+    return {id_ for id_, count in counts if count and count == found.value_counts[id_]}
 
 
 def _cut(
@@ -292,12 +315,13 @@ def _cut(
 ) -> tuple[Mapping[int, bytes], Mapping[int, bytes]]:
     """The lower and upper bounds of columns that have modes, as short as these ask for."""
     lower, upper = {}, {}
-    for id_ in sorted(modes.keys() & found.lower_bounds.keys() & found.upper_bounds.keys()):
+    for id_ in sorted(modes.keys() & found.lower_bounds.keys()):
         item, longest = schema.field(id_), modes[id_].longest_bound
         if item is None or not longest:
             continue
         lower[id_] = lower_bound(item.type, found.lower_bounds[id_], longest)
-        above = upper_bound(item.type, found.upper_bounds[id_], longest)
+        highest = found.upper_bounds.get(id_)
+        above = None if highest is None else upper_bound(item.type, highest, longest)
         if above is not None:
             upper[id_] = above
     return lower, upper

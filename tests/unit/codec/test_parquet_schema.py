@@ -129,11 +129,11 @@ def test_r095_uuid_is_annotated_in_the_file() -> None:
 
 def test_leaves_come_in_the_order_of_the_columns_and_know_what_repeats() -> None:
     assert parquet_schema.leaves(parquet_schema.arrow_schema(NESTED)) == (
-        Leaf(1, is_repeated=False),
-        Leaf(3, is_repeated=False),
-        Leaf(5, is_repeated=True),
-        Leaf(7, is_repeated=True),
-        Leaf(9, is_repeated=True),
+        Leaf(1, is_repeated=False, type=pa.int64()),
+        Leaf(3, is_repeated=False, type=pa.float32()),
+        Leaf(5, is_repeated=True, type=pa.string()),
+        Leaf(7, is_repeated=True, type=pa.string()),
+        Leaf(9, is_repeated=True, type=pa.int32()),
     )
 
 
@@ -223,6 +223,6 @@ def test_leaves_of_an_extension_type_are_those_of_its_storage() -> None:
         [pa.field("id", pa.uuid(), metadata={FIELD_ID: "1"}), pa.field("tensor", tensor)]
     )
     assert parquet_schema.leaves(schema) == (
-        Leaf(1, is_repeated=False),
-        Leaf(None, is_repeated=True),
+        Leaf(1, is_repeated=False, type=pa.uuid()),
+        Leaf(None, is_repeated=True, type=pa.int32()),
     )

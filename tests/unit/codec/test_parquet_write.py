@@ -35,3 +35,21 @@ def test_a_file_may_have_no_rows() -> None:
     schema = pa.schema([pa.field("c", pa.struct([pa.field("u", pa.uuid())]))])
     ParquetWriter(file, schema, ParquetOptions(), {}).close()
     assert pq.read_table(file).num_rows == 0
+
+
+def test_bounds_of_uuids_are_nowhere_in_a_footer_and_counts_of_nulls_are() -> None:
+    column = pa.StructArray.from_arrays([UUID], fields=[pa.field("u", pa.uuid())])
+    names = ["id", "u", "s", "l"]
+    arrays = [pa.array([1, 2]), UUID, column, pa.ListArray.from_arrays([0, 1, 2], UUID)]
+    batch = pa.record_batch(arrays, names=names)
+    file = io.BytesIO()
+    writer = ParquetWriter(file, batch.schema, ParquetOptions(), {})
+    for _ in range(2):
+        writer.write_row_group([batch])
+    writer.close()
+    stored = pq.ParquetFile(file)
+    for number in range(2):
+        told = [stored.metadata.row_group(number).column(at).statistics for at in range(4)]
+        assert [one.has_min_max for one in told] == [True, False, False, False]
+        assert [one.null_count for one in told] == [0, 1, 1, 1]
+    assert stored.read() == pa.Table.from_batches([batch, batch])

@@ -1,0 +1,69 @@
+"""Counts rows in Iceberg's Spark runtime by filters that it pushes down, and without filters.
+
+    spark_filters.py JAR ASKED
+
+The file ASKED is JSON: lists of conditions in SQL by the directory of their table. One JSON line a
+table is printed: {"table", "asked", "differing"}, where "differing" has what both count by
+condition, where they differ.
+"""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from spark_peer import session
+
+AT_ONCE = 100
+SETTINGS = {
+    "spark.sql.iceberg.aggregate-push-down.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Compiling a query takes longer than a table of a hundred rows."""
+
+
+def pushed_down(spark: SparkSession, conditions: list[str]) -> dict[str, int]:
+    """Rows by condition, each counted in a scan that has the condition for its filter."""
+    found = {}
+    for start in range(0, len(conditions), AT_ONCE):
+        part = conditions[start : start + AT_ONCE]
+        scans = (f"SELECT {at} AS at FROM asked WHERE {one}" for at, one in enumerate(part))
+        counts = Counter(row[0] for row in spark.sql(" UNION ALL ".join(scans)).collect())
+        found |= {one: counts[at] for at, one in enumerate(part)}
+    return found
+
+
+def counted(spark: SparkSession, conditions: list[str]) -> dict[str, int]:
+    """Rows by condition, which is evaluated in every row: there is no filter to push down."""
+    found = {}
+    for start in range(0, len(conditions), AT_ONCE):
+        part = conditions[start : start + AT_ONCE]
+        columns = ", ".join(f"count_if({one})" for one in part)
+        (row,) = spark.sql(f"SELECT {columns} FROM asked").collect()
+        found |= dict(zip(part, row, strict=True))
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    """Compare both for every table."""
+    jar, asked = arguments
+    spark = session(jar, "/nonexistent")
+    for key, value in SETTINGS.items():
+        spark.conf.set(key, value)
+    try:
+        for table, conditions in json.loads(Path(asked).read_text()).items():
+            spark.read.format("iceberg").load(table).createOrReplaceTempView("asked")
+            pushed, whole = pushed_down(spark, conditions), counted(spark, conditions)
+            both = {one: [pushed[one], whole[one]] for one in conditions}
+            differing = {one: counts for one, counts in both.items() if counts[0] != counts[1]}
+            told = {"table": table, "asked": len(conditions), "differing": differing}
+            print(json.dumps(told), flush=True)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
