@@ -93,7 +93,7 @@ TO_TREES = ("upgrade", "compact", "orphans")
     [
         (1, ("migrate", *EVERYWHERE)),
         (2, EVERYWHERE),
-        (3, (*EVERYWHERE, "upgrade", "compact", "orphans", "expire")),
+        (3, (*EVERYWHERE, *TO_TREES)),
     ],
     indirect=["served"],
 )
