@@ -81,7 +81,7 @@ class Catalog(Protocol):
         """Read the current metadata; TableNotFound, CorruptTable, StorageError."""
 
     def check_writable(self, loaded: LoadedTable) -> None:
-        """Refused (5), with the way out, where a commit or a clean-up would not be safe.
+        """Refused (exit code 5), with the way out, where a commit or a clean-up would not be safe.
 
         CommitConflict where another writer is changing just that.
         """

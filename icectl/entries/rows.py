@@ -257,7 +257,7 @@ def location_keys(locations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunke
 
     Shape: one key per location; null stays null.
     Order: kept.
-    Spec: v4.md 2.6, L3.
+    Spec: sfc-1 L3.
     """
     spelled = pc.starts_with(locations, "file:", ignore_case=True)
     if not pc.any(spelled, skip_nulls=True).as_py():

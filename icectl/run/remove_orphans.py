@@ -65,7 +65,7 @@ class Prepared:
 def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -> Prepared:
     """List files, then load the table and find those that it does not refer to.
 
-    The listing comes first, so that what is committed meanwhile is referred to (rule 37); the table
+    The listing comes first, so that what is committed meanwhile is referred to (R-191); the table
     is looked at before it too, so that a refusal does not take as long as a listing.
     Raises: Refused, where files must not be deleted; StorageError, CorruptTable, where what the
     table refers to cannot be read completely.
@@ -114,7 +114,7 @@ def check_same_table(before: LoadedTable, loaded: LoadedTable) -> None:
 
 
 def _limit(access: TableAccess, options: OrphanOptions, places: Places) -> int:
-    """The instant before which files are old, by the clock that dates them (rule 38)."""
+    """The instant before which files are old, by the clock that dates them."""
     now_ms = min(dating_clock_ms(access.store, access.env, place) for place in places.listed)
     limit_ms = options.older_than(now_ms)
     if now_ms - limit_ms < LEAST_AGE_MS and not options.allow_recent:

@@ -219,7 +219,7 @@ def _commit(
 
 
 def _convert(access: TableAccess, branch: str) -> Upgraded:
-    """Make the position delete files of a branch deletion vectors (11.5).
+    """Make the position delete files of a branch deletion vectors (sfc-1 11.5).
 
     Raises: CommitConflict, where another writer has made all of them go; as execute_compaction.
     """
@@ -250,7 +250,7 @@ def _listed(_: TableAccess, facts: TreeFacts, __: ParentState) -> TreeChange:
 
 
 def _rewritten(access: TableAccess, facts: TreeFacts, state: ParentState) -> TreeChange:
-    """A root of new leaves; what version 4 can't say stays in manifests of its version (11.5)."""
+    """A root of new leaves; what version 4 can't say stays in its old manifests (sfc-1 11.5)."""
     keys = frozenset(
         comparison_key(str(leaf["location"]))
         for leaf in leaf_rows(state.rows)
