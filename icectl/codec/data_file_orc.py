@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import IO, Any
 
 import pyarrow as pa
@@ -10,7 +11,15 @@ from pyarrow import types as arrow_types
 
 from icectl.codec.arrow_failures import translated
 from icectl.codec.block_file import BlockFile
-from icectl.codec.data_rows import Rows, batch_rows, chosen, dressed
+from icectl.codec.data_rows import (
+    LARGEST_BATCH_BYTES,
+    LARGEST_BATCH_ROWS,
+    Rows,
+    batch_rows,
+    chosen,
+    dressed,
+    let_go,
+)
 from icectl.codec.orc_tail import ColumnStatistics, OrcTail, read_tail
 from icectl.codec.parquet_metrics import FileMetrics
 from icectl.codec.parquet_schema import (
@@ -31,6 +40,13 @@ _ID, _LONG_TYPE, _BINARY_TYPE, _LENGTH, _UNIT = (
     for name in ("id", "long-type", "binary-type", "length", "timestamp-unit")
 )
 """Attributes of ORC types that Iceberg writers set (Appendix A, ORC)."""
+
+_LARGEST_STRIPE_BYTES = 64 * 2**20
+"""Decoded bytes of a stripe that is still read as a whole."""
+_PART_BYTES, _PART_ROWS = 2**20, 1024
+"""What else is read at a time; pyarrow reads some 32 parts ahead."""
+_BLOCKS = 64
+_NUMBER_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -94,24 +110,72 @@ class OrcDataFile:
         schema = pa.schema([self.schema.field(place) for place in places])
         first_row = 0
         with translated(_KIND):
-            for number, stripe in enumerate(self.tail.stripes):
-                self.blocks.forget()
-                columns = self._stripe(number, places)
-                batch = dressed(columns, schema, stripe.row_count)
+            for columns, row_count in self._columns(places):
+                batch = dressed(columns, schema, row_count)
                 rows = batch_rows(batch.num_rows, batch.nbytes)
                 for start in range(0, batch.num_rows, rows):
                     yield Rows(first_row + start, batch.slice(start, rows))
-                first_row += batch.num_rows
+                    let_go(batch)
+                first_row += row_count
+
+    def _columns(self, places: list[int]) -> Iterator[tuple[list[pa.Array], int]]:
+        """The columns as stored with their number of rows, stripe by stripe or in smaller parts."""
+        largest = max((stripe.row_count for stripe in self.tail.stripes), default=0)
+        if places and self._are_named_apart and largest * self._row_bytes > _LARGEST_STRIPE_BYTES:
+            for batch in self._parts(places):
+                yield batch.columns, batch.num_rows
+            return
+        for number, stripe in enumerate(self.tail.stripes):
+            self.blocks.forget()
+            yield self._stripe(number, places), stripe.row_count
+
+    def _parts(self, places: list[int]) -> Iterator[pa.RecordBatch]:
+        """Rows some at a time: a data set's reader has a batch size, the file's own has none."""
+        from pyarrow import dataset  # takes long to import
+
+        blocks = self.blocks.with_most(_BLOCKS)
+        rows = int(_PART_BYTES / max(self._row_bytes, 1))
+        found = dataset.OrcFileFormat().make_fragment(blocks).to_batches(
+            columns=[self.stored.names[place] for place in places],
+            batch_size=max(1, min(rows, _PART_ROWS)),
+            batch_readahead=0,
+            fragment_readahead=0,
+            use_threads=False,
+        )  # fmt: skip
+        held: list[pa.RecordBatch] = []
+        held_bytes = held_rows = 0
+        for batch in found:
+            held.append(batch)
+            held_bytes += batch.nbytes
+            held_rows += batch.num_rows
+            if held_bytes >= LARGEST_BATCH_BYTES or held_rows >= LARGEST_BATCH_ROWS:
+                yield pa.concat_batches(held)
+                held, held_bytes, held_rows = [], 0, 0
+        if held:
+            yield pa.concat_batches(held)
+
+    @cached_property
+    def _row_bytes(self) -> float:
+        """Bytes of a decoded row by what the footer says of all columns."""
+        total = sum(
+            one.total_bytes + _NUMBER_BYTES * (one.value_count or self.record_count)
+            for one in self.tail.columns[1:]
+        )
+        return total / max(self.record_count, 1)
+
+    @property
+    def _are_named_apart(self) -> bool:
+        """Whether names do for pyarrow: a dotted one is a path to it, equal ones are one."""
+        names = self.stored.names
+        return not any("." in name for name in names) and len(set(names)) == len(names)
 
     def _stripe(self, number: int, places: list[int]) -> list[pa.Array]:
         if not places:
             return []
-        names = self.stored.names
-        wanted = [names[place] for place in places]
-        if any("." in name for name in names) or len(set(names)) < len(names):
-            # To pyarrow a dotted name is a path, and a name that stands twice is one column.
+        if not self._are_named_apart:
             batch = self.file.read_stripe(number)
             return [batch.column(place) for place in places]
+        wanted = [self.stored.names[place] for place in places]
         return list(self.file.read_stripe(number, columns=wanted).columns)
 
 
