@@ -35,3 +35,18 @@ def test_a_file_may_have_no_rows() -> None:
     schema = pa.schema([pa.field("c", pa.struct([pa.field("u", pa.uuid())]))])
     ParquetWriter(file, schema, ParquetOptions(), {}).close()
     assert pq.read_table(file).num_rows == 0
+
+
+def test_pages_of_wide_values_are_not_larger_than_asked_for() -> None:
+    file = io.BytesIO()
+    batch = pa.record_batch([pa.array([f"{at:05}" * 2000 for at in range(1_000)])], names=["c"])
+    options = ParquetOptions(page_size_bytes=2**17, compression="none")
+    writer = ParquetWriter(file, batch.schema, options, {})
+    writer.write_row_group([batch])
+    writer.close()
+    found = pq.ParquetFile(file)
+    column = found.metadata.row_group(0).column(0)
+    # 10 MB of text: the footer's index of pages names each, at some 8 bytes or more.
+    index_bytes = len(file.getvalue()) - column.total_compressed_size
+    assert index_bytes > 8 * (column.total_uncompressed_size // 2**17)
+    assert found.read()["c"].to_pylist() == batch["c"].to_pylist()
