@@ -16,7 +16,7 @@ from pyarrow import types as arrow_types
 
 from icectl.codec.data_file import DataFile, open_data_file
 from icectl.codec.data_file_parquet import ParquetDataFile
-from icectl.codec.data_rows import Rows, ids_of, retyped
+from icectl.codec.data_rows import LARGEST_BATCH_BYTES, Rows, ids_of, retyped
 from icectl.codec.parquet_schema import (
     NameMapping,
     arrow_schema,
@@ -162,7 +162,16 @@ class Source:
         Raises: CorruptTable R-095; Unsupported.
         """
         wanted = {column.field.id for column in self.columns} | set(more)
-        return self.opened.batches(wanted)
+        most = max(1, LARGEST_BATCH_BYTES // max(self._added_bytes, 1))
+        for rows in self.opened.batches(wanted):
+            for start in range(0, rows.batch.num_rows, most):
+                yield Rows(rows.first_row + start, rows.batch.slice(start, most))
+
+    @property
+    def _added_bytes(self) -> int:
+        """What `project` adds to each row: values of columns that the file lacks."""
+        absent = (column for column in self.columns if column.place is None)
+        return sum(column.make(1).nbytes for column in absent)
 
     def project(self, stored: pa.RecordBatch, positions: Positions) -> pa.RecordBatch:
         """Rows of `stored` in the schema that was asked for; `positions` are theirs in the file.
