@@ -28,7 +28,7 @@ _ARROW_SCHEMA = b"ARROW:schema"
 _WORTH_THREADS_BYTES = 2**20
 """Bytes of a row group below which handing columns to threads takes longer than reading them."""
 
-_LARGEST_WORST_BYTES = 3 * LARGEST_BATCH_BYTES
+_LARGEST_WORST_BYTES = LARGEST_BATCH_BYTES
 """Decoded bytes of a batch whose every value is the longest one of its dictionary."""
 _WHOLE_CHUNKS_BYTES = 128 * 2**20
 """Stored bytes of a row group from which its columns are read piece by piece, not each at once."""
@@ -101,6 +101,11 @@ class ParquetDataFile:
 
     def _row_group(self, number: int, columns: list[int]) -> Iterator[pa.RecordBatch]:
         group = self.file.metadata.row_group(number)
+        if self._is_small(group, columns):
+            threads = group.total_byte_size >= _WORTH_THREADS_BYTES
+            rows = max(group.num_rows, 1)
+            yield from self.file.reader.iter_batches(rows, [number], columns, use_threads=threads)
+            return
         chunks = [group.column(column) for column in columns]
         size_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
         row_sizes = self._row_sizes(number, columns)
@@ -114,11 +119,21 @@ class ParquetDataFile:
             columns,
             use_threads=size_bytes >= _WORTH_THREADS_BYTES,
         )
+        held: list[pa.RecordBatch] = []
+        held_bytes = held_rows = 0
         for batch in batches:
-            yield batch
-            let_go(batch)
             # The reader looks at this number before each batch.
             file.reader.set_batch_size(row_sizes.next(batch))
+            held.append(batch)
+            held_bytes += batch.nbytes
+            held_rows += batch.num_rows
+            # Where a few values are far wider than others, few rows come at a time.
+            if 2 * held_bytes >= LARGEST_BATCH_BYTES or held_rows >= LARGEST_BATCH_ROWS:
+                yield _joined(held)
+                let_go(batch)
+                held, held_bytes, held_rows = [], 0, 0
+        if held:
+            yield _joined(held)
 
     def _row_sizes(self, number: int, columns: list[int]) -> "_RowSizes":
         """What is known of the size of a row group's rows before they are decoded."""
@@ -134,7 +149,8 @@ class ParquetDataFile:
         unknown = sum(
             chunk.num_values * chunk.total_uncompressed_size for chunk in map(group.column, coded)
         )
-        if unknown * found.next() > _LARGEST_WORST_BYTES * max(group.num_rows, 1):
+        rows = min(found.next(), group.num_rows)
+        if unknown * rows > _LARGEST_WORST_BYTES * max(group.num_rows, 1):
             for column in coded:
                 count = group.column(column).num_values
                 mean, longest = self._lengths(number, column)
@@ -164,6 +180,21 @@ class ParquetDataFile:
             **_READ_OPTIONS,
             **options,
         )
+
+    def _is_small(self, group: Any, columns: list[int]) -> bool:
+        """Whether a row group is one batch, whatever its values: each is stored at least once."""
+        if not self._is_flat or group.num_rows > LARGEST_BATCH_ROWS:
+            return False
+        widths = [
+            self._widths[column] or group.column(column).total_uncompressed_size
+            for column in columns
+        ]
+        return bool(sum(widths) * group.num_rows <= _LARGEST_WORST_BYTES)
+
+    @cached_property
+    def _is_flat(self) -> bool:
+        """Whether no row has several values of a column."""
+        return not any(pa.types.is_nested(kind) for kind in self.schema.types)
 
     @cached_property
     def _widths(self) -> list[int]:
@@ -221,6 +252,10 @@ class _RowSizes:
         else:
             wanted = batch_rows(self.row_count, self.expected_bytes)
         return max(1, min(wanted, most))
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _innermost(column: pa.Array) -> pa.Array:

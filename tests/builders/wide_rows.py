@@ -55,7 +55,7 @@ class Case:
     stored: str = "dictionary"
     """dictionary or plain, of Parquet."""
     order: str = ""
-    """asc or z, by the wide column; partition: of several partitions by a bucket of the number."""
+    """asc or z, by the wide column."""
     deletes: str = ""
     """equality or position."""
 

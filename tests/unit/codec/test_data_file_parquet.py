@@ -302,7 +302,7 @@ def test_batches_have_a_size_whatever_little_is_stored_of_it(kind, value, kept) 
     pq.write_table(rows, file, store_schema=kept)
     assert len(file.getvalue()) < 2**20
     parts = [part.batch for part in open_data_file(file.getvalue(), "parquet").batches([1, 2])]
-    assert max(part.nbytes for part in parts) <= LARGEST_BATCH_BYTES + 2**20
+    assert max(part.nbytes for part in parts) <= 3 * LARGEST_BATCH_BYTES // 2 + 2**20
     assert pa.Table.from_batches(parts)["id"].to_pylist() == list(range(4_000))
     assert pa.Table.from_batches(parts)["wide"].slice(1000, 9).to_pylist() == (
         rows["wide"].slice(1000, 9).to_pylist()
@@ -318,7 +318,7 @@ def test_wide_values_behind_many_narrow_ones_do_not_make_a_large_batch() -> None
     pq.write_table(table, file, store_schema=False, row_group_size=len(table))
     parts = [part.batch for part in open_data_file(file.getvalue(), "parquet").batches([2])]
     assert sum(part.num_rows for part in parts) == 303_000
-    assert max(part.nbytes for part in parts) <= 3 * LARGEST_BATCH_BYTES
+    assert max(part.nbytes for part in parts) <= 3 * LARGEST_BATCH_BYTES // 2 + 2**20
 
 
 def test_nulls_before_the_first_value_do_not_hide_how_wide_it_is() -> None:
@@ -328,7 +328,7 @@ def test_nulls_before_the_first_value_do_not_hide_how_wide_it_is() -> None:
     pq.write_table(pa.concat_tables([nulls, rows]), file, row_group_size=5_000)
     parts = [part.batch for part in open_data_file(file.getvalue(), "parquet").batches([2])]
     assert sum(part.num_rows for part in parts) == 4_010
-    assert max(part.nbytes for part in parts) <= LARGEST_BATCH_BYTES + 2**20
+    assert max(part.nbytes for part in parts) <= 3 * LARGEST_BATCH_BYTES // 2 + 2**20
 
 
 def test_values_that_share_bytes_in_the_file_are_measured_by_the_first_ones() -> None:
@@ -339,9 +339,9 @@ def test_values_that_share_bytes_in_the_file_are_measured_by_the_first_ones() ->
     pq.write_table(table, file, use_dictionary=False, column_encoding="DELTA_BYTE_ARRAY")
     assert len(file.getvalue()) < 2**20
     parts = [part.batch for part in open_data_file(file.getvalue(), "parquet").batches([2])]
-    assert [parts[0].num_rows, parts[1].num_rows] == [64, 256]
+    assert parts[0].num_rows == 64 + 256 + 1024  # 27 MB: the first ones are few
     assert pa.Table.from_batches(parts)["wide"].to_pylist() == texts.to_pylist()
-    assert max(part.nbytes for part in parts) <= LARGEST_BATCH_BYTES + 2**20
+    assert max(part.nbytes for part in parts) <= 3 * LARGEST_BATCH_BYTES // 2 + 2**20
 
 
 def test_columns_of_large_row_groups_are_read_piece_by_piece(monkeypatch) -> None:
