@@ -406,7 +406,7 @@ def _properties(rng: random.Random, version: int) -> dict[str, str]:
         "write.delete.mode": mode,
         "write.update.mode": mode,
         "write.merge.mode": mode,
-        "write.distribution-mode": "none",
+        **{f"write.{key}distribution-mode": "none" for key in ("", "delete.", "update.", "merge.")},
         "read.split.adaptive-size.enabled": "false",
         "read.split.open-file-cost": "1",
         "write.spark.fanout.enabled": "true",

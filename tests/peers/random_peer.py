@@ -116,12 +116,16 @@ class Peer:
         ]
         return {"read": len(rows), "rows": differences, "filters": filters}
 
+    def _life(self, table: str) -> Life:
+        return Life(self.spark, self.warehouse / "db" / table, 0, random.Random(0))
+
     def _selectors(self, table: str) -> list[str]:
-        """Names of refs and ids of snapshots."""
-        name = f"peer.db.{table}"
-        refs = [row[0] for row in self.spark.sql(f"SELECT name FROM {name}.refs").collect()]
-        ids = self.spark.sql(f"SELECT snapshot_id FROM {name}.snapshots").collect()
-        return [*refs, *(str(row[0]) for row in ids)]
+        """Names of refs, and ids of the snapshots that are no ref's."""
+        java = self._life(table).java
+        refs = {str(one.getKey()): one.getValue() for one in java.refs().entrySet()}
+        heads = {ref.snapshotId() for ref in refs.values()}
+        ids = [one.snapshotId() for one in java.snapshots()]
+        return [*sorted(refs), *(str(id_) for id_ in ids if id_ not in heads)]
 
     def _frame(self, table: str, selector: str) -> DataFrame:
         return self.spark.read.option("versionAsOf", selector).table(f"peer.db.{table}")
@@ -132,26 +136,24 @@ class Peer:
         """Rows as text, each with what tells it from others; and what Spark can't read, and why."""
         found: dict[str, list[tuple[str, Any, Any]]] = {}
         unreadable: dict[str, str] = {}
+        version = self._life(table).version
         for selector in selectors:
             try:
-                found[selector] = self._read(table, selector)
+                found[selector] = self._read(table, selector, version)
             except Exception as error:  # noqa: BLE001 - what Spark can't read is told
                 unreadable[selector] = str(error).splitlines()[0][:500]
         return found, unreadable
 
-    def _read(self, table: str, selector: str) -> list[tuple[str, Any, Any]]:
+    def _read(self, table: str, selector: str, version: int) -> list[tuple[str, Any, Any]]:
         frame = self._frame(table, selector)
-        if self._version(table) < 3:
+        if version < 3:
             return [(_told(row), None, None) for row in frame.collect()]
         rows = frame.select("*", *LINEAGE).collect()
         return [(_told(row[:-2]), row[-2], row[-1]) for row in rows]
 
-    def _version(self, table: str) -> int:
-        return Life(self.spark, self.warehouse / "db" / table, 0, random.Random(0)).version
-
     def _filters(self, table: str, frame: DataFrame, most: int) -> list[tuple[str, Column]]:
         """Conditions on every column that has one value a row, by values that rows have."""
-        life = Life(self.spark, self.warehouse / "db" / table, 0, random.Random(0))
+        life = self._life(table)
         rng = random.Random(table)
         rows = frame.collect()
         chosen: list[tuple[str, Column]] = []
@@ -258,6 +260,7 @@ def main(jar: str, warehouse: str) -> None:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
     }.items():
         peer.spark.conf.set(key, chosen)  # compiling costs more than these few rows
     for line in sys.stdin:
