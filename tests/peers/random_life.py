@@ -88,7 +88,7 @@ class Life:
 
     def create(self, version: int) -> None:
         """Make the empty table."""
-        maker = values.Maker(self.rng)
+        maker = values.Maker(self.rng, version)
         schema = self.jvm.SchemaParser.fromJson(json.dumps(maker.schema(self.rng.randint(12, 20))))
         properties = self.spark._jvm.java.util.HashMap()
         for key, chosen in _properties(self.rng, version).items():

@@ -77,8 +77,9 @@ def primitive(rng: random.Random) -> str:
 class Maker:
     """Makes columns of one table: names that differ by more than case, ids that differ."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, version: int = 1) -> None:
         self.rng = rng
+        self.version = version
         self.last_id = 0
 
     def next_id(self) -> int:
@@ -133,6 +134,8 @@ class Maker:
         taken: set[str] = set()
         first = {"id": self.next_id(), "name": self.name(taken), "required": True, "type": "long"}
         fields = [first, *(self.field(taken) for _ in range(column_count - 1))]
+        if self.version >= 3 and self.rng.random() < 0.2:
+            fields[-1] |= {"required": False, "type": "unknown"}
         return {"type": "struct", "schema-id": 0, "fields": fields}
 
 

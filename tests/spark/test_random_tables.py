@@ -1,12 +1,14 @@
 """Random tables of Spark in every way to compact: Spark finds the rows that it found before."""
 
 import os
+import random
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.peers import random_values as values
 from tests.spark.engine import why_skipped
 from tests.spark.random_tables import WAYS, Report, run_matrix, told_of
 
@@ -16,6 +18,16 @@ DOZEN = range(1, 13)
 WAYS_OF_THE_DOZEN, FILTERS_OF_THE_DOZEN = 2, 12
 TABLES = 100
 """Of the full tier, each of another seed every time; ICECTL_TEST_SEED names the first."""
+
+
+def test_a_seed_says_all_about_columns_and_rows() -> None:
+    def made(seed: int) -> str:
+        rng = random.Random(seed)
+        schema = values.Maker(rng).schema(16)
+        return repr((schema, [values.row(rng, str(seed), schema["fields"]) for _ in range(9)]))
+
+    assert made(7) == made(7)
+    assert made(7) != made(8)
 
 
 def some_ways(seed: int) -> Sequence[str]:
