@@ -334,6 +334,16 @@ class Life:
         return f"upgrade to version {version + 1}"
 
     @property
+    def partitioned_by_value(self) -> set[int]:
+        """Columns by whose values any spec partitions."""
+        specs = [
+            json.loads(self.jvm.PartitionSpecParser.toJson(spec))
+            for spec in self.java.specs().values()
+        ]
+        fields = [one for spec in specs for one in spec["fields"]]
+        return {one["source-id"] for one in fields if one["transform"] == "identity"}
+
+    @property
     def version(self) -> int:
         found: int = self.java.operations().current().formatVersion()
         return found
