@@ -29,7 +29,7 @@ from tests.peers.random_life import BRANCH, Life, live
 from tests.peers.spark_peer import session
 
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
-_SHOWN = 4
+_SHOWN, _LONGEST = 4, 600
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Peer:
 
     def keep(self, table: str, filters: int) -> dict[str, Any]:
         """Remember rows, and choose filters from the values of rows."""
-        rows, unreadable = self._rows(table, self._selectors(table))
+        rows, unreadable = self._rows(table, [*self._refs(table), *self._snapshots(table)])
         kept = Kept(rows, unreadable)
         frame = self._frame(table, "main")
         kept.filters = self._filters(table, frame, filters)
@@ -91,11 +91,13 @@ class Peer:
     def compare(self, table: str, branch: str, every: bool) -> dict[str, Any]:
         """Read what is remembered again, and what has come since: the rows of `branch`."""
         kept = self.kept[table]
-        wanted = [
+        refs = self._refs(table)
+        new = [
             one
-            for one in self._selectors(table)
-            if every or not one.isdigit() or one not in kept.rows
+            for one, id_ in self._snapshots(table).items()
+            if every or (one not in kept.rows and id_ not in refs.values())
         ]
+        wanted = [*refs, *new]
         rows, unreadable = self._rows(table, wanted)
         gone = [one for one in kept.rows if not one.isdigit() and one not in rows]
         differences = [f"{one} is gone: {unreadable.get(one)}" for one in gone]
@@ -119,13 +121,15 @@ class Peer:
     def _life(self, table: str) -> Life:
         return Life(self.spark, self.warehouse / "db" / table, 0, random.Random(0))
 
-    def _selectors(self, table: str) -> list[str]:
-        """Names of refs, and ids of the snapshots that are no ref's."""
-        java = self._life(table).java
-        refs = {str(one.getKey()): one.getValue() for one in java.refs().entrySet()}
-        heads = {ref.snapshotId() for ref in refs.values()}
-        ids = [one.snapshotId() for one in java.snapshots()]
-        return [*sorted(refs), *(str(id_) for id_ in ids if id_ not in heads)]
+    def _refs(self, table: str) -> dict[str, int]:
+        """The snapshot of each ref: Spark reads it in the columns of today."""
+        refs = self._life(table).java.refs()
+        return {str(one.getKey()): one.getValue().snapshotId() for one in refs.entrySet()}
+
+    def _snapshots(self, table: str) -> dict[str, int]:
+        """Ids of snapshots by their text: Spark reads each in the columns of its time."""
+        ids = [one.snapshotId() for one in self._life(table).java.snapshots()]
+        return {str(id_): id_ for id_ in ids}
 
     def _frame(self, table: str, selector: str) -> DataFrame:
         return self.spark.read.option("versionAsOf", selector).table(f"peer.db.{table}")
@@ -256,7 +260,7 @@ def _differences(
         lost, new = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
         told = []
     told += [f"lost {row}" for row in lost] + [f"new {row}" for row in new]
-    return told[:_SHOWN]
+    return [one[:_LONGEST] for one in told[:_SHOWN]]
 
 
 def main(jar: str, warehouse: str) -> None:
