@@ -19,6 +19,7 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,7 @@ class Peer:
                 chosen.append((f"{name} IS NULL", functions.col(name).isNull()))
             if not present:
                 continue
+            present.sort(key=repr)  # Spark reads files in any order
             picked = [rng.choice(present) for _ in range(3)]
             literals = [_literal(value).cast(kind) for value in picked]
             column = functions.col(name)
@@ -222,7 +224,9 @@ class Peer:
 
 
 def _literal(value: Any) -> Column:
-    """A constant; days and moments as text, which PySpark takes from before the year 1000 too."""
+    """A constant, as text where PySpark does not take every one: days, moments and decimals."""
+    if isinstance(value, Decimal):
+        return functions.lit(f"{value:f}")
     return functions.lit(value.isoformat() if isinstance(value, date) else value)
 
 
