@@ -142,6 +142,7 @@ class Life:
             (path, one)
             for path, one in values.leaves(self.fields)
             if one["type"] not in ("float", "double", "unknown")
+            and len(path) == 1  # Java mixes a nested one up with a column of its name
         ]
         chosen = self.rng.sample(columns, min(self.rng.choice((1, 1, 2)), len(columns)))
         names = self.spark._jvm.java.util.ArrayList()
@@ -357,6 +358,8 @@ class Life:
         """A literal for a column that is new, or None."""
         if self.version < 3 or not isinstance(kind, str) or self.rng.random() < 0.3:
             return None
+        if any("as orc" in step for step in self.said):
+            return None  # Java refuses ORC files without a column that has a default
         if kind not in _DEFAULTS:
             return None
         expressions, text = self.jvm.expressions.Expressions, _DEFAULTS[kind]

@@ -60,9 +60,7 @@ class Server:
         return answer
 
     def stop(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(60)
+        self.process.communicate(timeout=60)  # closes both pipes
 
 
 def serve(log: IO[str], module: str, *arguments: str) -> Server:
