@@ -121,6 +121,11 @@ class Ended:
     err: str
 
 
+def _without_settings() -> None:
+    """In a process of its own: forget the settings of whoever runs the tests."""
+    os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
+
+
 def run_line(arguments: Sequence[str]) -> Ended:
     """Run a command line in this process, which has imported all it needs."""
     from icectl.cli import app
@@ -315,8 +320,8 @@ def run_matrix(
         engine = serve(log, "tests.peers.compact_server") if needs_engine else None
         if engine is not None:
             stack.callback(engine.stop)
-        os.environ["XDG_CONFIG_HOME"] = str(folder / "no settings")
-        processes = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
+        context = multiprocessing.get_context("spawn")
+        processes = ProcessPoolExecutor(jobs, context, initializer=_without_settings)
         icectl = Icectl(stack.enter_context(processes))
         matrix = Matrix(peer, engine, icectl, folder, filters, keep)
 
