@@ -58,6 +58,8 @@ class Life:
     rng: random.Random
     said: list[str] = field(default_factory=list)
     rows: int = 0
+    compared: set[int] = field(default_factory=set)
+    """Columns of deletes by value; Java reads no such delete once its column is dropped."""
 
     @property
     def name(self) -> str:
@@ -156,6 +158,7 @@ class Life:
         ids = self.spark.sparkContext._gateway.new_array(self.spark._jvm.int, len(chosen))
         for at, (_, one) in enumerate(chosen):
             ids[at] = one["id"]
+            self.compared.add(one["id"])
         file_format = self.rng.choice(FORMATS)
         java_format = jvm.FileFormat.fromString(file_format)
         writers = (
@@ -234,7 +237,8 @@ class Life:
             if _is_struct(one["type"]) and len(one["type"]["fields"]) > 1
             for other in one["type"]["fields"]
         ]
-        name = self.rng.choice([one["name"] for one in self._others()] + inside)
+        whole = [one["name"] for one in self._others() if one["id"] not in self.compared]
+        name = self.rng.choice(whole + inside)
         self.java.updateSchema().deleteColumn(name).commit()
         return f"drop `{name}`"
 
