@@ -234,7 +234,7 @@ def test_a_block_that_is_longer_than_its_records_is_damaged() -> None:
     content = written(schema, [{"name": "x" * 2**22}, {"name": "y"}], sync_interval=2**24)
     damaged = content.replace(b"m" * 16 + b"\x04", b"m" * 16 + b"\x02", 1)
     assert damaged != content
-    with pytest.raises(CorruptTable, match="R-095"):
+    with pytest.raises(CorruptTable, match="R-099"):
         read(damaged, [1])
 
 
