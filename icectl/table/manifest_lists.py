@@ -52,7 +52,7 @@ def read_snapshot_manifests(
 
     A root need not be `sound` where its files are only shown.
     Order: that of the manifest list.
-    Raises: StorageError where a file is missing; CorruptTable; Unsupported.
+    Raises: MissingFile; CorruptTable; Unsupported; StorageError.
     Spec: Snapshots; a version 1 snapshot may embed the locations instead (R-030), one of version 4
     has a root (V4-030).
     """

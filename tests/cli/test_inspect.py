@@ -385,13 +385,13 @@ def test_health_estimates_what_it_cannot_read(inspect: Inspect, tmp_path: Path) 
     assert "reclaimable bytes are an estimate" in ended.document["warnings"][0]
 
 
-def test_a_missing_manifest_is_a_storage_error_that_names_it(
+def test_r034_a_missing_manifest_is_corrupt_and_named(
     inspect: Inspect, table: TableBuilder
 ) -> None:
     lost = result(inspect(table.location, "manifests", "--json"))["rows"][0]["path"]
     Path(lost).unlink()
     ended = inspect(table.location, "files")
-    assert ended.code == 13
+    assert ended.code == 15
     assert f"`{lost}` is missing" in ended.err
 
 
