@@ -84,28 +84,28 @@ class FileSystemCatalog:
     warn: Callable[[str], None] = silent
     told: set[str] = field(default_factory=set)
 
-    def load(self) -> LoadedTable:
-        """Read the current metadata.
+    def load(self, *, to_show: bool = False) -> LoadedTable:
+        """Read the current metadata; what is only shown may have oddities.
 
         Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
         """
         for _ in range(_LOOKS - 1):
             try:
-                return self._load()
+                return self._load(to_show)
             except FileNotFoundError:  # renamed, or deleted by a commit that came meanwhile
                 continue
-        return self._load()
+        return self._load(to_show)
 
-    def _load(self) -> LoadedTable:
+    def _load(self, to_show: bool) -> LoadedTable:  # noqa: FBT001
         versions = list_versions(self.store, self._metadata_directory)
         if not versions:
             raise self._not_found()
-        loaded = self._load_newest(versions)
+        loaded = self._load_newest(versions, to_show)
         elsewhere = self._relocated_directory(loaded.metadata)
         if elsewhere is None:
             return loaded
         moved = list_versions(self.store, elsewhere)
-        return self._load_newest((*versions, *moved)) if moved else loaded
+        return self._load_newest((*versions, *moved), to_show) if moved else loaded
 
     def check_writable(self, loaded: LoadedTable) -> None:
         """Do nothing where a commit to, or a clean-up of, this table is safe.
@@ -190,13 +190,19 @@ class FileSystemCatalog:
     def _metadata_directory(self) -> str:
         return locations.join(self.table_location, METADATA_FOLDER)  # R-161
 
-    def _load_newest(self, versions: tuple[MetadataVersion, ...]) -> LoadedTable:
+    def _load_newest(
+        self,
+        versions: tuple[MetadataVersion, ...],
+        to_show: bool,  # noqa: FBT001
+    ) -> LoadedTable:
         found = newest(
             without_uncommitted(versions),
-            lambda version: read_file(self.store, version.location).last_updated_ms,
+            lambda version: (
+                read_file(self.store, version.location, to_show=to_show).last_updated_ms
+            ),
         )
         capabilities = FILE_SYSTEM if is_file_system_table(versions) else OF_A_CATALOG
-        metadata = read_file(self.store, found.location)
+        metadata = read_file(self.store, found.location, to_show=to_show)
         return loaded_from(metadata, found.location, capabilities)
 
     def _relocated_directory(self, metadata: TableMetadata) -> str | None:

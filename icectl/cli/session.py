@@ -54,9 +54,9 @@ class Session:
     def read(self, done: str) -> Reader:
         """Load the table for a command that only reads; `done` is what happens to it: shown.
 
-        Raises: TableNotFound; StorageError; CorruptTable.
+        Raises: TableNotFound; StorageError; CorruptTable, where nothing can be shown.
         """
-        loaded = open_table(self.catalog)
+        loaded = open_table(self.catalog, to_show=True)
         if not loaded.capabilities.is_certain:
             self.console.note(
                 f"note: this table belongs to a catalog; {done} is its newest metadata file, "

@@ -150,6 +150,8 @@ def _leaves(reader: Reader, snapshots: Sequence[Snapshot]) -> Sequence[ManifestF
 
 
 def _check_metadata(reader: Reader, found: Found) -> None:
+    odd = {(one.rule, one.message): one for one in reader.metadata.oddities}.values()
+    found.add(finding(one.rule, "metadata", one.message, severity="error") for one in odd)
     content = reader.store.read(reader.loaded.metadata_location)
     found.count_file(len(content))
     metadata = reader.metadata
