@@ -181,9 +181,8 @@ def load_manifest_lists(
     *,
     concurrency: int,
     progress: Progress,
-    sound: bool = True,
 ) -> Mapping[int, tuple[ManifestFile, ...]]:
-    """Read the manifests of several snapshots, by snapshot id; `sound` as one by one.
+    """Read the manifests of several snapshots, by snapshot id.
 
     Order: that of `snapshots`.
     Raises: as read_snapshot_manifests.
@@ -192,9 +191,7 @@ def load_manifest_lists(
     read_list = _list_reader(snapshots)
 
     def read(snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-        manifests = read_snapshot_manifests(
-            store, metadata, snapshot, read_list=read_list, sound=sound
-        )
+        manifests = read_snapshot_manifests(store, metadata, snapshot, read_list=read_list)
         progress.advance(1)
         return manifests
 

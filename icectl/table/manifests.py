@@ -25,6 +25,7 @@ from icectl.table.reading import (
     Problem,
     decode_file,
     in_threads,
+    raised,
     read_in_threads,
     try_file,
 )
@@ -84,7 +85,7 @@ def scan_manifests(
             yield manifest.index, *manifest.content
 
 
-def scan_entries(
+def scan_entries(  # noqa: PLR0913 - as scan_manifests, and what may pass
     store: Store,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
@@ -92,20 +93,33 @@ def scan_entries(
     columns: frozenset[str],
     concurrency: int,
     progress: Progress,
+    leave_out: Callable[[Problem], None] = raised,
 ) -> Iterator[tuple[int, Entries]]:
     """Read manifests one by one as (index in `manifests`, entries with inheritance resolved).
 
+    `leave_out` is told of manifests that cannot be read, and may let them pass.
     Order: that of `manifests`; close the iterator to stop early.
     Raises: as scan_manifests.
     Cost: as scan_manifests.
     """
-    scanned = scan_manifests(
+    read = try_manifests(
         store, metadata, manifests, columns=columns, concurrency=concurrency, progress=progress
     )
-    for index, _, rows in scanned:
-        # Against its own row of the list only: a table may have very many manifests.
-        entries = inherit(numbered(rows, 0), manifests[index : index + 1])
-        yield index, numbered(entries, index)
+    with closing(read):
+        for one in read:
+            if one.problem is not None:
+                leave_out(one.problem)
+                continue
+            _, rows = one.content
+            manifest = manifests[one.index]
+            # Against its own row of the list only: a table may have very many manifests.
+            resolve = partial(inherit, numbered(rows, 0), [manifest])
+            try:
+                entries = decode_file(manifest.manifest_path, resolve)
+            except CorruptTable as error:
+                leave_out(error)
+            else:
+                yield one.index, numbered(entries, one.index)
 
 
 def load_entries(

@@ -53,6 +53,11 @@ def try_file(store: Store, location: str) -> FileRead:
         return error
 
 
+def raised(problem: Problem) -> None:
+    """Let no problem pass. Raises: the problem."""
+    raise problem
+
+
 def decode_file(location: str, decode: Callable[[], _Done]) -> _Done:
     """Run a decoder and name the file in what it raises."""
     with naming(location):
