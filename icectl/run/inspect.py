@@ -7,7 +7,7 @@ from itertools import islice
 
 from icectl.entries.rows import Entries, concat, live, of
 from icectl.entries.summary import Totals, summarise
-from icectl.errors import CorruptTable, UsageError
+from icectl.errors import CorruptTable, StorageError, UsageError
 from icectl.plan.inspect.entry_rows import (
     CONTENTS,
     ENTRY_COLUMNS,
@@ -29,6 +29,7 @@ from icectl.plan.inspect.views import Row, RowSet, View
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.reader import Reader
 from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.names import lost_versions
 from icectl.spec.snapshot import Snapshot
 from icectl.table.manifest_lists import described_manifests, distinct_manifests
 
@@ -91,8 +92,22 @@ def is_incomplete(
 def oddities_of(reader: Reader) -> Sequence[str]:
     """What of the table breaks a rule and was read all the same, or left out: each once."""
     told = [f"{oddity.message} ({oddity.rule})" for oddity in reader.metadata.oddities]
-    told += reader.gaps.problems if reader.gaps is not None else ()
-    return tuple(dict.fromkeys(told))
+    told += [*reader.gaps.odd, *reader.gaps.problems] if reader.gaps is not None else ()
+    return (*dict.fromkeys(told), *_lost_versions(reader))
+
+
+def _lost_versions(reader: Reader) -> Iterator[str]:
+    """That newer metadata than what is shown was lost, if the version hint knows of some."""
+    version = reader.loaded.version
+    if version is None or not reader.loaded.capabilities.numbers_versions:
+        return
+    try:
+        hint = reader.hinted_version()
+    except (FileNotFoundError, StorageError):  # nothing depends on it
+        return
+    if isinstance(hint, int) and hint > version:  # R-163
+        message, advice = lost_versions(hint, version, reader.metadata.location)
+        yield f"{message} (R-163); {advice}"
 
 
 def _check_current(reader: Reader) -> None:

@@ -5,17 +5,21 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.codec.metadata_file import read_version_hint
 from icectl.entries.rows import EMPTY, Entries, concat, renumbered
 from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.progress import Progress
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
+from icectl.spec.names import VERSION_HINT
 from icectl.spec.snapshot import Snapshot
+from icectl.storage.location import join
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests, try_manifest_lists
 from icectl.table.manifests import load_entries, load_entries_to_match, scan_entries
 from icectl.table.reading import OF_ONE_FILE, Problem
+from icectl.table.schemes import listed_with_scheme
 
 Load = Callable[..., Entries]
 """Reads manifests into one table."""
@@ -23,19 +27,16 @@ Load = Callable[..., Entries]
 
 @dataclass(slots=True)
 class Gaps:
-    """What of a view could not be read and was left out.
+    """What of a view could not be read and was left out, and what was `odd` and was not.
 
     `has_listed` says that anything was read of what snapshots list, `has_read` that anything was
     of what manifests do.
     """
 
     problems: dict[str, Problem] = field(default_factory=dict)
+    odd: dict[str, Problem] = field(default_factory=dict)
     has_listed: bool = False
     has_read: bool = False
-
-    def add(self, problem: Problem) -> None:
-        """Leave a file out."""
-        self.problems.setdefault(problem.message, problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +85,27 @@ class Reader:
             for listed in read:
                 self.deadline.check()
                 for _, problem in listed.problems:
-                    self._leave_out(problem)
+                    self._leave_out(problem, is_shown=listed.is_odd)
                 if self.gaps is not None and (listed.manifests or not listed.problems):
                     self.gaps.has_listed = True
-                found[listed.snapshot.snapshot_id] = listed.manifests
+                manifests = listed.manifests
+                if listed.properties is not None:
+                    manifests = tuple(listed_with_scheme(self.metadata, one) for one in manifests)
+                found[listed.snapshot.snapshot_id] = manifests
         return found
 
-    def _leave_out(self, problem: Problem) -> None:
+    def hinted_version(self) -> int | str | None:
+        """What the version hint of a file-system table names; None where it names nothing (R-163).
+
+        Raises: FileNotFoundError; StorageError.
+        """
+        place = join(self.loaded.metadata_folder, VERSION_HINT)
+        return read_version_hint(self.store.read(place))
+
+    def _leave_out(self, problem: Problem, *, is_shown: bool = False) -> None:
         if self.gaps is None:
             raise problem
-        self.gaps.add(problem)
+        (self.gaps.odd if is_shown else self.gaps.problems).setdefault(problem.message, problem)
 
     def scan(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Iterator[Entries]:
         """The entries of manifests, one manifest at a time; what cannot be read is passed over."""
