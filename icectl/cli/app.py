@@ -249,13 +249,12 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
 def _way_out(run: _Run, error: IcectlError) -> str | None:
     """The hint of an error, made from what is whole of the table, with the table's name."""
     hint = error.hint
-    if isinstance(error, CorruptTable) and run.shell is not None:
+    if run.shell is None or run.invocation is None or not run.shell.ways_out:
+        return hint  # no table was named, or what was named may be none
+    if isinstance(error, CorruptTable):
         for way_out in run.shell.ways_out:
             hint = way_out(error)
-    table = None if run.invocation is None else run.invocation.value("table")
-    if hint is None or not isinstance(table, str):
-        return hint
-    return with_table(hint, table)
+    return None if hint is None else with_table(hint, str(run.invocation.value("table")))
 
 
 def _print_document(console: Console, built: Mapping[str, Any]) -> None:
