@@ -419,17 +419,22 @@ def _fastavro_schema(part: AvroType, counter: list[int]) -> Any:
     return named
 
 
-def fields_by_id(record: AvroType, ids_by_name: Mapping[str, int]) -> Mapping[int, int]:
+def fields_by_id(
+    record: AvroType, ids_by_name: Mapping[str, int], *, to_show: bool = False
+) -> Mapping[int, int]:
     """Positions of a record's fields by field id; by name where the record carries no ids.
 
+    What is only shown may have two fields with one id: the one of the right name counts.
     Raises: CorruptTable R-008 where two fields have one id.
     """
     if any(field.field_id is not None for field in record.fields):
         found = [(field.field_id, at) for at, field in enumerate(record.fields)]
     else:
         found = [(ids_by_name.get(field.name), at) for at, field in enumerate(record.fields)]
+    if to_show:
+        found.sort(key=lambda pair: ids_by_name.get(record.fields[pair[1]].name) == pair[0])
     positions = {field_id: at for field_id, at in found if field_id is not None}
-    if len(positions) != sum(field_id is not None for field_id, _ in found):
+    if not to_show and len(positions) != sum(field_id is not None for field_id, _ in found):
         raise damaged("two fields of its schema have one id")
     return positions
 

@@ -88,6 +88,9 @@ def rows_between(
         return None
     try:
         return row_changes(reader.store, after, before)
+    except FileNotFoundError as error:
+        reader.progress.warn(f"rows are not counted: the vector `{error}` is missing")
+        return None
     except StorageError as error:
         if error.error_id not in OF_ONE_FILE:
             raise

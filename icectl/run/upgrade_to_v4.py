@@ -23,7 +23,6 @@ from icectl.errors import (
     CorruptTable,
     IcectlError,
     Refused,
-    StorageError,
     Unsupported,
 )
 from icectl.plan.compact import CompactOptions
@@ -40,7 +39,6 @@ from icectl.spec.updates import AssignUuid, Update, UpgradeFormatVersion, apply_
 from icectl.storage.location import comparison_key
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
-from icectl.table.reading import FILE_MISSING
 from icectl.table.row_safety import open_to_change
 from icectl.table.tree import TreeFacts, can_move, read_leaf
 from icectl.table.tree_live import leaf_rows
@@ -130,10 +128,6 @@ def _head(
             merged(miscounted),
         )
     except (CorruptTable, Unsupported) as error:
-        return Head(branch, snapshot.snapshot_id, unreadable=error.message)
-    except StorageError as error:
-        if error.error_id != FILE_MISSING:
-            raise
         return Head(branch, snapshot.snapshot_id, unreadable=error.message)
 
 

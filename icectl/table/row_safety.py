@@ -44,8 +44,10 @@ def open_to_change(catalog: Catalog) -> LoadedTable:
 def check_metadata(metadata: TableMetadata) -> None:
     """Do nothing where it is sure what a commit builds on, and how it numbers its rows.
 
-    Raises: CorruptTable R-014, R-015, R-104; V4-001, V4-017 to V4-019, V4-030.
+    Raises: CorruptTable R-014, R-015, R-104; V4-001, V4-017 to V4-019, V4-030; for any oddity.
     """
+    for oddity in metadata.oddities:
+        raise CorruptTable(oddity.message, rule=oddity.rule, hint=RULES[oddity.rule].fix)
     found = chain(check_row_counters(metadata), check_main(metadata))
     if metadata.format_version < 4:
         refuse(chain(found, check_tree_metadata(metadata, {})))

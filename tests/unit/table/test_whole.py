@@ -1,0 +1,120 @@
+"""What of a broken table is still whole, on tables of the builder."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from icectl.catalog.versions import list_versions
+from icectl.env import Deadline, SystemEnv
+from icectl.progress import SilentProgress
+from icectl.spec.snapshot import Snapshot
+from icectl.storage.local import LocalStore
+from icectl.table.whole import WholeLevel, WholeMetadata, WholeSnapshots, newest_whole_metadata
+from tests.builders.broken import Broken
+from tests.builders.table_builder import TableBuilder
+
+STORE = LocalStore()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    built = TableBuilder(tmp_path / "t")
+    built.append(range(4))
+    built.append(range(4, 8))
+    built.append(range(8, 12))
+    return built
+
+
+def file(table: TableBuilder, number: int) -> Path:
+    return table.directory / "metadata" / f"v{number}.metadata.json"
+
+
+def whole_before(table: TableBuilder, number: int) -> WholeMetadata | None:
+    versions = list_versions(STORE, str(table.directory / "metadata"))
+    return newest_whole_metadata(STORE, versions, str(file(table, number)))
+
+
+def newest(table: TableBuilder, level: WholeLevel, branch: str = "main") -> Snapshot | None:
+    deadline = Deadline(SystemEnv())
+    whole = WholeSnapshots(STORE, table.metadata, level, 2, SilentProgress(), deadline)
+    return whole.newest(branch)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def test_the_metadata_file_before_a_truncated_one_is_whole(table):
+    before = file(table, 3).read_bytes()
+    truncate(file(table, 4))
+    found = whole_before(table, 4)
+    assert found is not None
+    assert found.version.name == "v3.metadata.json"
+    assert found.metadata.current_snapshot_id == json.loads(before)["current-snapshot-id"]
+
+
+def test_metadata_files_that_are_broken_too_are_passed_over(table):
+    for number in (4, 3):
+        truncate(file(table, number))
+    file(table, 2).unlink()
+    found = whole_before(table, 4)
+    assert found is not None
+    assert found.version.version == 1
+
+
+def test_r002_a_metadata_file_of_another_table_is_none_to_go_back_to(table):
+    members = json.loads(file(table, 3).read_text())
+    members["table-uuid"] = "11111111-2222-4333-8444-555555555555"
+    file(table, 3).write_text(json.dumps(members))
+    truncate(file(table, 4))
+    found = whole_before(table, 4)
+    assert found is not None
+    assert found.version.version == 2
+
+
+def test_no_metadata_file_is_whole_where_all_are_broken(table):
+    for number in (1, 2, 3, 4):
+        truncate(file(table, number))
+    assert whole_before(table, 4) is None
+
+
+def test_the_head_is_the_newest_whole_snapshot_of_a_healthy_branch(table):
+    assert newest(table, "files") == table.metadata.current_snapshot
+
+
+def test_snapshots_with_a_lost_manifest_list_are_not_whole(table):
+    for snapshot in table.metadata.snapshots[1:]:
+        Path(snapshot.manifest_list).unlink()
+    assert newest(table, "metadata") == table.metadata.snapshots[0]
+
+
+def test_snapshots_with_a_truncated_manifest_are_not_whole(table):
+    rows = Broken(table.directory).manifests()
+    newest_manifest = Path(rows[0]["manifest_path"])
+    newest_manifest.write_bytes(newest_manifest.read_bytes()[:-20])
+    assert newest(table, "metadata") == table.metadata.snapshots[1]
+
+
+def test_lost_files_break_snapshots_at_level_files_alone(table):
+    lost = {row["location"] for row in table.live()}
+    first = {
+        entry["data_file"]["file_path"]
+        for entry in Broken(table.directory).entries()
+        if entry["snapshot_id"] == table.metadata.snapshots[0].snapshot_id
+    }
+    for location in lost - first:
+        Path(location).unlink()
+    assert newest(table, "metadata") == table.metadata.current_snapshot
+    assert newest(table, "files") == table.metadata.snapshots[0]
+
+
+def test_no_snapshot_is_whole_where_the_oldest_file_is_gone(table):
+    Path(table.metadata.snapshots[0].manifest_list).unlink()
+    for row in table.live():
+        Path(row["location"]).unlink()
+    assert newest(table, "files") is None
+
+
+def test_a_branch_that_is_not_there_has_no_whole_snapshot(table):
+    assert newest(table, "files", "other") is None
