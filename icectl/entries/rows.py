@@ -95,6 +95,15 @@ def with_snapshot(entries: E, snapshot_id: int) -> E:
     return type(entries)(entries.table.set_column(at, field, column))
 
 
+def with_values(entries: E, column: str, values: Sequence[Any]) -> E:
+    """The same rows with other values in a column, as lists and pairs where those are nested.
+
+    Order: kept.
+    """
+    at, field = entries.table.schema.get_field_index(column), entries.table.schema.field(column)
+    return type(entries)(entries.table.set_column(at, field, pa.array(values, field.type)))
+
+
 def of(entries: E, *contents: Content) -> E:
     """Rows with one of the contents; position delete files and vectors share one (R-118).
 
