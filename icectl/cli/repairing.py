@@ -20,7 +20,7 @@ from icectl.run.repair import (
     prepare,
     remove_leftovers,
 )
-from icectl.run.repair_head import Asked
+from icectl.run.repair_mends import Asked
 
 Status = Literal["done", "planned", "nothing-to-do", "incomplete", "refused"]
 

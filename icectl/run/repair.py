@@ -1,6 +1,6 @@
 """Repairing a broken table: look at it as `validate` does, plan what is provable, carry it out."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from icectl.catalog.protocol import LoadedTable
@@ -21,7 +21,8 @@ from icectl.plan.repair import (
 from icectl.plan.snapshot_choice import SnapshotChoice, snapshot_by_id
 from icectl.plan.validate.choice import RuleChoice
 from icectl.run.reader import Reader
-from icectl.run.repair_head import Asked, Head, Mend, find_mends, read_head
+from icectl.run.repair_head import Head, Mend, read_head
+from icectl.run.repair_mends import Asked, find_mends
 from icectl.run.repair_metadata import Found, find, restore
 from icectl.run.repair_write import Mending, proposal, write_manifests
 from icectl.run.validate import ValidateOptions, validate
@@ -96,7 +97,7 @@ def prepare(access: TableAccess, options: RepairOptions) -> Prepared:
     touched, or `to_snapshot` is not whole; UsageError; StorageError of the store.
     """
     found = find(access)
-    if not found.remedies:
+    if found.broken is None and not found.is_ahead:
         access.catalog.check_writable(found.loaded)
     metadata = found.loaded.metadata
     head = branch_head(metadata, options.branch)
@@ -138,7 +139,10 @@ def _findings(reader: Reader, options: RepairOptions, head: Snapshot | None) -> 
         sample=None,
         rules=RuleChoice(),
     )
-    return validate(reader, asked).findings
+    found = validate(reader, asked)
+    if not found.complete:
+        reader.deadline.check()
+    return found.findings
 
 
 def _of_metadata(remedy: Remedy, findings: Sequence[Finding]) -> frozenset[Finding]:
@@ -259,12 +263,29 @@ def execute(access: TableAccess, prepared: Prepared) -> Repaired:
     """
     access.deadline.check()
     kinds = frozenset[str](remedy.kind for remedy in prepared.plan.remedies)
+    commits = bool(kinds - {"metadata-file", "version-hint"})
+    _check_skipped(prepared.found, kinds, commits=commits)
     restore(access, prepared.found, kinds)
     landed, snapshot_id = prepared.loaded, None
-    if kinds - {"metadata-file", "version-hint"}:
+    if commits:
         access.catalog.check_writable(prepared.loaded)
         landed, snapshot_id = _commit(access, prepared)
     return Repaired(landed, snapshot_id, _remaining(access, landed, prepared.options))
+
+
+def _check_skipped(found: Found, kinds: Collection[str], *, commits: bool) -> None:
+    """Raises: Refused, where what leads to the metadata has to be set right before the rest is."""
+    needed = ["metadata-file"] if found.broken is not None else []
+    if commits:
+        needed += ["version-hint"] if found.is_ahead else []
+    elif "version-hint" not in kinds:
+        needed = []
+    for kind in needed:
+        if kind not in kinds:
+            raise Refused(
+                f"the other repairs are of the table as it is after `{kind}`",
+                hint=f"leave `--skip {kind}` out, or skip the others too",
+            )
 
 
 def _remaining(

@@ -30,7 +30,8 @@ _HINT = "version-hint.text"
 class Found:
     """The table as its newest whole metadata file has it, and what stands in the way of that.
 
-    `broken` is the newer file that cannot be read, `aside` where it goes.
+    `broken` is the newer file that cannot be read, `aside` where it goes, `hint` what the version
+    hint should say. While that `is_ahead` of the files, no commit is safe.
     """
 
     loaded: LoadedTable
@@ -38,6 +39,7 @@ class Found:
     broken: MetadataVersion | None = None
     aside: str | None = None
     hint: bytes | None = None
+    is_ahead: bool = False
 
 
 def find(access: TableAccess) -> Found:
@@ -123,7 +125,8 @@ def _with_hint(access: TableAccess, found: Found) -> Found:
     if says == loaded.version:
         return found
     newest = locations.name(loaded.metadata_location)
-    if isinstance(says, int) and says > (loaded.version or 0):
+    is_ahead = isinstance(says, int) and says > (loaded.version or 0)
+    if is_ahead:
         names = f"says {says}, which is ahead of {newest}"
         proof = "that is the newest file there is; commits after it are lost with their files"
     elif isinstance(says, int):
@@ -137,6 +140,7 @@ def _with_hint(access: TableAccess, found: Found) -> Found:
         found.broken,
         found.aside,
         str(loaded.version).encode(),
+        is_ahead,
     )
 
 

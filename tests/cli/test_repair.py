@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from icectl.env import Env
-from tests.builders.broken import DELETED, Broken, in_first, read_records
+from tests.builders.broken import (
+    DELETED,
+    Broken,
+    in_first,
+    r042_an_entry_without_any_snapshot_id,
+    read_records,
+)
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Ended, Run, checked_document
@@ -178,14 +184,15 @@ def test_another_branch_goes_back_and_main_stays(repair, table) -> None:
 # -- lost manifests -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("loss", [Path.unlink, lambda path: path.write_bytes(b"Obj\x01")])
 def test_r069_a_lost_manifest_is_written_anew_as_the_snapshot_before_proves_it(
-    repair, table
+    repair, table, loss
 ) -> None:
     before = rows(table.directory)
     assert repair(table.directory, "--yes", command="rewrite-manifests").code == 0
     (merged,) = Broken(table.directory).manifests(0)
     entries = Broken(table.directory).entries(0)
-    Path(merged["manifest_path"]).unlink()
+    loss(Path(merged["manifest_path"]))
     found = done(repair(table.directory, "--yes", "--json"))
     assert (kinds(found), found["remaining"]) == (["manifest"], [])
     assert rows(table.directory) == before
@@ -296,7 +303,51 @@ def test_r116_vectors_of_a_removed_data_file_are_listed_no_more(repair, tmp_path
     assert kinds(found) == ["manifest-list", "dangling-deletes"]
     assert rows(table.directory) == before
     assert len(Broken(table.directory).entries(1)) == 1
-    assert found["remaining"] == []
+    assert {one["rule"] for one in found["remaining"]} & {"R-116", "R-031"} == set()
+
+
+def test_the_vectors_of_a_lost_data_file_go_with_it(repair, tmp_path) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=3)
+    table.append(range(4))
+    table.append(range(4, 8))
+    table.delete_rows([1, 5])
+    (lost,) = [
+        row["location"] for row in table.live() if row["location"].endswith("/00001.parquet")
+    ]
+    Path(lost).unlink()
+    found = done(repair(table.directory, "--drop-missing", "--yes", "--json"))
+    assert (kinds(found), found["remaining"]) == (["lost-data"], [])
+    assert rows(table.directory) == [4, 6, 7]
+    words = ("--drop-missing", "--level", "footers", "--yes", "--json")
+    assert done(repair(table.directory, *words))["repairs"] == []
+
+
+def test_a_manifest_that_others_may_read_is_not_dropped(repair, table) -> None:
+    """Its entries have no snapshot id, which is not the same as being lost (R-042)."""
+    r042_an_entry_without_any_snapshot_id(Broken(table.directory))
+    before = contents(table.directory)
+    words = ("--drop-missing", "--accept-undeleted", "--yes", "--json")
+    assert kinds(done(repair(table.directory, *words), 5)) == []
+    assert contents(table.directory) == before
+
+
+def test_r163_nothing_else_is_repaired_while_the_hint_is_ahead(repair, table) -> None:
+    break_counts(table)
+    hint = table.directory / "metadata" / "version-hint.text"
+    hint.write_text("9")
+    before = contents(table.directory)
+    ended = repair(table.directory, "--skip", "version-hint", "--yes")
+    assert (ended.code, "version-hint" in ended.err) == (5, True)
+    assert contents(table.directory) == before
+    assert kinds(done(repair(table.directory, "--yes", "--json"))) == ["version-hint", "list-row"]
+    assert hint.read_text() == "6"
+
+
+def test_the_time_limit_ends_a_repair_before_anything_changes(repair, table) -> None:
+    break_counts(table)
+    before = contents(table.directory)
+    assert repair(table.directory, "--time-limit", "0s", "--yes").code == 3
+    assert contents(table.directory) == before
 
 
 # -- choosing -----------------------------------------------------------------------------------
