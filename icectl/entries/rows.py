@@ -44,6 +44,14 @@ GROUP_KEYS = ["spec_id", "partition_key"]
 _LOCAL_SPELLING = r"^(?i:file):(?:(?://(?:localhost)?)?(/(?:[^/]|$))|([^/]))"
 
 
+def entries_from(rows: Sequence[Mapping[str, Any]]) -> Entries:
+    """Entries of rows by column; what a row lacks is null.
+
+    Order: kept.
+    """
+    return Entries(pa.Table.from_pylist(list(rows), schema=pa.schema([*PLANNING, *CARRIED])))
+
+
 def live(entries: E) -> E:
     """Rows that a scan reads: status ADDED or EXISTING.
 

@@ -19,6 +19,7 @@ from icectl.plan.model import Finding
 from icectl.plan.repair import OF_DANGLING_VECTORS, OF_LIST_ROWS, OF_LISTS, OF_METRICS, Left, Remedy
 from icectl.plan.validate.manifests import check_manifest
 from icectl.run.reader import Reader
+from icectl.run.repair_footers import entries_by_footers
 from icectl.run.repair_head import Change, Head, Mend, described
 from icectl.run.repair_lost import proven_entries
 from icectl.run.repair_metrics import restated
@@ -111,6 +112,13 @@ class _Search:
         subject = manifest.manifest_path
         answers = self.of(subject)
         rebuilt = proven_entries(self.reader, manifest)
+        proof = "other snapshots list these files, as many files and rows as were in it"
+        if rebuilt is None:
+            rebuilt = entries_by_footers(self.reader, manifest)
+            proof = (
+                "no other manifest lists these files, which have the rows and bytes that its "
+                "snapshot added"
+            )
         if rebuilt is not None:
             files = print_count(len(rebuilt), "file")
             remedy = Remedy(
@@ -118,7 +126,7 @@ class _Search:
                 name(subject),
                 subject,
                 f"write it anew, with {files}",
-                "other snapshots list these files, as many files and rows as were in it",
+                proof,
                 answers=answers,
             )
             self.mends.append(Mend(remedy, (Change(place, rebuilt=rebuilt),)))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from icectl.env import Env
@@ -235,9 +236,66 @@ def _facts(entries: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     )
 
 
+def lose_first_manifest(table: TableBuilder) -> list[dict[str, Any]]:
+    """Lose the manifest of an append that says in its summary what it added; its entries."""
+    broken = Broken(table.directory)
+    first, *_ = broken.manifests(0)
+    entries = read_records(Path(first["manifest_path"]))
+    files = [entry["data_file"] for entry in entries]
+    added = {
+        "added-data-files": str(len(files)),
+        "added-records": str(sum(file["record_count"] for file in files)),
+        "added-files-size": str(sum(file["file_size_in_bytes"] for file in files)),
+    }
+
+    def tell(members: dict[str, Any]) -> None:
+        for snapshot in members["snapshots"]:
+            if snapshot["snapshot-id"] == first["added_snapshot_id"]:
+                snapshot["summary"].update(added)
+
+    broken.edit(tell)
+    Path(first["manifest_path"]).unlink()
+    return entries
+
+
+def test_a_lost_manifest_is_written_anew_as_the_footers_of_its_files_prove_it(
+    repair, table
+) -> None:
+    before = rows(table.directory)
+    entries = Broken(table.directory).entries(0)
+    lose_first_manifest(table)
+    found = done(repair(table.directory, "--yes", "--json"))
+    assert (kinds(found), found["remaining"]) == (["manifest"], [])
+    assert rows(table.directory) == before
+    now = Broken(table.directory).entries(0)
+    names = ("file_path", "record_count", "file_size_in_bytes")
+    told = [[[one["data_file"][name] for name in names] for one in each] for each in (entries, now)]
+    assert sorted(told[0]) == sorted(told[1])
+    assert repair(table.directory, "--level", "data", command="validate").code == 0
+    assert done(repair(table.directory, "--yes", "--json"))["repairs"] == []
+
+
+def test_files_that_nobody_knows_spoil_the_proof_of_a_lost_manifest(repair, table) -> None:
+    """Which of them are those of the manifest cannot be told: rows would be invented."""
+    (lost,) = lose_first_manifest(table)
+    stored = Path(lost["data_file"]["file_path"])
+    stray = stored.with_name("stray.parquet")
+    stray.write_bytes(stored.read_bytes())
+    for _ in range(2):
+        before = contents(table.directory)
+        refused = done(repair(table.directory, "--yes", "--json"), 5)
+        assert "--drop-missing" in refused["left"][0]["reason"]
+        assert contents(table.directory) == before
+        # One file again, but with fewer bytes than the snapshot added.
+        stored.unlink(missing_ok=True)
+        pq.write_table(pq.read_table(stray), stray, compression="none")
+
+
 def test_a_lost_manifest_that_nothing_proves_stays_until_rows_are_given_up(repair, table) -> None:
-    manifest = Broken(table.directory).manifests(0)[0]
-    Path(manifest["manifest_path"]).unlink()
+    first, *_ = Broken(table.directory).manifests(0)
+    (lost,) = read_records(Path(first["manifest_path"]))
+    Path(first["manifest_path"]).unlink()
+    Path(lost["data_file"]["file_path"]).unlink()
     before = contents(table.directory)
     refused = done(repair(table.directory, "--yes", "--json"), 5)
     assert [one["rule"] for one in refused["left"]] == ["R-034"]
@@ -245,9 +303,9 @@ def test_a_lost_manifest_that_nothing_proves_stays_until_rows_are_given_up(repai
     assert contents(table.directory) == before
 
     found = done(repair(table.directory, "--drop-missing", "--yes", "--json"))
-    (lost,) = found["repairs"]
-    assert (lost["kind"], lost["rows_lost"], lost["rows_back"]) == ("lost-data", 4, 0)
-    assert len(rows(table.directory)) in (7, 6)
+    (given_up,) = found["repairs"]
+    assert (given_up["kind"], given_up["rows_lost"], given_up["rows_back"]) == ("lost-data", 4, 0)
+    assert len(rows(table.directory)) in (6, 7)
     head = Broken(table.directory).head()
     assert head["summary"]["operation"] == "delete"
     assert head["summary"]["total-data-files"] == "2"

@@ -60,7 +60,7 @@ def repair(
     `--skip`: version-hint, metadata-file (a newest metadata file that is cut off is moved aside),
     statistics (entries of lost statistics files), list-row and manifest-list (lengths, counts,
     ranges and totals, counted anew), metrics (as footers have them, at level footers),
-    dangling-deletes, and manifest (a lost one, as other snapshots prove what it listed).
+    dangling-deletes, and manifest (a lost one, as other snapshots or the data files prove it).
 
     Rows are lost or invented only where you say so: `--drop-missing` allows for lost-data, and
     `--accept-undeleted` for lost-deletes; each line tells how many rows. `--to-snapshot` sets the
