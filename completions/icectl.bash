@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate expire-snapshots rewrite-manifests compact remove-orphans migrate-v1-v2 upgrade-to-v4 --help --version" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate repair expire-snapshots rewrite-manifests compact remove-orphans migrate-v1-v2 upgrade-to-v4 --help --version" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -26,6 +26,14 @@ _icectl() {
                 --fail-on) words="error warning" ;;
                 --color) words="auto always never" ;;
                 --snapshot|--ref|--sample|--rule|--skip|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
+            esac
+            ;;
+        repair)
+            options="--level --branch --to-snapshot --drop-missing --accept-undeleted --skip --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --level) words="metadata files footers" ;;
+                --color) words="auto always never" ;;
+                --branch|--to-snapshot|--skip|--concurrency|--time-limit|--catalog|--storage-option|--path-map) return ;;
             esac
             ;;
         expire-snapshots)

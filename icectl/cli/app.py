@@ -37,6 +37,7 @@ from icectl.report.metrics import metrics_text, write_metrics
 COMMANDS: Mapping[str, str] = {
     "inspect": "show a table's state, contents, history and health",
     "validate": "check metadata and files against the rules of the format",
+    "repair": "set a broken table right, as far as that is provable",
     "expire-snapshots": "drop old snapshots and the files only they need",
     "rewrite-manifests": "regroup manifests by partition, in their target size",
     "compact": "rewrite data files into ones of good size, deletes applied",

@@ -44,6 +44,14 @@ GROUP_KEYS = ["spec_id", "partition_key"]
 _LOCAL_SPELLING = r"^(?i:file):(?:(?://(?:localhost)?)?(/(?:[^/]|$))|([^/]))"
 
 
+def entries_from(rows: Sequence[Mapping[str, Any]]) -> Entries:
+    """Entries of rows by column; what a row lacks is null.
+
+    Order: kept.
+    """
+    return Entries(pa.Table.from_pylist(list(rows), schema=pa.schema([*PLANNING, *CARRIED])))
+
+
 def live(entries: E) -> E:
     """Rows that a scan reads: status ADDED or EXISTING.
 
@@ -93,6 +101,15 @@ def with_snapshot(entries: E, snapshot_id: int) -> E:
     column = pc.fill_null(entries.table["snapshot_id"], snapshot_id)
     field = entries.table.schema.field(at)
     return type(entries)(entries.table.set_column(at, field, column))
+
+
+def with_values(entries: E, column: str, values: Sequence[Any]) -> E:
+    """The same rows with other values in a column, as lists and pairs where those are nested.
+
+    Order: kept.
+    """
+    at, field = entries.table.schema.get_field_index(column), entries.table.schema.field(column)
+    return type(entries)(entries.table.set_column(at, field, pa.array(values, field.type)))
 
 
 def of(entries: E, *contents: Content) -> E:

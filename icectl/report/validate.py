@@ -87,16 +87,16 @@ def _print_rule(console: Console, found: Sequence[Finding], base: str, *, whole:
     shown = found if whole else found[:LISTED_WITHOUT_VERBOSE]
     for finding in shown:
         subject = finding.subject.removeprefix(f"{base.rstrip('/')}/")
-        _print_wrapped(console, f"{subject}: {finding.message}", "  ", "    ")
+        print_wrapped(console, f"{subject}: {finding.message}", "  ", "    ")
     if len(shown) < len(found):
         rest = len(found) - len(shown)
         console.print(f"  and {rest:,} more; `--verbose` prints all of them")
     for hint in dict.fromkeys(finding.hint for finding in found):
-        _print_wrapped(console, f"hint: {hint}", "  ", "    ", dim=True)
+        print_wrapped(console, f"hint: {hint}", "  ", "    ", dim=True)
     console.print()
 
 
-def _print_wrapped(
+def print_wrapped(
     console: Console, text: str, indent: str, further: str, *, dim: bool = False
 ) -> None:
     """Print a sentence; locations are never cut, so that they can be copied."""

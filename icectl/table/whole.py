@@ -130,7 +130,7 @@ class WholeSnapshots:
             if entries is None:
                 return False
             check_live(self.metadata, snapshot, manifests, entries)
-        except (CorruptTable, Unsupported):
+        except (CorruptTable, Unsupported, FileNotFoundError):
             return False
         except StorageError as error:
             if error.error_id not in OF_ONE_FILE:

@@ -18,7 +18,10 @@ def faults(directory: Path) -> list[dict[str, Any]]:
     return [one for one in document["result"]["findings"] if one["severity"] != "info"]
 
 
-@pytest.mark.parametrize("name", CHANGING)
+SOUND = [changing.name for changing in CHANGING.values() if not changing.is_broken]
+
+
+@pytest.mark.parametrize("name", SOUND)
 def test_a_command_does_its_work_once_and_leaves_a_sound_table(name: str, tmp_path: Path) -> None:
     subject = subject_of(name, tmp_path)
     assert faults(subject.directory) == []

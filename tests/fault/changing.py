@@ -21,6 +21,7 @@ from icectl.cli import (
     expiring,
     migrating,
     orphaning,
+    repairing,
     rewriting,
     session,
     upgrading_to_v4,
@@ -28,6 +29,7 @@ from icectl.cli import (
 from icectl.env import Env
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
+from tests.builders.broken import Broken, in_first_file
 from tests.builders.commits import set_properties
 from tests.builders.expiry import NOW_MS, Clock, aged_table, reachable
 from tests.builders.first_writers import as_first_writers_did
@@ -39,7 +41,10 @@ from tests.builders.tree_table import data_files, remove_data_files, upgrade
 
 @dataclass(frozen=True)
 class Changing:
-    """A command line that changes a table, but for the table's name, which is `{table}` in it."""
+    """A command line that changes a table, but for the table's name, which is `{table}` in it.
+
+    A table that `is_broken` has findings, in old snapshots afterwards too.
+    """
 
     name: str
     words: tuple[str, ...]
@@ -47,6 +52,7 @@ class Changing:
     deletes_old_files: bool = False
     commits: bool = True
     takes_long: bool = False
+    is_broken: bool = False
 
 
 def _of_version_2(directory: Path) -> None:
@@ -112,6 +118,22 @@ def _of_version_4(directory: Path) -> None:
     remove_data_files(directory, clock, [second])
 
 
+def _of_wrong_counts(directory: Path) -> None:
+    """A list with a wrong count and a wrong length, wrong offsets, statistics of another size."""
+    _of_small_files(directory, 2)
+    broken = Broken(directory)
+    broken.edit_manifest(in_first_file(split_offsets=[9, 4]))
+    broken.edit_head_list(lambda rows: rows[0].update({"added_rows_count": 99}))
+    broken.edit_head_list(lambda rows: rows[-1].update({"manifest_length": 5}))
+    path = directory / "metadata" / "some.stats"
+    path.write_bytes(b"PFA1PFA1{}")
+    entry = {
+        "snapshot-id": broken.head()["snapshot-id"], "statistics-path": str(path),
+        "file-size-in-bytes": 99, "file-footer-size-in-bytes": 5, "blob-metadata": [],
+    }  # fmt: skip
+    broken.edit(lambda members: members.update({"statistics": [entry]}))
+
+
 STRAYS = (
     "data/lost-1.parquet", "data/.lost-1.parquet.crc", "data/k=1/lost-2.parquet",
     "metadata/lost-m0.avro", "metadata/snap-1-lost.avro",
@@ -133,7 +155,7 @@ def _littered(directory: Path) -> None:
             os.utime(path, (week_ago, week_ago))
 
 
-LOADED = (compacting, expiring, migrating, orphaning, rewriting, upgrading_to_v4)
+LOADED = (compacting, expiring, migrating, orphaning, repairing, rewriting, upgrading_to_v4)
 """What a command imports when it is called: here once, for the processes that are forked."""
 
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
@@ -154,6 +176,7 @@ CHANGING = {
             commits=False,
         ),
         Changing("rewrite-manifests", ("rewrite-manifests",), _of_version_2),
+        Changing("repair", ("repair",), _of_wrong_counts, takes_long=True, is_broken=True),
         Changing("compact-v2", COMPACT, lambda path: _of_small_files(path, 2)),
         Changing("compact-v3", COMPACT, lambda path: _of_small_files(path, 3)),
         Changing("merge-deletes", ("compact", "--deletes-only"), _of_many_deletes, takes_long=True),

@@ -183,6 +183,8 @@ def code_of(subject: Subject, damage: str) -> int:
 def test_a_manifest_that_cannot_be_read_ends_the_run_before_anything_changes(
     subject: Subject, left: set[str], damage: str
 ) -> None:
+    if subject.changing.is_broken:
+        pytest.skip("a repair goes on with what can be read: tests/cli/test_repair.py")
     subject.restore()
     for path in needed_metadata(subject):
         content = path.read_bytes()

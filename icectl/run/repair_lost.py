@@ -1,0 +1,157 @@
+"""What was in a manifest that is lost, where the lists and manifests of other snapshots prove it.
+
+A manifest's row in the list tells how many files and rows it has, and which snapshot wrote it. Its
+existing files lived in the parent of that snapshot, and nowhere else in the snapshot itself: where
+there are just as many such files as the row counts, they are the ones. The files that it added are
+those that other snapshots list as added by this one.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from icectl.entries.rows import (
+    Entries,
+    as_existing,
+    by_row,
+    concat,
+    live,
+    of_specs,
+    take,
+    total,
+)
+from icectl.entries.schema import ALL_COLUMNS
+from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.run.reader import Reader
+from icectl.spec.manifest import ManifestFile
+from icectl.spec.snapshot import Snapshot
+from icectl.table.manifest_lists import distinct_manifests, read_snapshot_manifests
+from icectl.table.manifests import load_entries
+from icectl.table.reading import OF_ONE_FILE
+
+_Read = TypeVar("_Read")
+
+
+def proven_entries(reader: Reader, lost: ManifestFile) -> Entries | None:
+    """The live entries of a lost manifest, with every column; None where nothing proves them.
+
+    Raises: StorageError of the store; Incomplete.
+    Cost: the manifests of the snapshot that wrote it and of its parent, and of all other snapshots
+    where it added files.
+    """
+    wrote = reader.metadata.snapshot(lost.added_snapshot_id or -1)
+    counts = (
+        lost.added_files_count, lost.added_rows_count,
+        lost.existing_files_count, lost.existing_rows_count,
+    )  # fmt: skip
+    if wrote is None or None in counts:
+        return None
+    beside = _entries(reader, [wrote], lost)
+    if beside is None:
+        return None
+    added_files, added_rows, existing_files, existing_rows = counts
+    parts = []
+    if added_files:
+        found = _added(reader, wrote, lost, beside)
+        if found is None or _counted(found) != (added_files, added_rows):
+            return None
+        parts.append(found)
+    if existing_files:
+        found = _existing(reader, wrote, lost, beside)
+        if found is None or _counted(found) != (existing_files, existing_rows):
+            return None
+        parts.append(found)
+    return as_existing(concat(parts)) if parts else None
+
+
+def _existing(
+    reader: Reader, wrote: Snapshot, lost: ManifestFile, beside: Entries
+) -> Entries | None:
+    """Files that lived in the parent, and in no other manifest of the snapshot."""
+    parent = reader.metadata.snapshot(wrote.parent_snapshot_id or -1)
+    if parent is None:
+        return None
+    before = _entries(reader, [parent], lost)
+    return None if before is None else _without(live(before), beside)
+
+
+def _added(reader: Reader, wrote: Snapshot, lost: ManifestFile, beside: Entries) -> Entries | None:
+    """Files that other snapshots list as added by this one, and no other manifest of it added."""
+    others = [one for one in reader.metadata.snapshots if one is not wrote]
+    found = _entries(reader, others, lost, whole=False)
+    if found is None:
+        return None
+    alive = live(found)
+    ids = enumerate(alive.table["snapshot_id"].to_pylist())
+    by_it = take(alive, [row for row, id_ in ids if id_ == wrote.snapshot_id])
+    return _without(by_it, beside)
+
+
+def _entries(
+    reader: Reader, snapshots: Iterable[Snapshot], lost: ManifestFile, *, whole: bool = True
+) -> Entries | None:
+    """The entries of snapshots of the same content and spec as a manifest, without that manifest.
+
+    None where one of their files cannot be read, unless they need not be whole.
+    """
+    manifests: list[Sequence[ManifestFile]] = []
+    for snapshot in snapshots:
+        reader.deadline.check()
+        read_list = partial(read_snapshot_manifests, reader.store, reader.metadata, snapshot)
+        listed = _try(read_list)
+        if listed is not None:
+            manifests.append(listed)
+        elif whole:
+            return None
+    alike = [
+        one
+        for one in distinct_manifests(manifests)
+        if one.manifest_path != lost.manifest_path and one.content is lost.content
+    ]
+    parts = []
+    for one in alike:
+        entries = _try(partial(_load, reader, one))
+        if entries is not None:
+            parts.append(entries)
+        elif whole:
+            return None
+    return of_specs(concat(parts), [lost.partition_spec_id])
+
+
+def _load(reader: Reader, manifest: ManifestFile) -> Entries:
+    return load_entries(
+        reader.store,
+        reader.metadata,
+        [manifest],
+        columns=ALL_COLUMNS,
+        concurrency=1,
+        progress=reader.progress,
+    )
+
+
+def _counted(entries: Entries) -> tuple[int, int]:
+    """Files and rows."""
+    return len(entries), total(entries, "record_count")
+
+
+def _try(read: Callable[[], _Read]) -> _Read | None:
+    """What can be read; None where a file is broken or gone. Raises: StorageError of the store."""
+    try:
+        return read()
+    except (CorruptTable, Unsupported):
+        return None
+    except StorageError as error:
+        if error.error_id not in OF_ONE_FILE:
+            raise
+        return None
+
+
+def _without(entries: Entries, others: Entries) -> Entries:
+    """Each file once, and none of the others; a vector is told by its place in its file."""
+    known = set(by_row(others, "location", "content_offset"))
+    kept = []
+    for row, key in enumerate(by_row(entries, "location", "content_offset")):
+        if key not in known:
+            known.add(key)
+            kept.append(row)
+    return take(entries, kept)

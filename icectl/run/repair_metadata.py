@@ -1,0 +1,175 @@
+"""Repairing what leads to the current metadata: a truncated newest file, and the version hint."""
+
+from dataclasses import dataclass
+
+from icectl.catalog.files import FILE_SYSTEM, FileSystemCatalog
+from icectl.catalog.metadata_files import METADATA_FOLDER, check_place, loaded_from, read_file
+from icectl.catalog.protocol import LoadedTable
+from icectl.catalog.under_way import COMMIT_TAKES_MS
+from icectl.catalog.versions import (
+    MetadataVersion,
+    doubled_versions,
+    is_file_system_table,
+    list_versions,
+    without_uncommitted,
+)
+from icectl.codec.metadata_file import read_version_hint
+from icectl.commit.access import TableAccess
+from icectl.errors import CommitConflict, CorruptTable, Refused, StorageError
+from icectl.plan.repair import Remedy
+from icectl.storage import location as locations
+from icectl.storage.store import dating_clock_ms
+from icectl.table.open import open_table
+from icectl.table.whole import newest_whole_metadata
+from icectl.units import print_duration
+
+_HINT = "version-hint.text"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The table as its newest whole metadata file has it, and what stands in the way of that.
+
+    `broken` is the newer file that cannot be read, `aside` where it goes, `hint` what the version
+    hint should say. While that `is_ahead` of the files, no commit is safe.
+    """
+
+    loaded: LoadedTable
+    remedies: tuple[Remedy, ...] = ()
+    broken: MetadataVersion | None = None
+    aside: str | None = None
+    hint: bytes | None = None
+    is_ahead: bool = False
+
+
+def find(access: TableAccess) -> Found:
+    """Load the newest metadata file that is whole.
+
+    Raises: CorruptTable, where the newest one is broken and nothing proves that the one before it
+    may take its place; Refused, with the way out; what loading a table raises.
+    """
+    try:
+        loaded = open_table(access.catalog)
+    except CorruptTable as error:
+        found = _before_a_broken_one(access, error)
+    else:
+        found = Found(loaded)
+    return _with_hint(access, found)
+
+
+def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> Found:
+    """The table as the file before a truncated one has it."""
+    catalog = access.catalog
+    if not isinstance(catalog, FileSystemCatalog) or error.rule not in ("R-005", "R-006"):
+        raise error
+    folder = locations.join(catalog.table_location, METADATA_FOLDER)
+    listed = list_versions(access.store, folder)
+    versions = without_uncommitted(listed)
+    if not is_file_system_table(listed) or doubled_versions(versions):
+        raise error
+    broken = max(versions, key=lambda version: version.version or 0)
+    try:
+        read_file(access.store, broken.location)
+    except CorruptTable:
+        whole = newest_whole_metadata(access.store, versions, broken.location)
+    else:
+        raise error
+    if whole is None:
+        raise error
+    if whole.version.version != (broken.version or 0) - 1:
+        raise CorruptTable(
+            error.message.removesuffix(f" ({error.rule})"),
+            rule=error.rule,
+            hint=f"the newest metadata file that is whole is {whole.version.name}, and those "
+            "between are broken or gone: bring them back from a copy, or move the broken ones "
+            "out of the directory if that version is meant",
+        ) from error
+    _check_age(access, broken)
+    loaded = loaded_from(whole.metadata, whole.version.location, FILE_SYSTEM)
+    check_place(access.store, catalog.table_location, loaded)
+    aside = locations.join(
+        loaded.metadata_folder, f"_broken-{broken.name}-{access.env.new_uuid()[:8]}"
+    )
+    remedy = Remedy(
+        "metadata-file",
+        None,
+        broken.location,
+        f"move it aside, to {locations.name(aside)}; {whole.version.name} is current again",
+        f"it cannot be read, {whole.version.name} before it is whole, and no newer file is there; "
+        "what the commit in it changed is lost if no copy of it is left",
+    )
+    return Found(loaded, (remedy,), broken, aside)
+
+
+def _check_age(access: TableAccess, broken: MetadataVersion) -> None:
+    """Raises: Refused, where a writer may still be writing the file."""
+    now_ms = dating_clock_ms(access.store, access.env, broken.location)
+    if broken.modified_ms is None or now_ms - broken.modified_ms < COMMIT_TAKES_MS:
+        raise Refused(
+            f"{broken.name} cannot be read, and it is young: a writer may be writing it",
+            hint="run the command again once it is "
+            f"{print_duration(COMMIT_TAKES_MS)} old; it is left alone until then",
+        )
+
+
+def _with_hint(access: TableAccess, found: Found) -> Found:
+    """Add what the version hint should say, where it says something else (R-163)."""
+    loaded = found.loaded
+    if not loaded.capabilities.numbers_versions:
+        return found
+    try:
+        content = access.store.read(locations.join(loaded.metadata_folder, _HINT))
+    except FileNotFoundError:
+        return found
+    says = read_version_hint(content)
+    if says == loaded.version:
+        return found
+    newest = locations.name(loaded.metadata_location)
+    is_ahead = isinstance(says, int) and says > (loaded.version or 0)
+    if is_ahead:
+        names = f"says {says}, which is ahead of {newest}"
+        proof = "that is the newest file there is; commits after it are lost with their files"
+    elif isinstance(says, int):
+        names, proof = f"says {says}, which is behind {newest}", "that is the newest file there is"
+    else:
+        names, proof = "names no version", f"{newest} is the newest file there is"
+    remedy = Remedy("version-hint", None, _HINT, f"it {names}: write {loaded.version}", proof)
+    return Found(
+        loaded,
+        (*found.remedies, remedy),
+        found.broken,
+        found.aside,
+        str(loaded.version).encode(),
+        is_ahead,
+    )
+
+
+def restore(access: TableAccess, found: Found, kinds: frozenset[str]) -> None:
+    """Move a broken metadata file aside and correct the hint, as far as `kinds` has them.
+
+    A file is copied before it goes, so that whatever ends the run loses nothing of it.
+    Raises: CommitConflict, where it is another one meanwhile; Refused; StorageError.
+    """
+    with access.shield():
+        if "metadata-file" in kinds and found.broken is not None and found.aside is not None:
+            _move_aside(access, found.broken, found.aside)
+        if "version-hint" in kinds and found.hint is not None:
+            place = locations.join(found.loaded.metadata_folder, _HINT)
+            access.store.remove([locations.check_sum(place)])
+            access.store.replace(place, found.hint)
+
+
+def _move_aside(access: TableAccess, broken: MetadataVersion, aside: str) -> None:
+    now = list_versions(access.store, locations.parent(broken.location))
+    listed = {version.location: version for version in now}
+    newest = max(without_uncommitted(now), key=lambda version: version.version or 0)
+    same = listed.get(broken.location)
+    if same is None or same.modified_ms != broken.modified_ms or newest.location != same.location:
+        raise CommitConflict(f"{broken.name} was changed meanwhile, or a newer file is there")
+    content = access.store.read(broken.location)
+    access.store.create(aside, content)
+    failed = access.store.remove([broken.location, locations.check_sum(broken.location)])
+    if failed:
+        raise StorageError(
+            f"`{failed[0].location}` stays, with a copy beside it: {failed[0].error}"
+        )

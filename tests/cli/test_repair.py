@@ -1,0 +1,506 @@
+"""`icectl repair`: what it sets right, what it refuses, and that it invents and loses no row."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.env import Env
+from tests.builders.broken import (
+    DELETED,
+    Broken,
+    in_first,
+    r042_an_entry_without_any_snapshot_id,
+    read_records,
+)
+from tests.builders.rows import current_metadata, read_metadata, read_rows
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.cli.conftest import Ended, Run, checked_document
+from tests.stores.fixed_env import FixedEnv
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def repair(prepared: Callable[[str, Env], Run]) -> Run:
+    """Run `icectl repair`, a year after the builder's tables begin."""
+    return prepared("repair", FixedEnv(START_MS + 365 * DAY_MS, uuids=5_000, snapshot_ids=5_000))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    """Three data files and a position delete file, each of a snapshot of its own."""
+    built = TableBuilder(tmp_path / "t")
+    for start in (0, 4, 8):
+        built.append(range(start, start + 4))
+    built.delete_rows([1, 5])
+    return built
+
+
+def rows(table: Path) -> list[int]:
+    return sorted(int(dict(row)["id"]) for row in read_rows(read_metadata(current_metadata(table))))
+
+
+def contents(table: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in table.rglob("*") if path.is_file()}
+
+
+def done(ended: Ended, code: int = 0) -> dict[str, Any]:
+    document = checked_document(ended)
+    assert ended.code == code, ended.err or ended.out
+    found: dict[str, Any] = document["result"]
+    return found
+
+
+def kinds(result: dict[str, Any]) -> list[str]:
+    return [one["kind"] for one in result["repairs"]]
+
+
+def age(path: Path) -> None:
+    """Let a file be older than any commit takes."""
+    old = START_MS / 1000
+    os.utime(path, (old, old))
+
+
+def truncate_newest(directory: Path) -> Path:
+    newest = current_metadata(directory)
+    newest.write_bytes(newest.read_bytes()[:-200])
+    age(newest)
+    return newest
+
+
+# -- what leads to the metadata -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("says", ["2", "77", "what"])
+def test_r163_a_version_hint_says_the_newest_version_afterwards(repair, table, says) -> None:
+    hint = table.directory / "metadata" / "version-hint.text"
+    hint.write_text(says)
+    newest = current_metadata(table.directory)
+    assert repair(table.directory, "--check").code == 4
+    assert kinds(done(repair(table.directory, "--yes", "--json"))) == ["version-hint"]
+    assert hint.read_text() == "5"
+    assert current_metadata(table.directory) == newest
+    assert repair(table.directory, "--check").code == 0
+
+
+def test_a_truncated_metadata_file_is_moved_aside_and_kept(repair, table) -> None:
+    before = contents(table.directory)
+    newest = truncate_newest(table.directory)
+    stored = newest.read_bytes()
+    planned = done(repair(table.directory, "--dry-run", "--json"))
+    assert kinds(planned) == ["metadata-file", "version-hint"]
+    assert newest.read_bytes() == stored
+
+    done(repair(table.directory, "--yes", "--json"))
+    assert current_metadata(table.directory).name == "v4.metadata.json"
+    (aside,) = (table.directory / "metadata").glob("_broken-v5.metadata.json-*")
+    assert aside.read_bytes() == stored
+    now = contents(table.directory)
+    assert {path for path in before if path not in now} == {newest}
+    assert rows(table.directory) == list(range(12))
+    assert done(repair(table.directory, "--yes", "--json"))["repairs"] == []
+
+
+def test_a_young_metadata_file_may_still_be_written_and_is_left_alone(repair, table) -> None:
+    newest = truncate_newest(table.directory)
+    now = (START_MS + 365 * DAY_MS - 60_000) / 1000
+    os.utime(newest, (now, now))
+    before = contents(table.directory)
+    ended = repair(table.directory, "--yes")
+    assert ended.code == 5
+    assert "a writer may be writing it" in ended.err
+    assert contents(table.directory) == before
+
+
+def test_older_files_than_the_one_before_are_not_taken_unasked(repair, table) -> None:
+    truncate_newest(table.directory)
+    path = table.directory / "metadata" / "v4.metadata.json"
+    path.write_bytes(path.read_bytes()[:-200])
+    ended = repair(table.directory, "--yes")
+    assert ended.code == 15
+    assert "v3.metadata.json" in ended.err
+
+
+def test_a_table_without_a_whole_metadata_file_is_corrupt(repair, table) -> None:
+    for path in (table.directory / "metadata").glob("*.metadata.json"):
+        path.write_bytes(b"{")
+        age(path)
+    assert repair(table.directory, "--yes").code == 15
+
+
+# -- going back ---------------------------------------------------------------------------------
+
+
+def test_a_branch_goes_back_to_the_newest_whole_snapshot(repair, table) -> None:
+    ids = [one.snapshot_id for one in table.metadata.snapshots]
+    Path(Broken(table.directory).manifests(1)[0]["manifest_path"]).unlink()
+    before = contents(table.directory)
+    refused = done(repair(table.directory, "--yes", "--json"), 5)
+    assert refused["way_back"] == str(ids[2])
+    assert contents(table.directory) == before
+
+    found = done(repair(table.directory, "--to-snapshot", "whole", "--yes", "--json"))
+    assert (kinds(found), found["to_snapshot"], found["remaining"]) == (
+        ["to-snapshot"], str(ids[2]), [],
+    )  # fmt: skip
+    assert rows(table.directory) == list(range(12))
+    members = read_metadata(current_metadata(table.directory))
+    assert [one["snapshot-id"] for one in members["snapshots"]] == ids
+    assert members["refs"]["main"]["snapshot-id"] == members["current-snapshot-id"] == ids[2]
+    assert before.items() <= contents(table.directory).items() | {
+        (table.directory / "metadata" / "version-hint.text", b"5")
+    }
+    again = done(repair(table.directory, "--to-snapshot", "whole", "--yes", "--json"))
+    assert again["repairs"] == []
+
+
+def test_a_branch_goes_back_to_a_snapshot_by_its_id_if_that_is_whole(repair, table) -> None:
+    first, second, *_ = [one.snapshot_id for one in table.metadata.snapshots]
+    done(repair(table.directory, "--to-snapshot", first, "--yes", "--json"))
+    assert rows(table.directory) == [0, 1, 2, 3]
+    Path(table.metadata.snapshots[1].manifest_list).unlink()
+    ended = repair(table.directory, "--to-snapshot", second, "--yes")
+    assert ended.code == 5
+    assert f"snapshot {second} is not whole either" in ended.err
+    assert repair(table.directory, "--to-snapshot", "12", "--yes").code == 2
+
+
+def test_another_branch_goes_back_and_main_stays(repair, table) -> None:
+    table.ref("audit", "branch")
+    head = table.append(range(100, 104), branch="audit")
+    (lost,) = [Path(row["location"]) for row in table.live("audit") if row["snapshot_id"] == head]
+    lost.unlink()
+    assert done(repair(table.directory, "--yes", "--json"))["repairs"] == []
+    words = ("--branch", "audit", "--to-snapshot", "whole", "--yes", "--json")
+    done(repair(table.directory, *words))
+    members = read_metadata(current_metadata(table.directory))
+    assert members["refs"]["audit"]["snapshot-id"] == members["current-snapshot-id"]
+
+
+# -- lost manifests -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", [Path.unlink, lambda path: path.write_bytes(b"Obj\x01")])
+def test_r069_a_lost_manifest_is_written_anew_as_the_snapshot_before_proves_it(
+    repair, table, loss
+) -> None:
+    before = rows(table.directory)
+    assert repair(table.directory, "--yes", command="rewrite-manifests").code == 0
+    (merged,) = Broken(table.directory).manifests(0)
+    entries = Broken(table.directory).entries(0)
+    loss(Path(merged["manifest_path"]))
+    found = done(repair(table.directory, "--yes", "--json"))
+    assert (kinds(found), found["remaining"]) == (["manifest"], [])
+    assert rows(table.directory) == before
+    assert _facts(Broken(table.directory).entries(0)) == _facts(entries)
+    assert done(repair(table.directory, "--yes", "--json"))["repairs"] == []
+
+
+def test_a_lost_manifest_is_written_anew_as_a_later_snapshot_proves_it(repair, table) -> None:
+    """The branch `kept` has the manifests as they were; main has them merged."""
+    table.ref("kept", "branch")
+    before = rows(table.directory)
+    assert repair(table.directory, "--yes", command="rewrite-manifests").code == 0
+    words = ("--branch", "kept", "--yes", "--json")
+    of_kept = table.metadata.refs["kept"].snapshot_id
+    rows_of_kept = read_rows(read_metadata(current_metadata(table.directory)), of_kept)
+    first = min({row["manifest_path"] for row in _listed(table, of_kept) if row["content"] == 0})
+    Path(first).unlink()
+    found = done(repair(table.directory, *words))
+    assert (kinds(found), found["remaining"]) == (["manifest"], [])
+    members = read_metadata(current_metadata(table.directory))
+    assert read_rows(members, members["refs"]["kept"]["snapshot-id"]) == rows_of_kept
+    assert rows(table.directory) == before
+
+
+def _listed(table: TableBuilder, snapshot_id: int) -> list[dict[str, Any]]:
+    snapshot = table.metadata.snapshot(snapshot_id)
+    assert snapshot is not None
+    return read_records(Path(str(snapshot.manifest_list)))
+
+
+def _facts(entries: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    names = ("file_path", "record_count", "file_size_in_bytes", "lower_bounds", "value_counts")
+    return sorted(
+        (
+            *(json.dumps(entry["data_file"][name], default=repr) for name in names),
+            entry["sequence_number"],
+            entry["snapshot_id"],
+        )
+        for entry in entries
+    )
+
+
+def lose_first_manifest(table: TableBuilder) -> list[dict[str, Any]]:
+    """Lose the manifest of an append that says in its summary what it added; its entries."""
+    broken = Broken(table.directory)
+    first, *_ = broken.manifests(0)
+    entries = read_records(Path(first["manifest_path"]))
+    files = [entry["data_file"] for entry in entries]
+    added = {
+        "added-data-files": str(len(files)),
+        "added-records": str(sum(file["record_count"] for file in files)),
+        "added-files-size": str(sum(file["file_size_in_bytes"] for file in files)),
+    }
+
+    def tell(members: dict[str, Any]) -> None:
+        for snapshot in members["snapshots"]:
+            if snapshot["snapshot-id"] == first["added_snapshot_id"]:
+                snapshot["summary"].update(added)
+
+    broken.edit(tell)
+    Path(first["manifest_path"]).unlink()
+    return entries
+
+
+def test_a_lost_manifest_is_written_anew_as_the_footers_of_its_files_prove_it(
+    repair, table
+) -> None:
+    before = rows(table.directory)
+    entries = Broken(table.directory).entries(0)
+    lose_first_manifest(table)
+    found = done(repair(table.directory, "--yes", "--json"))
+    assert (kinds(found), found["remaining"]) == (["manifest"], [])
+    assert rows(table.directory) == before
+    now = Broken(table.directory).entries(0)
+    names = ("file_path", "record_count", "file_size_in_bytes")
+    told = [[[one["data_file"][name] for name in names] for one in each] for each in (entries, now)]
+    assert sorted(told[0]) == sorted(told[1])
+    assert repair(table.directory, "--level", "data", command="validate").code == 0
+    assert done(repair(table.directory, "--yes", "--json"))["repairs"] == []
+
+
+def test_files_that_nobody_knows_spoil_the_proof_of_a_lost_manifest(repair, table) -> None:
+    """Which of them are those of the manifest cannot be told: rows would be invented."""
+    (lost,) = lose_first_manifest(table)
+    stored = Path(lost["data_file"]["file_path"])
+    stray = stored.with_name("stray.parquet")
+    stray.write_bytes(stored.read_bytes())
+    for _ in range(2):
+        before = contents(table.directory)
+        refused = done(repair(table.directory, "--yes", "--json"), 5)
+        assert "--drop-missing" in refused["left"][0]["reason"]
+        assert contents(table.directory) == before
+        # One file again, but with fewer bytes than the snapshot added.
+        stored.unlink(missing_ok=True)
+        pq.write_table(pq.read_table(stray), stray, compression="none")
+
+
+def test_a_lost_manifest_that_nothing_proves_stays_until_rows_are_given_up(repair, table) -> None:
+    first, *_ = Broken(table.directory).manifests(0)
+    (lost,) = read_records(Path(first["manifest_path"]))
+    Path(first["manifest_path"]).unlink()
+    Path(lost["data_file"]["file_path"]).unlink()
+    before = contents(table.directory)
+    refused = done(repair(table.directory, "--yes", "--json"), 5)
+    assert [one["rule"] for one in refused["left"]] == ["R-034"]
+    assert "--drop-missing" in refused["left"][0]["reason"]
+    assert contents(table.directory) == before
+
+    found = done(repair(table.directory, "--drop-missing", "--yes", "--json"))
+    (given_up,) = found["repairs"]
+    assert (given_up["kind"], given_up["rows_lost"], given_up["rows_back"]) == ("lost-data", 4, 0)
+    assert len(rows(table.directory)) in (6, 7)
+    head = Broken(table.directory).head()
+    assert head["summary"]["operation"] == "delete"
+    assert head["summary"]["total-data-files"] == "2"
+
+
+# -- lost files ---------------------------------------------------------------------------------
+
+
+def test_a_lost_data_file_is_listed_no_more_only_where_that_is_asked_for(repair, table) -> None:
+    (lost,) = [row for row in table.live() if row["location"].endswith("00007.parquet")] or [
+        next(row for row in table.live() if row["content"] == 0)
+    ]
+    Path(lost["location"]).unlink()
+    assert repair(table.directory, "--check").code == 5
+    ended = repair(table.directory, "--drop-missing", "--dry-run")
+    assert ended.code == 0
+    assert "at most 4 rows lost" in ended.out
+    found = done(repair(table.directory, "--drop-missing", "--yes", "--json"))
+    assert (found["repairs"][0]["rows_lost"], found["remaining"]) == (4, [])
+    assert repair(table.directory, command="validate").code == 0
+    assert done(repair(table.directory, "--drop-missing", "--yes", "--json"))["repairs"] == []
+
+
+def test_deleted_rows_come_back_only_where_that_is_accepted(repair, table) -> None:
+    (lost,) = [row for row in table.live() if row["content"] == 1]
+    Path(lost["location"]).unlink()
+    before = contents(table.directory)
+    for words in ((), ("--drop-missing",)):
+        refused = done(repair(table.directory, *words, "--yes", "--json"), 5)
+        assert "--accept-undeleted" in refused["left"][0]["reason"]
+    assert contents(table.directory) == before
+    found = done(repair(table.directory, "--accept-undeleted", "--yes", "--json"))
+    assert (kinds(found), found["repairs"][0]["rows_back"]) == (["lost-deletes"], 2)
+    assert rows(table.directory) == list(range(12))
+
+
+def test_r116_vectors_of_a_removed_data_file_are_listed_no_more(repair, tmp_path) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=3)
+    table.append(range(4))
+    table.append(range(4, 8))
+    table.delete_rows([1, 5])
+    broken = Broken(table.directory)
+    gone = broken.entries(1)[0]["data_file"]["referenced_data_file"]
+
+    def remove(entries: list[dict[str, Any]]) -> None:
+        for entry in entries:
+            if entry["data_file"]["file_path"] == gone:
+                entry["status"] = DELETED
+
+    broken.edit_manifest(remove, holding=lambda e: e["data_file"]["file_path"] == gone)
+    before = rows(table.directory)
+    found = done(repair(table.directory, "--yes", "--json"))
+    assert kinds(found) == ["manifest-list", "dangling-deletes"]
+    assert rows(table.directory) == before
+    assert len(Broken(table.directory).entries(1)) == 1
+    assert {one["rule"] for one in found["remaining"]} & {"R-116", "R-031"} == set()
+
+
+def test_the_vectors_of_a_lost_data_file_go_with_it(repair, tmp_path) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=3)
+    table.append(range(4))
+    table.append(range(4, 8))
+    table.delete_rows([1, 5])
+    (lost,) = [
+        row["location"] for row in table.live() if row["location"].endswith("/00001.parquet")
+    ]
+    Path(lost).unlink()
+    found = done(repair(table.directory, "--drop-missing", "--yes", "--json"))
+    assert (kinds(found), found["remaining"]) == (["lost-data"], [])
+    assert rows(table.directory) == [4, 6, 7]
+    words = ("--drop-missing", "--level", "footers", "--yes", "--json")
+    assert done(repair(table.directory, *words))["repairs"] == []
+
+
+def test_a_manifest_that_others_may_read_is_not_dropped(repair, table) -> None:
+    """Its entries have no snapshot id, which is not the same as being lost (R-042)."""
+    r042_an_entry_without_any_snapshot_id(Broken(table.directory))
+    before = contents(table.directory)
+    words = ("--drop-missing", "--accept-undeleted", "--yes", "--json")
+    assert kinds(done(repair(table.directory, *words), 5)) == []
+    assert contents(table.directory) == before
+
+
+def test_r163_nothing_else_is_repaired_while_the_hint_is_ahead(repair, table) -> None:
+    break_counts(table)
+    hint = table.directory / "metadata" / "version-hint.text"
+    hint.write_text("9")
+    before = contents(table.directory)
+    ended = repair(table.directory, "--skip", "version-hint", "--yes")
+    assert (ended.code, "version-hint" in ended.err) == (5, True)
+    assert contents(table.directory) == before
+    assert kinds(done(repair(table.directory, "--yes", "--json"))) == ["version-hint", "list-row"]
+    assert hint.read_text() == "6"
+
+
+def test_the_time_limit_ends_a_repair_before_anything_changes(repair, table) -> None:
+    break_counts(table)
+    before = contents(table.directory)
+    assert repair(table.directory, "--time-limit", "0s", "--yes").code == 3
+    assert contents(table.directory) == before
+
+
+# -- choosing -----------------------------------------------------------------------------------
+
+
+def break_counts(table: TableBuilder) -> Broken:
+    broken = Broken(table.directory)
+    broken.edit_head_list(lambda listed: listed[0].update({"added_rows_count": 99}))
+    (table.directory / "metadata" / "version-hint.text").write_text("1")
+    return broken
+
+
+def test_repairs_are_skipped_by_kind_and_by_id(repair, table) -> None:
+    broken = break_counts(table)
+    planned = done(repair(table.directory, "--dry-run", "--json"))
+    assert kinds(planned) == ["version-hint", "list-row"]
+    (by_id,) = [one["id"] for one in planned["repairs"] if one["kind"] == "list-row"]
+    assert by_id == f"list-row:{Path(broken.manifests(0)[0]['manifest_path']).name}" or by_id
+    skipped = done(repair(table.directory, "--skip", by_id, "--dry-run", "--json"))
+    assert kinds(skipped) == ["version-hint"]
+    assert [one["id"] for one in skipped["skipped"]] == [by_id]
+    words = ("--skip", "list-row", "--skip", "version-hint", "--yes", "--json")
+    assert kinds(done(repair(table.directory, *words))) == []
+
+
+def test_a_skip_of_nothing_is_wrong_usage(repair, table) -> None:
+    break_counts(table)
+    ended = repair(table.directory, "--skip", "version-hnt")
+    assert ended.code == 2
+    assert "did you mean `version-hint`?" in ended.err
+
+
+def test_nothing_is_repaired_without_a_yes_where_nobody_can_be_asked(repair, table) -> None:
+    break_counts(table)
+    before = contents(table.directory)
+    assert repair(table.directory).code == 2
+    assert contents(table.directory) == before
+
+
+def test_plans_change_no_byte(repair, table) -> None:
+    break_counts(table)
+    before = contents(table.directory)
+    assert repair(table.directory, "--dry-run").code == 0
+    assert repair(table.directory, "--check").code == 4
+    assert contents(table.directory) == before
+
+
+def test_a_healthy_table_has_nothing_to_repair(repair, table) -> None:
+    before = contents(table.directory)
+    ended = repair(table.directory, "--yes", "--level", "footers")
+    assert (ended.code, ended.out) == (0, "nothing to repair at level footers\n")
+    assert contents(table.directory) == before
+
+
+def test_the_repair_of_a_catalog_s_table_is_written_beside_its_metadata_file(repair, table) -> None:
+    break_counts(table)
+    folder = table.directory / "metadata"
+    newest = current_metadata(table.directory)
+    name = "00004-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
+    newest.rename(folder / name)
+    for path in folder.glob("v*.metadata.json"):
+        path.unlink()
+    assert repair(table.directory, "--yes").code == 5
+    ended = repair(table.directory, "--metadata-file", name, "--yes")
+    assert (ended.code, ended.err) == (0, "")
+    assert "new metadata file: " in ended.out
+    assert "point the catalog at it" in ended.out
+
+
+def test_repairs_are_told_with_their_reasons(repair, table) -> None:
+    break_counts(table)
+    ended = repair(table.directory, "--dry-run")
+    assert ended.out.splitlines()[:2] == [
+        (
+            "repair version-hint: version-hint.text: it says 1, which is behind "
+            "v5.metadata.json: write 5"
+        ),
+        "  because that is the newest file there is",
+    ]
+    ended = repair(table.directory, "--yes")
+    assert ended.out.splitlines()[0] == (
+        "done version-hint: it says 1, which is behind v5.metadata.json: write 5"
+    )
+    assert ended.out.endswith("no errors are left at level files\n")
+
+
+def test_what_makes_rows_unsure_is_not_built_upon(repair, table) -> None:
+    broken = break_counts(table)
+    table.append(range(20, 24))
+    broken.edit_manifest(
+        in_first(lambda entry: entry.update({"status": 0, "snapshot_id": 7, "sequence_number": 99,
+                                             "file_sequence_number": 99}))
+    )  # fmt: skip
+    before = contents(table.directory)
+    found = done(repair(table.directory, "--yes", "--json"), 5)
+    assert kinds(found) == []
+    assert contents(table.directory) == before
+    assert {one["rule"] for one in found["left"]} >= {"R-044"}

@@ -1,0 +1,66 @@
+"""Choosing among repairs, and saying why the rest is left."""
+
+import pytest
+
+from icectl.errors import UsageError
+from icectl.plan.model import Finding
+from icectl.plan.repair import Kind, Left, Remedy, RepairPlan, plan
+
+LENGTH = Finding("R-050", "warning", "/t/m0.avro", "its length is 5", "hint")
+LOST = Finding("R-034", "error", "/t/data/a.parquet", "the data file is missing", "hint")
+HINT = Finding("R-163", "info", "version-hint.text", "it says 1", "hint")
+
+
+def remedy(kind: Kind, name: str | None = None, *answers: Finding) -> Remedy:
+    return Remedy(kind, name, "subject", "what", "proof", answers=frozenset(answers))
+
+
+ROW = remedy("list-row", "m0.avro", LENGTH)
+
+
+def planned(*skip: str, remedies: tuple[Remedy, ...] = (ROW,)) -> RepairPlan:
+    return plan("files", "main", remedies, (LENGTH, LOST, HINT), skip)
+
+
+def test_findings_that_no_repair_answers_are_left_with_a_reason_but_for_infos() -> None:
+    found = planned()
+    assert [one.id for one in found.remedies] == ["list-row:m0.avro"]
+    assert found.left == (Left(LOST, "the file is gone, and nothing else says what was in it"),)
+    assert (found.has_work, found.is_refused) == (True, False)
+
+
+@pytest.mark.parametrize("skip", ["list-row", "list-row:m0.avro"])
+def test_a_repair_is_skipped_by_its_kind_and_by_its_id(skip: str) -> None:
+    found = planned(skip)
+    assert (found.remedies, found.skipped) == ((), (ROW,))
+    assert found.left[0] == Left(LENGTH, "it was to be skipped")
+    assert found.is_refused
+
+
+def test_a_kind_that_has_nothing_to_do_may_be_skipped() -> None:
+    assert planned("version-hint", "metrics:gone.avro").remedies == (ROW,)
+
+
+def test_a_repair_that_there_is_not_cannot_be_skipped() -> None:
+    with pytest.raises(UsageError, match="there is no repair `list-rw`") as raised:
+        planned("list-rw")
+    assert raised.value.hint == "did you mean `list-row`?"
+
+
+def test_what_leads_to_the_metadata_is_told_first() -> None:
+    later = remedy("lost-data", "a.parquet", LOST)
+    first = remedy("version-hint", None, HINT)
+    found = planned(remedies=(later, ROW, first))
+    assert [one.kind for one in found.remedies] == ["version-hint", "list-row", "lost-data"]
+    assert found.left == ()
+
+
+def test_a_search_s_own_reason_is_told_before_the_usual_one() -> None:
+    reason = Left(LOST, "nothing else has its 4 rows")
+    found = plan("files", "main", (), (LOST,), (), (reason,))
+    assert found.left == (reason,)
+
+
+def test_warnings_alone_are_no_reason_to_refuse() -> None:
+    found = plan("files", "main", (), (LENGTH,), ())
+    assert (found.has_work, found.is_refused) == (False, False)
