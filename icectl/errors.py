@@ -12,6 +12,7 @@ IcectlError
 ├── StorageError           13
 ├── Unsupported            14   carries a rule id where one says so
 ├── CorruptTable           15   carries a rule id
+│   └── MissingFile        15
 └── EngineError            16
 
 A failed check of icectl's own output is a bug like anything else that reaches the command line:
@@ -155,6 +156,19 @@ class CorruptTable(IcectlError):
     def __init__(self, message: str, *, rule: str, hint: str | None = None) -> None:
         super().__init__(f"{message} ({rule})", hint=hint)
         self.rule = rule
+
+
+class MissingFile(CorruptTable):
+    """A file that the table's metadata names is not there: no store will bring it back (R-034)."""
+
+    id = "file-missing"
+
+    def __init__(self, location: str) -> None:
+        super().__init__(
+            f"`{location}` is missing, although the table's metadata names it",
+            rule="R-034",
+            hint="`--path-map FROM=TO` reads a table that was moved or copied",
+        )
 
 
 class EngineError(IcectlError):

@@ -2,7 +2,8 @@
 # Sets up everything and runs all checks and tests of icectl.
 #
 #   tests/run.sh              the quick tier: lint, types, all tests but the slowest
-#   tests/run.sh --full       also the slowest tests and the benchmarks' targets
+#   tests/run.sh --full       also the slowest tests, mutants of what decides and deletes, and the
+#                             benchmarks' targets
 #   tests/run.sh -- ARGS      only pytest, with these arguments
 #
 # Needs Python 3.11+ and a package index. With Java 17 or newer it also tests against Iceberg's own
@@ -18,7 +19,7 @@ case "${1:-}" in
     --full) tier=full ;;
     --) shift; only_pytest=("$@") ;;
     "") ;;
-    *) sed -n '2,10p' "$0"; exit 2 ;;
+    *) sed -n '2,11p' "$0"; exit 2 ;;
 esac
 
 environment=$(make_environment test "$root[test]")
@@ -108,6 +109,9 @@ in_parallel=(-n "$workers" --dist loadgroup --max-worker-restart 0)
 say "tests, $tier tier"
 if [ "$tier" = full ]; then
     python -m pytest "${in_parallel[@]}"
+    say "mutants"
+    # Others each day, where there is no time for all.
+    python tests/mutation/check.py --minutes 20 --seed "$(date +%j)"
     say "benchmarks"
     for benchmark in tests/benchmarks/bench_*.py; do
         python "$benchmark"

@@ -43,7 +43,7 @@ from icectl.env import Env
 from icectl.errors import CommitConflict, Refused, TableNotFound
 from icectl.spec import properties
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.names import metadata_file_name
+from icectl.spec.names import VERSION_HINT, lost_versions, metadata_file_name
 from icectl.spec.requirements import Requirement
 from icectl.spec.updates import Update
 from icectl.storage import location as locations
@@ -52,7 +52,6 @@ from icectl.storage.store import Store
 
 _LOGGER = logging.getLogger(__name__)
 _METADATA_PATH = properties.METADATA_PATH.name
-_HINT = "version-hint.text"
 _LOOKS = 3
 """How often metadata is looked for where files come and go between a listing and a reading."""
 
@@ -84,28 +83,28 @@ class FileSystemCatalog:
     warn: Callable[[str], None] = silent
     told: set[str] = field(default_factory=set)
 
-    def load(self) -> LoadedTable:
-        """Read the current metadata.
+    def load(self, *, to_show: bool = False) -> LoadedTable:
+        """Read the current metadata; what is only shown may have oddities.
 
         Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
         """
         for _ in range(_LOOKS - 1):
             try:
-                return self._load()
+                return self._load(to_show)
             except FileNotFoundError:  # renamed, or deleted by a commit that came meanwhile
                 continue
-        return self._load()
+        return self._load(to_show)
 
-    def _load(self) -> LoadedTable:
+    def _load(self, to_show: bool) -> LoadedTable:  # noqa: FBT001
         versions = list_versions(self.store, self._metadata_directory)
         if not versions:
             raise self._not_found()
-        loaded = self._load_newest(versions)
+        loaded = self._load_newest(versions, to_show)
         elsewhere = self._relocated_directory(loaded.metadata)
         if elsewhere is None:
             return loaded
         moved = list_versions(self.store, elsewhere)
-        return self._load_newest((*versions, *moved)) if moved else loaded
+        return self._load_newest((*versions, *moved), to_show) if moved else loaded
 
     def check_writable(self, loaded: LoadedTable) -> None:
         """Do nothing where a commit to, or a clean-up of, this table is safe.
@@ -156,7 +155,7 @@ class FileSystemCatalog:
         """
         directory = loaded.metadata_folder
         try:
-            hint = read_version_hint(self.store.read(locations.join(directory, _HINT)))
+            hint = read_version_hint(self.store.read(locations.join(directory, VERSION_HINT)))
         except FileNotFoundError:
             hint = None
         return hint if isinstance(hint, int) else None, list_versions(self.store, directory)
@@ -184,19 +183,25 @@ class FileSystemCatalog:
                 f"the metadata files of {locations.shown(self.table_location)} have changed "
                 "meanwhile"
             )
-        _check_hint(hint, versions)
+        _check_hint(hint, versions, loaded.metadata.location)
 
     @property
     def _metadata_directory(self) -> str:
         return locations.join(self.table_location, METADATA_FOLDER)  # R-161
 
-    def _load_newest(self, versions: tuple[MetadataVersion, ...]) -> LoadedTable:
+    def _load_newest(
+        self,
+        versions: tuple[MetadataVersion, ...],
+        to_show: bool,  # noqa: FBT001
+    ) -> LoadedTable:
         found = newest(
             without_uncommitted(versions),
-            lambda version: read_file(self.store, version.location).last_updated_ms,
+            lambda version: (
+                read_file(self.store, version.location, to_show=to_show).last_updated_ms
+            ),
         )
         capabilities = FILE_SYSTEM if is_file_system_table(versions) else OF_A_CATALOG
-        metadata = read_file(self.store, found.location)
+        metadata = read_file(self.store, found.location, to_show=to_show)
         return loaded_from(metadata, found.location, capabilities)
 
     def _relocated_directory(self, metadata: TableMetadata) -> str | None:
@@ -230,7 +235,7 @@ class FileSystemCatalog:
     def _refresh_hint(self, target: str) -> None:
         """Point readers that trust the hint at the new file; nothing depends on it."""
         directory = locations.parent(target)
-        hint, number = locations.join(directory, _HINT), metadata_version(target).version
+        hint, number = locations.join(directory, VERSION_HINT), metadata_version(target).version
         stale = [locations.check_sum(file) for file in (hint, target)]
         try:
             self.store.remove(stale)  # Hadoop refuses files that do not match their check sum
@@ -258,15 +263,12 @@ def _is_missing_directory(store: Store, location: str) -> bool:
         return False
 
 
-def _check_hint(hint: int | None, versions: tuple[MetadataVersion, ...]) -> None:
+def _check_hint(hint: int | None, versions: tuple[MetadataVersion, ...], table: str) -> None:
     """Refuse where the hint knows of a newer version than is there (R-163)."""
     newest_number = max((v.version for v in versions if v.version is not None), default=None)
     if hint is not None and newest_number is not None and hint > newest_number:
-        raise Refused(
-            f"{_HINT} says version {hint}, the newest metadata file is of version "
-            f"{newest_number}: newer ones are missing",
-            hint=f"bring them back, or correct {_HINT} if version {newest_number} is meant",
-        )
+        message, advice = lost_versions(hint, newest_number, table)
+        raise Refused(message, hint=advice)
 
 
 def _catalog_owned(versions: tuple[MetadataVersion, ...]) -> Refused:

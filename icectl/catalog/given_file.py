@@ -41,12 +41,12 @@ class GivenFileCatalog:
     env: Env
     metadata_file: str
 
-    def load(self) -> LoadedTable:
+    def load(self, *, to_show: bool = False) -> LoadedTable:
         """Read the file.
 
         Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
         """
-        return load_file(self.store, self.metadata_file)
+        return load_file(self.store, self.metadata_file, to_show=to_show)
 
     def check_writable(self, loaded: LoadedTable) -> None:
         """Do nothing where the next file may be written beside the given one.
@@ -92,12 +92,12 @@ class SingleFileCatalog:
     store: Store
     metadata_file: str
 
-    def load(self) -> LoadedTable:
+    def load(self, *, to_show: bool = False) -> LoadedTable:
         """Read the file.
 
         Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
         """
-        return load_file(self.store, self.metadata_file)
+        return load_file(self.store, self.metadata_file, to_show=to_show)
 
     def check_writable(self, loaded: LoadedTable) -> None:
         """Refuse: a single file is for reading.
@@ -122,13 +122,13 @@ class SingleFileCatalog:
         raise _read_only(base)
 
 
-def load_file(store: Store, location: str) -> LoadedTable:
+def load_file(store: Store, location: str, *, to_show: bool = False) -> LoadedTable:
     """Read the metadata file that the caller named.
 
     Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
     """
     try:
-        metadata = read_file(store, location)
+        metadata = read_file(store, location, to_show=to_show)
     except FileNotFoundError as error:
         raise no_metadata_file(location) from error
     return loaded_from(metadata, location, GIVEN)

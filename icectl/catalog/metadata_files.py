@@ -15,7 +15,12 @@ from icectl.catalog.protocol import (
     check_same_table,
 )
 from icectl.catalog.versions import MetadataVersion, metadata_version
-from icectl.codec.metadata_file import is_gzip, read_metadata, write_metadata
+from icectl.codec.metadata_file import (
+    is_gzip,
+    read_metadata,
+    read_metadata_to_show,
+    write_metadata,
+)
 from icectl.env import Env
 from icectl.errors import CorruptTable, IcectlError, Refused, StorageError, TableNotFound
 from icectl.spec.metadata import TableMetadata
@@ -34,13 +39,16 @@ _LOGGER = logging.getLogger(__name__)
 _STORE_ALIASES = re.compile(r"^s3[an]:", re.IGNORECASE)
 
 
-def read_file(store: Store, location: str) -> TableMetadata:
-    """Read a metadata file.
+def read_file(store: Store, location: str, *, to_show: bool = False) -> TableMetadata:
+    """Read a metadata file; one that is only shown may have oddities.
 
     Raises: FileNotFoundError; CorruptTable, which names the file; Unsupported; StorageError.
     """
+    content = store.read(location)
     try:
-        return read_metadata(store.read(location))
+        if to_show:
+            return read_metadata_to_show(content, locations.parent(locations.parent(location)))
+        return read_metadata(content)
     except CorruptTable as error:
         what = error.message.removesuffix(f" ({error.rule})")
         raise CorruptTable(

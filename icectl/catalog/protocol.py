@@ -77,11 +77,14 @@ CommitOutcome = Committed | Conflict | Unknown
 class Catalog(Protocol):
     """Where a table's current metadata is found and replaced."""
 
-    def load(self) -> LoadedTable:
-        """Read the current metadata; TableNotFound, CorruptTable, StorageError."""
+    def load(self, *, to_show: bool = False) -> LoadedTable:
+        """Read the current metadata; TableNotFound, CorruptTable, StorageError.
+
+        `to_show` reads what it can of metadata that breaks rules, which nothing may be built on.
+        """
 
     def check_writable(self, loaded: LoadedTable) -> None:
-        """Refused (5), with the way out, where a commit or a clean-up would not be safe.
+        """Refused (exit code 5), with the way out, where a commit or a clean-up would not be safe.
 
         CommitConflict where another writer is changing just that.
         """

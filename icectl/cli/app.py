@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from icectl import __version__
 from icectl.cli.debug_log import debug_log
-from icectl.cli.failures import explained
+from icectl.cli.failures import explained, with_table
 from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
 from icectl.cli.options import Command, Invocation, Shell
 from icectl.cli.settings import (
@@ -29,7 +29,7 @@ from icectl.cli.settings import (
 )
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env, SystemEnv
-from icectl.errors import UsageError
+from icectl.errors import CorruptTable, IcectlError, UsageError
 from icectl.report.console import Console, ConsoleOptions
 from icectl.report.document import Outcome, document, failure, json_text
 from icectl.report.metrics import metrics_text, write_metrics
@@ -228,6 +228,7 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
     console = run.console
     console.progress.stop()
     error, code = explained(raised)
+    error.hint = _way_out(run, error)
     error.message = console.redact(error.message)
     error.hint = console.redact(error.hint) if error.hint else None
     if code == 1 and not isinstance(raised, MemoryError):
@@ -244,6 +245,17 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
     except OSError:
         _discard_stdout()
     return code
+
+
+def _way_out(run: _Run, error: IcectlError) -> str | None:
+    """The hint of an error, made from what is whole of the table, with the table's name."""
+    hint = error.hint
+    if run.shell is None or run.invocation is None or not run.shell.ways_out:
+        return hint  # no table was named, or what was named may be none
+    if isinstance(error, CorruptTable):
+        for way_out in run.shell.ways_out:
+            hint = way_out(error)
+    return None if hint is None else with_table(hint, str(run.invocation.value("table")))
 
 
 def _print_document(console: Console, built: Mapping[str, Any]) -> None:

@@ -1,7 +1,9 @@
 """What to tell, and which exit code to end with, for whatever ended a run."""
 
 import errno
+import re
 import signal
+from shlex import quote
 
 from icectl.cli.signals import Terminated
 from icectl.errors import IcectlError, StorageError
@@ -23,6 +25,11 @@ def explained(raised: BaseException) -> tuple[IcectlError, int]:
     message = f"unexpected failure: {type(raised).__name__}: {raised}"
     hint = "this is a bug in icectl; please report it with the lines above"
     return IcectlError(message, hint=hint, id="bug"), 1
+
+
+def with_table(hint: str, table: str) -> str:
+    """A hint whose commands name the table."""
+    return re.sub(r"(`icectl [a-z0-9-]+) TABLE\b", lambda found: f"{found[1]} {quote(table)}", hint)
 
 
 def _system_error(raised: OSError) -> StorageError:

@@ -1,15 +1,16 @@
 """The views of `icectl inspect`: options checked, the view run, its output chosen."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import chain, islice
 from pathlib import Path
 
 from icectl.cli.app import COMMANDS
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.settings import parse_count, parse_option
-from icectl.errors import UsageError
+from icectl.errors import Incomplete, UsageError
 from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
 from icectl.plan.inspect.entry_rows import CONTENTS
 from icectl.plan.inspect.views import VIEWS, Row, RowSet, View
@@ -19,8 +20,8 @@ from icectl.report.document import Outcome
 from icectl.report.inspect import rows as row_output
 from icectl.report.inspect.summary import print_changes, print_summary
 from icectl.run import inspect as run
-from icectl.run.inspect import RowRequest
-from icectl.run.reader import Reader
+from icectl.run.inspect import RowRequest, is_incomplete, oddities_of
+from icectl.run.reader import Gaps, Reader
 from icectl.units import parse_instant
 
 _DEFAULT_TREE_LIMIT = 20
@@ -80,12 +81,23 @@ def show_view(common: Common, given: ViewOptions) -> Outcome:
     request = _parsed(given, common.shell.env.now_ms())
     session = open_session(common, given.table, read_only=True)
     reader = session.read("shown")
+    if request.view.name != "changes":  # what one side lacks would be shown as a change
+        reader = replace(reader, gaps=Gaps())
     shown = _SHOW.get(request.view.name, _show_rows)(reader, request)
+
+    def render(console: Console) -> None:
+        shown.render(console)
+        if _lacks(reader, request):  # files and entries are read while they are printed
+            raise Incomplete("part of the view is missing, as the warnings above tell")
+
+    incomplete = request.format == "json" and _lacks(reader, request)
     return Outcome(
         command="inspect",
         result={"view": request.view.name, **shown.result},
-        render=shown.render,
+        render=render,
         table=identity_of(reader.loaded),
+        exit_code=Incomplete.exit_code if incomplete else 0,
+        status="incomplete" if incomplete else "done",
     )
 
 
@@ -150,7 +162,34 @@ def _show_rows(reader: Reader, request: _Request) -> _Shown:
     result: dict[str, object] = {"snapshot_id": _snapshot_id(reader, request)}
     if request.format == "json":
         result["rows"] = list(rows.rows)
+    else:
+        rows = _begun(rows, reader, request)
     return _Shown(result, lambda console: _print_rows(console, rows, request, reader))
+
+
+def _begun(rows: RowSet, reader: Reader, request: _Request) -> RowSet:
+    """The same rows, where there are any; before a header is printed it is known.
+
+    Raises: what keeps all of them from being read.
+    """
+    left = iter(rows.rows)
+    first = list(islice(left, 1))
+    if not first:
+        every = request.all_snapshots
+        is_incomplete(reader, request.view, request.choice, all_snapshots=every)
+    return RowSet(rows.columns, chain(first, left))
+
+
+def _lacks(reader: Reader, request: _Request) -> bool:
+    """Tell of what is odd in what was shown, and whether part of it is missing.
+
+    Raises: what keeps all of it from being shown.
+    """
+    every = request.all_snapshots
+    incomplete = is_incomplete(reader, request.view, request.choice, all_snapshots=every)
+    for message in oddities_of(reader):
+        reader.progress.warn(message)
+    return incomplete
 
 
 def _print_rows(console: Console, rows: RowSet, request: _Request, reader: Reader) -> None:

@@ -6,7 +6,7 @@ takes a `common: Common` or a `change: Change`.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -14,6 +14,7 @@ import typer
 from icectl.cli.settings import SETTINGS, Settings
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env
+from icectl.errors import CorruptTable
 from icectl.report.console import Color, Console
 from icectl.report.document import Outcome
 
@@ -48,13 +49,17 @@ SparkConf = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Where a command runs: its console, clock, settings, time limit, and what may end it."""
+    """Where a command runs: its console, clock, settings, time limit, and what may end it.
+
+    `ways_out` make better hints of what they find whole in the tables that the command opened.
+    """
 
     console: Console
     env: Env
     settings: Settings
     deadline: Deadline
     interrupts: Interrupts
+    ways_out: list[Callable[[CorruptTable], str | None]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

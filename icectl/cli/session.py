@@ -13,7 +13,7 @@ from icectl.cli.options import Change, Common
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret
 from icectl.commit.access import TableAccess
 from icectl.env import Deadline, Env
-from icectl.errors import Unsupported, UsageError
+from icectl.errors import CorruptTable, Unsupported, UsageError
 from icectl.progress import Progress
 from icectl.report.console import Console
 from icectl.report.document import TableIdentity
@@ -54,9 +54,9 @@ class Session:
     def read(self, done: str) -> Reader:
         """Load the table for a command that only reads; `done` is what happens to it: shown.
 
-        Raises: TableNotFound; StorageError; CorruptTable.
+        Raises: TableNotFound; StorageError; CorruptTable, where nothing can be shown.
         """
-        loaded = open_table(self.catalog)
+        loaded = open_table(self.catalog, to_show=True)
         if not loaded.capabilities.is_certain:
             self.console.note(
                 f"note: this table belongs to a catalog; {done} is its newest metadata file, "
@@ -112,16 +112,24 @@ def open_session(
     )
     store = open_store(options, shell.env)
     metadata_file = None if change is None else change.metadata_file
+    catalog = resolve(
+        table,
+        store,
+        shell.env,
+        read_only=read_only,
+        metadata_file=metadata_file,
+        warn=shell.console.warn,
+    )
+
+    def way_out(error: CorruptTable) -> str | None:
+        from icectl.run.way_out import BrokenTable
+
+        return BrokenTable(store, catalog, shell.env, table).hint(error)
+
+    shell.ways_out.append(way_out)
     return Session(
         store=store,
-        catalog=resolve(
-            table,
-            store,
-            shell.env,
-            read_only=read_only,
-            metadata_file=metadata_file,
-            warn=shell.console.warn,
-        ),
+        catalog=catalog,
         env=shell.env,
         progress=shell.console.progress,
         console=shell.console,

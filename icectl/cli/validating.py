@@ -1,8 +1,9 @@
 """The course of `icectl validate`: options to a choice, the checks, the outcome."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
+from icectl.cli.failures import with_table
 from icectl.cli.options import Common
 from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL, parse_option
@@ -13,6 +14,7 @@ from icectl.plan.validate.choice import Level, RuleChoice, fails, rule_ids
 from icectl.report.document import Outcome
 from icectl.report.validate import Checked, checked_result, print_checked
 from icectl.run.validate import ValidateOptions, validate
+from icectl.run.way_out import BrokenTable
 from icectl.units import parse_ratio
 
 
@@ -41,10 +43,12 @@ def check(common: Common, request: Request) -> Outcome:
     session = open_session(common, request.table, read_only=True)
     reader = session.read("checked")
     found = validate(reader, options)
+    broken = BrokenTable(session.store, session.catalog, session.env, request.table)
+    findings = broken.hinted(found.findings, "metadata" if level == "metadata" else "files")
     checked = Checked(
         table_location=reader.metadata.location,
         level=level,
-        findings=found.findings,
+        findings=tuple(replace(one, hint=with_table(one.hint, request.table)) for one in findings),
         snapshots_checked=found.snapshots_checked,
         files_checked=found.files_checked,
         files_decoded=found.files_decoded,

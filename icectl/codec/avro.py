@@ -201,20 +201,49 @@ def decode_fields(
     return [[record[name] for record in records] for name in names]
 
 
+_FAILURES = (
+    EOFError,
+    ValueError,
+    IndexError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+    StopIteration,
+)
+"""What fastavro makes of damage."""
+
+
+def in_parts(schema: AvroType, block: Block, size_bytes: int) -> Iterator[Block]:
+    """The records of a block as blocks of about a size, or of a record that is larger.
+
+    Raises: CorruptTable R-008.
+    """
+    if len(block.content) <= size_bytes:
+        yield block
+        return
+    written = _fastavro_schema(schema, [0])
+    parsed, passed = (fastavro.parse_schema(each) for each in (written, written | {"fields": []}))
+    stream = BytesIO(block.content)
+    start = count = 0
+    for _ in range(block.record_count):
+        try:
+            fastavro.schemaless_reader(stream, parsed, passed)
+        except _FAILURES as error:
+            raise damaged("a record cannot be decoded") from error
+        count += 1
+        if stream.tell() - start >= size_bytes:
+            yield Block(count, block.content[start : stream.tell()])
+            start, count = stream.tell(), 0
+    if count or start < len(block.content):
+        yield Block(count, block.content[start:])
+
+
 def _decode(stream: BytesIO, parsed: Any, record_count: int, reader: Any = None) -> list[Any]:
     size = len(stream.getbuffer())
     try:
         records = fastavro.schemaless_reader(stream, parsed, reader)
-    except (
-        EOFError,
-        ValueError,
-        IndexError,
-        KeyError,
-        TypeError,
-        OverflowError,
-        MemoryError,
-        StopIteration,
-    ) as error:
+    except _FAILURES as error:
         raise damaged("a record cannot be decoded") from error
     if stream.tell() != size or not isinstance(records, list) or len(records) != record_count:
         raise damaged("a block is longer than its records")
@@ -390,17 +419,22 @@ def _fastavro_schema(part: AvroType, counter: list[int]) -> Any:
     return named
 
 
-def fields_by_id(record: AvroType, ids_by_name: Mapping[str, int]) -> Mapping[int, int]:
+def fields_by_id(
+    record: AvroType, ids_by_name: Mapping[str, int], *, to_show: bool = False
+) -> Mapping[int, int]:
     """Positions of a record's fields by field id; by name where the record carries no ids.
 
+    What is only shown may have two fields with one id: the one of the right name counts.
     Raises: CorruptTable R-008 where two fields have one id.
     """
     if any(field.field_id is not None for field in record.fields):
         found = [(field.field_id, at) for at, field in enumerate(record.fields)]
     else:
         found = [(ids_by_name.get(field.name), at) for at, field in enumerate(record.fields)]
+    if to_show:
+        found.sort(key=lambda pair: ids_by_name.get(record.fields[pair[1]].name) == pair[0])
     positions = {field_id: at for field_id, at in found if field_id is not None}
-    if len(positions) != sum(field_id is not None for field_id, _ in found):
+    if not to_show and len(positions) != sum(field_id is not None for field_id, _ in found):
         raise damaged("two fields of its schema have one id")
     return positions
 

@@ -7,13 +7,21 @@ _BLOCK_BYTES = 2**20
 
 
 class BlockFile(io.RawIOBase):
-    """Keeps every block that it has read until `forget`, so that none is read twice before."""
+    """Keeps every block that it has read until `forget`, so that none is read twice before.
 
-    def __init__(self, file: IO[bytes]) -> None:
+    With `most` it keeps so many, those that were asked for last.
+    """
+
+    def __init__(self, file: IO[bytes], most: int | None = None) -> None:
         self._file = file
+        self._most = most
         self._size = file.seek(0, io.SEEK_END)
         self._position = 0
         self._blocks: dict[int, bytes] = {}
+
+    def with_most(self, most: int) -> "BlockFile":
+        """The same file by blocks of its own, of which it keeps so many."""
+        return BlockFile(self._file, most)
 
     def forget(self) -> None:
         """Drop all blocks."""
@@ -46,7 +54,10 @@ class BlockFile(io.RawIOBase):
             return b""
         first, last = start // _BLOCK_BYTES, (end - 1) // _BLOCK_BYTES
         self._load(first, last)
-        parts = [self._blocks[number] for number in range(first, last + 1)]
+        parts = [self._blocks.pop(number) for number in range(first, last + 1)]
+        self._blocks.update(zip(range(first, last + 1), parts, strict=True))
+        while self._most is not None and len(self._blocks) > self._most:
+            del self._blocks[next(iter(self._blocks))]
         content = parts[0] if len(parts) == 1 else b"".join(parts)
         return content[start - first * _BLOCK_BYTES : end - first * _BLOCK_BYTES]
 

@@ -1,7 +1,7 @@
 """Statistics of version 4 entries: a struct for each stats id, with bounds of the column's type.
 
 From the maps of older versions and back, from one set of columns to another, and summed up for the
-entry of a leaf (section 5 of the version 4 rules).
+entry of a leaf (sfc-1 5).
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,7 +93,7 @@ def _id(number: int) -> dict[bytes, str]:
 
 
 def from_maps(entries: E, columns: Sequence[StatsColumn]) -> pa.StructArray:
-    """The statistics that the maps of older manifests hold, of these columns (5.7).
+    """The statistics that the maps of older manifests hold, of these columns (sfc-1 5.7).
 
     Shape: one struct per entry; bounds that do not decode are null, as are `tight_bounds`.
     Order: kept.
@@ -208,7 +208,7 @@ def typed_values(type_: Type, values: Sequence[single_value.Value]) -> pa.Array:
 
 
 def conform(stats: pa.StructArray | None, columns: Sequence[StatsColumn], count: int) -> pa.Array:
-    """Statistics with exactly the members that these columns have (5.1).
+    """Statistics with exactly the members that these columns have (sfc-1 5.1).
 
     Shape: one struct per row; bounds promoted, groups of other columns dropped, new ones null.
     Order: kept.
@@ -254,7 +254,7 @@ def _promoted(values: pa.Array, kind: pa.DataType) -> pa.Array:
 def aggregate(
     stats: pa.StructArray, columns: Sequence[StatsColumn], record_counts: pa.Array
 ) -> pa.StructArray:
-    """The statistics of a leaf's entry, from those of its live rows (5.5).
+    """The statistics of a leaf's entry, from those of its live rows (sfc-1 5.5).
 
     Shape: one struct of the same type; members are null where a file lacks them.
     """

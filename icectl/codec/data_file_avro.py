@@ -10,7 +10,15 @@ from typing import IO
 import pyarrow as pa
 
 from icectl.codec.arrow_failures import damaged, translated
-from icectl.codec.avro import AvroFile, AvroType, Block, decode_fields, read_header, read_long
+from icectl.codec.avro import (
+    AvroFile,
+    AvroType,
+    Block,
+    decode_fields,
+    in_parts,
+    read_header,
+    read_long,
+)
 from icectl.codec.avro_arrow import arrow_fields, maps_as_lists, stored_type
 from icectl.codec.avro_blocks import inflate_block
 from icectl.codec.data_rows import LARGEST_BATCH_ROWS, Rows, chosen, dressed
@@ -27,8 +35,8 @@ _SYNC_SIZE = 16
 _LONGEST_NUMBERS = 20
 """Bytes of the two numbers before a block, at most."""
 
-_BATCH_BYTES = 2**20
-"""Stored bytes of blocks that are decoded together; writers end a block at some 64 KiB."""
+_BATCH_BYTES = 4 * 2**20
+"""Inflated bytes of blocks that are decoded together; writers end a block at some 64 KiB."""
 
 
 @dataclass(frozen=True)
@@ -71,21 +79,18 @@ class AvroDataFile:
         kinds = [stored_type(stored.fields[column].type) for column in columns]
         first_row = 0
         with _damage(), translated(_KIND):
-            for blocks in _together(self._stored_blocks()):
-                row_count = sum(block.record_count for block in blocks)
-                arrays = self._decoded(stored, columns, blocks, kinds) if columns else []
+            blocks = self._blocks(stored) if columns else self._stored_blocks()
+            for some in _together(blocks):
+                row_count = sum(block.record_count for block in some)
+                values = decode_fields(stored, columns, some) if columns else []
+                arrays = [pa.array(*pair) for pair in zip(values, kinds, strict=True)]
                 yield Rows(first_row, dressed(arrays, schema, row_count))
                 first_row += row_count
 
-    def _decoded(
-        self,
-        stored: AvroType,
-        columns: Sequence[int],
-        blocks: Sequence[Block],
-        kinds: Sequence[pa.DataType],
-    ) -> list[pa.Array]:
-        values = decode_fields(stored, columns, map(self._inflated, blocks))
-        return [pa.array(*pair) for pair in zip(values, kinds, strict=True)]
+    def _blocks(self, stored: AvroType) -> Iterator[Block]:
+        """The inflated blocks, large ones in parts."""
+        for block in self._stored_blocks():
+            yield from in_parts(stored, self._inflated(block), _BATCH_BYTES)
 
     def _inflated(self, stored: Block) -> Block:
         content = inflate_block(self.header.codec, stored.content)

@@ -1,7 +1,9 @@
 """ORC data files in batches, a stripe at a time."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import IO, Any
 
 import pyarrow as pa
@@ -10,7 +12,15 @@ from pyarrow import types as arrow_types
 
 from icectl.codec.arrow_failures import translated
 from icectl.codec.block_file import BlockFile
-from icectl.codec.data_rows import Rows, batch_rows, chosen, dressed
+from icectl.codec.data_rows import (
+    LARGEST_BATCH_BYTES,
+    LARGEST_BATCH_ROWS,
+    Rows,
+    batch_rows,
+    chosen,
+    dressed,
+    let_go,
+)
 from icectl.codec.orc_tail import ColumnStatistics, OrcTail, read_tail
 from icectl.codec.parquet_metrics import FileMetrics
 from icectl.codec.parquet_schema import (
@@ -40,6 +50,12 @@ _TELLS_RANGE = 25
 """The first version of pyarrow that says so; those before it give other timestamps instead."""
 
 _EARLIEST, _LATEST = "1677-09-21", "2262-04-11"
+_LARGEST_STRIPE_BYTES = 64 * 2**20
+"""Decoded bytes of a stripe that is still read as a whole."""
+_PART_BYTES, _PART_ROWS = 2**20, 1024
+"""What else is read at a time; pyarrow reads some 32 parts ahead."""
+_BLOCKS = 64
+_NUMBER_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -108,52 +124,114 @@ class OrcDataFile:
         schema = pa.schema([self.schema.field(place) for place in places])
         first_row = 0
         with translated(_KIND):
-            for number, stripe in enumerate(self.tail.stripes):
-                self.blocks.forget()
-                columns = self._stripe_in_range(number, places)
-                batch = dressed(columns, schema, stripe.row_count)
+            for columns, row_count in self._columns(places):
+                batch = dressed(columns, schema, row_count)
                 rows = batch_rows(batch.num_rows, batch.nbytes)
                 for start in range(0, batch.num_rows, rows):
                     yield Rows(first_row + start, batch.slice(start, rows))
-                first_row += batch.num_rows
+                    let_go(batch)
+                first_row += row_count
 
-    def _stripe_in_range(self, number: int, places: list[int]) -> list[pa.Array]:
-        if not _tells_range() and any(_has_timestamps(self.schema.field(at).type) for at in places):
+    def _columns(self, places: list[int]) -> Iterator[tuple[list[pa.Array], int]]:
+        """The columns as stored with their number of rows, stripe by stripe or in smaller parts."""
+        if not _tells_range() and self._timestamps(places):
             raise Unsupported(
                 f"pyarrow {pa.__version__} reads wrong timestamps from ORC files",
                 hint=f"install pyarrow {_TELLS_RANGE} or later, for the workers of Spark too",
             )
+        largest = max((stripe.row_count for stripe in self.tail.stripes), default=0)
+        if places and self._are_named_apart and largest * self._row_bytes > _LARGEST_STRIPE_BYTES:
+            with self._told_by_range(places):
+                for batch in self._parts(places):
+                    yield batch.columns, batch.num_rows
+            return
+        for number, stripe in enumerate(self.tail.stripes):
+            self.blocks.forget()
+            with self._told_by_range(places, number):
+                columns = self._stripe(number, places)
+            yield columns, stripe.row_count
+
+    def _parts(self, places: list[int]) -> Iterator[pa.RecordBatch]:
+        """Rows some at a time: a data set's reader has a batch size, the file's own has none."""
+        from pyarrow import dataset  # takes long to import
+
+        blocks = self.blocks.with_most(_BLOCKS)
+        rows = int(_PART_BYTES / max(self._row_bytes, 1))
+        found = dataset.OrcFileFormat().make_fragment(blocks).to_batches(
+            columns=[self.stored.names[place] for place in places],
+            batch_size=max(1, min(rows, _PART_ROWS)),
+            batch_readahead=0,
+            fragment_readahead=0,
+            use_threads=False,
+        )  # fmt: skip
+        held: list[pa.RecordBatch] = []
+        held_bytes = held_rows = 0
+        for batch in found:
+            held.append(batch)
+            held_bytes += batch.nbytes
+            held_rows += batch.num_rows
+            if held_bytes >= LARGEST_BATCH_BYTES or held_rows >= LARGEST_BATCH_ROWS:
+                yield pa.concat_batches(held)
+                held, held_bytes, held_rows = [], 0, 0
+        if held:
+            yield pa.concat_batches(held)
+
+    @cached_property
+    def _row_bytes(self) -> float:
+        """Bytes of a decoded row by what the footer says of all columns."""
+        total = sum(
+            one.total_bytes + _NUMBER_BYTES * (one.value_count or self.record_count)
+            for one in self.tail.columns[1:]
+        )
+        return total / max(self.record_count, 1)
+
+    @property
+    def _are_named_apart(self) -> bool:
+        """Whether names do for pyarrow: a dotted one is a path to it, equal ones are one."""
+        names = self.stored.names
+        return not any("." in name for name in names) and len(set(names)) == len(names)
+
+    @contextmanager
+    def _told_by_range(self, places: list[int], number: int | None = None) -> Iterator[None]:
+        """Name the columns whose timestamps pyarrow can't hold, of one stripe or of all parts.
+
+        Raises: Unsupported. Errors of the file pass.
+        """
         try:
-            return self._stripe(number, places)
+            yield
         except pa.ArrowInvalid as error:
             if _OUT_OF_RANGE not in str(error):
                 raise
-            raise self._out_of_range(number, places) from error
+            found = self._timestamps(places)
+            if number is not None:
+                found = [place for place in found if self._is_out_of_range(number, place)]
+            names = ", ".join(f"`{self.schema.field(place).name}`" for place in found)
+            raise Unsupported(
+                f"the ORC file has timestamps before {_EARLIEST} or after {_LATEST}, in {names}: "
+                "they can't be read",
+                hint="the engine that owns the table can write the file anew as Parquet: Spark "
+                "does by `rewrite_data_files`, once `write.format.default` is `parquet`",
+            ) from error
 
-    def _out_of_range(self, number: int, places: list[int]) -> Unsupported:
-        """The error for a stripe with timestamps that Arrow, which counts nanoseconds, lacks."""
-        columns = []
-        for place in places:
-            try:
-                self._stripe(number, [place])
-            except pa.ArrowInvalid:
-                columns.append(f"`{self.schema.field(place).name}`")
-        return Unsupported(
-            f"the ORC file has timestamps before {_EARLIEST} or after {_LATEST}, in "
-            f"{', '.join(columns)}: they can't be read",
-            hint="the engine that owns the table can write the file anew as Parquet: Spark does "
-            "by `rewrite_data_files`, once `write.format.default` is `parquet`",
-        )
+    def _timestamps(self, places: list[int]) -> list[int]:
+        """The columns with timestamps, at any depth."""
+        return [place for place in places if _has_timestamps(self.schema.field(place).type)]
+
+    def _is_out_of_range(self, number: int, place: int) -> bool:
+        """Whether a stripe of a column has timestamps that nanoseconds of 64 bits can't hold."""
+        try:
+            self._stripe(number, [place])
+        except pa.ArrowInvalid:
+            return True
+        return False
 
     def _stripe(self, number: int, places: list[int]) -> list[pa.Array]:
         if not places:
             return []
-        names = self.stored.names
-        wanted = [names[place] for place in places]
-        if any("." in name for name in names) or len(set(names)) < len(names):
-            # To pyarrow a dotted name is a path, and a name that stands twice is one column.
+        if not self._are_named_apart:
             batch = self.file.read_stripe(number)
             return [batch.column(place) for place in places]
+        wanted = [self.stored.names[place] for place in places]
         return list(self.file.read_stripe(number, columns=wanted).columns)
 
 

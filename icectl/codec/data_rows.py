@@ -13,8 +13,8 @@ from icectl.codec.parquet_schema import child_fields, field_id
 
 LARGEST_BATCH_ROWS = 131_072
 LARGEST_BATCH_BYTES = 32 * 2**20
-"""What one batch aims at; rows far wider than the others of their file may exceed it."""
-
+"""What one batch aims at, decoded; a row that is wider is a batch of its own."""
+_WIDE_ROW_BYTES = 1024
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -76,6 +76,12 @@ def batch_rows(row_count: int, size_bytes: int) -> int:
     """How many rows a batch may have where `row_count` of them take `size_bytes`."""
     bounded = LARGEST_BATCH_BYTES * row_count // max(size_bytes, 1)
     return max(1, min(LARGEST_BATCH_ROWS, bounded))
+
+
+def let_go(batch: pa.RecordBatch) -> None:
+    """Return what decoding a batch of wide rows took; Arrow keeps some of it for later."""
+    if batch.nbytes > _WIDE_ROW_BYTES * batch.num_rows:
+        pa.default_memory_pool().release_unused()
 
 
 def dressed(columns: list[pa.Array], schema: pa.Schema, row_count: int) -> pa.RecordBatch:

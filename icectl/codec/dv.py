@@ -107,7 +107,7 @@ def read_positions(bitmap: bytes) -> Positions:
 
 
 def read_bitmap(content: bytes) -> Positions:
-    """Read a bare portable 32-bit Roaring bitmap, the inline form of a manifest DV (6.3).
+    """Read a bare portable 32-bit Roaring bitmap, the inline form of a manifest DV (sfc-1 6.3).
 
     Order: ascending, each once.
     Raises: CorruptTable, when it is damaged or has bytes left over (V4-082).
@@ -124,7 +124,7 @@ def read_bitmap(content: bytes) -> Positions:
 
 
 def write_bitmap(positions: npt.ArrayLike) -> bytes:
-    """Write positions as a bare portable 32-bit Roaring bitmap, byte for byte as 6.4 has it."""
+    """Write positions as a bare portable 32-bit Roaring bitmap, byte for byte as in sfc-1 6.4."""
     bitmap = BitMap(np.asarray(positions, dtype=np.uint32))
     bitmap.run_optimize()
     content: bytes = bitmap.serialize()

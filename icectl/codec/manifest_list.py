@@ -66,15 +66,15 @@ _SUMMARY_KINDS: Mapping[str, frozenset[str]] = {
 }
 
 
-def read_manifest_list(content: bytes) -> tuple[ManifestFile, ...]:
-    """Read the manifests of a snapshot.
+def read_manifest_list(content: bytes, *, to_show: bool = False) -> tuple[ManifestFile, ...]:
+    """Read the manifests of a snapshot; in one that is only shown two fields may have one id.
 
     Order: as stored.
     Raises: CorruptTable R-008, R-050, R-053; Unsupported for an encrypted list.
     """
     file = read_header(content)
-    fields = _positions(file.schema)
-    summaries = _summary_positions(file.schema)
+    fields = _positions(file.schema, to_show=to_show)
+    summaries = _summary_positions(file.schema, to_show=to_show)
     return tuple(
         _manifest_file({name: row[at] for name, at in fields.items()}, summaries)
         for row in decode_records(file.schema, read_blocks(file))
@@ -154,8 +154,8 @@ def write_manifest_list(  # noqa: PLR0913 - the parts of a file
 
 
 @lru_cache(SCHEMAS)
-def _positions(schema: AvroType) -> Mapping[str, int]:
-    by_id = fields_by_id(schema, {**_IDS, **_OLD_NAMES})
+def _positions(schema: AvroType, *, to_show: bool = False) -> Mapping[str, int]:
+    by_id = fields_by_id(schema, {**_IDS, **_OLD_NAMES}, to_show=to_show)
     found = {name: by_id[field_id] for name, field_id in _IDS.items() if field_id in by_id}
     for name in _REQUIRED:
         if name not in found:
@@ -167,12 +167,12 @@ def _positions(schema: AvroType) -> Mapping[str, int]:
 
 
 @lru_cache(SCHEMAS)
-def _summary_positions(schema: AvroType) -> Mapping[str, str]:
-    fields = _positions(schema)
+def _summary_positions(schema: AvroType, *, to_show: bool = False) -> Mapping[str, str]:
+    fields = _positions(schema, to_show=to_show)
     if "partitions" not in fields:
         return {}
     item = schema.fields[fields["partitions"]].type.present.parts[0].present
-    by_id = fields_by_id(item, _SUMMARY_IDS)
+    by_id = fields_by_id(item, _SUMMARY_IDS, to_show=to_show)
     found = {name: by_id[field_id] for name, field_id in _SUMMARY_IDS.items() if field_id in by_id}
     for name, at in found.items():
         if item.fields[at].type.present.kind not in _SUMMARY_KINDS[name]:

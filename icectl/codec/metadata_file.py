@@ -10,6 +10,7 @@ from typing import Any
 from icectl.errors import CorruptTable
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metadata_json import metadata_json, parse_metadata
+from icectl.spec.metadata_oddities import parse_generously
 
 GZIP_MAGIC = b"\x1f\x8b"
 _SCALAR = rb'(?:"(?:[^"\\]|\\.)*"|[-+.0-9A-Za-z]+)'
@@ -79,6 +80,15 @@ def _leading(pattern: re.Pattern[bytes], beginning: bytes) -> bytes | None:
 def read_metadata(content: bytes) -> TableMetadata:
     """The table that a metadata file describes. Raises: CorruptTable, Unsupported."""
     return parse_metadata(read_members(content))
+
+
+def read_metadata_to_show(content: bytes, table_location: str) -> TableMetadata:
+    """The table that a metadata file describes, as far as it makes sense, and what does not.
+
+    `table_location` stands where the file names none. Raises: CorruptTable, where nothing does;
+    Unsupported.
+    """
+    return parse_generously(read_members(content), table_location)
 
 
 def write_metadata(metadata: TableMetadata, *, compressed: bool) -> bytes:

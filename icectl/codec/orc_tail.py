@@ -12,7 +12,8 @@ _FOOTER_OF_TAIL = 2
 _STRIPES, _STATISTICS = 3, 7
 _OFFSET, _ROW_COUNT = 1, 5
 _VALUE_COUNT, _HAS_NULL = 1, 10
-_INTEGERS, _STRINGS, _DECIMALS, _DATES = 2, 4, 6, 7
+_INTEGERS, _STRINGS, _DECIMALS, _DATES, _BINARIES = 2, 4, 6, 7, 8
+_STRING_SUM, _BINARY_SUM = 3, 1
 _WIRE_SIZES = {1: 8, 5: 4}
 
 Members = dict[int, list[int | bytes]]
@@ -36,6 +37,8 @@ class ColumnStatistics:
     smallest: int | bytes | None = None
     largest: int | bytes | None = None
     """Integers; strings and decimals as UTF-8."""
+    total_bytes: int = 0
+    """Of all strings or byte strings together, by the writer's word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,21 @@ def read_tail(serialized: bytes) -> OrcTail:
 def _column(stored: Members) -> ColumnStatistics:
     count = _number(stored, _VALUE_COUNT) if _VALUE_COUNT in stored else None
     has_null = bool(_number(stored, _HAS_NULL)) if _HAS_NULL in stored else True
+    total = _total_bytes(stored)
     for kind in (_INTEGERS, _DATES, _STRINGS, _DECIMALS):
         bounds = _members(_message(stored, kind)) if kind in stored else {}
         if 1 in bounds and 2 in bounds:
             smallest, largest = (_bound(bounds[number][-1]) for number in (1, 2))
-            return ColumnStatistics(count, has_null, smallest, largest)
-    return ColumnStatistics(count, has_null)
+            return ColumnStatistics(count, has_null, smallest, largest, total)
+    return ColumnStatistics(count, has_null, total_bytes=total)
+
+
+def _total_bytes(stored: Members) -> int:
+    for kind, number in ((_STRINGS, _STRING_SUM), (_BINARIES, _BINARY_SUM)):
+        if kind in stored:
+            sum_ = _bound(_number(_members(_message(stored, kind)), number))
+            return max(sum_, 0) if isinstance(sum_, int) else 0
+    return 0
 
 
 def _bound(stored: int | bytes) -> int | bytes:

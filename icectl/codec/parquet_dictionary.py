@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 _SAMPLES, _SAMPLE_ROWS = 8, 4096
+_SAMPLE_BYTES = 1 << 20
+"""Of one sample; its rows are fewer where they are wide, and never less than _FEWEST_ROWS."""
+_FEWEST_ROWS = 4
 _DISTINCT = 0.8
 """Part of different values in a sample from which a dictionary hardly has a value twice."""
 
@@ -31,10 +34,12 @@ def columns_with_dictionary(rows: pa.Table) -> list[str] | bool:
 
 
 def _sample(rows: pa.Table) -> pa.Table:
-    if rows.num_rows <= _SAMPLES * _SAMPLE_ROWS:
+    most = _SAMPLE_BYTES * rows.num_rows // max(rows.nbytes, 1)
+    size = max(_FEWEST_ROWS, min(_SAMPLE_ROWS, most))
+    if rows.num_rows <= _SAMPLES * size:
         return rows
-    step = (rows.num_rows - _SAMPLE_ROWS) // (_SAMPLES - 1)
-    return pa.concat_tables([rows.slice(at * step, _SAMPLE_ROWS) for at in range(_SAMPLES)])
+    step = (rows.num_rows - size) // (_SAMPLES - 1)
+    return pa.concat_tables([rows.slice(at * step, size) for at in range(_SAMPLES)])
 
 
 def _is_distinct(column: pa.ChunkedArray) -> bool:

@@ -40,7 +40,7 @@ class Untold:
 def without(footer: bytes, untold: Untold) -> bytes:
     """The footer without what it is not to say; counts of nulls stay.
 
-    Raises: CorruptTable R-095, where this is no footer.
+    Raises: CorruptTable R-099, where this is no footer.
     """
     if not untold.bounds and not untold.encodings:
         return footer

@@ -36,6 +36,10 @@ class ParquetOptions:
     dictionary_size_bytes: int = 2 << 20
 
 
+_MOST_VALUES = 1024
+"""What the writer encodes before it looks at the sizes of page and dictionary."""
+
+
 class ParquetWriter:
     """A Parquet file in the making; the file object stays open when it is closed."""
 
@@ -101,6 +105,7 @@ class ParquetWriter:
                 compression_level=options.compression_level,
                 use_dictionary=columns_with_dictionary(rows),
                 data_page_size=options.page_size_bytes,
+                write_batch_size=_values_at_a_time(rows, options.page_size_bytes),
                 max_rows_per_page=options.page_row_limit,
                 dictionary_pagesize_limit=options.dictionary_size_bytes,
                 write_page_index=True,
@@ -146,3 +151,14 @@ def _mended(ending: bytes, untold: Untold) -> bytes:
     start = len(ending) - _END - length
     footer = without(ending[start:-_END], untold)
     return ending[:start] + footer + len(footer).to_bytes(4, "little") + ending[-_END // 2 :]
+
+
+def _values_at_a_time(rows: pa.Table, page_size_bytes: int) -> int:
+    """How many values to encode at a time, lest wide ones make pages far larger than asked for."""
+    widest = max((_value_bytes(column) for column in rows.columns), default=0)
+    return max(1, min(_MOST_VALUES, page_size_bytes // max(widest, 1)))
+
+
+def _value_bytes(column: pa.ChunkedArray) -> int:
+    """What a row of a column takes; rows of lists count as one value."""
+    return int(column.nbytes) // max(len(column), 1)

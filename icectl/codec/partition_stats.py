@@ -1,4 +1,4 @@
-"""Partition tuples in the statistics of version 4 entries: written there, and recovered (5.4)."""
+"""Write partition tuples into the statistics of version 4 entries, and recover them (sfc-1 5.4)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ def _with_values(
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Keys of tuples, UNKNOWN_KEY where `problems` names one of the errors of 5.4."""
+    """Keys of tuples, UNKNOWN_KEY where `problems` names what is wrong (sfc-1 5.4)."""
 
     keys: pa.Array
     problems: pa.Array
@@ -139,7 +139,7 @@ def recover(
 
 
 def _values(group: pa.StructArray, item: TupleField) -> tuple[pa.Array, pa.Array]:
-    """The values of one field, and what is wrong with them, by the table of 5.4."""
+    """The values of one field, and what is wrong with them, by sfc-1 5.4."""
     base = group_id(item.stats_id)
     parts = dict(zip(map(field_id, group.type), group.flatten(), strict=True))
     kind = bound_type(item.type)

@@ -249,7 +249,7 @@ def _footer(stored: Mapping[bytes, bytes] | None) -> dict[str, str]:
 
 
 def _checked(shape: _Shape, footer: Mapping[str, str]) -> TreeContent:
-    """What the file is, once it is sure that it is one of this layout (4.2)."""
+    """What the file is, once it is sure that it is one of this layout (sfc-1 4.2)."""
     _refuse_dialects(shape)
     version = footer.get(_VERSION)
     if version != "4":  # V4-040
@@ -376,7 +376,7 @@ def _unknown(schema: pa.Schema) -> tuple[int, ...]:
 
 
 def _layout() -> Sequence[tuple[int | None, list[_Column]]]:
-    """Top-level columns in the order of 3.1, groups with their members."""
+    """Top-level columns in the order of sfc-1 3.1, groups with their members."""
     groups: list[tuple[int | None, list[_Column]]] = []
     for one in _COLUMNS:
         if one.group is not None and groups and groups[-1][0] == one.group:

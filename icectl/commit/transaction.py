@@ -14,7 +14,14 @@ from icectl.commit.access import TableAccess
 from icectl.commit.attempt import Asked, commit_changes
 from icectl.commit.output_journal import NO_DATA, DataPlaces, Leftovers
 from icectl.commit.outputs import Outputs, outputs_of
-from icectl.errors import CommitConflict, IcectlError, Refused, StorageError, TableNotFound
+from icectl.errors import (
+    CommitConflict,
+    IcectlError,
+    MissingFile,
+    Refused,
+    StorageError,
+    TableNotFound,
+)
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.updates import Update
 from icectl.storage.location import name
@@ -84,7 +91,7 @@ class Transaction:
             return None
         if self.asked.sent:
             return None
-        is_of_file = isinstance(error, StorageError | OSError)
+        is_of_file = isinstance(error, MissingFile | StorageError | OSError)
         cause = self._cause() if is_of_file else None
         self.outputs.keep(())
         return cause

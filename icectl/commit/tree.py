@@ -1,4 +1,4 @@
-"""A commit to a version 4 table: what an operation adds and removes, as a new root (section 7).
+"""A commit to a version 4 table: what an operation adds and removes, as a new root (sfc-1 7).
 
 Pure but for the leaves that are read on the way: the files to write come back as values.
 """
@@ -38,9 +38,9 @@ _ORDER = (
 
 
 def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: Attempt) -> NewTree:
-    """The root that an operation makes of the parent state (7.1). Nothing is written.
+    """The root that an operation makes of the parent state (sfc-1 7.1). Nothing is written.
 
-    Raises: CommitConflict for a removed file that is not live, and for an added one that is.
+    Raises: CommitConflict for a removed file that is not live.
     """
     draft = Draft(
         means, attempt, with_status(live_rows(parent.rows), Status.EXISTING), dict(parent.dead)
@@ -64,7 +64,7 @@ def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: 
 
 
 def _kill(draft: Draft, found: Found) -> pa.Table:
-    """Turn what goes DELETED in the root, and dead in leaves; returns the DELETED rows (7.1, 6)."""
+    """Turn what goes DELETED in the root, dead in leaves; returns the former (sfc-1 7.1 step 6)."""
     leaves = {comparison_key(str(leaf["location"])): leaf for leaf in draft.leaves()}
     references = keys(draft.kept["referenced_file"])
     contents = draft.kept["content"].to_pylist()
@@ -99,7 +99,7 @@ def _kill(draft: Draft, found: Found) -> pa.Table:
 
 
 def _place(draft: Draft, added: pa.Table) -> None:
-    """Put new files into the root, or into leaves where they are too many (7.1, 8)."""
+    """Put new files into the root, or into leaves where they are too many (sfc-1 7.1 step 8)."""
     added = with_status(added, Status.ADDED)
     options = draft.means.options
     data = of_contents(added, *DATA)
@@ -133,7 +133,7 @@ def _to_inherit(rows: pa.Table) -> pa.Table:
 
 
 def _numbered(draft: Draft, gone: pa.Table) -> pa.Table:
-    """All rows of the root in their order, with what this attempt gives them (7.1, 9)."""
+    """All rows of the root in their order, with what this attempt gives them (sfc-1 7.1 step 9)."""
     attempt = draft.attempt
     deleted = _filled(with_status(gone, Status.DELETED), attempt, ["snapshot_id"])
     both = ["snapshot_id", "sequence_number", "file_sequence_number"]
@@ -159,7 +159,7 @@ def _filled(
 def _with_row_ids(
     rows: pa.Table, first_row_id: int, in_memory: Mapping[str, pa.Table]
 ) -> tuple[pa.Table, int]:
-    """Give live data files and data leaves their first row ids (4.7); second: ids used.
+    """Give live data files and data leaves their first row ids (sfc-1 4.7); second: ids used.
 
     A leaf that was not read is taken to have rows without ids: only older versions wrote such.
     """

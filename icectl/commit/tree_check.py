@@ -71,7 +71,7 @@ def check(
     made: NewTree,
     snapshot: Snapshot,
 ) -> None:
-    """Compare the live files before and after (7.6, 5): what was not to change has not.
+    """Compare the live files before and after (sfc-1 7.6 step 5): what was not to change has not.
 
     `snapshot` is the one that the root is of.
     Raises: SelfCheckFailed V4-160, where a file came, went or changed that should not have.
@@ -122,7 +122,7 @@ def _files(rows: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) -> pa.
 
 
 def _files_of(rows: pa.Table) -> pa.Table:
-    """Files by what identifies them (EN7), with what no commit changes of them."""
+    """Files by what identifies them (sfc-1 EN7), with what no commit changes of them."""
     is_vector = pc.equal(rows["content"], int(Content.POSITION_DELETES))
     offsets = pc.if_else(is_vector, pc.fill_null(rows["content_offset"], -1), -1)
     columns = {
@@ -145,7 +145,7 @@ def _without(files: pa.Table, others: pa.Table) -> pa.Table:
 
 
 def _difference(before: pa.Table, after: pa.Table) -> str | None:
-    """The first column in which the same files differ; row ids may be given, not changed (4.7)."""
+    """The first column in which the same files differ; null row ids may be filled (sfc-1 4.7)."""
     if len(before) != len(after):
         return f"their number ({len(before)} and {len(after)})"
     for name in (*_IDENTITY, *_CARRIED):

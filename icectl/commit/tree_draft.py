@@ -13,7 +13,7 @@ from icectl.table.tree import TreeFacts, with_column
 from icectl.table.tree_live import Positions, ReadLeaf, leaf_rows
 
 Identity = tuple[int, str, int | None]
-"""Content, comparison key and, of delete vectors, the offset: what identifies an entry (EN7)."""
+"""What identifies an entry: content, comparison key, of delete vectors the offset (sfc-1 EN7)."""
 
 DATA = (Content.DATA,)
 DELETES = (Content.POSITION_DELETES, Content.EQUALITY_DELETES)
@@ -21,7 +21,7 @@ DELETES = (Content.POSITION_DELETES, Content.EQUALITY_DELETES)
 
 @dataclass(frozen=True, slots=True)
 class TreeOptions:
-    """The table properties that shape a root (1.7)."""
+    """The table properties that shape a root (sfc-1 1.7)."""
 
     max_data_files: int = 1_000
     max_delete_entries: int = 5_000
@@ -42,7 +42,7 @@ class Gone:
 
     @property
     def key(self) -> Identity:
-        """What identifies its entry (EN7)."""
+        """What identifies its entry (sfc-1 EN7)."""
         offset = self.offset if self.content is Content.POSITION_DELETES else None
         return int(self.content), comparison_key(self.location), offset
 
@@ -51,7 +51,7 @@ class Gone:
 class TreeChange:
     """What an operation adds and removes, and the maintenance that goes with it.
 
-    `added` has rows of files with the data sequence number null, or an older one (7.5); their
+    `added` has rows of files with the data sequence number null, or an older one (sfc-1 7.5); their
     other tracking is ignored. `removed` comes in the order of the operation. Leaves of `rewritten`
     are compacted, with `rewritten_files` of the root: keys of locations.
     """

@@ -51,7 +51,7 @@ class NewLeaf:
 def write_leaves(
     form: LeafForm, rows: pa.Table, content: TreeContent, status: Status, sequence_number: int
 ) -> list[NewLeaf]:
-    """Leaves of rows that have one status all: pure-ADDED or pure-EXISTING (4.3).
+    """Leaves of rows that have one status all: pure-ADDED or pure-EXISTING (sfc-1 4.3).
 
     `sequence_number` is what rows without one will inherit.
     Order: kept, over all leaves.
@@ -101,7 +101,8 @@ def _leaf(
         "location": location,
         "file_format": FileFormat.PARQUET,
         "status": status,
-        "spec_id": specs[0] if len(specs) == 1 else form.facts.metadata.default_spec_id,  # EN12
+        # sfc-1 EN12
+        "spec_id": specs[0] if len(specs) == 1 else form.facts.metadata.default_spec_id,
         "record_count": len(rows),
         "file_size_in_bytes": len(encoded),
         **{f"{name}_files_count": count for name, count in counts.items()},
@@ -140,7 +141,7 @@ def vector_rows(
     inline_bytes_left: int,
     new_puffin: Callable[[], str],
 ) -> tuple[pa.Table, list[NewFile]]:
-    """Rows of manifest delete vectors with status ADDED, and the Puffin file of large ones (6.3).
+    """ADDED rows of manifest delete vectors, and the Puffin file of large ones (sfc-1 6.3).
 
     `inline_bytes_left` is how many bytes of bitmaps the root has room for.
     Order: kept.

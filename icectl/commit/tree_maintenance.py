@@ -1,7 +1,7 @@
 """What a version 4 commit does to the parent state before its operation: nothing that changes it.
 
 Leaves in which nothing lives go, chosen ones are written anew, and files of the root move into
-leaves where they have become too many (7.6, 7.7).
+leaves where they have become too many (sfc-1 7.6, 7.7).
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ from icectl.table.tree_live import NONE, is_dead, leaf_rows, of_contents, withou
 
 
 def drop_dead_leaves(draft: Draft) -> None:
-    """Leaves in which nothing lives go, with their vectors (7.1, 4a)."""
+    """Leaves in which nothing lives go, with their vectors (sfc-1 7.1 step 4a)."""
     gone = set()
     for leaf in leaf_rows(draft.kept):
         key = comparison_key(str(leaf["location"]))
@@ -43,7 +43,7 @@ def drop_dead_leaves(draft: Draft) -> None:
 
 
 def compact(draft: Draft, change: TreeChange, going: set[Identity]) -> None:
-    """Write the live rows of chosen leaves, and chosen files of the root, anew (7.6)."""
+    """Write the live rows of chosen leaves, and chosen files of the root, anew (sfc-1 7.6)."""
     if not change.rewritten and not change.rewritten_files:
         return
     affiliated = _affiliated(draft, change.rewritten)
@@ -78,7 +78,7 @@ def _chosen(draft: Draft, chosen: Iterable[str]) -> list[tuple[str, dict[str, ob
 
 
 def flush(draft: Draft, added: pa.Table, going: set[Identity]) -> None:
-    """Move files of the root into leaves where they would be too many (7.7)."""
+    """Move files of the root into leaves where they would be too many (sfc-1 7.7)."""
     options = draft.means.options
     if _excess(draft, added, DATA, options.max_data_files, going) > 0:
         taken = _take(draft, lambda row: row[0] in DATA and row not in going)
@@ -101,7 +101,7 @@ def _excess(
 
 
 def _flush_deletes(draft: Draft, excess: int, going: set[Identity]) -> None:
-    """Vectors of files in leaves first; the others only where that is not enough (7.7, 3)."""
+    """Vectors of files in leaves first; others only where that is not enough (sfc-1 7.7 step 3)."""
     in_root = {key for code, key, _ in identities(draft.kept) if code == Content.DATA}
     references = dict(zip(identities(draft.kept), keys(draft.kept["referenced_file"]), strict=True))
 
@@ -124,7 +124,7 @@ def _flush_deletes(draft: Draft, excess: int, going: set[Identity]) -> None:
 
 
 def by_home(draft: Draft, vectors: pa.Table) -> list[tuple[str | None, pa.Table]]:
-    """Delete vectors by the data leaf that their data files are in, by its location (4.5).
+    """Delete vectors by the data leaf that their data files are in, by its location (sfc-1 4.5).
 
     Shape: None for those whose data file is in the root; all None without affinity.
     Order: of the first vector of each leaf; those of None last.
@@ -200,7 +200,7 @@ def _affiliated(draft: Draft, rewritten: frozenset[str]) -> list[str]:
 
 
 def _repair_affinity(draft: Draft, leaves: list[str]) -> None:
-    """Point delete leaves to the data leaf that the files of theirs moved to, if it is one (A3)."""
+    """Point delete leaves to the data leaf that their files moved to, if it is one (sfc-1 A3)."""
     for key, leaf in _chosen(draft, leaves):
         rows = without(draft.look_at(leaf), draft.dead.get(key, NONE))
         home = _one_home(draft, rows)

@@ -12,7 +12,7 @@ from icectl.table.tree import TreeFacts, tree_rows
 def tree_change(facts: TreeFacts, changes: Changes) -> TreeChange:
     """What a commit of rewritten files does to a root.
 
-    New files keep the data sequence number that their entries state (7.5, rule 13).
+    New files keep the data sequence number that their entries state (sfc-1 7.5).
     """
     added = [tree_rows(facts, part, spec_id) for spec_id, part in by_spec(changes.added)]
     removed = by_row(changes.removed, "content", "location", "content_offset")

@@ -1,4 +1,4 @@
-"""A new snapshot of a version 4 table: its root written, and the updates that add it (7.1)."""
+"""A new snapshot of a version 4 table: its root, and the updates that add it (sfc-1 7.1)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -71,7 +71,7 @@ def tree_options(metadata: TableMetadata) -> TreeOptions:
 
 
 def parent_state(store: Store, facts: TreeFacts, snapshot: Snapshot | None) -> ParentState:
-    """What a commit on a snapshot builds on; lists of older versions are converted (7.9).
+    """What a commit on a snapshot builds on; lists of older versions are converted (sfc-1 7.9).
 
     Raises: StorageError; CorruptTable; Unsupported.
     """
@@ -138,7 +138,7 @@ class TreeWriter:
         """Write the files of one attempt; the updates that commit it.
 
         `change` says what to do to the state that it is given, None where that is nothing:
-        positions are found anew (7.10). Leaves have the size that the table's properties say,
+        positions are found anew (sfc-1 7.10). Leaves have the size that the table's properties say,
         unless another is asked for.
         Raises: CommitConflict where the branch or a removed file is gone; StorageError; others
         that reading raises.
@@ -204,7 +204,7 @@ def _once(read: ReadLeaf) -> ReadLeaf:
 
 
 def _operation(made: NewTree) -> str:
-    """What the change is called (7.1)."""
+    """What the change is called (sfc-1 7.1)."""
     rows = made.rows.filter(pc.equal(made.rows["status"], int(Status.ADDED)))
     kinds = set(rows["content"].unique().to_pylist())
     adds_data = bool(kinds & {Content.DATA, Content.DATA_MANIFEST})
@@ -250,7 +250,7 @@ def _totals(
 def leaves_anew(
     facts: TreeFacts, state: ParentState, chosen: Sequence[ManifestFile]
 ) -> TreeChange | None:
-    """Maintenance that writes some leaves anew, and files of the root as leaves (7.6).
+    """Maintenance that writes some leaves anew, and files of the root as leaves (sfc-1 7.6).
 
     A leaf that is not there any more has been written anew by another commit; None where all have.
     """

@@ -53,7 +53,7 @@ def typed_specs(metadata: TableMetadata) -> Mapping[int, TypedSpec]:
 
 
 def scheme_of_paths(metadata: TableMetadata) -> str:
-    """What paths have that delete files store without a scheme (V4 L2); empty up to version 3."""
+    """What paths get that delete files store without scheme (sfc-1 L2); empty up to version 3."""
     return with_scheme(metadata.location, "") if metadata.format_version >= 4 else ""
 
 

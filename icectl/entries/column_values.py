@@ -116,11 +116,20 @@ def byte_strings(column: pa.Array) -> Spans:
 def packed(spans: Spans) -> pa.Array:
     """The byte strings as one binary column."""
     ends = np.cumsum(spans.lengths, dtype=np.int64)
-    places = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64)
-    places += np.repeat(spans.starts - (ends - spans.lengths), spans.lengths)
     offsets = np.concatenate([np.zeros(1, np.int64), ends])
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(spans.content[places])]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(_side_by_side(spans, ends))]
     return pa.Array.from_buffers(pa.large_binary(), len(ends), buffers)
+
+
+def _side_by_side(spans: Spans, ends: Integers) -> Octets:
+    shifts = spans.starts - (ends - spans.lengths)
+    if not len(shifts) or (shifts == shifts[0]).all():  # as they mostly are: nothing is copied
+        first = int(shifts[0]) if len(shifts) else 0
+        return spans.content[first : first + int(ends[-1]) if len(ends) else 0]
+    places = np.arange(ends[-1], dtype=np.int64)
+    places += np.repeat(shifts, spans.lengths)
+    content: Octets = spans.content[places]
+    return content
 
 
 def with_nulls_of(column: pa.Array, values: pa.Array) -> pa.Array:

@@ -143,6 +143,31 @@ def tree_risks(entries: Entries) -> Found:
     yield from live.broken("V4-124", vectors[numbers[vectors] < numbers[homes]], said)
 
 
+def partition_risks(entries: Entries, unknown_key: bytes) -> Found:
+    """Deletes, or data files that some may apply to, whose partition can't be told (V4-126).
+
+    Which delete applies to which file is not sure then. `unknown_key` stands for such a partition.
+    """
+    live = _Live(entries)
+    if not live.has("partition_key", "spec_id", "sequence_number"):
+        return
+    column = live.table["partition_key"]
+    is_unknown = np.asarray(pc.fill_null(pc.equal(column, unknown_key), False).to_numpy())  # noqa: FBT003
+    if not is_unknown.any():
+        return
+    scoped = live.is_live & ~live.is_data & ~live.is_vector
+    if live.has("referenced_data_file"):
+        named = live.table["referenced_data_file"].is_valid().to_numpy()
+        scoped &= ~(named & (live.numbers("content") == Content.POSITION_DELETES))
+    specs, numbers = live.numbers("spec_id"), live.numbers("sequence_number")
+    wrong = scoped & is_unknown
+    for spec in np.unique(specs[scoped]):
+        newest = numbers[scoped & (specs == spec)].max()
+        wrong |= live.is_data & is_unknown & (specs == spec) & (numbers <= newest)
+    said = "has no partition that can be told, on which deletes depend"
+    yield from live.broken("V4-126", np.flatnonzero(wrong), said)
+
+
 def home_risks(entries: Entries, affiliated: Mapping[int, int]) -> Found:
     """Delete vectors of no live data file, or of one elsewhere than their leaf says.
 

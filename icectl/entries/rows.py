@@ -274,7 +274,7 @@ def location_keys(locations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunke
 
     Shape: one key per location; null stays null.
     Order: kept.
-    Spec: v4.md 2.6, L3.
+    Spec: sfc-1 L3.
     """
     spelled = pc.starts_with(locations, "file:", ignore_case=True)
     if not pc.any(spelled, skip_nulls=True).as_py():
@@ -322,6 +322,17 @@ def numbered(entries: E, manifest: int) -> E:
     at = entries.table.schema.get_field_index("manifest")
     field = entries.table.schema.field(at)
     column = pa.repeat(pa.scalar(manifest, field.type), len(entries))
+    return type(entries)(entries.table.set_column(at, field, column))
+
+
+def renumbered(entries: E, offset: int) -> E:
+    """The rows with the numbers in their `manifest` column moved up.
+
+    Order: kept.
+    """
+    at = entries.table.schema.get_field_index("manifest")
+    field = entries.table.schema.field(at)
+    column = pc.add(entries.table.column(at), pa.scalar(offset, field.type))
     return type(entries)(entries.table.set_column(at, field, column))
 
 

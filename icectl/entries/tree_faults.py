@@ -30,7 +30,7 @@ _FORMATS = {
     Content.MANIFEST_DV: (FileFormat.PUFFIN,),
 }
 _ORDER = (5, 3, 4, 2, 1, 0)
-"""Where the rows of each content stand in a root that icectl writes, by its code (4.4)."""
+"""Where the rows of each content stand in a root that icectl writes, by its code (sfc-1 4.4)."""
 _MOST_ROWS = 2_097_152
 
 

@@ -91,7 +91,7 @@ class TreeFiles:
 
     @cached_property
     def identities(self) -> Numbers:
-        """What identifies the entry of each row (EN7), as a number."""
+        """What identifies the entry of each row (sfc-1 EN7), as a number."""
         found: Numbers = self.codes * 3 + self.content
         vectors = np.flatnonzero(self.is_vector)
         offsets = self.numbers("content_offset")[vectors]

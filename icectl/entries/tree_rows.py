@@ -40,7 +40,7 @@ TREE_ROWS = pa.schema(
         pa.field("equality_ids", pa.list_(pa.int32())),
     ]
 )
-"""Every column but `content_stats`, whose members depend on the table's columns (5.1).
+"""Every column but `content_stats`, whose members depend on the table's columns (sfc-1 5.1).
 
 `content`, `status` and `file_format` are the codes of spec/manifest.py. `content_offset`,
 `content_size_in_bytes` and `inline_content` are the members of `deletion_vector`;

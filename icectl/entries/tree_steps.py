@@ -12,7 +12,7 @@ from icectl.spec.manifest import Content, Status
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Rows of the files that a snapshot says it added and removed (9.2).
+    """Rows of the files that a snapshot says it added and removed (sfc-1 9.2).
 
     `listed` are the removed ones without those that only a DELETED leaf tells of.
     """
@@ -25,9 +25,9 @@ class Changed:
 def changed_rows(
     files: TreeFiles, tree: Tree, live: Numbers, parent: Tree | None = None
 ) -> Changed:
-    """What a snapshot changed, from its root and the leaves that it marks (9.2).
+    """What a snapshot changed, from its root and the leaves that it marks (sfc-1 9.2).
 
-    `parent` tells what was dead already where the root does not (9.6).
+    `parent` tells what was dead already where the root does not (sfc-1 9.6).
     """
     rows = files.part(tree.own)
     status = files.status[rows]

@@ -12,7 +12,7 @@ from icectl.spec.manifest import Content, Status
 
 Positions = npt.NDArray[np.uint64]
 _PUFFIN_FRAMING = 24
-"""Bytes that a blob has more than the bitmap in it (6.3)."""
+"""Bytes that a blob has more than the bitmap in it (sfc-1 6.3)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,9 @@ _KEY = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _PART = re.compile(r"`([^`]+)`|(\w+)")
+_COMMA = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)")
+"""A comma that is in no quoted name."""
+
 _SPELLINGS = {
     "years": "year", "months": "month", "days": "day", "date": "day", "hours": "hour",
     "date_hour": "hour",
@@ -80,7 +83,7 @@ def parse_zorder(text: str, metadata: TableMetadata) -> ZOrder:
     """The columns that a z-curve goes through. Raises: UsageError."""
     schema = metadata.current_schema
     found: list[int] = []
-    for piece in text.split(","):
+    for piece in _COMMA.split(text):
         name = piece.strip()
         if re.fullmatch(_NAME, name) is None:
             raise UsageError(f"`--zorder`: `{name}` is no name of a column")

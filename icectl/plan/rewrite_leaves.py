@@ -25,7 +25,7 @@ from icectl.spec.metadata import TableMetadata
 def plan_leaves(
     metadata: TableMetadata, pin: Pin, branch: str, listed: Listed, options: RewriteOptions
 ) -> RewritePlan:
-    """Decide what of a version 4 snapshot is written anew, data and deletes apart (V4 7.6).
+    """Decide what of a version 4 snapshot is written anew, data and deletes apart (sfc-1 7.6).
 
     Raises: UsageError for what only manifests of older versions know.
     """
@@ -83,7 +83,7 @@ def _as_written(listed: Listed, dead: Collection[int]) -> Listed:
 
 
 def _movable(metadata: TableMetadata, group: Group, listed: Listed) -> tuple[int, ...]:
-    """The manifests whose rows can be rows of a leaf of version 4 (7.6, 6)."""
+    """The manifests whose rows can be rows of a leaf of version 4 (sfc-1 7.6 step 6)."""
     files = live(position_delete_files(listed.entries))
     fixed = count_by_manifest(files, len(listed.manifests))
     opaque = {

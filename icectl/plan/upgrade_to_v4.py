@@ -1,4 +1,4 @@
-"""What turning a table into a version 4 table changes, and what forbids it: pure (section 11)."""
+"""What turning a table into a version 4 table changes, and what forbids it: pure (sfc-1 11)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,14 +41,14 @@ RULES = {
     "U-13": "`icectl validate TABLE` says what is wrong with it",
     "U-14": "`icectl compact TABLE --rewrite-all` writes such files anew, before or after",
 }
-"""The next step where a condition of 11.3 does not hold."""
+"""The next step where a condition of sfc-1 11.3 does not hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpgradeOptions:
     """How much is converted, and which branch gets a root where not all do.
 
-    With `convert_position_deletes` position delete files become deletion vectors (11.5).
+    With `convert_position_deletes` position delete files become deletion vectors (sfc-1 11.5).
     """
 
     mode: Mode
@@ -112,7 +112,7 @@ def plan(
 ) -> UpgradePlan:
     """Decide what an upgrade changes; `heads` are those of all branches.
 
-    Spec: 11.1 to 11.5; a table of version 4 only gets the roots that it lacks.
+    Spec: sfc-1 11.1 to 11.5; a table of version 4 only gets the roots that it lacks.
     """
     mode, branch, convert = options.mode, options.branch, options.convert_position_deletes
     steps = list(_metadata_steps(metadata)) if metadata.format_version < TO_VERSION else []
@@ -152,7 +152,7 @@ def plan(
 
 
 def _position_delete_files(head: Head) -> int:
-    """Live position delete files of version 2, which version 4 has no form for (C-30)."""
+    """Live position delete files of version 2, which version 4 has no form for (sfc-1 C-30)."""
     return 0 if head.entries is None else len(position_delete_files(live(head.entries)))
 
 
@@ -186,7 +186,7 @@ def _findings(
         yield from _opaque(metadata, made, allow_read_only=options.allow_read_only)
         yield from _lost_sources(metadata)
     embedding = [one.snapshot_id for one in metadata.snapshots if one.manifests is not None]
-    if embedding:  # U-08
+    if embedding:  # sfc-1 U-08
         message = f"{len(embedding)} snapshots embed their manifests, and keep doing so"
         yield _finding("U-08", f"snapshot {embedding[0]}", message, "warning")
     for head in heads:
@@ -201,7 +201,7 @@ def _finding(
 
 
 def _encrypted(metadata: TableMetadata, heads: Sequence[Head]) -> Iterator[Finding]:
-    """Nothing of the table is encrypted (U-02)."""
+    """Nothing of the table is encrypted (sfc-1 U-02)."""
     for snapshot in metadata.snapshots:
         if snapshot.key_id is not None:
             yield _finding("U-02", f"snapshot {snapshot.snapshot_id}", "it has a `key-id`")
@@ -218,8 +218,8 @@ def _encrypted(metadata: TableMetadata, heads: Sequence[Head]) -> Iterator[Findi
 def _ids(
     metadata: TableMetadata, heads: Sequence[Head], made: Sequence[Expression]
 ) -> Iterator[Finding]:
-    """Every expression has an id, and room for its statistics (U-04, U-12)."""
-    if made and made[-1].expr_id > _HIGHEST_ID:  # U-12
+    """Every expression has an id, and room for its statistics (sfc-1 U-04, U-12)."""
+    if made and made[-1].expr_id > _HIGHEST_ID:  # sfc-1 U-12
         message = f"its expressions would need ids up to {made[-1].expr_id}"
         yield _finding("U-12", "`last-column-id`", message)
     by_id = {one.expr_id: one for one in made}
@@ -231,7 +231,7 @@ def _ids(
     for spec in specs:
         for item in spec.fields if spec.spec_id in used else ():
             number = None if item.expr_id is None else by_id[item.expr_id].stats_id
-            if number is not None and not 1 <= number <= HIGHEST_STATS_ID:  # U-04
+            if number is not None and not 1 <= number <= HIGHEST_STATS_ID:  # sfc-1 U-04
                 message = f"statistics of `{item.name}` would need the id {number}"
                 yield _finding("U-04", f"partition spec {spec.spec_id}", message)
 
@@ -239,7 +239,7 @@ def _ids(
 def _opaque(
     metadata: TableMetadata, made: Sequence[Expression], *, allow_read_only: bool
 ) -> Iterator[Finding]:
-    """New files can be partitioned by the default spec (U-05)."""
+    """New files can be partitioned by the default spec (sfc-1 U-05)."""
     by_field = {(one.partition_field_id, one.name): one for one in made}
     for item in metadata.default_spec.fields:
         if by_field[item.field_id, item.name].is_opaque:
@@ -249,7 +249,7 @@ def _opaque(
 
 
 def _lost_sources(metadata: TableMetadata) -> Iterator[Finding]:
-    """Partition fields whose column is in no schema (U-07)."""
+    """Partition fields whose column is in no schema (sfc-1 U-07)."""
     for spec in metadata.partition_specs:
         for item in spec.fields:
             columns = (schema.field(item.source_ids[0]) for schema in metadata.schemas)
@@ -260,11 +260,11 @@ def _lost_sources(metadata: TableMetadata) -> Iterator[Finding]:
 
 def _head(metadata: TableMetadata, head: Head) -> Iterator[Finding]:
     subject = f"branch {head.branch}"
-    if head.unreadable is not None:  # U-13
+    if head.unreadable is not None:  # sfc-1 U-13
         yield _finding("U-13", subject, head.unreadable)
         return
     for manifest in head.manifests:
-        if metadata.spec(manifest.partition_spec_id) is None:  # U-03
+        if metadata.spec(manifest.partition_spec_id) is None:  # sfc-1 U-03
             message = f"it is of spec {manifest.partition_spec_id}, which there is not"
             yield _finding("U-03", manifest.manifest_path, message)
             return
@@ -272,10 +272,10 @@ def _head(metadata: TableMetadata, head: Head) -> Iterator[Finding]:
         return
     yield from _equality_deletes(metadata, head)
     count = _position_delete_files(head)
-    if count:  # U-09
+    if count:  # sfc-1 U-09
         message = f"{count:,} position delete files stay in manifests of their version"
         yield _finding("U-09", subject, message, "info")
-    if head.miscounted is not None:  # U-14
+    if head.miscounted is not None:  # sfc-1 U-14
         message = (
             f"{print_count(head.miscounted.count, 'file')} of other counts of values than of rows, "
             f"which version 4 calls an error (V4-145); one is `{head.miscounted.location}`"
@@ -288,12 +288,12 @@ def _head(metadata: TableMetadata, head: Head) -> Iterator[Finding]:
         (faults.repeated_vectors.in_snapshot(everything), "has two deletion vectors"),
         (faults.vectors.lost(everything), "has a deletion vector, but is not live"),
     ):
-        if fault is not None:  # U-10
+        if fault is not None:  # sfc-1 U-10
             yield _finding("U-10", subject, f"`{fault.location}` {what}")
 
 
 def _equality_deletes(metadata: TableMetadata, head: Head) -> Iterator[Finding]:
-    """The partitions of equality deletes can be told from their manifests (U-06)."""
+    """The partitions of equality deletes can be told from their manifests (sfc-1 U-06)."""
     if head.entries is None:
         return
     deletes = equality_delete_files(live(head.entries))
@@ -306,7 +306,7 @@ def _equality_deletes(metadata: TableMetadata, head: Head) -> Iterator[Finding]:
         types = result_types(spec, metadata.schemas)
         for item, type_ in zip(spec.fields, types, strict=True):
             is_lost = item.field_id not in stored and None not in stored
-            if type_ is None or is_lost:  # U-06
+            if type_ is None or is_lost:  # sfc-1 U-06
                 what = "has no known type" if type_ is None else "is not stored"
                 message = f"it has equality deletes whose partition value `{item.name}` {what}"
                 yield _finding("U-06", manifest.manifest_path, message)

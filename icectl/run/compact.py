@@ -54,7 +54,7 @@ from icectl.table.reading import in_threads, naming
 from icectl.table.row_safety import open_to_change
 
 COMMAND = "compact"
-_SORT_BYTES = 256 << 20
+SORT_BYTES = 64 << 20
 """Rows that a task sorts in memory, which takes twice that and more."""
 
 
@@ -143,7 +143,7 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
     sorting = None
     if order is not None:
         sort_keys(order, columns.written, arrow_schema(columns.written))
-        sorting = Sorting(order, _SORT_BYTES)
+        sorting = Sorting(order, SORT_BYTES)
     options = write_options(metadata.properties, 0, modes)
     return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of_paths(metadata))
 

@@ -23,7 +23,6 @@ from icectl.table.reachable import (
     read_live,
     statistics_files,
 )
-from icectl.table.reading import FILE_MISSING
 from icectl.table.row_safety import check_homes
 
 
@@ -84,7 +83,7 @@ def reached_beside(
 
 def _require_lost(error: StorageError | CorruptTable) -> None:
     """Go on where a file is missing or damaged for good; a store that is ill may be well later."""
-    if isinstance(error, StorageError) and error.error_id != FILE_MISSING:
+    if isinstance(error, StorageError):
         raise error
 
 

@@ -1,13 +1,13 @@
 """Running a view of `inspect`: read what it needs, no more, and hand it to the plan."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from icectl.entries.rows import Entries, concat, live, of
 from icectl.entries.summary import Totals, summarise
-from icectl.errors import UsageError
+from icectl.errors import CorruptTable, StorageError, UsageError
 from icectl.plan.inspect.entry_rows import (
     CONTENTS,
     ENTRY_COLUMNS,
@@ -29,8 +29,9 @@ from icectl.plan.inspect.views import Row, RowSet, View
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.reader import Reader
 from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.names import lost_versions
 from icectl.spec.snapshot import Snapshot
-from icectl.table.manifest_lists import described_manifests, distinct_manifests, load_manifest_lists
+from icectl.table.manifest_lists import described_manifests, distinct_manifests
 
 _LOGS = frozenset({"snapshots", "history", "metadata-log"})
 """Views whose rows are a log, oldest first: a limit keeps the newest."""
@@ -49,6 +50,73 @@ class RowRequest:
     limit: int | None = None
 
 
+_OF_METADATA: Mapping[str, frozenset[str]] = {
+    "snapshots": frozenset({"snapshots", "refs"}),
+    "history": frozenset({"snapshot-log", "snapshots", "current-snapshot-id"}),
+    "refs": frozenset({"refs"}),
+    "schemas": frozenset({"schemas", "schema", "current-schema-id"}),
+    "specs": frozenset({"partition-specs", "partition-spec", "expressions", "schemas", "schema"}),
+    "sort-orders": frozenset({"sort-orders", "schemas", "schema"}),
+    "properties": frozenset({"properties"}),
+    "metadata-log": frozenset({"metadata-log"}),
+    "statistics": frozenset({"statistics", "partition-statistics"}),
+}
+"""Members of the metadata that a view shows."""
+_OF_FILES = frozenset(
+    {"current-snapshot-id", "schemas", "schema", "partition-specs", "partition-spec", "expressions"}
+)
+"""Members that rows of manifests are shown by."""
+
+
+def is_incomplete(
+    reader: Reader, view: View, choice: SnapshotChoice, *, all_snapshots: bool
+) -> bool:
+    """Whether part of what a view shows could not be read.
+
+    Raises: the first problem, where nothing of it could.
+    """
+    lost = {oddity.member for oddity in reader.metadata.oddities if oddity.lost}
+    if view.rows:
+        shown = _OF_METADATA.get(view.name, _OF_FILES)
+        lost &= shown | {"snapshots"} if all_snapshots else shown
+        if view.of_snapshot and not all_snapshots and not choice.count:
+            _check_current(reader)
+    if reader.gaps is None or not reader.gaps.problems:
+        return bool(lost)
+    has_shown = reader.gaps.has_listed if view.name == "manifests" else reader.gaps.has_read
+    if view.rows and not has_shown:
+        raise next(iter(reader.gaps.problems.values()))
+    return True
+
+
+def oddities_of(reader: Reader) -> Sequence[str]:
+    """What of the table breaks a rule and was read all the same, or left out: each once."""
+    told = [f"{oddity.message} ({oddity.rule})" for oddity in reader.metadata.oddities]
+    told += [*reader.gaps.odd, *reader.gaps.problems] if reader.gaps is not None else ()
+    return (*dict.fromkeys(told), *_lost_versions(reader))
+
+
+def _lost_versions(reader: Reader) -> Iterator[str]:
+    """That newer metadata than what is shown was lost, if the version hint knows of some."""
+    version = reader.loaded.version
+    if version is None or not reader.loaded.capabilities.numbers_versions:
+        return
+    try:
+        hint = reader.hinted_version()
+    except (FileNotFoundError, StorageError):  # nothing depends on it
+        return
+    if isinstance(hint, int) and hint > version:  # R-163
+        message, advice = lost_versions(hint, version, reader.metadata.location)
+        yield f"{message} (R-163); {advice}"
+
+
+def _check_current(reader: Reader) -> None:
+    """Raises: CorruptTable R-015, where which snapshot is current cannot be read."""
+    for oddity in reader.metadata.oddities:
+        if oddity.member == "current-snapshot-id" and oddity.lost:
+            raise CorruptTable(oddity.message, rule=oddity.rule)
+
+
 def summary(reader: Reader, choice: SnapshotChoice) -> Row:
     """Describe the table and its chosen snapshot.
 
@@ -60,7 +128,8 @@ def summary(reader: Reader, choice: SnapshotChoice) -> Row:
     for entries in _in_batches(reader.scan(manifests, SUMMARY_COLUMNS)):
         totals += summarise(live(entries))
     location = reader.loaded.metadata_location
-    return summary_view(reader.metadata, location, snapshot, manifests, totals)
+    unknown = reader.gaps is not None and snapshot is not None and not reader.gaps.has_listed
+    return summary_view(reader.metadata, location, snapshot, manifests, None if unknown else totals)
 
 
 def _in_batches(parts: Iterable[Entries]) -> Iterator[Entries]:
@@ -103,11 +172,10 @@ def _rows(reader: Reader, request: RowRequest) -> RowSet:
 def _manifest_rows(reader: Reader, request: RowRequest) -> RowSet:
     columns = manifest_columns(reader.metadata, all_snapshots=request.all_snapshots)
     if request.all_snapshots:
+        found = reader.lists(reader.metadata.snapshots)
         lists = {
-            snapshot.snapshot_id: _described(reader, request, snapshot, manifests)
-            for snapshot, manifests in zip(
-                reader.metadata.snapshots, _all_lists(reader).values(), strict=True
-            )
+            snapshot.snapshot_id: _described(reader, request, snapshot, found[snapshot.snapshot_id])
+            for snapshot in reader.metadata.snapshots
         }
         return RowSet(columns, all_manifest_rows(reader.metadata, lists))
     snapshot = chosen_snapshot(reader.metadata, request.choice)
@@ -131,7 +199,7 @@ def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
     columns = all_columns if request.columns is None else request.columns
     wanted = source_columns(columns) | {"content", "status"}
     if request.all_snapshots:
-        manifests = distinct_manifests(_all_lists(reader).values())
+        manifests = distinct_manifests(reader.lists(reader.metadata.snapshots).values())
     else:
         manifests = reader.manifests(chosen_snapshot(reader.metadata, request.choice))
     batches: Iterable[Entries] = reader.scan(_of_content(manifests, request.content), wanted)
@@ -139,18 +207,6 @@ def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
         contents = CONTENTS[request.content]
         batches = (of(entries, *contents) for entries in batches)
     return RowSet(columns, make(batches, reader.metadata, columns))
-
-
-def _all_lists(reader: Reader) -> dict[int, tuple[ManifestFile, ...]]:
-    lists = load_manifest_lists(
-        reader.store,
-        reader.metadata,
-        reader.metadata.snapshots,
-        concurrency=reader.concurrency,
-        progress=reader.progress,
-        sound=False,
-    )
-    return dict(lists)
 
 
 def _of_content(manifests: Sequence[ManifestFile], content: str | None) -> tuple[ManifestFile, ...]:

@@ -54,7 +54,7 @@ def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int |
 
 
 def detected(reader: Reader, snapshot: Snapshot) -> tuple[Entries, Entries]:
-    """What a version 4 snapshot removed and added, from its own root (9.2)."""
+    """What a version 4 snapshot removed and added, from its own root (sfc-1 9.2)."""
     marked = marked_manifests(reader.store, reader.metadata, snapshot)
     entries = reader.load([each.manifest for each in marked], CHANGES_SOURCES)
     added: list[Entries] = []
@@ -79,8 +79,8 @@ def rows_between(
 ) -> RowChanges | None:
     """The rows that came and went; None where that cannot be told.
 
-    It cannot where data was only rewritten (9.5), where a vector is gone with an expired snapshot
-    (9.7), and where a first vector may repeat what position delete files deleted before.
+    It cannot where data was only rewritten (sfc-1 9.5), where a vector is gone with an expired
+    snapshot, and where a first one may repeat what position delete files deleted (sfc-1 9.7).
     """
     if any(step.operation == "replace" for step in steps):
         return None
@@ -88,6 +88,9 @@ def rows_between(
         return None
     try:
         return row_changes(reader.store, after, before)
+    except FileNotFoundError as error:
+        reader.progress.warn(f"rows are not counted: the vector `{error}` is missing")
+        return None
     except StorageError as error:
         if error.error_id not in OF_ONE_FILE:
             raise

@@ -38,4 +38,5 @@ def _killed(reader: Reader, manifests: Sequence[ManifestFile], limit: int) -> En
     """The dead entries of the leaves that are shown."""
     struck = [index for index in shown_manifests(manifests, limit) if manifests[index].dead]
     parts = reader.scan([killed_of(manifests[index]) for index in struck], TREE_SOURCES)
-    return concat(numbered(part, index) for index, part in zip(struck, parts, strict=True))
+    told = ((part.table["manifest"][0].as_py(), part) for part in parts if len(part))
+    return concat(numbered(part, struck[at]) for at, part in told)

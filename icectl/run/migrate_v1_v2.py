@@ -14,7 +14,7 @@ from icectl.commit.transaction import Proposal, transaction
 from icectl.entries.manifest_rows import describe
 from icectl.entries.rows import EMPTY, Entries, in_manifests
 from icectl.entries.schema import PLANNING_COLUMNS
-from icectl.errors import CommitUnknown, CorruptTable, IcectlError, Refused, StorageError
+from icectl.errors import CommitUnknown, CorruptTable, IcectlError, Refused
 from icectl.plan.migrate_v1_v2 import (
     TO_VERSION,
     Head,
@@ -36,7 +36,6 @@ from icectl.spec.snapshot import Snapshot
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_manifests
 from icectl.table.open import open_table
-from icectl.table.reading import FILE_MISSING
 from icectl.table.row_safety import check_metadata
 
 COMMAND = "migrate-v1-v2"
@@ -144,13 +143,10 @@ def _told(snapshot: Snapshot, unreadable: dict[int, Finding]) -> Iterator[None]:
     """Keep what is wrong with the files of a snapshot for good; what ails the store is raised."""
     try:
         yield
-    except (CorruptTable, StorageError) as error:
-        if isinstance(error, StorageError) and error.error_id != FILE_MISSING:
-            raise
-        rule = error.rule if isinstance(error, CorruptTable) else "R-034"
-        message = error.message.removesuffix(f" ({rule})")
+    except CorruptTable as error:
+        message = error.message.removesuffix(f" ({error.rule})")
         subject = f"snapshot {snapshot.snapshot_id}"
-        unreadable[snapshot.snapshot_id] = finding(rule, subject, message, severity="error")
+        unreadable[snapshot.snapshot_id] = finding(error.rule, subject, message, severity="error")
 
 
 def _entries(

@@ -1,23 +1,50 @@
 """A loaded table and the means to read its files: what commands that only read start from."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.entries.rows import Entries
+from icectl.codec.metadata_file import read_version_hint
+from icectl.entries.rows import EMPTY, Entries, concat, renumbered
 from icectl.env import Deadline, Env
+from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.progress import Progress
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
+from icectl.spec.names import VERSION_HINT
 from icectl.spec.snapshot import Snapshot
+from icectl.storage.location import join
 from icectl.storage.store import Store
-from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests, try_manifest_lists
 from icectl.table.manifests import load_entries, load_entries_to_match, scan_entries
+from icectl.table.reading import OF_ONE_FILE, Problem
+from icectl.table.schemes import listed_with_scheme
+
+Load = Callable[..., Entries]
+"""Reads manifests into one table."""
+
+
+@dataclass(slots=True)
+class Gaps:
+    """What of a view could not be read and was left out, and what was `odd` and was not.
+
+    `has_listed` says that anything was read of what snapshots list, `has_read` that anything was
+    of what manifests do.
+    """
+
+    problems: dict[str, Problem] = field(default_factory=dict)
+    odd: dict[str, Problem] = field(default_factory=dict)
+    has_listed: bool = False
+    has_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A loaded table and the means to read its files."""
+    """A loaded table and the means to read its files.
+
+    Without `gaps` what cannot be read is raised; with them it is left out.
+    """
 
     store: Store
     loaded: LoadedTable
@@ -25,6 +52,7 @@ class Reader:
     progress: Progress
     deadline: Deadline
     concurrency: int
+    gaps: Gaps | None = None
 
     @property
     def metadata(self) -> TableMetadata:
@@ -36,10 +64,51 @@ class Reader:
         self.deadline.check()
         if snapshot is None:
             return ()
-        return read_snapshot_manifests(self.store, self.metadata, snapshot, sound=False)
+        if self.gaps is None:
+            return read_snapshot_manifests(self.store, self.metadata, snapshot, sound=False)
+        return self.lists([snapshot])[snapshot.snapshot_id]
+
+    def lists(self, snapshots: Sequence[Snapshot]) -> Mapping[int, tuple[ManifestFile, ...]]:
+        """The manifests of snapshots by snapshot id, to be shown.
+
+        Order: that of `snapshots`.
+        """
+        read = try_manifest_lists(
+            self.store,
+            self.metadata,
+            snapshots,
+            concurrency=self.concurrency,
+            progress=self.progress,
+        )
+        found: dict[int, tuple[ManifestFile, ...]] = {}
+        with closing(read):
+            for listed in read:
+                self.deadline.check()
+                for _, problem in listed.problems:
+                    self._leave_out(problem, is_shown=listed.is_odd)
+                if self.gaps is not None and (listed.manifests or not listed.problems):
+                    self.gaps.has_listed = True
+                manifests = listed.manifests
+                if listed.properties is not None:
+                    manifests = tuple(listed_with_scheme(self.metadata, one) for one in manifests)
+                found[listed.snapshot.snapshot_id] = manifests
+        return found
+
+    def hinted_version(self) -> int | str | None:
+        """What the version hint of a file-system table names; None where it names nothing (R-163).
+
+        Raises: FileNotFoundError; StorageError.
+        """
+        place = join(self.loaded.metadata_folder, VERSION_HINT)
+        return read_version_hint(self.store.read(place))
+
+    def _leave_out(self, problem: Problem, *, is_shown: bool = False) -> None:
+        if self.gaps is None:
+            raise problem
+        (self.gaps.odd if is_shown else self.gaps.problems).setdefault(problem.message, problem)
 
     def scan(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Iterator[Entries]:
-        """The entries of manifests, one manifest at a time."""
+        """The entries of manifests, one manifest at a time; what cannot be read is passed over."""
         scanned = scan_entries(
             self.store,
             self.metadata,
@@ -47,31 +116,43 @@ class Reader:
             columns=columns,
             concurrency=self.concurrency,
             progress=self.progress,
+            leave_out=self._leave_out,
         )
         for _, entries in scanned:
             self.deadline.check()
+            if self.gaps is not None:
+                self.gaps.has_read = True
             yield entries
 
     def load(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
         """The entries of manifests in one table."""
-        self.deadline.check()
-        return load_entries(
-            self.store,
-            self.metadata,
-            manifests,
-            columns=columns,
-            concurrency=self.concurrency,
-            progress=self.progress,
-        )
+        return self._load(load_entries, manifests, columns)
 
     def load_to_match(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
         """The entries of manifests in one table, ready for matching deletes with data files."""
+        return self._load(load_entries_to_match, manifests, columns)
+
+    def _load(
+        self, load: Load, manifests: Sequence[ManifestFile], columns: frozenset[str]
+    ) -> Entries:
+        """All that can be read; halves are tried where that is not all."""
         self.deadline.check()
-        return load_entries_to_match(
-            self.store,
-            self.metadata,
-            manifests,
-            columns=columns,
-            concurrency=self.concurrency,
-            progress=self.progress,
-        )
+        try:
+            return load(
+                self.store,
+                self.metadata,
+                manifests,
+                columns=columns,
+                concurrency=self.concurrency,
+                progress=self.progress,
+            )
+        except (CorruptTable, Unsupported, StorageError) as error:
+            if isinstance(error, StorageError) and error.error_id not in OF_ONE_FILE:
+                raise
+            if len(manifests) <= 1 or self.gaps is None:
+                self._leave_out(error)
+                return EMPTY
+        half = len(manifests) // 2
+        first = self._load(load, manifests[:half], columns)
+        second = self._load(load, manifests[half:], columns)
+        return concat([part for part in (first, renumbered(second, half)) if len(part)])

@@ -9,7 +9,7 @@ from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import running
 from icectl.engine.orphan_search import Listing, OrphanSearch
 from icectl.entries.listed import Listed, below, but, listed_together
-from icectl.errors import CorruptTable, Refused, StorageError, TableNotFound
+from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
 from icectl.plan.model import pin_of
 from icectl.plan.remove_orphans import OrphanPlan, OrphanRule, Verdict
 from icectl.run.guards import check_deletable
@@ -20,7 +20,6 @@ from icectl.storage.real_paths import real_location
 from icectl.storage.same_store import SameStore
 from icectl.storage.store import dating_clock_ms
 from icectl.table.open import open_table
-from icectl.table.reading import FILE_MISSING
 from icectl.table.references import References
 from icectl.table.unreached import lone_check_sums, orphans_among
 from icectl.units import DURATION_UNITS_MS, print_duration
@@ -65,7 +64,7 @@ class Prepared:
 def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -> Prepared:
     """List files, then load the table and find those that it does not refer to.
 
-    The listing comes first, so that what is committed meanwhile is referred to (rule 37); the table
+    The listing comes first, so that what is committed meanwhile is referred to (R-191); the table
     is looked at before it too, so that a refusal does not take as long as a listing.
     Raises: Refused, where files must not be deleted; StorageError, CorruptTable, where what the
     table refers to cannot be read completely.
@@ -114,7 +113,7 @@ def check_same_table(before: LoadedTable, loaded: LoadedTable) -> None:
 
 
 def _limit(access: TableAccess, options: OrphanOptions, places: Places) -> int:
-    """The instant before which files are old, by the clock that dates them (rule 38)."""
+    """The instant before which files are old, by the clock that dates them."""
     now_ms = min(dating_clock_ms(access.store, access.env, place) for place in places.listed)
     limit_ms = options.older_than(now_ms)
     if now_ms - limit_ms < LEAST_AGE_MS and not options.allow_recent:
@@ -173,9 +172,7 @@ def _is_added(references: References, loaded: LoadedTable) -> bool:
     """Add a table; false where a file that it names is missing."""
     try:
         references.add(loaded)
-    except StorageError as error:
-        if error.error_id != FILE_MISSING:
-            raise
+    except MissingFile:
         return False
     return True
 

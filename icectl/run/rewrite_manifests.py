@@ -153,7 +153,7 @@ def execute(access: TableAccess, prepared: Prepared) -> Rewritten:
 
 
 def _execute_on_tree(access: TableAccess, prepared: Prepared) -> Rewritten:
-    """Write leaves anew, and a root that lists them, and commit it (V4 7.6)."""
+    """Write leaves anew, and a root that lists them, and commit it (sfc-1 7.6)."""
     access.deadline.check()
     snapshot_id = access.env.new_snapshot_id()
     chosen = [prepared.listed.manifests[at] for group in prepared.plan.chosen

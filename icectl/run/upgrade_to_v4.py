@@ -23,7 +23,6 @@ from icectl.errors import (
     CorruptTable,
     IcectlError,
     Refused,
-    StorageError,
     Unsupported,
 )
 from icectl.plan.compact import CompactOptions
@@ -40,7 +39,6 @@ from icectl.spec.updates import AssignUuid, Update, UpgradeFormatVersion, apply_
 from icectl.storage.location import comparison_key
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
-from icectl.table.reading import FILE_MISSING
 from icectl.table.row_safety import open_to_change
 from icectl.table.tree import TreeFacts, can_move, read_leaf
 from icectl.table.tree_live import leaf_rows
@@ -131,10 +129,6 @@ def _head(
         )
     except (CorruptTable, Unsupported) as error:
         return Head(branch, snapshot.snapshot_id, unreadable=error.message)
-    except StorageError as error:
-        if error.error_id != FILE_MISSING:
-            raise
-        return Head(branch, snapshot.snapshot_id, unreadable=error.message)
 
 
 def refusal(forbidding: Sequence[Finding]) -> Refused:
@@ -219,7 +213,7 @@ def _commit(
 
 
 def _convert(access: TableAccess, branch: str) -> Upgraded:
-    """Make the position delete files of a branch deletion vectors (11.5).
+    """Make the position delete files of a branch deletion vectors (sfc-1 11.5).
 
     Raises: CommitConflict, where another writer has made all of them go; as execute_compaction.
     """
@@ -250,7 +244,7 @@ def _listed(_: TableAccess, facts: TreeFacts, __: ParentState) -> TreeChange:
 
 
 def _rewritten(access: TableAccess, facts: TreeFacts, state: ParentState) -> TreeChange:
-    """A root of new leaves; what version 4 can't say stays in manifests of its version (11.5)."""
+    """A root of new leaves; what version 4 can't say stays in its old manifests (sfc-1 11.5)."""
     keys = frozenset(
         comparison_key(str(leaf["location"]))
         for leaf in leaf_rows(state.rows)

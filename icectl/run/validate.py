@@ -8,7 +8,7 @@ from icectl.codec.metadata_file import read_members
 from icectl.entries.inherit import inherit
 from icectl.entries.live_faults import live_faults
 from icectl.entries.rows import Entries, RawEntries, concat, live, numbered, planning, sample
-from icectl.errors import CorruptTable, Incomplete, StorageError
+from icectl.errors import CorruptTable, Incomplete, MissingFile
 from icectl.plan.model import Finding
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.plan.validate.choice import Level, RuleChoice
@@ -32,7 +32,7 @@ from icectl.spec.manifest import ManifestFile
 from icectl.spec.snapshot import Snapshot
 from icectl.table.manifest_lists import ManifestListRead, distinct_manifests, try_manifest_lists
 from icectl.table.manifests import try_manifests
-from icectl.table.reading import FILE_MISSING, Problem
+from icectl.table.reading import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +150,8 @@ def _leaves(reader: Reader, snapshots: Sequence[Snapshot]) -> Sequence[ManifestF
 
 
 def _check_metadata(reader: Reader, found: Found) -> None:
+    odd = {(one.rule, one.message): one for one in reader.metadata.oddities}.values()
+    found.add(finding(one.rule, "metadata", one.message, severity="error") for one in odd)
     content = reader.store.read(reader.loaded.metadata_location)
     found.count_file(len(content))
     metadata = reader.metadata
@@ -189,7 +191,7 @@ def _check_lists(
 
 def _of_list(reader: Reader, location: str, problem: Problem) -> Finding:
     """What is wrong with a manifest list; in version 4 a root may stand there."""
-    is_tree = reader.metadata.format_version >= 4 and isinstance(problem, CorruptTable)
+    is_tree = reader.metadata.format_version >= 4 and type(problem) is CorruptTable
     if is_tree and reader.store.read_range(location, 0, 4) == b"PAR1":  # V4-035
         message = "it is a Parquet file, where a snapshot names a manifest list"
         return finding("V4-035", location, message, severity="error")
@@ -275,11 +277,11 @@ def _check_snapshots(
 
 def _unreadable(location: str, problem: Problem | None) -> Finding:
     """A file that cannot be read: by the rule that its content breaks, or as missing (R-034)."""
+    if isinstance(problem, MissingFile):
+        return finding("R-034", location, "the file is missing")
     if isinstance(problem, CorruptTable):
         message = problem.message.removesuffix(f" ({problem.rule})")
         told = message.removeprefix(f"`{location}`: ")
         return finding(problem.rule, location, f"it cannot be read: {told}", severity="error")
-    if isinstance(problem, StorageError) and problem.error_id == FILE_MISSING:
-        return finding("R-034", location, "the file is missing")
     told = "" if problem is None else problem.message.removeprefix(f"`{location}`: ")
     return finding("R-034", location, f"it cannot be read: {told}", hint=READ_AGAIN)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from icectl.catalog.versions import MetadataVersion, list_versions, metadata_version
-from icectl.codec.metadata_file import read_members, read_version_hint
+from icectl.codec.metadata_file import read_members
 from icectl.entries.files import content_files, distinct, sized_keys, together
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, StorageError
@@ -22,7 +22,6 @@ from icectl.storage import location as locations
 from icectl.table.reachable import statistics_files
 from icectl.table.stored import compare_with_store
 
-_HINT = "version-hint.text"
 _MOST_FOREIGN = 100
 """Metadata files that are neither current nor logged and whose table is looked at, newest first."""
 
@@ -123,9 +122,8 @@ def _version_hint(reader: Reader) -> Iterator[Finding]:
     loaded = reader.loaded
     if not loaded.capabilities.numbers_versions:
         return
-    place = locations.join(loaded.metadata_folder, _HINT)
     try:
-        hint = read_version_hint(reader.store.read(place))
+        hint = reader.hinted_version()
     except FileNotFoundError:
         return
-    yield from check_version_hint(hint, loaded.version)
+    yield from check_version_hint(hint, loaded.version, loaded.metadata.location)

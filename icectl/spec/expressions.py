@@ -1,4 +1,4 @@
-"""Expressions of version 4: what partition fields compute, named once for the whole table (2.4)."""
+"""Expressions of version 4: what partition fields compute, once for the table (sfc-1 2.4)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,14 +44,14 @@ class Expression:
 
     @property
     def stats_id(self) -> int | None:
-        """What its statistics are kept under: the column's id for identity; None for void (X2)."""
+        """The id of its statistics: the column's for identity; None for void (sfc-1 X2)."""
         if self.transform.name == "void":
             return None
         return self.source_ids[0] if self.transform.name == "identity" else self.expr_id
 
     @property
     def is_opaque(self) -> bool:
-        """Whether its values are carried and compared, but can't be computed (X6)."""
+        """Whether its values are carried and compared, but can't be computed (sfc-1 X6)."""
         return self.transform.name == "unknown" or len(self.source_ids) > 1
 
 
@@ -92,7 +92,7 @@ def expression_json(expression: Expression) -> dict[str, Any]:
 def linked_spec_from_json(
     value: Mapping[str, Any], expressions: Mapping[int, Expression], schemas: Sequence[Schema]
 ) -> PartitionSpec:
-    """A spec whose fields are links to expressions, or to columns (2.3).
+    """A spec whose fields are links to expressions, or to columns (sfc-1 2.3).
 
     Raises: ValueError, KeyError or TypeError, when it is none or names nothing (V4-010);
     CorruptTable, where it says itself what the expression contradicts (V4-011, V4-013).
@@ -160,10 +160,10 @@ class Linked:
 def link_specs(
     specs: Sequence[PartitionSpec], schemas: Sequence[Schema], last_column_id: int
 ) -> Linked:
-    """Expressions for the fields of specs that have none yet, as the upgrade makes them (2.4).
+    """Make the expressions of an upgrade, for fields of specs that have none yet (sfc-1 2.4).
 
     Order: of the specs kept; expressions by ascending spec id and the fields' order, with ids from
-    `last_column_id` + 1. Two fields share one if all that they say is equal (X4).
+    `last_column_id` + 1. Two fields share one if all that they say is equal (sfc-1 X4).
     """
     made: dict[tuple[Any, ...], Expression] = {}
     linked: dict[int, PartitionSpec] = {}

@@ -1,4 +1,4 @@
-"""Locations inside metadata: whole ones, and from version 4 on ones below the table's (V4 2.6)."""
+"""Locations in metadata: whole ones, from version 4 on ones below the table's too (sfc-1 2.6)."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def with_scheme(table_location: str, location: str) -> str:
-    """A location of older versions, all absolute, as version 4 needs it: with a scheme (L2)."""
+    """Give a location of older versions the scheme that version 4 asks for (sfc-1 L2)."""
     if _SCHEME.match(location):
         return location
     found = _SCHEME.match(table_location)
@@ -20,14 +20,14 @@ def with_scheme(table_location: str, location: str) -> str:
 
 
 def resolved(table_location: str, location: str) -> str:
-    """A location of version 4 as an absolute one (L1).
+    """A location of version 4 as an absolute one (sfc-1 L1).
 
     Raises: Unsupported, where it begins with a slash: by the letter it lies below the table, but
     whoever wrote it may have meant a path of the machine, and files were deleted for the other's.
     """
     if _SCHEME.match(location):
         return location
-    if location.startswith("/"):  # L1
+    if location.startswith("/"):  # sfc-1 L1
         raise Unsupported(
             f"`{location}` is neither absolute nor relative: it begins with a slash",
             hint="version 4 wants a scheme, as in file:///wh, or a path below the table's location",
@@ -39,8 +39,8 @@ def resolved(table_location: str, location: str) -> str:
 def named_in_vector(metadata: TableMetadata, location: str) -> str:
     """What a deletion vector's own file calls the file that it is of, as the manifest says it.
 
-    Of version 4 a whole location or one below the table's (L5); vectors of before may lack the
-    scheme (L2).
+    Of version 4 a whole location or one below the table's (sfc-1 L5); vectors of before may lack
+    the scheme (sfc-1 L2).
     """
     if metadata.format_version < 4:
         return location
@@ -49,7 +49,7 @@ def named_in_vector(metadata: TableMetadata, location: str) -> str:
 
 
 def shortened(table_location: str, location: str) -> str:
-    """A location as a relative one, where it lies below the table's (L4)."""
+    """A location as a relative one, where it lies below the table's (sfc-1 L4)."""
     base = f"{table_location.rstrip('/')}/"
     rest = location.removeprefix(base)
     # What is left must not read as something else.
@@ -57,7 +57,7 @@ def shortened(table_location: str, location: str) -> str:
 
 
 def with_locations(metadata: TableMetadata, of: Callable[[str], str]) -> TableMetadata:
-    """The metadata with every location but the table's own replaced (L5)."""
+    """The metadata with every location but the table's own replaced (sfc-1 L5)."""
     return replace(
         metadata,
         snapshots=tuple(_of_snapshot(item, of) for item in metadata.snapshots),

@@ -19,12 +19,27 @@ from icectl.spec.snapshot import (
 from icectl.spec.sort import SortOrder
 
 
+@dataclass(frozen=True, slots=True)
+class Oddity:
+    """What of a metadata file breaks a rule, and was not read as it stands there.
+
+    `member` is one of the JSON object; `lost` says that part of it is not shown.
+    """
+
+    rule: str
+    message: str
+    member: str
+    lost: bool
+
+
 @dataclass(frozen=True)
 class TableMetadata:
     """A table as its metadata JSON describes it.
 
     Order of every tuple is that of the JSON. `current_snapshot_id` is None where the JSON says -1,
     null or nothing (R-016). `refs` always names `main` when there is a current snapshot (R-015).
+    Metadata with `oddities` is for showing: they are what was let pass, and no table is changed
+    that has some.
     """
 
     format_version: int
@@ -52,6 +67,7 @@ class TableMetadata:
     encryption_keys: tuple[Mapping[str, Any], ...] = ()
     expressions: tuple[Expression, ...] = ()
     unknown: Mapping[str, Any] = field(default_factory=dict)
+    oddities: tuple[Oddity, ...] = ()
 
     @cached_property
     def snapshots_by_id(self) -> Mapping[int, Snapshot]:

@@ -7,6 +7,25 @@ from typing import Literal
 _FILE_SYSTEM = re.compile(r"v([0-9]+)(\.gz)?\.metadata\.json(\.gz)?")
 _CATALOG = re.compile(r"([0-9]+)-(.+?)(\.gz)?\.metadata\.json(\.gz)?")
 
+VERSION_HINT = "version-hint.text"
+"""Where file-system tables name their newest version, which may be late (R-163)."""
+
+
+def lost_versions(hint: int, newest: int, table: str) -> tuple[str, str]:
+    """What to tell of a hint that knows of a newer version than is there, and the way out (R-163).
+
+    Metadata was lost then, or never finished: what is newest need not be what was committed last.
+    """
+    message = (
+        f"{VERSION_HINT} says version {hint}, the newest metadata file is of version {newest}: "
+        "newer ones are missing"
+    )
+    advice = (
+        f"bring them back; if version {newest} is meant, `icectl repair {table}` corrects "
+        f"{VERSION_HINT}"
+    )
+    return message, advice
+
 
 @dataclass(frozen=True, slots=True)
 class MetadataFileName:

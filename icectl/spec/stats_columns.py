@@ -1,4 +1,4 @@
-"""What version 4 manifests keep statistics of: columns and expressions, by their stats id (5.1)."""
+"""Columns and expressions that version 4 manifests have statistics of, by stats id (sfc-1 5.1)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

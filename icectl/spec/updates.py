@@ -195,7 +195,7 @@ def _upgrade(metadata: TableMetadata, update: UpgradeFormatVersion) -> TableMeta
 
 
 def _with_expressions(metadata: TableMetadata) -> TableMetadata:
-    """Name what partition fields compute (V4 2.4), and give locations a scheme (L2)."""
+    """Name what partition fields compute (sfc-1 2.4), and give locations a scheme (sfc-1 L2)."""
     linked = link_specs(metadata.partition_specs, metadata.schemas, metadata.last_column_id)
 
     def complete(location: str) -> str:

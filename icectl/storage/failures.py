@@ -1,4 +1,4 @@
-"""What operating systems and storage drivers raise, told in icectl's errors (13)."""
+"""What operating systems and storage drivers raise, told in icectl's errors (exit code 13)."""
 
 import errno
 import re

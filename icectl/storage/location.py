@@ -31,7 +31,7 @@ _PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+://[^/@:]*):[^/@]*@")
 def scheme(location: str) -> str:
     """The URI scheme in lower case; empty for a path without one.
 
-    Spec: v4.md 2.6, L1: two or more characters.
+    Spec: sfc-1 L1, two or more characters.
     """
     match = _SCHEME.match(location)
     return match.group()[:-1].lower() if match else ""
@@ -88,7 +88,7 @@ def local_path(location: str) -> str:
 def comparison_key(location: str) -> str:
     """The form under which two spellings of one file are equal.
 
-    Spec: v4.md 2.6, L3: only the spellings of local paths are equal to each other.
+    Spec: sfc-1 L3, only the spellings of local paths are equal to each other.
     """
     if scheme(location) not in {"", "file"}:
         return location

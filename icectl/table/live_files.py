@@ -76,7 +76,7 @@ class LiveFilesReader:
 
 
 def _with_schemes(metadata: TableMetadata, names: Mapping[str, int]) -> Mapping[str, int]:
-    """Paths in a delete file of an older version as version 4 reads them (L2)."""
+    """Paths in a delete file of an older version as version 4 reads them (sfc-1 L2)."""
     counts = Counter[str]()
     for name, count in names.items():
         counts[with_scheme(metadata.location, name)] += count

@@ -1,7 +1,7 @@
 """What the snapshots of a table list: manifests, by manifest list, by root or one by one."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -52,7 +52,7 @@ def read_snapshot_manifests(
 
     A root need not be `sound` where its files are only shown.
     Order: that of the manifest list.
-    Raises: StorageError where a file is missing; CorruptTable; Unsupported.
+    Raises: MissingFile; CorruptTable; Unsupported; StorageError.
     Spec: Snapshots; a version 1 snapshot may embed the locations instead (R-030), one of version 4
     has a root (V4-030).
     """
@@ -87,6 +87,7 @@ class ManifestListRead:
     """What a snapshot lists, and the problems with it, by the location that has them.
 
     `properties` is the key-value metadata of a manifest list (R-054); None where there is no list.
+    With `is_odd` all manifests are there, and the problems are good enough to be shown.
     """
 
     snapshot: Snapshot
@@ -94,6 +95,7 @@ class ManifestListRead:
     properties: Mapping[str, str] | None = None
     size_bytes: int = 0
     problems: tuple[tuple[str, Problem], ...] = ()
+    is_odd: bool = False
 
 
 def try_manifest_lists(
@@ -139,7 +141,17 @@ def _try_manifest_list(
     try:
         manifests = decode_file(location, partial(read_list, content))
     except (CorruptTable, Unsupported) as error:
-        return ManifestListRead(snapshot, size_bytes=len(content), problems=((location, error),))
+        problems = ((location, error),)
+        found = ManifestListRead(snapshot, size_bytes=len(content), problems=problems)
+        if isinstance(error, Unsupported):
+            return found
+        try:
+            shown = read_manifest_list(content, to_show=True)
+        except CorruptTable:
+            return found
+        return replace(
+            found, manifests=shown, properties=read_list_properties(content), is_odd=True
+        )
     return ManifestListRead(snapshot, manifests, read_list_properties(content), len(content))
 
 
@@ -181,9 +193,8 @@ def load_manifest_lists(
     *,
     concurrency: int,
     progress: Progress,
-    sound: bool = True,
 ) -> Mapping[int, tuple[ManifestFile, ...]]:
-    """Read the manifests of several snapshots, by snapshot id; `sound` as one by one.
+    """Read the manifests of several snapshots, by snapshot id.
 
     Order: that of `snapshots`.
     Raises: as read_snapshot_manifests.
@@ -192,9 +203,7 @@ def load_manifest_lists(
     read_list = _list_reader(snapshots)
 
     def read(snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-        manifests = read_snapshot_manifests(
-            store, metadata, snapshot, read_list=read_list, sound=sound
-        )
+        manifests = read_snapshot_manifests(store, metadata, snapshot, read_list=read_list)
         progress.advance(1)
         return manifests
 

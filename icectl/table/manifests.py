@@ -14,16 +14,18 @@ from icectl.codec.manifest import read_manifests
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import EMPTY, Entries, RawEntries, numbered
 from icectl.entries.stats import with_referenced_data_files
-from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.errors import CorruptTable, Unsupported
 from icectl.progress import Progress
 from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import trees
 from icectl.table.reading import (
+    FileRead,
     Problem,
     decode_file,
     in_threads,
+    raised,
     read_in_threads,
     try_file,
 )
@@ -69,7 +71,7 @@ def scan_manifests(
     """Read manifests one by one as (index in `manifests`, header, rows as stored).
 
     Order: that of `manifests`; close the iterator to stop early.
-    Raises: StorageError where a manifest is missing; CorruptTable, naming the file; Unsupported.
+    Raises: CorruptTable, naming the file; MissingFile; Unsupported; StorageError.
     Cost: `concurrency` reads and as many inflations as there are processors run ahead of the
     consumer, over at most 64 MiB of stored manifests.
     """
@@ -83,7 +85,7 @@ def scan_manifests(
             yield manifest.index, *manifest.content
 
 
-def scan_entries(
+def scan_entries(  # noqa: PLR0913 - as scan_manifests, and what may pass
     store: Store,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
@@ -91,20 +93,33 @@ def scan_entries(
     columns: frozenset[str],
     concurrency: int,
     progress: Progress,
+    leave_out: Callable[[Problem], None] = raised,
 ) -> Iterator[tuple[int, Entries]]:
     """Read manifests one by one as (index in `manifests`, entries with inheritance resolved).
 
+    `leave_out` is told of manifests that cannot be read, and may let them pass.
     Order: that of `manifests`; close the iterator to stop early.
     Raises: as scan_manifests.
     Cost: as scan_manifests.
     """
-    scanned = scan_manifests(
+    read = try_manifests(
         store, metadata, manifests, columns=columns, concurrency=concurrency, progress=progress
     )
-    for index, _, rows in scanned:
-        # Against its own row of the list only: a table may have very many manifests.
-        entries = inherit(numbered(rows, 0), manifests[index : index + 1])
-        yield index, numbered(entries, index)
+    with closing(read):
+        for one in read:
+            if one.problem is not None:
+                leave_out(one.problem)
+                continue
+            _, rows = one.content
+            manifest = manifests[one.index]
+            # Against its own row of the list only: a table may have very many manifests.
+            resolve = partial(inherit, numbered(rows, 0), [manifest])
+            try:
+                entries = decode_file(manifest.manifest_path, resolve)
+            except CorruptTable as error:
+                leave_out(error)
+            else:
+                yield one.index, numbered(entries, one.index)
 
 
 def load_entries(
@@ -189,7 +204,7 @@ def _inherited(parts: Sequence[RawEntries], manifests: Sequence[ManifestFile]) -
     return inherit(RawEntries(pa.concat_tables([part.table for part in parts])), manifests)
 
 
-_Stored = tuple[Sequence[int], Sequence[bytes | StorageError]]
+_Stored = tuple[Sequence[int], Sequence[FileRead]]
 """Places of manifests in the list that was asked for, and what was read of each."""
 
 
@@ -211,7 +226,7 @@ def try_manifests(
 
     def decode(stored: _Stored) -> ManifestRead:
         (index,), (content,) = stored
-        if isinstance(content, StorageError):
+        if not isinstance(content, bytes):
             return ManifestRead(index, problem=content)
         manifest = manifests[index]
         read = partial(_decoded, metadata, [content], manifest, columns=columns, indices=[index])
@@ -285,8 +300,8 @@ class _Decoder:
             pass  # one by one they tell which it is
         return [self._try(*each) for each in zip(indices, contents, strict=True)]
 
-    def _try(self, index: int, content: bytes | StorageError) -> ManifestsRead | Problem:
-        if isinstance(content, StorageError):
+    def _try(self, index: int, content: FileRead) -> ManifestsRead | Problem:
+        if not isinstance(content, bytes):
             return content
         location = self.manifests[index].manifest_path
         try:
@@ -361,7 +376,7 @@ def _read(
     progress.phase("reading manifests", total=len(manifests))
     sizes = [manifest.manifest_length for manifest in manifests]
 
-    def read(index: int) -> bytes | StorageError:
+    def read(index: int) -> FileRead:
         return try_file(store, manifests[index].manifest_path)
 
     stored = read_in_threads(read, range(len(manifests)), sizes, threads=concurrency)

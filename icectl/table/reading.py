@@ -6,12 +6,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import TypeVar
 
-from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.storage.failures import ACCESS_DENIED, NOT_A_FILE
 from icectl.storage.store import Store
-
-FILE_MISSING = "file-missing"
-"""Id of the error where the metadata names a file that is not there."""
 
 _STORED_BYTES_IN_FLIGHT = 64 * 2**20
 """Manifest bytes, as stored, that may be read ahead of the consumer; inflated they are up to ten
@@ -20,11 +17,14 @@ times as much, which keeps a scan of any table well below 1 GiB."""
 _MOST_AT_ONCE, _BYTES_AT_ONCE = 16, 2**20
 """Small files that one thread reads in a row: handing over each would cost more than reading it."""
 
-OF_ONE_FILE = frozenset({FILE_MISSING, ACCESS_DENIED, NOT_A_FILE})
+OF_ONE_FILE = frozenset({ACCESS_DENIED, NOT_A_FILE})
 """Ids of storage errors that say something of a file, not of the store."""
 
 Problem = StorageError | CorruptTable | Unsupported
 """What can be wrong with one file."""
+
+FileRead = bytes | MissingFile | StorageError
+"""What reading a file has given: its bytes, or what is wrong with this one file."""
 
 _Item = TypeVar("_Item")
 _Done = TypeVar("_Done")
@@ -33,24 +33,29 @@ _Done = TypeVar("_Done")
 def read_file(store: Store, location: str) -> bytes:
     """Read a file that the table's metadata names.
 
-    Raises: StorageError where it is missing.
+    Raises: MissingFile; StorageError.
     """
     try:
         return store.read(location)
     except FileNotFoundError as error:
-        message = f"`{location}` is missing, although the table's metadata names it"
-        hint = "`--path-map FROM=TO` reads a table that was moved or copied"
-        raise StorageError(message, hint=hint, id=FILE_MISSING) from error
+        raise MissingFile(location) from error
 
 
-def try_file(store: Store, location: str) -> bytes | StorageError:
+def try_file(store: Store, location: str) -> FileRead:
     """The file's bytes, or what is wrong with this one file. Raises: StorageError of the store."""
     try:
         return read_file(store, location)
+    except MissingFile as error:
+        return error
     except StorageError as error:
         if error.error_id not in OF_ONE_FILE:
             raise
         return error
+
+
+def raised(problem: Problem) -> None:
+    """Let no problem pass. Raises: the problem."""
+    raise problem
 
 
 def decode_file(location: str, decode: Callable[[], _Done]) -> _Done:

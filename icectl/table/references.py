@@ -10,6 +10,7 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.entries.files import together
 from icectl.spec.manifest import ManifestFile, ManifestIdentity
 from icectl.spec.metadata import TableMetadata
+from icectl.spec.names import VERSION_HINT
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import is_local, join, relative_ones
 from icectl.storage.other_ways import OtherWays
@@ -29,7 +30,6 @@ from icectl.table.reachable import (
 )
 
 _LOCATION = frozenset({"location"})
-_HINT = "version-hint.text"
 
 
 class References:
@@ -72,7 +72,7 @@ class References:
         table = metadata.location
         self._add(described.table["location"].combine_chunks(), table)
         folders = [loaded.metadata_folder, join(metadata.location, "metadata")]
-        self._add(pa.array([join(folder, _HINT) for folder in folders], pa.string()), table)
+        self._add(pa.array([join(folder, VERSION_HINT) for folder in folders], pa.string()), table)
         manifests = [item for item in listed if item.identity not in self._manifests_read]
         for stored in self._entries(loaded, manifests):
             self._add(stored, table)

@@ -1,4 +1,4 @@
-"""Rows that came and went with files and delete vectors, counted by data file (9.3, 9.4)."""
+"""Rows that came and went with files and delete vectors, counted by data file (sfc-1 9.3, 9.4)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.entries.row_risks import Ledger, home_risks, row_risks, tree_risks
+from icectl.codec.partition_stats import UNKNOWN_KEY
+from icectl.entries.row_risks import Ledger, home_risks, partition_risks, row_risks, tree_risks
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable
 from icectl.plan.model import Finding
@@ -43,8 +44,10 @@ def open_to_change(catalog: Catalog) -> LoadedTable:
 def check_metadata(metadata: TableMetadata) -> None:
     """Do nothing where it is sure what a commit builds on, and how it numbers its rows.
 
-    Raises: CorruptTable R-014, R-015, R-104; V4-001, V4-017 to V4-019, V4-030.
+    Raises: CorruptTable R-014, R-015, R-104; V4-001, V4-017 to V4-019, V4-030; for any oddity.
     """
+    for oddity in metadata.oddities:
+        raise CorruptTable(oddity.message, rule=oddity.rule, hint=RULES[oddity.rule].fix)
     found = chain(check_row_counters(metadata), check_main(metadata))
     if metadata.format_version < 4:
         refuse(chain(found, check_tree_metadata(metadata, {})))
@@ -62,7 +65,8 @@ def check_live(
     """Do nothing where the live entries of a snapshot agree with each other.
 
     `entries` index `manifests`; what they have no column for is not looked at.
-    Raises: CorruptTable R-044, R-104, R-120; of version 4 V4-064, V4-067, V4-114, V4-120 to V4-124.
+    Raises: CorruptTable R-044, R-104, R-120; of version 4 V4-064, V4-067, V4-114, V4-120 to V4-124,
+        V4-126.
     Cost: a pass over numbers and locations; n log n only where something is found.
     """
     faults = row_risks(entries, ledger(metadata, snapshot))
@@ -73,7 +77,12 @@ def check_live(
             for at, one in enumerate(manifests)
             if (home := comparison_key(one.affiliated_to or "")) in places
         }
-        faults = chain(faults, tree_risks(entries), home_risks(entries, affiliated))
+        faults = chain(
+            faults,
+            tree_risks(entries),
+            home_risks(entries, affiliated),
+            partition_risks(entries, UNKNOWN_KEY),
+        )
     refuse(told(f"snapshot {snapshot.snapshot_id}", faults))
 
 

@@ -1,4 +1,4 @@
-"""Locations of older versions in tables of version 4: there all of them have a scheme (L2)."""
+"""Locations of older versions in tables of version 4, where all have a scheme (sfc-1 L2)."""
 
 from dataclasses import replace
 

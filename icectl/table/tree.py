@@ -74,13 +74,13 @@ class TreeFacts:
             raise Unsupported(message, rule="V4-015") from error  # V4-014, V4-015
 
     def absolute(self, locations: pa.Array) -> pa.Array:
-        """Locations with relative ones below the table's (L1). Raises: Unsupported."""
+        """Locations with relative ones below the table's (sfc-1 L1). Raises: Unsupported."""
         if not pc.any(without_scheme(locations), min_count=0).as_py():
             return locations
         return self._each(locations, partial(resolved, self.metadata.location))
 
     def stored(self, rows: pa.Table) -> pa.Table:
-        """Rows with locations as they are written: relative where the table wants that (L4)."""
+        """Rows with locations as they are written: relative where the table wants it (sfc-1 L4)."""
         if not read(self.metadata.properties, RELATIVE_LOCATIONS):
             return rows
         for name in LOCATIONS:
@@ -90,7 +90,7 @@ class TreeFacts:
         return rows
 
     def stored_location(self, location: str) -> str:
-        """A location as it is written (L4)."""
+        """A location as it is written (sfc-1 L4)."""
         if not read(self.metadata.properties, RELATIVE_LOCATIONS):
             return location
         return shortened(self.metadata.location, location)
@@ -202,7 +202,7 @@ def with_stats(facts: TreeFacts, rows: pa.Table) -> pa.Table:
 
 
 def root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:
-    """Null numbers of ADDED rows are the snapshot's (4.6)."""
+    """Null numbers of ADDED rows are the snapshot's (sfc-1 4.6)."""
     added = pc.equal(rows["status"], int(Status.ADDED))
     for name, number in (
         ("snapshot_id", snapshot.snapshot_id),
@@ -303,7 +303,7 @@ def _leaf_rows(
 
 
 def leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
-    """What rows leave null, the leaf's row in the root says (4.6), of columns that are there."""
+    """Fill what rows leave null from the leaf's row in the root (sfc-1 4.6), in columns there."""
     there = set(rows.column_names)
     is_added = pc.equal(rows["status"], int(Status.ADDED))
     if "snapshot_id" in there:
@@ -333,7 +333,7 @@ def leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
 def _legacy_rows(
     facts: TreeFacts, content: bytes, leaf: Mapping[str, object], part: Part, *, carried: bool
 ) -> pa.Table:
-    """Rows of an Avro manifest of an older version, in the form of version 4 (3.4)."""
+    """Rows of an Avro manifest of an older version, in the form of version 4 (sfc-1 3.4)."""
     listed = manifest_file(leaf)
     spec = facts.metadata.spec(listed.partition_spec_id)
     columns = ALL_COLUMNS if part.stats is None else ALL_COLUMNS - FOR_STATS
@@ -348,7 +348,7 @@ def _legacy_rows(
 
 
 def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
-    """Entries of older versions as rows of version 4: statistics hold metrics and tuples (5.7).
+    """Entries of older versions as rows of version 4, metrics and tuples in statistics (sfc-1 5.7).
 
     Entries may lack the columns FOR_STATS; statistics are null then.
     """
@@ -376,7 +376,7 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
             columns.append(pa.nulls(len(table), field.type))
         elif field.name in LOCATIONS:
             columns.append(completed(facts.metadata, whole(table[name])))
-        elif name == "sort_order_id":  # C-29
+        elif name == "sort_order_id":  # sfc-1 C-29
             columns.append(pc.if_else(is_data, table[name], pa.scalar(None, field.type)))
         else:
             columns.append(table[name].cast(field.type))
@@ -384,10 +384,10 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
 
 
 def can_move(facts: TreeFacts, rows: pa.Table) -> bool:
-    """Whether rows of a leaf may be written into another one (7.6, 6).
+    """Whether rows of a leaf may be written into another one (sfc-1 7.6 step 6).
 
     Position delete files of version 2 have no form of version 4, nor have tuples whose type is
-    not known (X6).
+    not known (sfc-1 X6).
     """
     is_file = pc.and_(
         pc.equal(rows["content"], int(Content.POSITION_DELETES)),

@@ -1,4 +1,4 @@
-"""What a version 4 snapshot changed, from its own root and the leaves that it marks (section 9)."""
+"""What a version 4 snapshot changed, from its own root and the leaves that it marks (sfc-1 9)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class Marked:
 
 
 def marked_manifests(store: Store, metadata: TableMetadata, snapshot: Snapshot) -> list[Marked]:
-    """The manifests to read for what a snapshot changed (9.2); others have no part in it.
+    """The manifests to read for what a snapshot changed (sfc-1 9.2); others have no part in it.
 
     Order: the root first, then of the root.
     Raises: StorageError; CorruptTable; Unsupported.
@@ -81,7 +81,7 @@ def _marks(store: Store, root: pa.Table) -> dict[str, _Marks]:
 
 
 def _in_leaf(leaf: Mapping[str, object], mark: _Marks) -> Iterator[Marked]:
-    """How to read what changed in a leaf; nothing of one that changed nothing (9.2, 3 to 5)."""
+    """How to read what changed in a leaf; nothing where nothing did (sfc-1 9.2 steps 3 to 5)."""
     fresh = np.setdiff1d(mark.of(Status.ADDED), mark.of(Status.DELETED))
     if leaf["status"] == Status.EXISTING:
         if len(fresh):

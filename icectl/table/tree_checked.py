@@ -28,6 +28,7 @@ from icectl.spec.stats_columns import StatsColumn
 from icectl.storage.store import Store
 from icectl.table.reading import (
     OF_ONE_FILE,
+    FileRead,
     Problem,
     decode_file,
     in_threads,
@@ -75,7 +76,7 @@ class StoredManifest:
     size_bytes: int
 
 
-def try_tree(location: str, content: bytes | StorageError, rule: str) -> StoredTree | Damaged:
+def try_tree(location: str, content: FileRead, rule: str) -> StoredTree | Damaged:
     """A root or leaf out of its bytes; `rule` is what a file that is none breaks."""
     if not isinstance(content, bytes):
         return Damaged(content)
@@ -88,7 +89,7 @@ def try_tree(location: str, content: bytes | StorageError, rule: str) -> StoredT
 
 
 def try_leaf(
-    metadata: TableMetadata, leaf: Mapping[str, object], content: bytes | StorageError
+    metadata: TableMetadata, leaf: Mapping[str, object], content: FileRead
 ) -> StoredTree | StoredManifest | Damaged:
     """A leaf out of its bytes; `leaf` is its row in the root."""
     if leaf["file_format"] != FileFormat.AVRO:
@@ -111,7 +112,7 @@ def read_decoded(
     store: Store,
     locations: Sequence[str],
     sizes: Sequence[int],
-    decode: Callable[[tuple[int, bytes | StorageError]], Decoded],
+    decode: Callable[[tuple[int, FileRead]], Decoded],
     *,
     concurrency: int,
 ) -> Generator[Decoded, None, None]:

@@ -1,4 +1,4 @@
-"""Snapshots of older versions as version 4 has them: a root that lists their manifests (7.9)."""
+"""Snapshots of older versions as roots that list their manifests (sfc-1 7.9)."""
 
 from collections import Counter
 from dataclasses import replace
@@ -34,7 +34,7 @@ _STATUSES = ("added", "existing", "deleted")
 def legacy_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
     """The rows of a root that lists the manifests of an older version's snapshot.
 
-    Shape: all EXISTING; manifests without live entries are left out (C-36).
+    Shape: all EXISTING; manifests without live entries are left out (sfc-1 C-36).
     Order: of the manifest list.
     Raises: StorageError; CorruptTable; Unsupported.
     """
@@ -50,7 +50,7 @@ def legacy_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
 def _counted(
     store: Store, facts: TreeFacts, manifest: ManifestFile, snapshot: Snapshot
 ) -> ManifestFile:
-    """The manifest with what version 1 lists may leave out, by reading it (7.9, 3)."""
+    """The manifest with what version 1 lists may leave out, by reading it (sfc-1 7.9 step 3)."""
     counts = (
         manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count,
         manifest.added_rows_count, manifest.existing_rows_count, manifest.deleted_rows_count,
@@ -118,7 +118,7 @@ def _row(facts: TreeFacts, manifest: ManifestFile) -> pa.Table:
 
 
 def _stats(facts: TreeFacts, manifest: ManifestFile) -> pa.StructArray:
-    """What the summaries of partition fields tell of bounds (5.7)."""
+    """What the summaries of partition fields tell of bounds (sfc-1 5.7)."""
     kind = facts.rows_schema.field(STATS).type
     summaries = manifest.partitions
     if not summaries:

@@ -24,7 +24,7 @@ ReadRange = Callable[[str, int, int], bytes]
 
 
 def vectors(store: Store, rows: pa.Table) -> dict[str, Positions]:
-    """Dead positions of leaves, by the leaf's comparison key, of live rows of a root (8.1).
+    """Dead positions of leaves, by the leaf's comparison key, of live rows of a root (sfc-1 8.1).
 
     For what is only shown: tree_safety.sound_root looks closer.
     Raises: CorruptTable V4-080 for two of one leaf, V4-082 for bad bytes.
@@ -94,9 +94,9 @@ ReadLeaf = Callable[[Mapping[str, object]], pa.Table]
 
 
 def live_files(root: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
-    """The live data files, delete vectors and equality deletes of a state (8.1).
+    """The live data files, delete vectors and equality deletes of a state (sfc-1 8.1).
 
-    Shape: the schema of the root; status is EXISTING for what an EXISTING leaf calls ADDED (ST1).
+    Shape: the schema of the root; EXISTING for what an EXISTING leaf calls ADDED (sfc-1 ST1).
     Order: those of the root, then by leaf and position.
     Raises: CorruptTable V4-083 for a position that the leaf lacks.
     """
@@ -115,7 +115,7 @@ def live_files(root: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) ->
 
 
 def is_dead(leaf: Mapping[str, object], positions: Positions) -> bool:
-    """Whether it is certain without reading it that nothing lives in a leaf (EN11).
+    """Whether it is certain without reading it that nothing lives in a leaf (sfc-1 EN11).
 
     Raises: CorruptTable V4-083 for a position that the leaf lacks.
     """

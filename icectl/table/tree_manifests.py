@@ -205,7 +205,7 @@ def _legacy(
     """The rows of an Avro leaf as any snapshot of an older version reads them, less the dead."""
     spec = facts.metadata.spec(manifest.partition_spec_id)
     header, stored = read_manifest(content, columns=wanted, manifest=0, spec=spec)
-    entries = inherit(stored, [manifest])  # row ids count dead rows too (4.6)
+    entries = inherit(stored, [manifest])  # row ids count dead rows too (sfc-1 4.6)
     alive = _alive(len(entries), read_bitmap(manifest.dead))
     live = RawEntries(numbered(where(entries, alive), index).table)
     return header, with_schemes(facts.metadata, live)

@@ -63,7 +63,8 @@ def described(
 ) -> tuple[ManifestFile, ...]:
     """The manifests of a version 4 snapshot with what only views show of them.
 
-    That is summaries of partition fields, as far as statistics tell (5.7), and the root's size.
+    That is summaries of partition fields, as far as statistics tell (sfc-1 5.7), and the size of
+    the root.
 
     Order: kept.
     Raises: StorageError; CorruptTable; Unsupported.

@@ -1,13 +1,14 @@
 """`icectl compact --engine local` as a whole process, on tables of real rows.
 
-    python tests/benchmarks/bench_compact.py [binpack] [deletes] [small] [sort] [memory]
+    python tests/benchmarks/bench_compact.py [binpack] [deletes] [small] [sort] [memory] [wide]
 
 binpack: 64 files of 310 MB and 8 columns become 4, in turn with a bare copy of the same files with
 pyarrow in two threads, a process of its own too. The copy checks nothing; compact plans, projects
 columns by field id, counts metrics, hashes the rows that it reads, reads what it wrote again to
 hash that too, and commits. deletes: 2,000 files, each with a position delete file, and 200 equality
 delete files. small: 10,000 files of 50 KB. sort: one group of several times what a worker sorts in
-memory. memory: 8 files of 60 MB, and of 490. Memory is that of the largest process.
+memory. memory: 8 files of 60 MB, and of 490. wide: 8 files of values of 4 KB, and of 1 MB.
+Memory is that of the largest process.
 """
 
 import sys
@@ -124,9 +125,22 @@ def memory(directory: Path) -> bool:
     return verdict("MiB more for ten times the bytes", (peaks[1] - peaks[0]) / 2**20, 512)
 
 
+def wide(directory: Path) -> bool:
+    """Eight files of wide values that come again into one, 400 MB each, as they come and sorted."""
+    peaks = []
+    for width in (4_000, 1_000_000):
+        place = directory / str(width)
+        table = Table(place, build(place, 8, 400_000_000 // width, width=width))
+        for options in ([], ["--sort-order", "name, id"]):
+            run = table.compact("--target-file-size", "2GiB", "--rewrite-all", *options)
+            told(f"8 files of values of {width:,} B {' '.join(options)}", [run])
+            peaks.append(run.peak_bytes)
+    return verdict("MB of the largest process", max(peaks) / 1e6, 700)
+
+
 SUBJECTS: dict[str, Callable[[Path], bool]] = {
     "binpack": binpack, "deletes": deletes, "small": small, "sort": sort,
-    "memory": memory,
+    "memory": memory, "wide": wide,
 }  # fmt: skip
 
 

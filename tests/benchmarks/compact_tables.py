@@ -62,8 +62,11 @@ COLUMNS = schema_from_arrow(SCHEMA)
 KEY = Schema(0, COLUMNS.fields[:1])
 
 
-def write_file(path: Path, first: int, row_count: int) -> Path:
-    """A data file of rows with consecutive ids, in one row group."""
+def write_file(path: Path, first: int, row_count: int, width: int = 0) -> Path:
+    """A data file of rows with consecutive ids, in one row group.
+
+    With a width names have it, and 16 of them come again and again.
+    """
     chance = np.random.default_rng(first)
     categories = chance.integers(0, 5_000, row_count)
     columns = [
@@ -73,7 +76,9 @@ def write_file(path: Path, first: int, row_count: int) -> Path:
         chance.random(row_count),
         pa.array(1_700_000_000_000_000 + chance.integers(0, 10**12, row_count), SCHEMA.types[4]),
         [f"city-{number:05}" for number in categories],
-        [f"name-{number:08x}" for number in chance.integers(0, 2**32, row_count)],
+        [f"name-{number:08x}" for number in chance.integers(0, 2**32, row_count)]
+        if not width
+        else [f"{number % 16:x}" * width for number in range(row_count)],
         chance.integers(0, 100, row_count).astype(np.int32),
     ]
     table = pa.Table.from_arrays([pa.array(column) for column in columns], schema=SCHEMA)
@@ -105,6 +110,7 @@ def build(
     deleted_a_file: int = 0,
     equality_files: int = 0,
     times: int = 1,
+    width: int = 0,
 ) -> list[Path]:
     """Write a table; the paths of its data files, each of which is there so many times.
 
@@ -117,7 +123,8 @@ def build(
     paths = [directory / "data" / f"{name}.parquet" for name in names]
     with ProcessPoolExecutor(2) as pool:
         firsts = [number * rows_a_file for number in range(file_count)]
-        list(pool.map(write_file, paths, firsts, [rows_a_file] * file_count, chunksize=16))
+        counts, widths = [rows_a_file] * file_count, [width] * file_count
+        list(pool.map(write_file, paths, firsts, counts, widths, chunksize=16))
     for number in range(1, times):
         for path in paths[:file_count]:
             copied = path.with_name(f"{path.stem}-{number}.parquet")

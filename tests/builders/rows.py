@@ -148,7 +148,7 @@ def _avro_entries(location: str, number: int, spec: int) -> Iterator[tuple[int, 
 
 
 def _tree_entries(snapshot: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Live entries of a snapshot of version 4, by its root and leaves (V4 8.1)."""
+    """Live entries of a snapshot of version 4, by its root and leaves (sfc-1 8.1)."""
     number = snapshot["sequence-number"]
     base = snapshot.get("table-location", "")
     rows = _parquet(snapshot["root-manifest"], base)
@@ -175,7 +175,7 @@ def _tree_entries(snapshot: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _parquet(location: str, base: str = "") -> list[dict[str, Any]]:
-    """The rows of a root or leaf; with a `base`, locations below it are made whole (V4 L1)."""
+    """The rows of a root or leaf; with a `base`, locations below it are made whole (sfc-1 L1)."""
     rows: list[dict[str, Any]] = pq.ParquetFile(local(location)).read().to_pylist()
     for row in rows if base else ():
         for name in ("location", "referenced_file"):
@@ -184,7 +184,7 @@ def _parquet(location: str, base: str = "") -> list[dict[str, Any]]:
 
 
 def absolute(base: str, location: Any) -> Any:
-    """A location of version 4 in a table at `base`: those without a scheme lie below (V4 L1)."""
+    """A location of version 4 in a table at `base`: those without a scheme lie below (sfc-1 L1)."""
     if location is None or re.match("[A-Za-z][A-Za-z0-9+.-]+:", location):
         return location
     return f"{base.rstrip('/')}/{location}"

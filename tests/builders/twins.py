@@ -252,7 +252,7 @@ class TreeTwin(Twin):
     """The table of version 4: from its upgrade on every change is a commit of icectl's engine."""
 
     def respec(self, partitioning: str) -> None:
-        """As of every table; the fields of the new spec are expressions (V4 X5)."""
+        """As of every table; the fields of the new spec are expressions (sfc-1 X5)."""
         if self.metadata.format_version < 4:
             super().respec(partitioning)
             return

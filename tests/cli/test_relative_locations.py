@@ -1,4 +1,4 @@
-"""Tables of version 4 that name their files from their own location on (V4 L4, L5)."""
+"""Tables of version 4 that name their files from their own location on (sfc-1 L4, L5)."""
 
 from pathlib import Path
 

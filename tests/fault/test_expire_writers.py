@@ -49,7 +49,7 @@ def commit_updates(aged: Aged, *updates: Update) -> None:
     commits.commit_updates(aged.table.location, Clock(NOW_MS), *updates)
 
 
-def bring_back(aged: Aged, old: TableMetadata) -> None:
+def go_back(aged: Aged, old: TableMetadata) -> None:
     """Commit what the table once was, as a writer does that knows no better."""
     store = LocalStore()
     newest = FileSystemCatalog(store, aged.table.location, Clock(NOW_MS)).load()
@@ -133,7 +133,7 @@ def test_r191_snapshots_brought_back_after_the_commit_keep_every_file(aged: Aged
     old = aged.table.metadata
 
     def bring_back() -> None:
-        bring_back(aged, old)
+        go_back(aged, old)
 
     expired = expire(aged.table.location, HookedStore(bring_back))
     assert len(expired.removal.removed) == 0
@@ -146,7 +146,7 @@ def test_r192_nothing_is_deleted_when_what_came_meanwhile_cannot_be_read(aged: A
     lost = Path(old.snapshots[0].manifest_list or "")
 
     def bring_back() -> None:
-        bring_back(aged, old)
+        go_back(aged, old)
         lost.unlink()
 
     before = aged.files()

@@ -50,6 +50,7 @@ def session(jar: str, warehouse: str) -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -160,6 +161,39 @@ def equality_delete(spark: SparkSession, name: str, ids: list[int]) -> None:
     table.newRowDelta().addDeletes(delete_file).commit()
 
 
+def fixed_and_decimal(spark: SparkSession, table: str, version: int) -> None:
+    """Partitions by a fixed and by a decimal of 38 digits, in files of every format; a column goes,
+    one gets another name, the spec gets another field, a row is deleted.
+
+    Spark has no type fixed: the metadata file of the empty table gets it.
+    """
+    spark.sql(
+        f"""CREATE TABLE {table} (id bigint, code binary, amount decimal(38,10), gone string,
+              note string)
+            USING iceberg PARTITIONED BY (code, amount)
+            TBLPROPERTIES ('format-version'='{version}', 'write.delete.mode'='merge-on-read')"""
+    )
+    folder = Path(java_table(spark, table).location().removeprefix("file:")) / "metadata"
+    (metadata,) = folder.glob("*.metadata.json")
+    metadata.write_text(metadata.read_text().replace('"binary"', '"fixed[7]"'))
+    metadata.with_name(f".{metadata.name}.crc").unlink()
+    columns = "'x' AS gone, 'first' AS note"
+    for number, form in enumerate(("avro", "orc", "parquet")):
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.format.default'='{form}')")
+        spark.sql(
+            f"""SELECT id, CAST(concat('code ', 10 + id % 3) AS binary) AS code,
+                  CAST(CASE WHEN id % 2 = 0 THEN '9999999999999999999999999999.9999999999'
+                            ELSE '-0.0000000128' END AS decimal(38,10)) AS amount, {columns}
+                FROM range({20 * number}, {20 * number + 12}, 1, 1)"""
+        ).writeTo(table).append()
+        if number == 0:
+            spark.sql(f"ALTER TABLE {table} DROP COLUMN gone")
+            spark.sql(f"ALTER TABLE {table} RENAME COLUMN note TO remark")
+            columns = "'later' AS remark"
+    spark.sql(f"DELETE FROM {table} WHERE id = 40")
+    spark.sql(f"ALTER TABLE {table} ADD PARTITION FIELD bucket(2, id)")
+
+
 def write_tables(spark: SparkSession) -> None:
     """Every table of the peer: versions, row-level operations, refs, evolved specs."""
     spark.sql("CREATE NAMESPACE IF NOT EXISTS peer.db")
@@ -200,6 +234,8 @@ def write_tables(spark: SparkSession) -> None:
     )
     spark.sql("CALL peer.system.compute_table_stats('db.v2_rewritten')")
     create(spark, "v2_empty", 2)
+    for version in (2, 3):
+        fixed_and_decimal(spark, f"peer.db.v{version}_fixed", version)
     write_followed(spark)
     write_raced(spark)
 

@@ -15,10 +15,12 @@ TABLES = [
     "v2_copy_on_write",
     "v2_empty",
     "v2_equality",
+    "v2_fixed",
     "v2_merge_on_read",
     "v2_partitioned",
     "v2_rewritten",
     "v2_upgraded_to_v3",
+    "v3_fixed",
     "v3_merge_on_read",
     "v3_partitioned",
 ]
@@ -107,6 +109,19 @@ def test_a_rewrite_of_manifests_keeps_spark_going_and_happens_once(
     assert (again.exit_code, again.document["status"]) == (0, "nothing-to-do")
 
 
+@pytest.mark.parametrize("name", ["v2_fixed", "v3_fixed"])
+def test_r212_lengths_before_fixed_partition_values_go_with_a_rewrite_of_manifests(
+    spark_tables: SparkTables, name: str
+) -> None:
+    before, after = (
+        {(one["rule"], one["severity"]) for one in runs[name].document["result"]["findings"]}
+        for runs in (spark_tables.validations, spark_tables.validations_after)
+    )
+    assert ("R-212", "warning") in before
+    assert ("R-212", "warning") not in after
+    assert spark_tables.rewrites[name].document["status"] == "done"
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_version_1_becomes_version_2_and_others_stay(spark_tables: SparkTables, name: str) -> None:
     run = spark_tables.migrations[name]
@@ -134,7 +149,9 @@ HAVE_POSITION_DELETES = {
     "v2_merge_on_read",
     "v2_partitioned",
     "v2_equality",
+    "v2_fixed",
     "v2_upgraded_to_v3",
+    "v3_fixed",
     "v3_merge_on_read",
     "v3_partitioned",
 }

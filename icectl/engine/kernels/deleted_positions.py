@@ -31,7 +31,7 @@ Flags = npt.NDArray[np.bool_]
 class DeletedPositions:
     """Deleted rows of some data files, by the location of each.
 
-    `scheme` is what paths in delete files have that are stored without one (V4 L2); where it is
+    `scheme` is what paths in delete files have that are stored without one (sfc-1 L2); where it is
     empty they are compared as they stand.
     Memory: a byte for each row of the data files that have deletes.
     """

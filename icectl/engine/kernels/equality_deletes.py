@@ -25,6 +25,9 @@ from icectl.spec.types import NestedField, is_nested
 LARGEST_INDEX_ROWS = 4_000_000
 """Delete rows that are held at a time: some 100 bytes each for keys of a few columns."""
 
+LARGEST_INDEX_BYTES = 32 << 20
+"""Bytes of wide keys that are held at a time."""
+
 _FLAGS_PER_KEY = 16
 _Places = npt.NDArray[np.int64]
 _Ranks = npt.NDArray[np.int32]
@@ -139,19 +142,22 @@ def equality_indexes(
 
     `schema` has every column that is compared, dropped ones too; `limit` is that number of rows.
     Raises: CorruptTable R-099, R-123; Unsupported. Errors of the files pass.
-    Cost: memory for about 100 bytes a row of the part.
+    Cost: memory for about 100 bytes a row of the part, and for LARGEST_INDEX_BYTES of keys.
     """
     part: list[EqualityIndex] = []
-    held = 0
+    held = held_bytes = 0
     for chain in _chains(deletes, schema):
         collected = _Collected(chain)
         for rank, one in enumerate(chain.deletes):
             for keys in _read_keys(one, chain.lines, open_file):
                 collected.add(keys, rank)
                 held += len(keys)
-                if held >= limit:
-                    yield [*part, collected.index()]
-                    part, held, collected = [], 0, _Collected(chain)
+                held_bytes += keys.encoded.nbytes
+                if held >= limit or held_bytes >= LARGEST_INDEX_BYTES:
+                    full = [*part, collected.index()]
+                    part, collected, held, held_bytes = [], _Collected(chain), 0, 0
+                    pa.default_memory_pool().release_unused()
+                    yield full
         if collected:
             part.append(collected.index())
     if part:

@@ -10,7 +10,7 @@ from icectl.engine.kernels.row_keys import RowKeys
 from icectl.engine.kernels.sort_rows import RowSorter
 from icectl.engine.kernels.write_data import MOST_OPEN_FILES
 
-_MEMORY_BYTES = 128 << 20
+_MEMORY_BYTES = 64 << 20
 
 
 def gathered(

@@ -106,7 +106,7 @@ def write_vectors(
 ) -> Sequence[MergedDeletes]:
     """Write the positions of data files as vectors of one Puffin file, and read them again.
 
-    Locations are stored relative to `base`, if there is one (V4 DD5).
+    Locations are stored relative to `base`, if there is one (sfc-1 DD5).
     Raises: SelfCheckFailed, where other positions are read than were written.
     Cost: memory for the file.
     """

@@ -45,15 +45,15 @@ class Partitioner:
         """
         encoded = row_keys.dictionary_encode()
         keys = encoded.dictionary.to_pylist()
-        if len(keys) == 1:
-            yield self.partition(keys[0]), batch
+        if len(keys) <= 1:
+            yield from ((self.partition(key), batch) for key in keys)
             return
         codes = encoded.indices.to_numpy()
-        gathered = batch.take(pa.array(np.argsort(codes, kind="stable")))
-        start = 0
-        for key, count in zip(keys, np.bincount(codes), strict=True):
-            yield self.partition(key), gathered.slice(start, int(count))
-            start += int(count)
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes))
+        # Each taken by itself: slices of one batch would keep all of it as long as any waits.
+        for key, rows in zip(keys, np.split(order, ends[:-1]), strict=True):
+            yield self.partition(key), batch.take(pa.array(rows))
 
     def partition(self, key: bytes) -> Partition:
         """The partition of a key."""

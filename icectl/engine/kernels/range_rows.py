@@ -29,6 +29,8 @@ from icectl.spec.sort import SortOrder
 
 _WAITING_BYTES = 64 << 20
 """Rows that wait for more of their range."""
+_SAMPLED_BYTES = 256
+"""What a sampled key keeps: any bytes do as a bound of a range."""
 
 
 def range_keys(group: FileGroup) -> RowKeys:
@@ -42,7 +44,9 @@ def range_keys(group: FileGroup) -> RowKeys:
 
 
 def sampled_keys(group: FileGroup, outputs: Outputs, step: int) -> list[bytes]:
-    """The key of every `step`th row, deleted or not; only the columns that make it are read.
+    """The beginning of the key of every `step`th row, deleted or not.
+
+    Only the columns that make it are read.
 
     Raises: as live_batches.
     """
@@ -53,7 +57,7 @@ def sampled_keys(group: FileGroup, outputs: Outputs, step: int) -> list[bytes]:
     for batch in live_batches(bare, outputs, read):
         first = -(read.row_count - batch.num_rows) % step
         rows = batch.take(pa.array(np.arange(first, batch.num_rows, step)))
-        found += keys.of(rows).to_pylist()
+        found += pc.binary_slice(keys.of(rows), 0, _SAMPLED_BYTES).to_pylist()
     return found
 
 

@@ -17,7 +17,7 @@ from pyarrow import types as arrow_types
 from icectl.codec.data_file import DataFile, open_data_file
 from icectl.codec.data_file_orc import OrcDataFile
 from icectl.codec.data_file_parquet import ParquetDataFile
-from icectl.codec.data_rows import Rows, ids_of, retyped
+from icectl.codec.data_rows import LARGEST_BATCH_BYTES, Rows, ids_of, retyped
 from icectl.codec.parquet_schema import (
     NameMapping,
     arrow_schema,
@@ -171,10 +171,12 @@ class Source:
         Raises: CorruptTable R-099; Unsupported.
         """
         wanted = {column.field.id for column in self.columns} | set(more)
-        found = self.opened.batches(wanted)
-        if isinstance(self.opened, OrcDataFile) and self.file.constants:
-            return (replace(rows, batch=self._whole(rows.batch, more)) for rows in found)
-        return found
+        most = max(1, LARGEST_BATCH_BYTES // max(self._added_bytes, 1))
+        may_be_late = isinstance(self.opened, OrcDataFile) and bool(self.file.constants)
+        for rows in self.opened.batches(wanted):
+            batch = self._whole(rows.batch, more) if may_be_late else rows.batch
+            for start in range(0, batch.num_rows, most):
+                yield Rows(rows.first_row + start, batch.slice(start, most))
 
     def _whole(self, stored: pa.RecordBatch, compared: Collection[int]) -> pa.RecordBatch:
         """Rows of an ORC file with the instants of which it has lost a second.
@@ -196,6 +198,12 @@ class Source:
                 )
             columns.append(whole)
         return pa.RecordBatch.from_arrays(columns, schema=stored.schema)
+
+    @property
+    def _added_bytes(self) -> int:
+        """What `project` adds to each row: values of columns that the file lacks."""
+        absent = (column for column in self.columns if column.place is None)
+        return sum(column.make(1).nbytes for column in absent)
 
     def project(self, stored: pa.RecordBatch, positions: Positions) -> pa.RecordBatch:
         """Rows of `stored` in the schema that was asked for; `positions` are theirs in the file.

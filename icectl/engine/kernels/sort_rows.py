@@ -1,21 +1,24 @@
 """Rows sorted by a key: in memory, or where they do not fit by way of sorted runs on disk."""
 
 import tempfile
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.codec.data_rows import batch_rows
 from icectl.plan.compact_order import RowOrder
 
-_BATCH_ROWS = 65_536
-_RUN_PARTS, _FEWEST_ROWS = 256, 64
-"""Batches of a run: of each run up to one more than fits may be in memory when runs are merged."""
+_PART_BYTES, _PARTS = 512 << 10, 64
+"""What is read of a run at a time, unless a row is wider; a run has so many parts at least."""
+_KEYED_BYTES = 16 << 20
+_MOST_RUNS = 64
+"""So many runs become one: of each at least one part is in memory while they are merged."""
 
 _KEY = "key"
 
@@ -47,8 +50,10 @@ class RowSorter:
         self._memory_bytes = memory_bytes
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
-        self._runs: list[_Run] = []
+        self._runs: list[list[_Run]] = []
+        """By how often their rows were merged; those that were more often came first."""
         self._directory: Path | None = None
+        self._file_count = 0
         self._stack = ExitStack()
 
     def __enter__(self) -> "RowSorter":
@@ -59,30 +64,54 @@ class RowSorter:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows. Raises: what making their keys raises; OSError of the disk."""
-        keyed = batch.append_column(_KEY, self._keys.of(batch))
-        self._held.append(keyed)
-        self._held_bytes += keyed.nbytes
-        if self._held_bytes >= self._memory_bytes:
-            self._spill()
+        # Making keys takes several times what is made: few rows at a time, where they are wide.
+        step = max(1, batch.num_rows * _KEYED_BYTES // max(batch.nbytes, 1))
+        for start in range(0, batch.num_rows, step):
+            rows = batch.slice(start, step)
+            keyed = rows.append_column(_KEY, self._keys.of(rows))
+            self._held.append(keyed)
+            self._held_bytes += keyed.nbytes
+            del rows, keyed
+            if self._held_bytes >= self._memory_bytes:
+                self._spill()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows, once no more are added."""
         if not self._runs:
             if self._held:
-                yield from _in_batches(_in_order(self._held))
+                yield from map(_without_keys, _in_order(self._held))
             return
         if self._held:
             self._spill()
-        yield from _merged(self._runs, self._memory_bytes)
+        runs = [run for some in reversed(self._runs) for run in some]
+        yield from map(_without_keys, _merged(runs, self._memory_bytes))
 
     def _spill(self) -> None:
+        row_count = sum(batch.num_rows for batch in self._held)
+        part_bytes = min(_PART_BYTES, self._held_bytes // _PARTS)
+        part_rows = max(1, row_count * part_bytes // max(self._held_bytes, 1))
+        self._held_bytes = 0
+        self._keep(0, _in_order(self._held, part_rows), part_rows)
+        pa.default_memory_pool().release_unused()
+
+    def _keep(self, level: int, rows: Iterator[pa.RecordBatch], part_rows: int) -> None:
+        """Put sorted rows on disk; those of many runs of a level become one of the next."""
+        if level == len(self._runs):
+            self._runs.append([])
+        self._runs[level].append(_written(rows, self._next_file(), part_rows))
+        if len(self._runs[level]) == _MOST_RUNS:
+            runs = self._runs[level]
+            self._keep(level + 1, _merged(runs, self._memory_bytes), part_rows)
+            self._runs[level] = []
+            for run in runs:
+                run.path.unlink()
+
+    def _next_file(self) -> Path:
         if self._directory is None:
             made = tempfile.TemporaryDirectory(prefix="icectl-")
             self._directory = Path(self._stack.enter_context(made))
-        number = len(self._runs)
-        path = self._directory / f"{number}.arrow"
-        self._runs.append(_spilled(_in_order(self._held), path, number))
-        self._held_bytes = 0
+        self._file_count += 1
+        return self._directory / f"{self._file_count}.arrow"
 
 
 def sorted_batches(
@@ -95,93 +124,96 @@ def sorted_batches(
         yield from sorter.batches()
 
 
-def _keys(rows: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
+def _keys(rows: pa.RecordBatch) -> pa.Array:
     """The last column, by its place: a column of the table may have its name."""
     return rows.column(rows.num_columns - 1)
 
 
-def _in_order(batches: list[pa.RecordBatch]) -> pa.Table:
+def _in_order(
+    batches: list[pa.RecordBatch], most_rows: int | None = None
+) -> Iterator[pa.RecordBatch]:
     """Rows with keys in the order of these; the list is emptied, lest they are in memory thrice."""
     # Taking rows out of many chunks is far slower than out of one.
-    table = pa.Table.from_batches(batches).combine_chunks()
+    rows = pa.concat_batches(batches)
     batches.clear()
-    return table.take(pc.sort_indices(_keys(table)))
+    order = pc.sort_indices(_keys(rows))
+    step = most_rows or batch_rows(rows.num_rows, rows.nbytes)
+    for start in range(0, rows.num_rows, step):
+        yield rows.take(order.slice(start, step))
 
 
-def _in_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    yield from table.remove_column(table.num_columns - 1).combine_chunks().to_batches(_BATCH_ROWS)
+def _without_keys(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.remove_column(rows.num_columns - 1)
 
 
 @dataclass(slots=True)
 class _Run:
-    """A sorted run on disk: the first key of each of its batches, and how far it has been read."""
+    """A sorted run on disk, and what of it was read and not yet taken."""
 
+    path: Path
     reader: pa.RecordBatchFileReader
-    first_keys: list[bytes]
-    sizes: list[int]
     at: int = 0
-    skipped_rows: int = 0
+    held: pa.RecordBatch | None = None
 
-    def below(self, limit: bytes | None) -> Iterator[pa.RecordBatch]:
-        """The rows that were not read yet whose key is below a limit; all without one."""
-        while self.at < len(self.first_keys):
-            if limit is not None and self.first_keys[self.at] >= limit:
-                return
-            batch = self.reader.get_batch(self.at).slice(self.skipped_rows)
-            count = batch.num_rows
-            if limit is not None:
-                count = pc.sum(pc.less(_keys(batch), pa.scalar(limit, pa.large_binary()))).as_py()
-            yield batch.slice(0, count)
-            if count < batch.num_rows:
-                self.skipped_rows += count
-                return
-            self.at, self.skipped_rows = self.at + 1, 0
+    @property
+    def is_read(self) -> bool:
+        """Whether no row is left on the disk."""
+        return self.at == int(self.reader.num_record_batches)
+
+    def fill(self, size_bytes: int) -> None:
+        """Read on where no row is held: one part, or more up to a size."""
+        if self.held is not None and self.held.num_rows:
+            return
+        parts: list[pa.RecordBatch] = []
+        while not self.is_read and sum(part.nbytes for part in parts) < max(size_bytes, 1):
+            parts.append(self.reader.get_batch(self.at))
+            self.at += 1
+        self.held = pa.concat_batches(parts) if parts else None
+
+    def last_key(self) -> bytes:
+        """The highest of the keys that are held."""
+        assert self.held is not None
+        return bytes(_keys(self.held)[-1].as_py())
+
+    def taken(self, limit: bytes | None, *, with_limit: bool) -> list[pa.RecordBatch]:
+        """The rows that are held up to a limit; all without one."""
+        if self.held is None:
+            return []
+        count = self.held.num_rows
+        if limit is not None:
+            find, keys = (bisect_right if with_limit else bisect_left), _keys(self.held)
+            count = find(range(count), limit, key=lambda at: keys[at].as_py())
+        found = self.held.slice(0, count)
+        self.held = self.held.slice(count)
+        return [found] if count else []
 
 
-def _spilled(table: pa.Table, path: Path, number: int) -> _Run:
-    """Write sorted rows as a run; what follows their keys makes each differ from all others."""
-    suffixes = (np.arange(len(table), dtype=np.uint64) + np.uint64(number << 40)).astype(">u8")
-    offsets = np.arange(len(table) + 1, dtype=np.int64) * 8
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(suffixes)]
-    places = pa.Array.from_buffers(pa.large_binary(), len(table), buffers)
-    nothing = pa.scalar(b"", pa.large_binary())
-    distinct = pc.binary_join_element_wise(_keys(table), places, nothing)
-    rows = table.set_column(table.num_columns - 1, _KEY, distinct)
-    part_rows = max(_FEWEST_ROWS, len(rows) // _RUN_PARTS)
-    batches = rows.combine_chunks().to_batches(part_rows)
+def _written(rows: Iterator[pa.RecordBatch], path: Path, part_rows: int) -> _Run:
+    """Write sorted rows as a run."""
     options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with (
-        pa.OSFile(str(path), "wb") as file,
-        pa.ipc.new_file(file, rows.schema, options=options) as to,
-    ):
-        for batch in batches:
-            to.write_batch(batch)
-    reader = pa.ipc.open_file(pa.OSFile(str(path), "rb"))
-    first_keys = [_keys(batch)[0].as_py() for batch in batches]
-    return _Run(reader, first_keys, [batch.nbytes for batch in batches])
+    with pa.OSFile(str(path), "wb") as file, ExitStack() as stack:
+        to = None
+        for some in rows:
+            if to is None:
+                to = stack.enter_context(pa.ipc.new_file(file, some.schema, options=options))
+            for start in range(0, some.num_rows, part_rows):
+                to.write_batch(some.slice(start, part_rows))
+    return _Run(path, pa.ipc.open_file(pa.OSFile(str(path), "rb")))
 
 
 def _merged(runs: Sequence[_Run], memory_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The rows of all runs in order, a range of keys at a time that fits into memory."""
-    for limit in [*_limits(runs, memory_bytes), None]:
-        parts = [batch for run in runs for batch in run.below(limit) if batch.num_rows]
+    """The rows of all runs in order, some of each in memory at a time."""
+    while runs:
+        for run in runs:
+            run.fill(memory_bytes // (2 * len(runs)))
+        # Beyond the last row of a run that is held, rows of it may come that are not.
+        last = [(run.last_key(), place) for place, run in enumerate(runs) if not run.is_read]
+        limit, first = min(last, default=(None, 0))
+        parts = [
+            batch
+            for place, run in enumerate(runs)
+            for batch in run.taken(limit, with_limit=place <= first)
+        ]
         if parts:
-            yield from _in_batches(_in_order(parts))
-
-
-def _limits(runs: Sequence[_Run], memory_bytes: int) -> list[bytes]:
-    """Keys between which batches of about half the memory begin.
-
-    Of each run one batch may begin below a limit and go on behind it: that is what the other half
-    of the memory is for.
-    """
-    begun = sorted(
-        (key, size) for run in runs for key, size in zip(run.first_keys, run.sizes, strict=True)
-    )
-    limits, held = [], 0
-    for key, size in begun:
-        if held + size > memory_bytes // 2 and held:
-            limits.append(key)
-            held = 0
-        held += size
-    return limits
+            yield from _in_order(parts)
+        runs = [run for run in runs if not run.is_read or (run.held and run.held.num_rows)]

@@ -32,7 +32,7 @@ CHANGED_FILE_COLUMNS: tuple[str, ...] = (
 class Ends:
     """The two snapshots that are compared; `before` None is the table before its first one.
 
-    `expired_id` is set where `before` has expired, which roots of version 4 do not need (9.2).
+    `expired_id` is set where `before` has expired; roots of version 4 do not need it (sfc-1 9.2).
     """
 
     before: Snapshot | None
@@ -88,7 +88,7 @@ def by_roots(metadata: TableMetadata, between: Ends) -> list[Snapshot] | None:
 
 
 def composed(steps: Sequence[tuple[Entries, Entries]]) -> tuple[Entries, Entries]:
-    """What several changes, each (removed, added), come to: what came and went again cancels (9.5).
+    """Put several changes together, each (removed, added); what came and went cancels (sfc-1 9.5).
 
     Order: of the steps, oldest first.
     """

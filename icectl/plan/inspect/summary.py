@@ -24,12 +24,14 @@ def summary(
     metadata_location: str,
     snapshot: Snapshot | None,
     manifests: Sequence[ManifestFile],
-    totals: Totals,
+    totals: Totals | None,
 ) -> Row:
     """Describe the table, and the live files of the chosen snapshot.
 
+    `totals` is None where nobody knows what the snapshot lists; so are all counts of it then.
     Units: bytes; record_count before deletes.
     """
+    counts = _counts(manifests, Totals() if totals is None else totals)
     return {
         "format_version": metadata.format_version,
         "uuid": metadata.table_uuid,
@@ -48,6 +50,13 @@ def summary(
         "snapshot_id": id_text(snapshot.snapshot_id) if snapshot else None,
         "committed_at": print_instant(snapshot.timestamp_ms) if snapshot else None,
         "operation": snapshot.operation if snapshot else None,
+        **(counts if totals is not None else dict.fromkeys(counts)),
+        "properties": dict(metadata.properties),
+    }
+
+
+def _counts(manifests: Sequence[ManifestFile], totals: Totals) -> Row:
+    return {
         "data_file_count": totals.data_file_count,
         "delete_file_count": totals.delete_file_count,
         "data_file_bytes": totals.data_file_bytes,
@@ -64,5 +73,4 @@ def summary(
         "manifest_bytes": sum(
             manifest.manifest_length for manifest in manifests if not manifest.in_root
         ),
-        "properties": dict(metadata.properties),
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from icectl.entries.files import FileKind
 from icectl.plan.model import Finding, Severity
 from icectl.plan.validate.finding import READ_AGAIN, finding
+from icectl.spec.names import VERSION_HINT, lost_versions
 from icectl.spec.rules import RULES
 
 _RULE_OF_SIZE: Mapping[FileKind, str] = {
@@ -88,12 +89,17 @@ def check_metadata_files(
         yield finding("R-024", "metadata log", message)
 
 
-def check_version_hint(hint: int | str | None, version: int | None) -> Iterator[Finding]:
+def check_version_hint(
+    hint: int | str | None, version: int | None, table: str
+) -> Iterator[Finding]:
     """The version hint of a file-system table, `hint` None where it names nothing (R-163)."""
     if version is None:
         return
     if hint is None:  # R-163
-        yield finding("R-163", "version-hint.text", "it names no version", severity="info")
+        yield finding("R-163", VERSION_HINT, "it names no version", severity="info")
+    elif isinstance(hint, int) and hint > version:  # R-163
+        message, advice = lost_versions(hint, version, table)
+        yield finding("R-163", VERSION_HINT, message, severity="warning", hint=advice)
     elif isinstance(hint, int) and hint != version:  # R-163
         message = f"it says {hint}, the newest is {version}"
-        yield finding("R-163", "version-hint.text", message, severity="info")
+        yield finding("R-163", VERSION_HINT, message, severity="info")

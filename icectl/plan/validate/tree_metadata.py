@@ -105,7 +105,7 @@ def _expression(metadata: TableMetadata, expression: Expression) -> Iterator[Fin
             yield finding("V4-012", subject, message, severity="warning")
     if expression.type is None or expression.is_opaque or not all(columns):
         return
-    # The type follows a promotion of its source, but need not follow it at once (X3).
+    # The type follows a promotion of its source, but need not follow it at once (sfc-1 X3).
     derived = [result_type(expression.transform, type_) for type_ in columns[0]]
     fits = any(
         type_ is None or can_promote(expression.type, type_, metadata.format_version)

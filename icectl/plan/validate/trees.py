@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from icectl.entries.summary import Totals, summary_counters
 from icectl.entries.tree_faults import Broken, Known
 from icectl.entries.tree_vectors import VectorLimits
-from icectl.errors import CorruptTable, Refused, StorageError, Unsupported
+from icectl.errors import CorruptTable, MissingFile, Refused, StorageError, Unsupported
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
 from icectl.spec import properties
@@ -53,7 +53,9 @@ def unreadable(
 ) -> Finding:
     """A file that can't be read, by the rule that it breaks; `missing` is that of absence."""
     message = problem.message.removeprefix(f"`{location}`: ")
-    if isinstance(problem, StorageError) or problem.rule is None:
+    if isinstance(problem, MissingFile):
+        message = message.removesuffix(f" ({problem.rule})")
+    if isinstance(problem, MissingFile | StorageError) or problem.rule is None:
         return finding(missing, location, f"it cannot be read: {message}", severity="error")
     message = message.removesuffix(f" ({problem.rule})")
     return finding(problem.rule, location, f"it cannot be read: {message}", severity="error")

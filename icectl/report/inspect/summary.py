@@ -94,12 +94,18 @@ def _refs(refs: Mapping[str, Any]) -> str:
 
 def _snapshot_pairs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     if found["snapshot_id"] is None:
-        return [("snapshot", "none: the table is empty")]
+        none = "none is current" if found["snapshot_count"] else "none: the table is empty"
+        return [("snapshot", none)]
     current = found["snapshot_id"] == found["current_snapshot_id"]
     operation = found["operation"] or "operation unknown"
-    return [
+    snapshot = [
         ("snapshot", f"{found['snapshot_id']}{' (current)' if current else ''}"),
         ("committed", f"{found['committed_at']}, {operation}"),
+    ]
+    if found["manifest_count"] is None:
+        return [*snapshot, ("files", "unknown: what it lists cannot be read")]
+    return [
+        *snapshot,
         ("manifests", f"{found['manifest_count']:,}, {print_size(found['manifest_bytes'])}"),
         ("data files", f"{found['data_file_count']:,}, {print_size(found['data_file_bytes'])}"),
         ("records", _records(found)),

@@ -6,7 +6,7 @@ import pytest
 from icectl.codec.dv import read_bitmap, write_bitmap, write_dv
 from icectl.errors import CorruptTable
 
-# Section 6.4 of the version 4 paper.
+# sfc-1 6.4.
 INLINE = [
     ([0], "3a300000 01000000 00000000 10000000 0000"),
     ([1], "3a300000 01000000 00000000 10000000 0100"),

@@ -59,3 +59,14 @@ def test_no_block_is_read_twice_before_it_is_forgotten() -> None:
     file.seek(0)
     file.read()
     assert stored.reads[3:] == [(0, 3 * MIB)]
+
+
+def test_with_a_bound_the_blocks_stay_that_were_asked_for_last() -> None:
+    watched = Watched(CONTENT)
+    file = BlockFile(watched).with_most(2)
+    for start in (0, MIB, 0, 2 * MIB, 0, MIB):
+        file.seek(start)
+        assert file.read(3) == CONTENT[start : start + 3]
+    assert [start for start, size in watched.reads if size] == [0, MIB, 2 * MIB, MIB]
+    file.seek(0)
+    assert file.read() == CONTENT

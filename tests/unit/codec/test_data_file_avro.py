@@ -213,9 +213,29 @@ def test_blocks_are_read_some_at_a_time(codec) -> None:
     assert [part.first_row for part in parts] == [part.batch["id"][0].as_py() for part in parts]
     assert sum(part.batch.num_rows for part in parts) == 20_000
     if codec == "null":
-        assert len(parts) == len(content) // 2**20 + 1
-        large = open_data_file(written(schema, rows, sync_interval=2**24), "avro")
-        assert [part.batch.num_rows for part in large.batches([2])] == [20_000]
+        assert len(parts) == len(content) // 2**22 + 1
+
+
+def test_a_block_of_many_records_is_decoded_in_parts() -> None:
+    rows = [{"id": number, "name": f"{number:05}" * 200} for number in range(12_000)]
+    schema = record(field("id", "long", 1), field("name", "string", 2))
+    content = written(schema, rows, sync_interval=2**24)
+    opened = open_data_file(content, "avro")
+    parts = list(opened.batches([1, 2]))
+    # A record has 1,003 bytes, from id 64 on 1,004 and from 8,192 on 1,005: to 4 MiB and beyond.
+    assert [(part.first_row, part.batch.num_rows) for part in parts] == [
+        (0, 4178), (4178, 4178), (8356, 3644)
+    ]  # fmt: skip
+    assert [row for part in parts for row in part.batch.to_pylist()] == rows
+
+
+def test_a_block_that_is_longer_than_its_records_is_damaged() -> None:
+    schema = record(field("name", "string", 1))
+    content = written(schema, [{"name": "x" * 2**22}, {"name": "y"}], sync_interval=2**24)
+    damaged = content.replace(b"m" * 16 + b"\x04", b"m" * 16 + b"\x02", 1)
+    assert damaged != content
+    with pytest.raises(CorruptTable, match="R-099"):
+        read(damaged, [1])
 
 
 def test_a_long_header_is_read_whole() -> None:

@@ -12,7 +12,7 @@ from pyarrow import orc
 
 from icectl.codec.data_file import open_data_file
 from icectl.codec.data_file_orc import open_orc
-from icectl.codec.data_rows import ids_of
+from icectl.codec.data_rows import LARGEST_BATCH_BYTES, ids_of
 from icectl.codec.orc_tail import ColumnStatistics, OrcTail
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.schema import Schema
@@ -261,3 +261,30 @@ GOOD = written([ID, NAME], [{"id": 1, "name": "x"}])
 def test_r099_what_is_no_orc_file_is_damaged(content) -> None:
     with pytest.raises(CorruptTable, match="the ORC file is damaged"):
         read(content, [1])
+
+
+@pytest.mark.parametrize("shape", ["flat", "nested"])
+def test_rows_of_large_stripes_come_some_at_a_time(shape) -> None:
+    text = [f"{number % 7}" * 20_000 for number in range(6_000)]
+    kind = pa.string() if shape == "flat" else pa.list_(attributed("item", pa.string(), 3))
+    values = pa.array(text if shape == "flat" else [[one] for one in text], kind)
+    fields = [ID, attributed("name", kind, 2)]
+    file = io.BytesIO()
+    rows = pa.table([pa.array(range(6_000)), values], schema=pa.schema(fields))
+    orc.write_table(rows, file, compression="zstd", dictionary_key_size_threshold=1.0)
+    parts = list(open_data_file(file.getvalue(), "orc").batches([1, 2]))
+    assert [part.first_row for part in parts] == [part.batch["id"][0].as_py() for part in parts]
+    assert pa.Table.from_batches([part.batch for part in parts])["id"].to_pylist() == [
+        *range(6_000)
+    ]
+    for part in parts:
+        expected = rows["name"].slice(part.first_row, part.batch.num_rows)
+        assert part.batch["name"].to_pylist() == expected.to_pylist()
+    assert max(part.batch.nbytes for part in parts) <= LARGEST_BATCH_BYTES + 2**21
+
+
+def test_large_stripes_with_names_that_do_not_tell_columns_apart_are_read_whole() -> None:
+    field = attributed("a.b", pa.string(), 1)
+    content = written([field], [{"a.b": "x" * 2**20}] * 70, dictionary_key_size_threshold=1.0)
+    parts = list(open_data_file(content, "orc").batches([1]))
+    assert [part.first_row for part in parts] == [0, 31, 62]

@@ -2,11 +2,13 @@
 
 import datetime as dt
 import io
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from icectl.codec import data_file_parquet
 from icectl.codec.data_file import open_data_file
 from icectl.codec.data_rows import LARGEST_BATCH_BYTES, Rows, batch_rows, ids_of, retyped
 from icectl.errors import CorruptTable, StorageError, Unsupported
@@ -265,3 +267,106 @@ def test_errors_of_the_file_pass(failure) -> None:
 def test_nanoseconds_beyond_a_unit_are_cut_off_downward() -> None:
     stored = pa.array([-1, -1000, None, 1999], pa.timestamp("ns"))
     assert retyped(stored, pa.timestamp("us")).cast(pa.int64()).to_pylist() == [-1, -1, None, 1]
+
+
+def wide(kind, value, count=6_000, distinct=7, width=20_000):
+    """Rows of wide texts of which there are few, stored as dictionaries."""
+    texts = [f"{number}" * width for number in range(distinct)]
+    values = pa.array([value(texts[at % distinct]) for at in range(count)], kind)
+    schema = pa.schema([with_id("id", pa.int64(), 1), with_id("wide", kind, 2)])
+    return pa.table([pa.array(range(count)), values], schema=schema)
+
+
+LISTS = pa.list_(with_id("element", pa.string(), 3))
+NESTED = pa.struct([with_id("in", pa.list_(with_id("element", pa.binary(), 5)), 4)])
+ENTRIES = pa.map_(
+    pa.field("key", pa.string(), nullable=False, metadata={"PARQUET:field_id": "7"}),
+    with_id("value", pa.string(), 8),
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.string(), lambda text: text),
+        (LISTS, lambda text: [text, None, text]),
+        (NESTED, lambda text: {"in": [text.encode()]}),
+        (ENTRIES, lambda text: [("key", text)]),
+    ],
+    ids=["text", "list", "struct", "map"],
+)
+@pytest.mark.parametrize("kept", [True, False])
+def test_batches_have_a_size_whatever_little_is_stored_of_it(kind, value, kept) -> None:
+    rows = wide(kind, value, 4_000)
+    file = io.BytesIO()
+    pq.write_table(rows, file, store_schema=kept)
+    assert len(file.getvalue()) < 2**20
+    parts = [part.batch for part in open_data_file(file.getvalue(), "parquet").batches([1, 2])]
+    assert max(part.nbytes for part in parts) <= 3 * LARGEST_BATCH_BYTES // 2 + 2**20
+    assert pa.Table.from_batches(parts)["id"].to_pylist() == list(range(4_000))
+    assert pa.Table.from_batches(parts)["wide"].slice(1000, 9).to_pylist() == (
+        rows["wide"].slice(1000, 9).to_pylist()
+    )
+
+
+def test_wide_values_behind_many_narrow_ones_do_not_make_a_large_batch() -> None:
+    schema = pa.schema([with_id("wide", pa.string(), 2)])
+    codes = pa.array([0] * 300_000 + [1] * 3_000, pa.int32())
+    column = pa.DictionaryArray.from_arrays(codes, pa.array(["", "x" * 100_000]))
+    file = io.BytesIO()
+    table = pa.Table.from_arrays([column], schema=pa.schema([schema[0].with_type(column.type)]))
+    pq.write_table(table, file, store_schema=False, row_group_size=len(table))
+    parts = [part.batch for part in open_data_file(file.getvalue(), "parquet").batches([2])]
+    assert sum(part.num_rows for part in parts) == 303_000
+    assert max(part.nbytes for part in parts) <= 3 * LARGEST_BATCH_BYTES // 2 + 2**20
+
+
+def test_nulls_before_the_first_value_do_not_hide_how_wide_it_is() -> None:
+    rows = wide(LISTS, lambda text: [text], 4_000)
+    nulls = rows.slice(0, 10).set_column(1, rows.schema[1], pa.nulls(10, LISTS))
+    file = io.BytesIO()
+    pq.write_table(pa.concat_tables([nulls, rows]), file, row_group_size=5_000)
+    parts = [part.batch for part in open_data_file(file.getvalue(), "parquet").batches([2])]
+    assert sum(part.num_rows for part in parts) == 4_010
+    assert max(part.nbytes for part in parts) <= 3 * LARGEST_BATCH_BYTES // 2 + 2**20
+
+
+def test_values_that_share_bytes_in_the_file_are_measured_by_the_first_ones() -> None:
+    schema = pa.schema([with_id("wide", pa.string(), 2)])
+    texts = pa.array(["x" * 20_000 + str(at) for at in range(10_000, 14_000)])
+    file = io.BytesIO()
+    table = pa.Table.from_arrays([texts], schema=schema)
+    pq.write_table(table, file, use_dictionary=False, column_encoding="DELTA_BYTE_ARRAY")
+    assert len(file.getvalue()) < 2**20
+    parts = [part.batch for part in open_data_file(file.getvalue(), "parquet").batches([2])]
+    assert parts[0].num_rows == 64 + 256 + 1024  # 27 MB: the first ones are few
+    assert pa.Table.from_batches(parts)["wide"].to_pylist() == texts.to_pylist()
+    assert max(part.nbytes for part in parts) <= 3 * LARGEST_BATCH_BYTES // 2 + 2**20
+
+
+def test_columns_of_large_row_groups_are_read_piece_by_piece(monkeypatch) -> None:
+    class Watched(io.BytesIO):
+        longest = 0
+
+        def read(self, size=-1):
+            self.longest = max(self.longest, size)
+            return super().read(size)
+
+    monkeypatch.setattr(data_file_parquet, "_WHOLE_CHUNKS_BYTES", 2**20)
+    texts = [f"{at * 7919:x}" * 1000 for at in range(4_000)]
+    schema = pa.schema([with_id("wide", pa.string(), 2)])
+    file = Watched()
+    table = pa.Table.from_arrays([pa.array(texts)], schema=schema)
+    pq.write_table(table, file, use_dictionary=False, compression="none", write_batch_size=8)
+    assert len(file.getvalue()) > 2**24
+    parts = [part.batch for part in open_data_file(file, "parquet").batches([2])]
+    assert pa.Table.from_batches(parts)["wide"].to_pylist() == texts
+    assert file.longest <= 2**21
+
+
+def test_decimals_as_byte_strings_in_a_dictionary_are_read_too() -> None:
+    file = io.BytesIO()
+    schema = pa.schema([with_id("wide", pa.decimal128(30, 2), 2)])
+    values = [Decimal(number).scaleb(-2) for number in range(100)] * 3_000
+    pq.write_table(pa.Table.from_arrays([pa.array(values, schema[0].type)], schema=schema), file)
+    assert [row["wide"] for row in read(file.getvalue(), [2])] == values

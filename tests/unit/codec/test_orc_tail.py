@@ -71,3 +71,10 @@ def test_bounds_that_are_not_both_there_and_other_kinds_are_left_out() -> None:
 def test_r099_a_damaged_tail_is_told(damaged) -> None:
     with pytest.raises(CorruptTable, match="its footer"):
         read_tail(damaged)
+
+
+def test_bytes_of_all_strings_are_told_together() -> None:
+    told = message(4, message(1, b"a"), message(2, b"b"), number(3, 2 * 70))
+    assert statistics(number(1, 1), told) == ColumnStatistics(1, True, b"a", b"b", 70)
+    assert statistics(number(1, 1), message(8, number(1, 2 * 9))).total_bytes == 9
+    assert statistics(number(1, 1), message(4, number(3, 2 * 9 - 1))).total_bytes == 0  # below 0

@@ -107,6 +107,6 @@ def test_all_else_that_pyarrow_tells_stays() -> None:
         b"\x15\x02",  # a struct without an end
     ],
 )
-def test_r095_what_is_no_footer_is_damaged(content: bytes) -> None:
-    with pytest.raises(CorruptTable, match="R-095"):
+def test_r099_what_is_no_footer_is_damaged(content: bytes) -> None:
+    with pytest.raises(CorruptTable, match="R-099"):
         without(content, Untold(FIRST, FIRST))

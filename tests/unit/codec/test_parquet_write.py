@@ -53,3 +53,18 @@ def test_bounds_of_uuids_are_nowhere_in_a_footer_and_counts_of_nulls_are() -> No
         assert [one.has_min_max for one in told] == [True, False, False, False]
         assert [one.null_count for one in told] == [0, 1, 1, 1]
     assert stored.read() == pa.Table.from_batches([batch, batch])
+
+
+def test_pages_of_wide_values_are_not_larger_than_asked_for() -> None:
+    file = io.BytesIO()
+    batch = pa.record_batch([pa.array([f"{at:05}" * 2000 for at in range(1_000)])], names=["c"])
+    options = ParquetOptions(page_size_bytes=2**17, compression="none")
+    writer = ParquetWriter(file, batch.schema, options, {})
+    writer.write_row_group([batch])
+    writer.close()
+    found = pq.ParquetFile(file)
+    column = found.metadata.row_group(0).column(0)
+    # 10 MB of text: the footer's index of pages names each, at some 8 bytes or more.
+    index_bytes = len(file.getvalue()) - column.total_compressed_size
+    assert index_bytes > 8 * (column.total_uncompressed_size // 2**17)
+    assert found.read()["c"].to_pylist() == batch["c"].to_pylist()

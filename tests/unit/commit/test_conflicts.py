@@ -1,47 +1,233 @@
-"""Whether rewritten groups may be committed on another head: rows that change their partition."""
+"""Whether a rewritten group may be committed on a head that has changed meanwhile."""
+
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from icectl.commit.conflicts import GroupResult, conflict, head_of
-from icectl.entries.partition_key import encode_key
-from icectl.plan.compact import Branch, CompactOptions, live_files, plan
-from icectl.plan.compact_sizes import Sizes
-from icectl.plan.model import pin_of
+from icectl.plan.compact import live_files
+from icectl.plan.compact_task import (
+    DeleteFile,
+    DeletionVector,
+    InputFile,
+    MergeDeletesTask,
+    RewriteTask,
+)
 from icectl.spec.manifest import FileFormat
+from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.schema import Schema
-from icectl.spec.snapshot import Snapshot
 from icectl.spec.transforms import parse_transform
 from icectl.spec.types import NestedField, PrimitiveType
-from tests.builders.entry_rows import data, entries, equality
-from tests.builders.plain_metadata import plain_metadata
+from tests.builders.entry_rows import data, entries, equality, key, positions, vector
 
-AT = NestedField(1, "at", PrimitiveType("timestamp"), required=False)
-BY_YEAR = PartitionSpec(0, (PartitionField((1,), 1000, "y", parse_transform("year")),))
-METADATA = plain_metadata(Schema(0, (AT,)), BY_YEAR)
-KEY = encode_key([PrimitiveType("int")], [-1])
-HEAD = Branch("main", Snapshot(5, 0, sequence_number=9))
+SCHEMA = Schema(0, (NestedField(1, "c", PrimitiveType("string"), required=False),))
+BY_C = PartitionSpec(1, (PartitionField((1,), 1000, "c", parse_transform("identity")),))
+METADATA = TableMetadata(
+    2, None, "/t", 9, 0, 1, (SCHEMA,), 0, (PartitionSpec(0, ()), BY_C), 0, 1001, (), 0
+)
+START = 5
+"""The sequence number that rewrites started from."""
+
+A, B = key("a"), key("b")
+FILE = InputFile("f", FileFormat.PARQUET, 1000, 10, 0, b"", 1)
+IN_A = replace(FILE, spec_id=1, partition_key=A)
+OTHER = data("other")
 
 
-def live(*rows):
-    return live_files(METADATA, (), entries(*rows), {}, {})
+def rewrite(*inputs: InputFile, deletes: tuple[str, ...] = (), **changed: Any) -> RewriteTask:
+    blank = RewriteTask("0-0", 0, inputs, delete_files(deletes), 0, b"", START, 1000, 1000)
+    return replace(blank, **changed)
+
+
+def merge(*inputs: InputFile, deletes: tuple[str, ...] = ()) -> MergeDeletesTask:
+    return MergeDeletesTask("0-0", 0, inputs, delete_files(deletes), "positions")
+
+
+def delete_files(locations: tuple[str, ...]) -> tuple[DeleteFile, ...]:
+    return tuple(
+        DeleteFile(location, FileFormat.PARQUET, 10, 1, 2, 0, b"") for location in locations
+    )
+
+
+def found(task: RewriteTask | MergeDeletesTask, *head: dict[str, Any], added=()) -> str | None:
+    """The reason why a task's group can't be committed on a head of these entries."""
+    files = live_files(METADATA, (), entries(*head), {}, {})
+    result = GroupResult(0, (task,), entries(*(added or [data("new")])))
+    return conflict(result, head_of(files, [result]))
+
+
+def test_a_group_whose_files_and_deletes_are_as_they_were_is_committed() -> None:
+    vectored = replace(FILE, location="v", vector=DeletionVector("dv", 4, 40, 3, 2))
+    deleted = replace(FILE, location="d", position_deletes=(0,), equality_deletes=(1,))
+    head = [data("f"), data("v"), data("d"), OTHER, vector("dv", "v", sequence_number=2)]
+    head.append(positions("p", referenced_data_file="d", sequence_number=2))
+    # The equality delete applies to all that are older: to `f` and `v` it came meanwhile.
+    head.append(equality("e", equality_ids=[1], sequence_number=6))
+    task = rewrite(FILE, vectored, deleted, deletes=("p", "e"))
+    assert found(task, *head) is None
+
+
+@pytest.mark.parametrize("task", [rewrite(FILE), merge(FILE)])
+def test_r152_a_file_that_is_not_live_any_more_ends_it(task) -> None:
+    assert found(task, data("f"), OTHER) is None
+    assert found(task, OTHER) == "`f` is not live any more"
+    assert found(task, OTHER, data("f", status=2)) == "`f` is not live any more"
+
+
+STATED = {"record_count": 9, "spec_id": 1, "partition_key": A, "sequence_number": 2}
+
+
+@pytest.mark.parametrize("task", [rewrite(FILE), merge(FILE)])
+@pytest.mark.parametrize("name", STATED)
+def test_a_file_whose_entry_says_something_else_ends_it(task, name) -> None:
+    assert found(task, data("f", **{name: STATED[name]})) == "`f` has another entry now"
+
+
+def test_r106_row_ids_that_came_matter_where_rows_move_and_not_where_deletes_are_merged() -> None:
+    assert found(rewrite(FILE), data("f", first_row_id=7)) == "`f` has another entry now"
+    assert found(merge(FILE), data("f", first_row_id=7)) is None
+
+
+DELETED = replace(FILE, position_deletes=(0,))
+VECTORED = replace(FILE, vector=DeletionVector("dv", 4, 40, 3, 2))
+P = positions("p", referenced_data_file="f", sequence_number=2)
+Q = positions("q", referenced_data_file="f", sequence_number=6)
+DV = vector("dv", "f", sequence_number=2)
+
+
+@pytest.mark.parametrize("make", [rewrite, merge])
+@pytest.mark.parametrize(
+    ("file", "deletes", "head", "is_fine"),
+    [
+        (DELETED, ("p",), [P], True),
+        (DELETED, ("p",), [], False),
+        (DELETED, ("p",), [P, Q], False),
+        (DELETED, ("p",), [Q], False),
+        (FILE, (), [P], False),
+        (VECTORED, (), [DV], True),
+        (VECTORED, (), [], False),
+        (VECTORED, (), [DV | {"content_offset": 44}], False),
+        (VECTORED, (), [DV | {"location": "dv2"}], False),
+        (FILE, (), [DV], False),
+        (FILE, (), [DV | {"referenced_data_file": "other"}], True),
+    ],
+)
+def test_r152_deletes_by_position_have_to_be_those_that_were_read(
+    make, file, deletes, head, is_fine
+) -> None:
+    reason = "other rows of `f` are deleted by position now"
+    told = found(make(file, deletes=deletes), data("f"), OTHER, *head)
+    assert told == (None if is_fine else reason)
+
+
+def by_value(location: str, sequence_number: int, **values: Any) -> dict[str, Any]:
+    return equality(location, equality_ids=[1], sequence_number=sequence_number, **values)
+
+
+READ = replace(FILE, equality_deletes=(0,))
+
+
+def test_deletes_by_value_that_were_read_have_to_be_there_still() -> None:
+    task = rewrite(READ, deletes=("e",))
+    assert found(task, data("f"), by_value("e", 2)) is None
+    assert found(task, data("f")) == "equality deletes of `f` are gone"
+    assert found(task, data("f"), by_value("x", 6)) == "equality deletes of `f` are gone"
 
 
 @pytest.mark.parametrize(
-    ("file_format", "reason"),
+    ("sequence_numbers", "applies"),
+    [((6,), True), ((6, 7), True), ((5,), False), ((4,), False), ((5, 6), False), ((6, 5), False)],
+)
+def test_r112_deletes_by_value_that_came_have_to_apply_to_new_files(
+    sequence_numbers, applies
+) -> None:
+    came = [by_value(f"x{number}", number) for number in sequence_numbers]
+    told = found(rewrite(READ, deletes=("e",)), data("f"), by_value("e", 5), *came)
+    reason = "equality deletes of `f` would not apply to the new files"
+    assert told == (None if applies else reason)
+
+
+def test_deletes_by_value_are_nothing_to_merged_positions() -> None:
+    assert found(merge(FILE), data("f"), by_value("e", 4)) is None
+    assert found(merge(READ, deletes=("e",)), data("f")) is None
+
+
+def moving(*inputs: InputFile, **changed: Any) -> RewriteTask:
+    """A task whose rows go to the partitions of spec 1 one by one."""
+    return rewrite(*inputs, spec_id=1, partition_key=None, **changed)
+
+
+def to(*partitions: bytes) -> list[dict[str, Any]]:
+    return [data(f"new{at}", spec_id=1, partition_key=one) for at, one in enumerate(partitions)]
+
+
+def in_spec(spec_id: int, partition: bytes, sequence_number: int) -> dict[str, Any]:
+    name = f"e{spec_id}-{sequence_number}-{partition.hex()}"
+    return by_value(name, sequence_number, spec_id=spec_id, partition_key=partition)
+
+
+def test_deletes_by_value_of_all_partitions_go_on_applying_to_rows_that_move() -> None:
+    assert found(moving(FILE), data("f"), in_spec(0, b"", 6), added=to(A)) is None
+
+
+def test_deletes_by_value_of_the_partition_that_rows_leave_end_it() -> None:
+    """As a file of spec 1 whose rows go to spec 0."""
+    head = [data("f", spec_id=1, partition_key=A)]
+    reason = "equality deletes came for `f`, whose rows move"
+    assert found(rewrite(IN_A), *head, in_spec(1, A, 6)) == reason
+    assert found(rewrite(IN_A), *head, in_spec(0, b"", 6)) is None
+    assert found(rewrite(IN_A), *head, in_spec(0, b"", 6), in_spec(1, A, 7)) == reason
+    assert found(rewrite(IN_A), *head, in_spec(1, B, 6)) is None
+    stays = rewrite(IN_A, spec_id=1, partition_key=A)
+    assert found(stays, *head, in_spec(1, A, 6), added=to(A)) is None
+
+
+@pytest.mark.parametrize(
+    ("came", "is_fine"),
     [
-        (FileFormat.AVRO, None),
-        (FileFormat.ORC, "equality deletes came for `f0`, whose rows move"),
+        (in_spec(1, A, 6), False),
+        (in_spec(1, B, 6), False),
+        (in_spec(1, key("c"), 6), True),
+        (in_spec(1, A, 5), True),
+        (in_spec(0, b"", 6), True),
+        (positions("p", spec_id=1, partition_key=A, sequence_number=6), True),
     ],
 )
-def test_r112_deletes_that_come_for_rows_of_orc_files_that_may_move_are_a_conflict(
-    file_format, reason
-) -> None:
-    placed = {"partition_key": KEY, "sequence_number": 3}
-    rows = [data(f"f{at}", file_format=file_format, **placed) for at in range(5)]
-    options = CompactOptions(Sizes(1000, 750, 1800), 0, every=True)
-    (group,) = plan(METADATA, pin_of(METADATA, "/m"), HEAD, live(*rows), options).groups
-    result = GroupResult(0, group.tasks, entries(data("new", **placed)))
-    assert conflict(result, head_of(live(*rows), [result])) is None
-    came = equality("e", partition_key=KEY, sequence_number=10, equality_ids=[1])
-    assert conflict(result, head_of(live(*rows, came), [result])) == reason
+def test_deletes_by_value_of_a_partition_that_rows_move_to_end_it(came, is_fine) -> None:
+    reason = "equality deletes came for a partition that rows move to"
+    before = in_spec(1, key("c"), 3)
+    told = found(moving(FILE), data("f"), before, came, added=to(A, B))
+    assert told == (None if is_fine else reason)
+
+
+def test_it_is_enough_that_some_rows_move() -> None:
+    in_place = replace(IN_A, location="g")
+    head = [data("f"), data("g", spec_id=1, partition_key=A), in_spec(1, A, 6)]
+    reason = "equality deletes came for a partition that rows move to"
+    came_for_g = "equality deletes came for `g`, whose rows move"
+    assert found(moving(FILE, in_place), *head, added=to(A)) == came_for_g
+    head[2] = in_spec(1, B, 6)
+    assert found(moving(FILE, in_place), *head, added=to(A, B)) == reason
+    stays = rewrite(in_place, spec_id=1, partition_key=A)
+    assert found(stays, *head, added=to(A)) is None
+
+
+def test_the_file_that_a_reason_is_about_may_be_any() -> None:
+    files = [replace(FILE, location=name) for name in ("f", "g", "h")]
+    assert found(rewrite(*files), data("f"), data("g")) == "`h` is not live any more"
+    assert found(rewrite(*files), data("f"), data("h")) == "`g` is not live any more"
+
+
+def test_a_result_tells_what_it_replaces() -> None:
+    vectored = replace(FILE, location="v", vector=DeletionVector("dv", 4, 40, 3, 2))
+    split = [replace(FILE, location="s", split=(at, at + 5)) for at in (0, 5)]
+    merged = replace(FILE, location="m", position_deletes=(0,))
+    tasks = (rewrite(vectored, split[0]), rewrite(split[1], deletes=("e",)),
+             merge(merged, deletes=("p",)))  # fmt: skip
+    result = GroupResult(0, tasks, entries(data("new")))
+    assert [file.location for file in result.inputs] == ["v", "s", "m"]
+    assert result.replaced == {"v", "s"}
+    assert result.vectors == {("dv", 4)}
+    assert result.merged == {("p", None)}

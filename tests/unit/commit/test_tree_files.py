@@ -1,4 +1,4 @@
-"""Commits to version 4 tables write one metadata file beside the JSON (section 7)."""
+"""Commits to version 4 tables write one metadata file beside the JSON (sfc-1 7)."""
 
 from collections.abc import Callable
 from pathlib import Path

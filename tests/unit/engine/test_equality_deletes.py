@@ -277,3 +277,12 @@ def test_deletes_by_a_column_with_fields_are_refused() -> None:
     deleting.add([5], table([A], [(1,)]))
     with pytest.raises(Unsupported, match="compares `place`, which has fields"):
         list(deleting.parts())
+
+
+def test_of_wide_keys_few_are_held_at_a_time() -> None:
+    deleting = Deleting()
+    for at in range(4):
+        deleting.add([2], table([B], [(f"{at}{number}" * 2**19,) for number in range(20)]))
+    assert len(list(deleting.parts())) == 2  # 25 MiB each, of which two make more than 32
+    rows = table([A, B], [(0, "30" * 2**19), (1, "34" * 2**18), (2, "219" * 2**19)])
+    assert deleting.gone(rows) == [0, 2]

@@ -115,3 +115,13 @@ def test_fields_of_several_columns_are_refused() -> None:
 def test_a_value_without_a_partition_is_refused() -> None:
     with pytest.raises(Unsupported, match="a row has no partition of spec 3"):
         split(rows((-(2**63),)), (1, "id", "truncate[10]"))
+
+
+def test_rows_of_a_partition_keep_no_others_in_memory() -> None:
+    arrow = arrow_schema(COLUMNS)
+    rows = [{"id": at, "name": "x" * 1000 if at else "y"} for at in range(100)]
+    batch = pa.RecordBatch.from_pylist(rows, schema=arrow)
+    splitting = partitioner(spec((3, "name", "identity")), COLUMNS, arrow)
+    found = [part for _, part in splitting.split(batch, splitting.keys(batch))]
+    assert [part.num_rows for part in found] == [1, 99]
+    assert found[0].get_total_buffer_size() < 1000

@@ -108,3 +108,14 @@ def test_the_key_of_rows_of_several_partitions_has_their_partition(tmp_path: Pat
     found = sorted(sampled_keys(group, outputs, 1))
     assert [one[-9:] for one in found] == [key(id_) for id_ in (0, 3, 1, 4, 2, 5)]
     assert len({one[:-9] for one in found}) == 3
+
+
+def test_a_sampled_key_is_no_longer_than_a_bound_has_to_be(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path)
+    table.append(range(6))
+    store = LocalStore()
+    group = replace(whole_table(store, table.metadata), sorting=Sorting(BY_ID, 1 << 20))
+    outputs = Outputs(lambda _: "", store.open_new, store.open)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(range_rows, "_SAMPLED_BYTES", 2)
+        assert {len(one) for one in sampled_keys(group, outputs, 1)} == {2}

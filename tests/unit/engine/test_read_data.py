@@ -418,3 +418,20 @@ def test_batches_of_row_groups_have_their_places() -> None:
     ]
     assert [batch["_row_id"].to_pylist() for batch in found] == [[10, 11], [12]]
     assert LINEAGE.fields[1].type == PrimitiveType("long")
+
+
+def test_wide_values_of_columns_that_a_file_lacks_make_small_batches() -> None:
+    files = MemoryFiles()
+    file = files.add("f", table([identified("id", pa.int64(), 1)], [(at,) for at in range(300)]))
+    wanted = schema((1, "id", "long"), (2, "text", "string", {"initial-default": "x" * 2**20}))
+    with files.open("f") as handle:
+        source = open_source(handle, file, wanted, ())
+        made = [
+            source.project(
+                rows.batch, np.arange(rows.first_row, rows.first_row + rows.batch.num_rows)
+            )
+            for rows in source.stored()
+        ]
+    assert [row for batch in made for row in batch["id"].to_pylist()] == list(range(300))
+    assert max(batch.nbytes for batch in made) <= 33 * 2**20
+    assert made[-1]["text"][0].as_py() == "x" * 2**20

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.codec.parquet_schema import arrow_schema
+from icectl.engine.kernels import sort_rows
 from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.engine.kernels.sort_rows import sorted_batches
 from icectl.spec.sort import order_from_json
@@ -89,3 +90,30 @@ def test_ranges_of_keys_stay_within_the_memory() -> None:
 def test_no_rows_are_no_batches() -> None:
     assert in_order([], 1) == []
     assert in_order(batches(0), 1) == []
+
+
+@pytest.mark.parametrize("most", [2, 3])
+def test_runs_become_one_where_there_are_many(disk, monkeypatch, most) -> None:
+    monkeypatch.setattr(sort_rows, "_MOST_RUNS", most)
+    given = list(batches(2000, distinct=3))
+    rows = [row for batch in given for row in batch.to_pylist()]
+    expected = sorted(rows, key=lambda row: (row["number"] is None, row["number"] or 0))
+    keys = sort_keys(ORDER, COLUMNS, arrow_schema(COLUMNS))
+    found = sorted_batches(given, keys, 1)
+    first = next(found)
+    (directory,) = disk.iterdir()
+    assert 1 <= len(list(directory.iterdir())) < 3 * most
+    rest = [row for batch in found for row in batch.to_pylist()]
+    assert [*first.to_pylist(), *rest] == expected
+
+
+def test_wide_rows_come_a_few_at_a_time() -> None:
+    arrow = arrow_schema(COLUMNS)
+    (narrow,) = batches(100)
+    at = arrow.names.index("name")
+    given = narrow.set_column(at, arrow.field(at), pa.array(["x" * 2**20] * 100))
+    keys = sort_keys(ORDER, COLUMNS, arrow)
+    for memory_bytes in (2**20, 2**30):
+        sizes = [batch.num_rows for batch in sorted_batches([given], keys, memory_bytes)]
+        assert sum(sizes) == 100
+        assert max(sizes) <= 32

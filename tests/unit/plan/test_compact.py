@@ -437,3 +437,40 @@ def test_each_run_leaves_less_to_do_however_small_groups_are(sizes, max_group_by
         if not found.has_work:
             break
     assert not found.has_work
+
+
+def test_deletes_that_apply_to_nothing_stay_where_their_spec_is_not_known() -> None:
+    """Their manifest can't be written anew without them."""
+    gone = {"referenced_data_file": "gone"}
+    found = planned(data("f"), positions("odd", spec_id=2, **gone), positions("plain", **gone))
+    assert found.dangling == (1,)
+    assert planned(data("f"), positions("odd", spec_id=2, **gone)).has_work is False
+
+
+def test_a_file_that_is_no_larger_than_new_ones_may_be_is_taken_along() -> None:
+    """One of 1,200 B is above the target, but not too large: with 100 B more it is one file."""
+    (group,) = planned(*files(1200, 1, "a"), *files(100, 1, "b"), every=True).groups
+    assert inputs(group) == [["a0", "b0"]]
+    assert (group.expected_files, group.tasks[0].roll_bytes) == (1, 1400)
+    (group,) = planned(*files(1500, 1, "a"), *files(100, 1, "b"), every=True).groups
+    assert inputs(group) == [["a0"], ["b0"]]
+
+
+@pytest.mark.parametrize(("deleted", "is_copied"), [(648, True), (647, False)])
+def test_a_large_file_is_left_where_its_rows_come_to_one_file(deleted, is_copied) -> None:
+    """Of 2,048 B for 2,048 rows 1,400 B stay, as much as a file may have, or one more."""
+    found = planned(
+        data("f", file_size_in_bytes=2048, record_count=2048),
+        vector("v.puffin", "f", record_count=deleted),
+        min_delete_ratio=0.5,
+    )
+    if is_copied:
+        assert (found.groups, found.left_alone) == ((), {"would only be copied": 1})
+    else:
+        assert [group.expected_files for group in found.groups] == [2]
+
+
+@pytest.mark.parametrize("order", [None, ZOrder((1,))])
+def test_one_small_file_is_too_few_whatever_number_is_asked_for(order) -> None:
+    found = planned(*files(100, 1), min_input_files=1, order=order)
+    assert (found.groups, found.left_alone) == ((), {"one of too few in their partition": 1})

@@ -22,6 +22,7 @@ TYPES: list[tuple[int, str, Type]] = [
     (5, "place", StructType((NestedField(6, "x", LONG, required=False),))),
     (7, "tags", ListType(8, LONG, element_required=False)),
     (9, "desc", LONG),
+    (10, "a, b", LONG),
 ]
 SCHEMA = Schema(0, tuple(NestedField(id_, name, type_, False) for id_, name, type_ in TYPES))
 
@@ -113,6 +114,10 @@ def test_a_table_that_is_not_sorted_has_no_order(orders: tuple[SortOrder, ...]) 
 
 def test_a_curve_goes_through_columns() -> None:
     assert parse_zorder("id, `two words`,place.x", METADATA) == ZOrder((1, 4, 6))
+
+
+def test_a_comma_in_a_quoted_name_ends_no_name() -> None:
+    assert parse_zorder("`a, b`,id", METADATA) == ZOrder((10, 1))
 
 
 @pytest.mark.parametrize(

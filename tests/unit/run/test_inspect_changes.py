@@ -9,11 +9,10 @@ import pytest
 
 from icectl.codec.tree import TreeContent, read_tree, write_tree
 from icectl.entries.rows import Entries, data_files, deletion_vectors
-from icectl.errors import CorruptTable, StorageError, UsageError
+from icectl.errors import CorruptTable, UsageError
 from icectl.run.inspect_changes import changes, detected, rows_between
 from icectl.run.reader import Reader
 from icectl.spec.manifest import Status
-from icectl.table.reading import FILE_MISSING
 from icectl.table.row_changes import row_changes
 from tests.builders.scenarios import SCENARIOS, Files, Scenario, leaf_location, table
 
@@ -41,7 +40,7 @@ class Lacking(Files):
     """Files of which one is gone."""
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        raise StorageError(f"`{location}` is gone", id=FILE_MISSING)
+        raise FileNotFoundError(location)
 
 
 def built(name: str) -> tuple[Scenario, Reader]:

@@ -1,4 +1,4 @@
-"""Locations of version 4: whole ones, and ones below the table's (V4 2.6)."""
+"""Locations of version 4: whole ones, and ones below the table's (sfc-1 2.6)."""
 
 from functools import partial
 

@@ -39,7 +39,7 @@ DEFAULTS = [
     ("write.object-storage.partitioned-paths", True),
     ("write.object-storage.path", None),
     ("write.folder-storage.path", None),
-    # Those of the paper on version 4 (its section 1.7).
+    # sfc-1 1.7.
     ("icectl.v4.root.max-data-files", 1_000),
     ("icectl.v4.root.max-delete-entries", 5_000),
     ("icectl.v4.mdv.inline-max-bytes", 16_384),

@@ -1,4 +1,4 @@
-"""Parsing, resolving and comparing locations; values from spec/v4.md 2.6 and decision 2."""
+"""Parsing, resolving and comparing locations; sfc-1 2.6."""
 
 import pyarrow as pa
 import pytest

@@ -11,7 +11,7 @@ from icectl.codec.metadata_file import read_metadata
 from icectl.entries import rows
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.env import SystemEnv
-from icectl.errors import CorruptTable, StorageError
+from icectl.errors import CorruptTable, MissingFile
 from icectl.progress import SilentProgress, Unit
 from icectl.spec.manifest import Content, ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata
@@ -193,13 +193,11 @@ def test_r030_manifests_embedded_in_a_version_1_snapshot(store: Store, tmp_path:
     assert rows.total(entries, "record_count") == 3
 
 
-def test_a_missing_manifest_is_a_storage_error_that_names_it(
-    store: Store, table: TableBuilder
-) -> None:
+def test_r034_a_missing_manifest_is_named(store: Store, table: TableBuilder) -> None:
     manifests = manifests_of(store, table.metadata)
     lost = manifests[7].manifest_path
     Path(lost).unlink()
-    with pytest.raises(StorageError, match=f"`{lost}` is missing"):
+    with pytest.raises(MissingFile, match=f"`{lost}` is missing"):
         load_entries(
             store, table.metadata, manifests, columns=FEW, concurrency=4, progress=SilentProgress()
         )

@@ -9,11 +9,13 @@ from icectl.entries.files import FileKind, Files, distinct, rows
 from icectl.progress import SilentProgress
 from icectl.spec.snapshot import MetadataLogEntry, PartitionStatisticsFile, StatisticsFile
 from icectl.storage.local import LocalStore
+from icectl.table import manifests as table_manifests
 from icectl.table import reachable
 from icectl.table.reachable import (
     ReachReader,
     all_manifests,
     dropped_files,
+    every_statistics_file,
     live_files,
     log_files,
     manifest_lists,
@@ -112,3 +114,92 @@ def test_r024_the_log_and_the_current_file_are_named():
         "/wh/t/metadata/v2.metadata.json",
     ]
     assert rows(dropped_files(["/m/v1"], {"/m/v1": 3})) == [("/m/v1", FileKind.METADATA_FILES, 3)]
+
+
+def test_files_stay_found_however_often_repeated_ones_are_dropped(tmp_path, monkeypatch):
+    """Each manifest is read by itself, and has more files than all those before it."""
+    monkeypatch.setattr(reachable, "_ROWS_TO_THIN_OUT", 0)
+    monkeypatch.setattr(table_manifests, "_TOGETHER_BYTES", 1)
+    built = TableBuilder(tmp_path / "t")
+    for start, count in ((0, 1), (1, 2), (3, 4), (7, 8)):
+        built.append(range(start, start + count), files=count)
+    metadata = built.metadata
+    head = [item for item in metadata.snapshots if item == metadata.current_snapshot]
+    manifests = all_manifests(manifest_lists(READER, metadata, head), head)
+    written = sorted(path.name for path in (built.directory / "data").iterdir())
+    assert len(written) == 15
+    for given in (manifests, manifests[::-1], (*manifests, *manifests)):
+        found = read_live(READER, metadata, given).files
+        assert [name for name, _ in names(distinct(found))] == written
+
+
+def test_repeated_files_are_dropped_once_there_are_more_than_so_many(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_manifests, "_TOGETHER_BYTES", 1)
+    built = TableBuilder(tmp_path / "t")
+    built.append(range(4), files=4)
+    metadata = built.metadata
+    (manifest,) = all_manifests(
+        manifest_lists(READER, metadata, metadata.snapshots), metadata.snapshots
+    )
+    counts = []
+    for most in (11, 12, 4, 3):
+        monkeypatch.setattr(reachable, "_ROWS_TO_THIN_OUT", most)
+        counts.append(len(read_live(READER, metadata, [manifest] * 3).files))
+    assert counts == [4, 12, 8, 4]
+
+
+def test_r191_files_of_delete_vectors_that_are_not_in_the_root_any_more_are_reached(table):
+    metadata = table.metadata
+    head = [item for item in metadata.snapshots if item == metadata.current_snapshot]
+    manifests = all_manifests(manifest_lists(READER, metadata, head), head)
+    leaf = replace(manifests[0], dead_locations=("/t/metadata/a-mdv.puffin",))
+    in_root = replace(leaf, in_root=True, dead_locations=("/t/metadata/b-mdv.puffin",))
+    found = rows(metadata_files(metadata, head, [leaf, in_root], {}))
+    assert ("/t/metadata/a-mdv.puffin", FileKind.MANIFESTS, None) in found
+    assert ("/t/metadata/b-mdv.puffin", FileKind.MANIFESTS, None) in found
+    described = [place for place, kind, _ in found if kind is FileKind.MANIFESTS]
+    assert described.count(leaf.manifest_path) == 1
+    assert len(rows(metadata_files(metadata, head, [in_root], {}))) == 2
+
+
+def test_the_specs_of_entries_are_told_whatever_their_state(tmp_path):
+    built = TableBuilder(tmp_path / "t", partitioning="identity")
+    built.append(range(3))
+    built.respec("none")
+    built.append(range(3, 6))
+    built.remove_data_files(1)
+    metadata = built.metadata
+    lists = manifest_lists(READER, metadata, metadata.snapshots)
+    manifests = all_manifests(lists, metadata.snapshots)
+    assert len({item.partition_spec_id for item in manifests}) == 2
+    for given in (manifests, manifests[:1]):
+        wanted = {item.partition_spec_id for item in given}
+        assert read_live(READER, metadata, given).spec_ids == wanted
+
+
+DESCRIBED = replace(
+    TABLE,
+    statistics=(StatisticsFile(1, "/s1", 5, 4), StatisticsFile(9, "/s9", 6, 4)),
+    partition_statistics=(
+        PartitionStatisticsFile(1, "/p1", 8),
+        PartitionStatisticsFile(7, "/p7", 7),
+    ),
+)
+
+
+def test_r141_metadata_files_of_a_snapshot_are_its_root_or_list_and_its_statistics():
+    (snapshot,) = TABLE.snapshots
+    root = replace(snapshot, manifest_list=None, root_manifest="/t/root.parquet")
+    for given in (replace(snapshot, manifest_list="/t/list.avro"), root):
+        found = rows(metadata_files(DESCRIBED, [given], [], {}))
+        assert found == [
+            (given.root_manifest or given.manifest_list, FileKind.MANIFEST_LISTS, None),
+            ("/s1", FileKind.STATISTICS_FILES, 5),
+            ("/p1", FileKind.PARTITION_STATISTICS_FILES, 8),
+        ]
+
+
+def test_r141_statistics_of_snapshots_that_are_not_there_are_named_too():
+    assert sorted(place for place, _, _ in rows(every_statistics_file(DESCRIBED))) == [
+        "/p1", "/p7", "/s1", "/s9",
+    ]  # fmt: skip

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.errors import StorageError
+from icectl.errors import MissingFile
 from icectl.progress import SilentProgress
 from icectl.storage.local import LocalStore
 from icectl.storage.same_store import SameStore
@@ -70,5 +70,5 @@ def test_what_comes_later_is_added_without_reading_the_rest_again(table: TableBu
 def test_what_cannot_be_read_ends_it(table: TableBuilder):
     manifest = next((table.directory / "metadata").glob("*-m*.avro"))
     manifest.unlink()
-    with pytest.raises(StorageError, match=manifest.name):
+    with pytest.raises(MissingFile, match=manifest.name):
         add(references_of(table, CountingStore(LocalStore())), table)

@@ -1,0 +1,128 @@
+"""Hints that lead out of a broken table: which metadata file and which snapshot are still whole."""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from shlex import quote
+from threading import Thread
+
+from icectl.catalog.metadata_files import METADATA_FOLDER
+from icectl.catalog.protocol import Catalog
+from icectl.catalog.versions import is_file_system_table, list_versions, newest
+from icectl.env import Deadline, Env
+from icectl.errors import CorruptTable, MissingFile
+from icectl.plan.model import Finding
+from icectl.progress import SilentProgress
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.rule import OLDER_METADATA, RESTORE, REWRITE_MANIFESTS, ROLL_BACK
+from icectl.spec.rules import RULES
+from icectl.storage import location as locations
+from icectl.storage.store import Store
+from icectl.table.whole import WholeLevel, WholeSnapshots, newest_whole_metadata
+from icectl.units import print_instant
+
+_MOST_SECONDS = 5.0
+"""How long a run that has failed looks for what is whole."""
+
+_LOST = frozenset({ROLL_BACK, RESTORE, RULES["R-008"].fix})
+_GENERAL = _LOST | {CorruptTable.default_hint, OLDER_METADATA, REWRITE_MANIFESTS}
+"""Next steps that name neither file nor snapshot, or do not lead out of a file that is broken."""
+
+_UNREADABLE = "it cannot be read"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenTable:
+    """A table that something is wrong with; `name` is what the caller calls it by."""
+
+    store: Store
+    catalog: Catalog
+    env: Env
+    name: str
+
+    def hint(self, error: CorruptTable) -> str | None:
+        """What to do about an error: by what is whole, where its own hint is a general one.
+
+        Cost: some seconds at most, and nothing that is wrong meanwhile is told.
+        """
+        if isinstance(error, MissingFile):
+            found = self.way_out("metadata")
+            return error.hint if found is None else f"{error.hint}; else {found}"
+        if error.hint not in _GENERAL:
+            return error.hint
+        return self.way_out("metadata") or error.hint
+
+    def hinted(self, findings: tuple[Finding, ...], level: WholeLevel) -> tuple[Finding, ...]:
+        """The findings, with hints by what is whole in the place of general ones."""
+        general = [one.severity == "error" and _is_general(one) for one in findings]
+        found = self.way_out(level) if any(general) else None
+        return tuple(
+            replace(one, hint=(found if lost else None) or one.hint)
+            for one, lost in zip(findings, general, strict=True)
+        )
+
+    def way_out(self, level: WholeLevel) -> str | None:
+        """What is whole and how to go back to it; None where nobody can tell in time."""
+        found: list[str] = []
+
+        def look() -> None:
+            with suppress(Exception):  # the run has failed already, and is told why
+                found.append(self._look(level))
+
+        thread = Thread(target=look, name="icectl-way-out", daemon=True)
+        thread.start()
+        thread.join(_MOST_SECONDS)
+        return found[0] if found else None
+
+    def _look(self, level: WholeLevel) -> str:
+        try:
+            metadata = self.catalog.load().metadata
+        except CorruptTable:
+            return self._older_metadata()
+        return self._older_snapshot(metadata, level)
+
+    def _older_snapshot(self, metadata: TableMetadata, level: WholeLevel) -> str:
+        deadline = Deadline(self.env, self.env.monotonic_seconds() + _MOST_SECONDS)
+        snapshots = WholeSnapshots(self.store, metadata, level, 1, SilentProgress(), deadline)
+        whole, table = snapshots.newest("main"), quote(self.name)
+        if whole is None:
+            return (
+                "no snapshot of branch main is whole: "
+                f"`icectl repair {table} --dry-run` tells what can be rebuilt"
+            )
+        if whole.snapshot_id == metadata.current_snapshot_id:
+            return (
+                "the current snapshot is whole: "
+                f"`icectl validate {table} --all-snapshots` names all that is broken"
+            )
+        return (
+            f"the newest whole snapshot of branch main is {whole.snapshot_id}, of "
+            f"{print_instant(whole.timestamp_ms)}: `icectl repair {table} --to-snapshot "
+            f"{whole.snapshot_id}` goes back to it"
+        )
+
+    def _older_metadata(self) -> str:
+        """The metadata file before the newest, which cannot be read or breaks a rule."""
+        given = getattr(self.catalog, "metadata_file", None)
+        folder = locations.join(self.name, METADATA_FOLDER)
+        if given is not None:
+            folder = locations.parent(given)
+        versions = list_versions(self.store, folder)
+        broken = given or newest(versions, lambda version: version.modified_ms or 0).location
+        whole = newest_whole_metadata(self.store, versions, broken)
+        name, table = locations.name(broken), quote(self.name)
+        if whole is None:
+            return f"no metadata file before {name} is whole: restore it from a copy"
+        before = whole.version.location
+        told = f"the newest whole metadata file before {name} is `{before}`"
+        if given is not None or not is_file_system_table(versions):
+            return f"{told}: point the catalog at it, or restore {name} from a copy"
+        return (
+            f"{told}: `icectl inspect {quote(before)}` shows it, and `icectl repair {table}` goes "
+            "back to it where that is safe"
+        )
+
+
+def _is_general(finding: Finding) -> bool:
+    if finding.message.startswith(_UNREADABLE):
+        return finding.hint in _GENERAL
+    return finding.hint in _LOST

@@ -1,0 +1,174 @@
+"""Whether a test notices it when the code that decides and deletes is changed.
+
+    python tests/mutation/check.py [--minutes N] [--seed N] [MODULE …]
+
+Each mutant of the modules below is written into a copy of the tree, where the module's test files
+are run; mutants whose tests all pass have survived. Those that no test can notice stand in
+`explained.txt` beside this file, each with its reason. Ends with 1 where a mutant survives that is
+not there, or where one that is there is none any more. With `--minutes` as many are tried as there
+is time for, in an order by the seed.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.mutation.mutants import Mutant, mutants
+
+TREE = Path(__file__).parents[2]
+EXPLAINED = Path(__file__).parent / "explained.txt"
+MODULES: Mapping[str, Sequence[str]] = {
+    "table/reachable.py": ["unit/table/test_reachable.py"],
+    "commit/conflicts.py": ["unit/commit/test_conflicts.py"],
+    "run/cleanup.py": ["unit/run/test_cleanup.py", "unit/run/test_outputs.py"],
+    "run/orphan_deletion.py": ["unit/run/test_orphan_deletion.py"],
+}
+"""Modules of icectl that decide or delete, and the test files that hold them."""
+
+_LONGEST_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A mutant of a module, by its path below the tree, and the tests to run."""
+
+    module: str
+    mutant: Mutant
+    tests: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        """What tells a mutant from all others, wherever its line is."""
+        return f"{self.module}:{self.mutant.name}"
+
+
+def trials(tree: Path, modules: Mapping[str, Sequence[str]]) -> list[Trial]:
+    """Every mutant of some modules, given by their paths below the tree."""
+    return [
+        Trial(module, mutant, tests)
+        for module, tests in modules.items()
+        for mutant in mutants((tree / module).read_text())
+    ]
+
+
+def survivors(
+    tree: Path, given: Sequence[Trial], workers: int, ends_at: float | None = None
+) -> tuple[list[Trial], int]:
+    """The mutants that no test has noticed, and how many were tried before the time was over.
+
+    `ends_at` is a time of time.monotonic. Nothing is written below `tree`.
+    Raises: RuntimeError, where tests fail without a mutant.
+    """
+    copies: SimpleQueue[Path] = SimpleQueue()
+    with _copies(tree, workers) as made, ThreadPoolExecutor(workers) as pool:
+        for copy in made:
+            copies.put(copy)
+        files = sorted({test for one in given for test in one.tests})
+        if files and not _pass(made[0], files, len(files) * _LONGEST_SECONDS):
+            raise RuntimeError(f"tests fail without a mutant: {' '.join(files)}")
+
+        def survives(trial: Trial) -> bool | None:
+            if ends_at is not None and time.monotonic() > ends_at:
+                return None
+            copy = copies.get()
+            path = copy / trial.module
+            original = path.read_text()
+            try:
+                path.write_text(trial.mutant.source)
+                return _pass(copy, trial.tests, _LONGEST_SECONDS)
+            finally:
+                path.write_text(original)
+                copies.put(copy)
+
+        found = list(pool.map(survives, given))
+    tried = sum(one is not None for one in found)
+    return [trial for trial, survived in zip(given, found, strict=True) if survived], tried
+
+
+@contextmanager
+def _copies(tree: Path, count: int) -> Iterator[list[Path]]:
+    ignored = shutil.ignore_patterns(".git", "__pycache__", ".*_cache")
+    with tempfile.TemporaryDirectory(prefix="icectl-mutants-") as directory:
+        copies = [Path(directory, str(number)) for number in range(count)]
+        for copy in copies:
+            shutil.copytree(tree, copy, ignore=ignored)
+        yield copies
+
+
+def _pass(copy: Path, tests: Sequence[str], seconds: int) -> bool:
+    """Whether all tests pass; what never ends is noticed too."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    # Bytecode is told from source by its second and size, which mutants may share.
+    settings = {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(
+            command,
+            cwd=copy,
+            env=os.environ | settings,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def explained(text: str) -> dict[str, str]:
+    """The reasons by the names of mutants: lines of `name`, below each its indented reason."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines():
+        if line.startswith("    "):
+            found[name] = f"{found[name]} {line.strip()}".strip()
+        elif line and not line.startswith("#"):
+            name = line
+            found[name] = ""
+    return found
+
+
+def main() -> int:
+    """Print what survives; the exit code says whether all of that is explained."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="as in commit/conflicts.py")
+    parser.add_argument("--minutes", type=float, help="try no more than there is time for")
+    parser.add_argument("--seed", type=int, default=0, help="of the order, with --minutes")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    chosen = parser.parse_args()
+    names = chosen.modules or list(MODULES)
+    modules = {f"icectl/{name}": [f"tests/{test}" for test in MODULES[name]] for name in names}
+    given = trials(TREE, modules)
+    known = explained(EXPLAINED.read_text())
+    stale = {name for name in known if name.partition(":")[0] in modules}
+    stale -= {trial.name for trial in given}
+    ends_at = None
+    if chosen.minutes is not None:
+        random.Random(chosen.seed).shuffle(given)
+        ends_at = time.monotonic() + 60 * chosen.minutes
+    found, tried = survivors(TREE, given, chosen.workers, ends_at)
+    unexplained = [trial for trial in found if trial.name not in known]
+    for trial in unexplained:
+        print(f"survived: {trial.module}:{trial.mutant.line}\n    {trial.name}")
+    for name in sorted(stale | {name for name, reason in known.items() if not reason}):
+        print(f"explained, but no mutant any more, or without a reason: {name}")
+    print(f"{tried} of {len(given)} mutants tried, {len(found)} survived, "
+          f"{len(unexplained)} of them unexplained")  # fmt: skip
+    return 1 if unexplained or stale or not all(known.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Times and nanoseconds, which Spark can't read: Java finds the rows that it found before."""
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from icectl.cli import app
+from tests.conftest import ROOT
+from tests.spark.engine import why_skipped
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+TABLES = ["v2", "v3"]
+WAYS = {
+    "binpack": (),
+    "sort": ("--sort-order", "time desc"),
+    "zorder": ("--zorder", "time,id"),
+}
+Rows = dict[str, list[str]]
+
+
+def java(verb: str, *places: Path) -> Rows:
+    """What Java reads of tables, which it writes first or not."""
+    script = str(ROOT / "tests/peers/java_moments.py")
+    python, jar = os.environ["ICECTL_TEST_SPARK_PYTHON"], os.environ["ICECTL_TEST_SPARK_JAR"]
+    command = [python, script, jar, verb, *map(str, places)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    lines = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    return {line["table"]: line["rows"] for line in lines}
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What Java reads before, and after each way to compact, and how the runs ended."""
+
+    before: Rows
+    after: dict[str, Rows]
+    codes: dict[tuple[str, str], tuple[int, int]]
+
+
+@pytest.fixture(scope="module")
+def moments(tmp_path_factory: pytest.TempPathFactory) -> Moments:
+    skipped = why_skipped()
+    if skipped:
+        pytest.skip(skipped)
+    folder, saved = (tmp_path_factory.mktemp(name) for name in ("moments", "saved"))
+    before = java("write", folder)
+    shutil.copytree(folder, saved, dirs_exist_ok=True)
+    after, codes = {}, {}
+    for way, options in WAYS.items():
+        shutil.rmtree(folder)
+        shutil.copytree(saved, folder)
+        for name in TABLES:
+            table = str(folder / name)
+            compact = ["compact", table, "--engine", "local", "--yes", "--rewrite-all", *options]
+            validate = ["validate", table, "--level", "data", "--all-snapshots"]
+            codes[way, name] = app.main([*compact, "--quiet"]), app.main([*validate, "--quiet"])
+        after[way] = java("read", *(folder / name for name in TABLES))
+    return Moments(before, after, codes)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", TABLES)
+def test_java_reads_the_same_times_after_icectl(moments: Moments, name: str, way: str) -> None:
+    assert moments.codes[way, name] == (0, 0)
+    assert moments.after[way][name] == moments.before[name]

@@ -1,0 +1,279 @@
+"""What becomes of the files of a run that ends, by where its commit was then."""
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from icectl.run.output_journal import DataPlaces
+from tests.unit.run.test_output_journal import loaded_by
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.entries.files import FileKind, files, together
+from icectl.env import Deadline
+from icectl.errors import CommitConflict, CommitUnknown, Refused, StorageError
+from icectl.progress import SilentProgress
+from icectl.run.cleanup import Cleaner, Outputs, outputs_of
+from icectl.storage.local import LocalStore
+from icectl.storage.store import FailedRemoval, Store
+from tests.builders.expiry import NOW_MS, Clock
+from tests.builders.orphans import files_of
+from tests.builders.table_builder import TableBuilder
+from tests.stores.wrapped import CountingStore, WrappedStore
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableBuilder:
+    built = TableBuilder(tmp_path / "t")
+    built.append(range(4))
+    return built
+
+
+def begun(table: TableBuilder, store: Store | None = None, data: Any = None) -> Outputs:
+    """A run that has written a manifest and a manifest list."""
+    made = outputs_of(
+        store or LocalStore(), Clock(NOW_MS), loaded_by(table), "compact", data or DataPlaces()
+    )
+    for place in (made.manifest(), made.manifest_list(5)):
+        LocalStore().create(place, b"Obj")
+    return made
+
+
+def abandon(outputs: Outputs) -> None:
+    """Let another run take this one for dead."""
+    journal = Path(outputs.journal.location)
+    journal.write_text(json.dumps(json.loads(journal.read_text()) | {"abandoned": True}))
+
+
+class Denying(WrappedStore):
+    """Removes nothing whose name ends so; what was asked for is remembered."""
+
+    def __init__(self, ending: str) -> None:
+        super().__init__(LocalStore())
+        self.ending = ending
+        self.asked: list[list[str]] = []
+
+    def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
+        every = list(removed)
+        self.asked.append(every)
+        kept = [place for place in every if place.endswith(self.ending)]
+        self.store.remove([place for place in every if place not in kept])
+        return [FailedRemoval(place, "denied") for place in kept]
+
+
+class Means:
+    """Means whose commit ends in some way."""
+
+    def __init__(self, ends: BaseException) -> None:
+        self.ends = ends
+
+    def commit(self, base: LoadedTable, changes: object) -> Any:
+        raise self.ends
+
+
+def ended(outputs: Outputs, error: BaseException, *, sent: bool) -> None:
+    """End the run with an error, before its commit is asked for or in it."""
+    with outputs.removed_on_failure():
+        if sent:
+            outputs.commit(Means(error), None, None)  # type: ignore[arg-type]
+        raise error
+
+
+FAILURES = [Refused("no"), CommitConflict("lost"), StorageError("down"), OSError("disk")]
+
+
+@pytest.mark.parametrize("error", [*FAILURES, KeyboardInterrupt(), SystemExit(1)], ids=repr)
+def test_files_and_journal_go_where_the_commit_was_not_asked_for(table, error) -> None:
+    before = files_of(table.directory)
+    outputs = begun(table)
+    assert len(files_of(table.directory)) == len(before) + 3
+    with pytest.raises(type(error)):
+        ended(outputs, error, sent=False)
+    assert files_of(table.directory) == before
+
+
+@pytest.mark.parametrize("error", [Refused("no"), CommitConflict("lost"), StorageError("down")])
+def test_an_error_that_tells_that_nothing_landed_removes_the_files(table, error) -> None:
+    before = files_of(table.directory)
+    with pytest.raises(type(error)):
+        ended(begun(table), error, sent=True)
+    assert files_of(table.directory) == before
+
+
+@pytest.mark.parametrize(
+    "error", [CommitUnknown("who knows"), OSError("disk"), KeyboardInterrupt()], ids=repr
+)
+def test_r156_files_stay_where_the_commit_may_have_landed(table, error) -> None:
+    outputs = begun(table)
+    before = files_of(table.directory)
+    with pytest.raises(type(error)):
+        ended(outputs, error, sent=True)
+    assert files_of(table.directory) == before
+    assert outputs.journal.location.rsplit("/", 1)[1] in {Path(name).name for name in before}
+
+
+def test_r156_an_unknown_outcome_keeps_the_files_whenever_it_is_told(table) -> None:
+    outputs = begun(table)
+    before = files_of(table.directory)
+    with pytest.raises(CommitUnknown):
+        ended(outputs, CommitUnknown("who knows"), sent=False)
+    assert files_of(table.directory) == before
+
+
+@pytest.mark.parametrize("error", [StorageError("gone"), OSError("gone")])
+def test_a_file_that_another_run_removed_tells_that_this_one_was_taken_for_dead(
+    table, error
+) -> None:
+    outputs = begun(table)
+    abandon(outputs)
+    with pytest.raises(CommitConflict, match="took this one for dead") as raised:
+        ended(outputs, error, sent=False)
+    assert raised.value.__cause__ is error
+
+
+def test_other_errors_stay_what_they_are_in_a_run_that_was_taken_for_dead(table) -> None:
+    outputs = begun(table)
+    abandon(outputs)
+    with pytest.raises(Refused):
+        ended(outputs, Refused("no"), sent=False)
+
+
+@pytest.mark.parametrize("failure", [StorageError("down"), OSError("disk")])
+def test_an_error_stays_what_it_is_where_the_journal_cannot_be_looked_at(table, failure) -> None:
+    class Silent(WrappedStore):
+        def read(self, location: str) -> bytes:
+            raise failure
+
+    before = files_of(table.directory)
+    first = StorageError("first")
+    with pytest.raises(StorageError) as raised:
+        ended(begun(table, Silent(LocalStore())), first, sent=False)
+    assert raised.value is first
+    assert files_of(table.directory) == before
+
+
+def test_a_run_that_was_taken_for_dead_does_not_commit(table) -> None:
+    outputs = begun(table)
+    outputs.check()
+    abandon(outputs)
+    with pytest.raises(CommitConflict, match="took this one for dead"):
+        outputs.check()
+
+
+def test_a_run_without_a_file_is_not_looked_for(table) -> None:
+    store = CountingStore(LocalStore())
+    outputs = outputs_of(store, Clock(NOW_MS), loaded_by(table), "compact")
+    outputs.check()
+    assert store.calls == []
+
+
+def test_the_journal_stays_while_a_file_does(table) -> None:
+    store = Denying(".avro")
+    outputs = begun(table, store)
+    outputs.keep(())
+    assert store.asked == [outputs.locations]
+    assert Path(outputs.journal.location).exists()
+
+
+def test_the_journal_goes_with_the_last_file_but_those_that_are_used(table) -> None:
+    store = Denying("nothing")
+    outputs = begun(table, store)
+    manifest, manifest_list = outputs.locations
+    outputs.keep([f"file://{manifest}"])
+    assert store.asked == [[manifest_list], [outputs.journal.location]]
+    assert Path(manifest).exists()
+
+
+def test_where_all_files_are_used_the_journal_alone_goes(table) -> None:
+    store = Denying("nothing")
+    outputs = begun(table, store)
+    outputs.keep(outputs.locations)
+    assert store.asked == [[outputs.journal.location]]
+
+
+def test_a_store_that_fails_to_remove_is_no_error(table) -> None:
+    class Down(WrappedStore):
+        def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
+            raise StorageError("down")
+
+    outputs = begun(table, Down(LocalStore()))
+    before = files_of(table.directory)
+    outputs.keep(())
+    assert files_of(table.directory) == before
+
+
+def test_a_run_is_recorded_once_before_its_first_file_has_a_name(table) -> None:
+    store = CountingStore(LocalStore())
+    outputs = outputs_of(store, Clock(NOW_MS), loaded_by(table), "compact")
+    outputs.begin()
+    assert store.counts == {"create": 1}
+    outputs.manifest()
+    outputs.add("/elsewhere/data.parquet")
+    assert store.calls == [("create", outputs.journal.location)]
+    assert outputs.locations[1:] == ["/elsewhere/data.parquet"]
+
+
+def test_where_the_newest_version_is_not_sure_nothing_is_recorded(table) -> None:
+    store = CountingStore(LocalStore())
+    loaded = loaded_by(table)
+    outputs = Outputs(store, "/t/metadata", begun(table).journal, is_journalled=False)
+    assert loaded.current == "file-system"
+    outputs.manifest()
+    outputs.check()
+    outputs.keep(outputs.locations)
+    assert store.calls == []
+
+
+def test_files_are_named_for_their_run_and_what_they_are(table) -> None:
+    outputs = Outputs(LocalStore(), "/t/metadata", begun(table).journal, is_journalled=False)
+    uuid = outputs.journal.uuid
+    made = [outputs.manifest(), outputs.manifest_list(7), outputs.leaf(), outputs.bitmaps(),
+            outputs.root(8)]  # fmt: skip
+    assert made == [
+        f"/t/metadata/{uuid}-m0.avro",
+        f"/t/metadata/snap-7-1-{uuid}.avro",
+        f"/t/metadata/{uuid}-m2.parquet",
+        f"/t/metadata/{uuid}-3-mdv.puffin",
+        f"/t/metadata/root-8-4-{uuid}.parquet",
+    ]
+    assert outputs.locations == made
+
+
+def test_data_files_that_workers_wrote_are_found_by_the_name_of_the_run(table) -> None:
+    folder = table.directory / "data"
+    outputs = begun(table, data=DataPlaces((str(folder),)))
+    written = folder / f"00000-1-{outputs.journal.uuid}-00001.parquet"
+    written.write_bytes(b"PAR1")
+    before = list(outputs.locations)
+    outputs.find()
+    assert outputs.locations == [*before, str(written)]
+
+
+def test_a_commit_that_was_asked_for_is_known_to_be(table) -> None:
+    outputs = begun(table)
+
+    class Told:
+        def commit(self, base: LoadedTable, changes: object) -> Any:
+            assert outputs.sent
+            return base, changes
+
+    assert not outputs.sent
+    assert outputs.commit(Told(), "base", "changes") == ("base", "changes")  # type: ignore[arg-type]
+
+
+def test_progress_is_told_of_all_files_that_go() -> None:
+    told: list[object] = []
+
+    class Told(SilentProgress):
+        def phase(self, name: str, *, total: int | None = None, unit: str = "count") -> None:
+            told.append((name, total))
+
+        def advance(self, amount: int) -> None:
+            told.append(amount)
+
+    data = files(["/a", "/b"], ["/a", "/b"], FileKind.DATA_FILES, [1, 1])
+    doomed = together([data, files(["/c"], ["/c"], FileKind.MANIFESTS, [1])])
+    Cleaner(LocalStore(), Told(), Deadline(Clock(NOW_MS)), nullcontext).remove(doomed)
+    assert told == [("deleting files", 3), 2, 1]
