@@ -14,7 +14,7 @@ from icectl.entries.rows import (
     numbered,
 )
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.errors import CorruptTable, StorageError
+from icectl.errors import CorruptTable, MissingFile
 from icectl.plan.model import Finding
 from icectl.plan.repair import OF_DANGLING_VECTORS, OF_LIST_ROWS, OF_LISTS, OF_METRICS, Left, Remedy
 from icectl.plan.validate.manifests import check_manifest
@@ -27,7 +27,6 @@ from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestF
 from icectl.storage.location import loosest_key, loosest_keys, name
 from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
 from icectl.table.manifests import load_entries, try_manifests
-from icectl.table.reading import FILE_MISSING, Problem
 from icectl.table.row_safety import check_live
 from icectl.units import print_count
 
@@ -67,10 +66,6 @@ def find_mends(
     return search.mends, search.left
 
 
-def _is_missing(problem: Problem | None) -> bool:
-    return isinstance(problem, StorageError) and problem.error_id == FILE_MISSING
-
-
 @dataclass(slots=True)
 class _Search:
     """Goes through what is wrong with the head of a branch."""
@@ -105,10 +100,10 @@ class _Search:
         """Manifests that are missing, or cannot be read."""
         for place, manifest in enumerate(self.head.listed.manifests):
             problem = self.head.read[place].problem
-            if isinstance(problem, CorruptTable) or _is_missing(problem):
+            if isinstance(problem, CorruptTable):
                 self._lost_manifest(place, manifest, problem)
 
-    def _lost_manifest(self, place: int, manifest: ManifestFile, problem: Problem | None) -> None:
+    def _lost_manifest(self, place: int, manifest: ManifestFile, problem: CorruptTable) -> None:
         subject = manifest.manifest_path
         answers = self.of(subject)
         rebuilt = proven_entries(self.reader, manifest)
@@ -131,7 +126,7 @@ class _Search:
             )
             self.mends.append(Mend(remedy, (Change(place, rebuilt=rebuilt),)))
             return
-        if isinstance(problem, CorruptTable) and problem.rule != _DESTROYED:
+        if not isinstance(problem, MissingFile) and problem.rule != _DESTROYED:
             return  # what is in it may be read by others
         counts = (manifest.added_rows_count, manifest.existing_rows_count)
         rows = sum(count or 0 for count in counts)
