@@ -42,16 +42,20 @@ OF_METRICS = frozenset({"R-063", "R-067", "R-091", "R-092", "R-130", "R-134"})
 OF_DANGLING_VECTORS = frozenset({"R-116"})
 """Rules of deletion vectors that apply to nothing."""
 
+_NO_PROOF = "nothing else in the table proves what should stand there"
+
 _REASONS = (
     ("R-034", "the file is gone, and nothing else says what was in it"),
     ("R-063", "the footer of the file does not prove what the manifest should say"),
     ("R-066", "which of the entries is the right one cannot be told"),
     ("R-099", "what is in the file cannot be read any more"),
-    ("R-0", "nothing else in the table proves what should stand there"),
-    ("R-1", "nothing else in the table proves what should stand there"),
-    ("R-2", "nothing else in the table proves what should stand there"),
+    ("R-", _NO_PROOF),
+    ("V4-00", _NO_PROOF),
+    ("V4-01", _NO_PROOF),
+    ("V4-02", _NO_PROOF),
     ("V4-", "roots and leaves of version 4 are not rebuilt"),
 )
+"""Why a finding stays, by the first of these that its rule begins with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from icectl.entries.rows import (
     numbered,
 )
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.errors import CorruptTable
+from icectl.errors import CorruptTable, MissingFile
 from icectl.plan.model import Finding
 from icectl.plan.repair import OF_DANGLING_VECTORS, OF_LIST_ROWS, OF_LISTS, OF_METRICS, Left, Remedy
 from icectl.plan.validate.manifests import check_manifest
@@ -27,7 +27,6 @@ from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestF
 from icectl.storage.location import loosest_key, loosest_keys, name
 from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
 from icectl.table.manifests import load_entries, try_manifests
-from icectl.table.reading import Problem
 from icectl.table.row_safety import check_live
 from icectl.units import print_count
 
@@ -104,7 +103,7 @@ class _Search:
             if isinstance(problem, CorruptTable):
                 self._lost_manifest(place, manifest, problem)
 
-    def _lost_manifest(self, place: int, manifest: ManifestFile, problem: Problem | None) -> None:
+    def _lost_manifest(self, place: int, manifest: ManifestFile, problem: CorruptTable) -> None:
         subject = manifest.manifest_path
         answers = self.of(subject)
         rebuilt = proven_entries(self.reader, manifest)
@@ -127,7 +126,7 @@ class _Search:
             )
             self.mends.append(Mend(remedy, (Change(place, rebuilt=rebuilt),)))
             return
-        if isinstance(problem, CorruptTable) and problem.rule != _DESTROYED:
+        if not isinstance(problem, MissingFile) and problem.rule != _DESTROYED:
             return  # what is in it may be read by others
         counts = (manifest.added_rows_count, manifest.existing_rows_count)
         rows = sum(count or 0 for count in counts)

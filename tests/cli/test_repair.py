@@ -17,6 +17,12 @@ from tests.builders.broken import (
     r042_an_entry_without_any_snapshot_id,
     read_records,
 )
+from tests.builders.broken_tree import (
+    TREE_TABLES,
+    BrokenTree,
+    v4_180_a_root_that_is_gone,
+    v4_181_a_leaf_that_is_gone,
+)
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Ended, Run, checked_document
@@ -180,6 +186,18 @@ def test_another_branch_goes_back_and_main_stays(repair, table) -> None:
     done(repair(table.directory, *words))
     members = read_metadata(current_metadata(table.directory))
     assert members["refs"]["audit"]["snapshot-id"] == members["current-snapshot-id"]
+
+
+@pytest.mark.parametrize(
+    "damage", [v4_180_a_root_that_is_gone, v4_181_a_leaf_that_is_gone], ids=lambda one: one.__name__
+)
+def test_a_branch_of_a_version_4_table_goes_back_too(repair, tmp_path, damage) -> None:
+    TREE_TABLES["grown"](tmp_path / "t")
+    damage(BrokenTree(tmp_path / "t"))
+    assert repair(tmp_path / "t", "--check").code == 5
+    found = done(repair(tmp_path / "t", "--to-snapshot", "whole", "--yes", "--json"))
+    assert (kinds(found), found["remaining"]) == (["to-snapshot"], [])
+    assert repair(tmp_path / "t", command="validate").code == 0
 
 
 # -- lost manifests -----------------------------------------------------------------------------
