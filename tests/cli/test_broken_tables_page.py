@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -74,10 +76,18 @@ def commands(block: str) -> Iterator[str]:
     return (line[2:] for line in block.splitlines() if line.startswith("$ icectl "))
 
 
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder whose name is always as long: lines are cut, and files sized, by it."""
+    folder = Path(tempfile.mkdtemp(prefix="icectl-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_the_page_shows_what_its_commands_print(
     name: str,
-    tmp_path: Path,
+    place: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
@@ -85,17 +95,17 @@ def test_the_page_shows_what_its_commands_print(
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     page = PAGE.read_text("utf-8")
     (shown,) = [found[2] for found in SHOWN.finditer(page) if found[1] == name]
-    table = TableBuilder(tmp_path / "t", partitioning="identity")
+    table = TableBuilder(place / "t", partitioning="identity")
     table.append(range(12), files=2)
     table.append(range(12, 24))
     table.delete_rows([13, 14, 20])
-    TABLES[name](Broken(tmp_path / "t"))
+    TABLES[name](Broken(place / "t"))
     blocks = []
     for at, command in enumerate(commands(shown)):
-        _, *words = command.replace(PLACE, str(tmp_path)).split()
+        _, *words = command.replace(PLACE, str(place)).split()
         code = app.main(words, env=_env(1000 * (at + 1)))
         told = capsys.readouterr()
-        lines = f"{told.out}{told.err}".replace(str(tmp_path), PLACE).rstrip()
+        lines = f"{told.out}{told.err}".replace(str(place), PLACE).rstrip()
         status = f"\n$ echo $?\n{code}" if code else ""
         blocks.append(f"```console\n$ {command}\n{lines}{status}\n```\n")
     printed = "\n".join(blocks)

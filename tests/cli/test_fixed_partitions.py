@@ -58,7 +58,8 @@ def test_r212_rewrite_manifests_mends_what_validate_warns_of(
     count = 2 if format_version > 1 else 1
     told = icectl(location, "--level", "data", "--json")
     assert (told.code, findings(told)) == (0, [("R-212", "warning")] * count)
-    assert f"`icectl rewrite-manifests {location}`" in icectl(location).out
+    told = " ".join(icectl(location).out.split())
+    assert f"`icectl rewrite-manifests {location}`" in told
 
     done = result(icectl(location, "--json", command="rewrite-manifests"))
     assert (done["rewritten"], done["added"]) == (count, count)

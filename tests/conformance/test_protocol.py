@@ -38,7 +38,7 @@ class Served:
     folder: Path
     commits: list[tuple[Sequence[Requirement], Sequence[Update]]] = field(default_factory=list)
 
-    def load(self) -> LoadedTable:
+    def load(self, *, to_show: bool = False) -> LoadedTable:
         metadata = parse(Path(self.location).read_bytes())
         return LoadedTable(metadata, self.location, None, str(self.folder), SERVED)
 

@@ -33,7 +33,9 @@ EXPLAINED = Path(__file__).parent / "explained.txt"
 MODULES: Mapping[str, Sequence[str]] = {
     "table/reachable.py": ["unit/table/test_reachable.py"],
     "commit/conflicts.py": ["unit/commit/test_conflicts.py"],
-    "run/cleanup.py": ["unit/run/test_cleanup.py", "unit/run/test_outputs.py"],
+    "commit/outputs.py": ["unit/commit/test_outputs.py"],
+    "commit/transaction.py": ["unit/commit/test_transaction.py", "unit/commit/test_outputs.py"],
+    "run/cleanup.py": ["unit/run/test_cleanup.py"],
     "run/orphan_deletion.py": ["unit/run/test_orphan_deletion.py"],
 }
 """Modules of icectl that decide or delete, and the test files that hold them."""

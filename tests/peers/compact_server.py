@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from icectl.catalog.files import FileSystemCatalog
+from icectl.commit.access import TableAccess
 from icectl.engine.spark import SparkOptions
 from icectl.engine.spark_rewrite import SparkEngine
 from icectl.env import Deadline, SystemEnv
@@ -21,7 +22,7 @@ from icectl.plan.compact import CompactOptions
 from icectl.plan.compact_order import parse_sort_order, parse_zorder
 from icectl.plan.compact_sizes import sizes_of
 from icectl.progress import SilentProgress
-from icectl.run.compact import Compact, execute, prepare
+from icectl.run.compact import execute, prepare
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.local import LocalStore
 from icectl.storage.open import StorageOptions
@@ -43,17 +44,17 @@ def compact(engine: SparkEngine, command: dict[str, Any]) -> int:
         sizes = sizes_of(TARGET_BYTES, None, None)
         return CompactOptions(sizes, metadata.default_spec_id, order=order, every=True)
 
-    means = Compact(
+    access = TableAccess(
         store=store,
         catalog=FileSystemCatalog(store, str(Path(command["table"])), env),
-        engine=engine,
         env=env,
         progress=silent,
         deadline=Deadline(env),
         concurrency=2,
         shield=nullcontext,
     )
-    return len(execute(means, prepare(means, command["branch"], options)).done)
+    planned = prepare(access, command["branch"], options)
+    return len(execute(access, engine, planned).done)
 
 
 def main() -> None:

@@ -8,22 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.run.test_journal import Warnings
 
 from icectl.catalog.files import FileSystemCatalog
+from icectl.commit.access import TableAccess
 from icectl.engine.orphan_search import LocalOrphanSearch
 from icectl.entries.listed import listed_files
 from icectl.env import Deadline
 from icectl.errors import Incomplete, Refused, StorageError
 from icectl.run import orphan_deletion
 from icectl.run.orphan_deletion import OrphansGone, execute, failures
-from icectl.run.remove_orphans import OrphanOptions, OrphanRemoval, Prepared, prepare
+from icectl.run.remove_orphans import OrphanOptions, Prepared, prepare
 from icectl.storage.local import LocalStore
 from icectl.storage.store import FailedRemoval, FileStatus, Store
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import DAY_SECONDS, OTHER_UUID, age, edit_metadata, stray
 from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import WrappedStore
+from tests.unit.run.test_deletion_journal import Warnings
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ class Removal:
         self.means(store or LocalStore())
 
     def means(self, store: Store) -> "Removal":
-        self.removal = OrphanRemoval(
+        self.access = TableAccess(
             store=store,
             catalog=FileSystemCatalog(store, self.table.location, self.env),
             env=self.env,
@@ -54,17 +55,17 @@ class Removal:
             deadline=self.deadline,
             concurrency=1,
             shield=contextlib.nullcontext,
-            search=LocalOrphanSearch(store.list, self.progress, self.deadline),
         )
+        self.search = LocalOrphanSearch(store.list, self.progress, self.deadline)
         return self
 
     def prepared(self, **chosen: Any) -> Prepared:
         older_than = NOW_MS - 3 * DAY_SECONDS * 1000
         options = OrphanOptions(older_than=lambda _: older_than, max_fraction=1.0, **chosen)
-        return prepare(self.removal, options)
+        return prepare(self.access, self.search, options)
 
     def done(self) -> OrphansGone:
-        return execute(self.removal, self.prepared)
+        return execute(self.access, self.prepared)
 
 
 def names(done: OrphansGone) -> list[str]:
