@@ -181,4 +181,5 @@ def test_live_rows_are_written_once_each_into_their_partitions(drawn, deletes) -
         assert file.metrics.record_count == len(rows)
         assert file.metrics.null_value_counts[3] == sum(row["ratio"] is None for row in rows)
         nan = sum(row["ratio"] != row["ratio"] for row in rows)
-        assert file.metrics.nan_value_counts == {3: nan}
+        # Java takes a column whose values are all NaN for one that no filter finds.
+        assert file.metrics.nan_value_counts == ({} if nan == len(rows) else {3: nan})
