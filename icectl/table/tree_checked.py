@@ -19,7 +19,7 @@ from icectl.entries.stats import with_referenced_data_files
 from icectl.entries.tree_faults import TreeColumns
 from icectl.entries.tree_rows import STATS, whole
 from icectl.entries.tree_vectors import RootVectors
-from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.spec.manifest import Content, FileFormat, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
@@ -170,12 +170,12 @@ def resolved_root(store: Store, facts: TreeFacts, snapshot: Snapshot, rows: pa.T
 def _positions(store: Store, row: Mapping[str, object]) -> Positions:
     try:
         return vector_positions(store.read_range, row)
+    except MissingFile as error:
+        message = f"`{row['location']}` is missing"
+        raise CorruptTable(message, rule="V4-182") from error  # V4-182
     except CorruptTable as error:
         message = error.message.removesuffix(f" ({error.rule})")
         raise CorruptTable(message, rule="V4-082") from error  # V4-082
-    except FileNotFoundError as error:
-        message = f"`{row['location']}` is missing"
-        raise CorruptTable(message, rule="V4-182") from error  # V4-182
 
 
 def root_files(rows: pa.Table) -> pa.Table:

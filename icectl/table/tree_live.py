@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from icectl.codec.dv import read_bitmap, read_dv
 from icectl.entries.tree_rows import STATS
-from icectl.errors import CorruptTable
+from icectl.errors import CorruptTable, MissingFile
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
@@ -49,15 +49,20 @@ def vector_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def vector_positions(read_range: ReadRange, row: Mapping[str, object]) -> Positions:
-    """The positions of one manifest delete vector, inline or in a Puffin file."""
+    """The positions of one manifest delete vector, inline or in a Puffin file.
+
+    Raises: MissingFile; CorruptTable V4-082; StorageError.
+    """
     inline = row["inline_content"]
     if isinstance(inline, bytes):
         positions = read_bitmap(inline)
     else:
         location = text_of(row["location"])
-        blob = read_range(
-            location, number_of(row["content_offset"]), number_of(row["content_size_in_bytes"])
-        )
+        start, length = number_of(row["content_offset"]), number_of(row["content_size_in_bytes"])
+        try:
+            blob = read_range(location, start, length)
+        except FileNotFoundError as error:
+            raise MissingFile(location) from error
         positions = decode_file(location, lambda: read_dv(blob))
     if len(positions) != row["record_count"]:  # V4-082
         message = f"a manifest delete vector has {len(positions)} positions, its row says otherwise"

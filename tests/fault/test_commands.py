@@ -172,11 +172,11 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 def code_of(subject: Subject, damage: str) -> int:
-    """13 where a file cannot be had, 15 where it is damaged; upgrades are refused for either."""
+    """13 where a file cannot be had, 15 where it is damaged or gone; upgrades are refused then."""
     upgrades = ("migrate-v1-v2", "upgrade-to-v4")
     if subject.changing.words[0] in upgrades and damage != "a directory":
         return 5
-    return 13 if damage in ("missing", "a directory") else 15
+    return 13 if damage == "a directory" else 15
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
