@@ -11,10 +11,10 @@ from icectl.commit.changes import Changes, changes
 from icectl.commit.conflicts import GroupResult, conflict, head_of
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.outputs import Outputs
+from icectl.commit.sfc1.rewrite import tree_change
+from icectl.commit.sfc1.writer import TreeWriter
 from icectl.commit.snapshot import NewSnapshot, compose, head
 from icectl.commit.transaction import Proposal
-from icectl.commit.tree_rewrite import tree_change
-from icectl.commit.tree_snapshot import TreeWriter
 from icectl.entries.clusters import one_cluster, per_manifest, pieces
 from icectl.entries.rows import (
     Entries,

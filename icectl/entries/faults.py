@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from icectl.entries.rows import RawEntries
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
+from icectl.spec.rule import Severity
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[Any]
@@ -27,6 +28,19 @@ class Fault:
 
     count: int
     location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule that is broken, where, and what is wrong there; None stands for its own severity."""
+
+    rule: str
+    fault: Fault
+    told: str
+    severity: Severity | None = None
+
+
+Found = Iterator[Broken]
 
 
 _MAPS = ("value_counts", "lower_bounds")

@@ -12,10 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.faults import Fault
+from icectl.entries.faults import Broken, Fault, Found
 from icectl.entries.live_faults import fingerprints
 from icectl.entries.rows import Entries, index_in, location_keys, repeats
-from icectl.entries.tree_faults import Broken, Found
 from icectl.spec.manifest import Content, FileFormat, Status
 
 Mask = npt.NDArray[np.bool_]

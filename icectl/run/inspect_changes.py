@@ -26,7 +26,7 @@ from icectl.spec.manifest import FileFormat, ManifestContent
 from icectl.spec.snapshot import Snapshot
 from icectl.table.reading import OF_ONE_FILE
 from icectl.table.row_changes import RowChanges, first_vectors, row_changes
-from icectl.table.tree_changes import marked_manifests
+from icectl.table.sfc1.changes import marked_manifests
 
 
 def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int | None) -> Row:

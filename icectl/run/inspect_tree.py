@@ -9,7 +9,7 @@ from icectl.plan.inspect.tree_nodes import TREE_SOURCES, Node, TreeSource
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.reader import Reader
 from icectl.spec.manifest import ManifestFile
-from icectl.table.tree_outline import killed_of, root_manifest
+from icectl.table.sfc1.outline import killed_of, root_manifest
 
 
 def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:

@@ -9,10 +9,10 @@ from icectl.commit.access import TableAccess
 from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.outputs import Outputs
+from icectl.commit.sfc1.commit import commit_tree
+from icectl.commit.sfc1.writer import TreeWriter, leaves_anew
 from icectl.commit.snapshot import NewSnapshot, branch_head, carried_totals, compose, head
 from icectl.commit.transaction import Proposal, transaction
-from icectl.commit.tree_commit import commit_tree
-from icectl.commit.tree_snapshot import TreeWriter, leaves_anew
 from icectl.entries.rows import (
     EMPTY,
     Entries,
@@ -23,7 +23,6 @@ from icectl.entries.rows import (
     in_order,
 )
 from icectl.plan.model import pin_of
-from icectl.plan.rewrite_leaves import plan_leaves
 from icectl.plan.rewrite_manifests import (
     PLANNED_COLUMNS,
     TREE_COLUMNS,
@@ -35,6 +34,7 @@ from icectl.plan.rewrite_manifests import (
     live_in,
     plan,
 )
+from icectl.plan.sfc1.rewrite_manifests import plan_leaves
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot

@@ -8,10 +8,10 @@ from functools import partial
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import Leftovers
+from icectl.commit.sfc1.commit import commit_tree
+from icectl.commit.sfc1.draft import ParentState, TreeChange
+from icectl.commit.sfc1.writer import TreeWriter
 from icectl.commit.snapshot import head
-from icectl.commit.tree_commit import commit_tree
-from icectl.commit.tree_draft import ParentState, TreeChange
-from icectl.commit.tree_snapshot import TreeWriter
 from icectl.engine.local import LocalEngine
 from icectl.entries.faults import Columns, merged
 from icectl.entries.inherit import inherit
@@ -40,9 +40,9 @@ from icectl.storage.location import comparison_key
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
 from icectl.table.row_safety import open_to_change
-from icectl.table.tree import TreeFacts, can_move, read_leaf
-from icectl.table.tree_live import leaf_rows
-from icectl.table.tree_safety import sound_root
+from icectl.table.sfc1.live import leaf_rows
+from icectl.table.sfc1.manifests import TreeFacts, can_move, read_leaf
+from icectl.table.sfc1.safety import sound_root
 
 COMMAND = "upgrade-to-v4"
 

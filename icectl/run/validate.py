@@ -10,6 +10,8 @@ from icectl.entries.live_faults import live_faults
 from icectl.entries.rows import Entries, RawEntries, concat, live, numbered, planning, sample
 from icectl.errors import CorruptTable, Incomplete, MissingFile
 from icectl.plan.model import Finding
+from icectl.plan.sfc1.validate_manifests import files_of_version_4, vectors_of_version_4
+from icectl.plan.sfc1.validate_metadata import as_version_4, check_tree_metadata
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.plan.validate.choice import Level, RuleChoice
 from icectl.plan.validate.entries import CHECKED_COLUMNS, check_entries, types_of_bounds
@@ -20,14 +22,12 @@ from icectl.plan.validate.manifests import check_manifest
 from icectl.plan.validate.metadata import check_metadata
 from icectl.plan.validate.schemas import check_schemas
 from icectl.plan.validate.snapshots import check_snapshots
-from icectl.plan.validate.tree_metadata import as_version_4, check_tree_metadata
-from icectl.plan.validate.trees import files_of_version_4, vectors_of_version_4
 from icectl.run.reader import Reader
+from icectl.run.sfc1.validate import NO_TREES, check_trees
+from icectl.run.sfc1.validate_vectors import check_replaced
 from icectl.run.validate_data import check_data
 from icectl.run.validate_files import check_files, check_gone
 from icectl.run.validate_found import Found
-from icectl.run.validate_tree import NO_TREES, check_trees
-from icectl.run.validate_tree_blobs import check_replaced
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.snapshot import Snapshot
 from icectl.table.manifest_lists import ManifestListRead, distinct_manifests, try_manifest_lists

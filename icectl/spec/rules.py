@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from icectl.spec.rule import Rule
 from icectl.spec.rules_files import FILE_RULES
+from icectl.spec.rules_sfc1 import TREE_RULES
 from icectl.spec.rules_table import TABLE_RULES
-from icectl.spec.rules_tree import TREE_RULES
 
 RULES: Mapping[str, Rule] = {
     rule.id: rule

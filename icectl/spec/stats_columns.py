@@ -8,6 +8,14 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.schema import Schema
 from icectl.spec.types import NestedField, StructType, Type, is_nested
 
+STATS_ID, STATS_STEP = 10_000, 200
+"""The field id of all statistics, and how many ids there are for those of one column."""
+
+
+def group_id(stats_id: int) -> int:
+    """Field id of the struct of a stats id; its members follow."""
+    return STATS_ID + STATS_STEP * stats_id
+
 
 @dataclass(frozen=True, slots=True)
 class StatsColumn:

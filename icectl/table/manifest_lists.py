@@ -37,7 +37,7 @@ _MANY_LISTS = 16
 
 def trees(metadata: TableMetadata) -> Any:
     """What reads roots and leaves: loaded where there is one, since it takes its time."""
-    return import_module("icectl.table.tree_manifests").Trees(metadata)
+    return import_module("icectl.table.sfc1.reader").Trees(metadata)
 
 
 def read_snapshot_manifests(

@@ -11,7 +11,7 @@ from icectl.entries.rows import Entries, by_row, data_files, deletion_vectors
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file
-from icectl.table.tree_live import NONE, Positions
+from icectl.table.sfc1.live import NONE, Positions
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,19 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.codec.partition_stats import UNKNOWN_KEY
+from icectl.codec.sfc1.partition_stats import UNKNOWN_KEY
 from icectl.entries.row_risks import Ledger, home_risks, partition_risks, row_risks, tree_risks
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable
 from icectl.plan.model import Finding
-from icectl.plan.validate.metadata import check_row_counters
-from icectl.plan.validate.snapshots import check_main
-from icectl.plan.validate.tree_metadata import (
+from icectl.plan.sfc1.validate_manifests import told
+from icectl.plan.sfc1.validate_metadata import (
     as_version_4,
     check_named_once,
     check_tree_metadata,
 )
-from icectl.plan.validate.trees import told
+from icectl.plan.validate.metadata import check_row_counters
+from icectl.plan.validate.snapshots import check_main
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.rules import RULES

@@ -20,9 +20,9 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from icectl.codec.dv import write_bitmap
-from icectl.codec.tree import TreeContent, read_tree, write_tree
+from icectl.codec.sfc1.manifest import TreeContent, read_tree, write_tree
 from icectl.entries.rows import Entries
-from icectl.entries.tree_rows import STATS
+from icectl.entries.sfc1.rows import STATS
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.snapshot import Snapshot, SnapshotRef
 from tests.benchmarks.measure import verdict

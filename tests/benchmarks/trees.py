@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from icectl.codec.manifest import read_manifest, write_manifest
 from icectl.codec.manifest_list import read_manifest_list, write_manifest_list
-from icectl.commit.tree_draft import Gone, ParentState, TreeChange
-from icectl.commit.tree_snapshot import TreeWriter
+from icectl.commit.sfc1.draft import Gone, ParentState, TreeChange
+from icectl.commit.sfc1.writer import TreeWriter
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries
 from icectl.entries.schema import ALL_COLUMNS
@@ -29,7 +29,7 @@ from icectl.spec.sort import SortOrder
 from icectl.spec.updates import AddSnapshot, SetProperties, apply_all
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
-from icectl.table.tree import TreeFacts, tree_rows
+from icectl.table.sfc1.manifests import TreeFacts, tree_rows
 from tests.benchmarks.big_table import SCHEMA, STATS_COLUMNS, entries
 from tests.stores.fixed_env import FixedEnv
 

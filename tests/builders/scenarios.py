@@ -16,18 +16,18 @@ from icectl.catalog.given_file import GIVEN
 from icectl.codec.dv import dv_blob, read_dv, write_bitmap
 from icectl.codec.manifest import write_manifest
 from icectl.codec.puffin import read_puffin, write_puffin
-from icectl.codec.tree import TreeContent, write_tree
+from icectl.codec.sfc1.manifest import TreeContent, write_tree
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
-from icectl.entries.tree_rows import COUNTS, STATS
+from icectl.entries.sfc1.rows import COUNTS, STATS
 from icectl.env import Deadline
 from icectl.progress import SilentProgress
 from icectl.run.reader import Reader
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.spec.metadata_json import parse_metadata
 from icectl.spec.snapshot import Snapshot
-from icectl.table.tree import TreeFacts
-from icectl.table.tree_live import vector_positions
+from icectl.table.sfc1.live import vector_positions
+from icectl.table.sfc1.manifests import TreeFacts
 from tests.builders.commits import loaded_at
 from tests.stores.fixed_env import FixedEnv
 

@@ -9,14 +9,14 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
 from icectl.cli import app
 from icectl.commit.outputs import outputs_of
-from icectl.commit.tree_draft import Gone, ParentState, TreeChange
-from icectl.commit.tree_snapshot import TreeWriter
+from icectl.commit.sfc1.draft import Gone, ParentState, TreeChange
+from icectl.commit.sfc1.writer import TreeWriter
 from icectl.entries.rows import Entries
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.env import Env
 from icectl.spec.manifest import Content
 from icectl.storage.local import LocalStore
-from icectl.table.tree import TreeFacts, tree_rows
+from icectl.table.sfc1.manifests import TreeFacts, tree_rows
 from tests.builders.rows import current_metadata, live_entries, read_metadata
 from tests.builders.table_builder import EntryRow
 

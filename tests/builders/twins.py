@@ -22,8 +22,8 @@ from icectl.cli import app
 from icectl.codec.dv import read_dv
 from icectl.commit.attempt import Asked, commit_changes
 from icectl.commit.outputs import Outputs, outputs_of
-from icectl.commit.tree_draft import Gone, ParentState, TreeChange
-from icectl.commit.tree_snapshot import TreeWriter
+from icectl.commit.sfc1.draft import Gone, ParentState, TreeChange
+from icectl.commit.sfc1.writer import TreeWriter
 from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
@@ -36,7 +36,7 @@ from icectl.spec.updates import Update, with_log
 from icectl.storage.local import LocalStore
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
-from icectl.table.tree import TreeFacts, tree_rows
+from icectl.table.sfc1.manifests import TreeFacts, tree_rows
 from tests.builders.expiry import Clock, access_to
 from tests.builders.rows import local, read_metadata, read_rows, with_whole_locations
 from tests.builders.table_builder import (

@@ -23,7 +23,7 @@ EVERY_DAMAGE = [*DAMAGES, *TREE_DAMAGES]
 LEVELS = ("metadata", "files", "footers", "data")
 
 UNIT_TESTED = {"V4-115"}
-"""A leaf that is too large has two million rows: tests/unit/entries/test_tree_faults.py."""
+"""A leaf that is too large has two million rows: tests/unit/entries/sfc1/test_faults.py."""
 
 Finding = dict[str, str]
 

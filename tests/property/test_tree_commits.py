@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icectl.codec.dv import write_dv
-from icectl.commit.tree import compose
-from icectl.commit.tree_draft import (
+from icectl.commit.sfc1.compose import compose
+from icectl.commit.sfc1.draft import (
     Attempt,
     Gone,
     ParentState,
@@ -22,8 +22,8 @@ from icectl.run.inspect_changes import detected
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
-from icectl.table.tree import LEAVES, NAMES, PLAIN, read_leaf
-from icectl.table.tree_live import leaf_rows, live_files, live_rows, vectors
+from icectl.table.sfc1.live import leaf_rows, live_files, live_rows, vectors
+from icectl.table.sfc1.manifests import LEAVES, NAMES, PLAIN, read_leaf
 from tests.builders.scenarios import FACTS, Files, reader_of, table
 
 OPTIONS = st.builds(

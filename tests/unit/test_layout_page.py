@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec.content_stats import stats_type
 from icectl.codec.dv import read_bitmap, read_dv, write_bitmap, write_dv
 from icectl.codec.parquet_schema import FIELD_ID, child_fields, no_rows
-from icectl.codec.tree import TreeContent, write_tree
-from icectl.entries.tree_rows import STATS, TREE_ROWS
+from icectl.codec.sfc1.content_stats import stats_type
+from icectl.codec.sfc1.manifest import TreeContent, write_tree
+from icectl.entries.sfc1.rows import STATS, TREE_ROWS
 from icectl.plan.upgrade_to_v4 import RULES
 from icectl.spec import properties
 from icectl.spec.manifest import Content

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from icectl.codec.tree import TreeContent, read_tree, write_tree
+from icectl.codec.sfc1.manifest import TreeContent, read_tree, write_tree
 from icectl.entries.rows import Entries, data_files, deletion_vectors
 from icectl.errors import CorruptTable, UsageError
 from icectl.run.inspect_changes import changes, detected, rows_between

@@ -10,8 +10,8 @@ from icectl.env import Deadline
 from icectl.plan.validate.choice import RuleChoice
 from icectl.progress import SilentProgress
 from icectl.run.reader import Reader
+from icectl.run.sfc1.validate import check_trees
 from icectl.run.validate_found import Found
-from icectl.run.validate_tree import check_trees
 from icectl.spec.metadata_json import parse_metadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import FileStatus

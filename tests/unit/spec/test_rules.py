@@ -8,7 +8,7 @@ import pytest
 from icectl.spec.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[3]
-REGISTRY = {"rule.py", "rules.py", "rules_files.py", "rules_table.py", "rules_tree.py"}
+REGISTRY = {"rule.py", "rules.py", "rules_files.py", "rules_table.py", "rules_sfc1.py"}
 CITED = re.compile(r"\b(R|V4)-(\d{3})\b")
 PINNED = re.compile(r"(?:\b|(?<=_))(r|v4_)(\d{3})(?=_)|\b(R|V4)-(\d{3})\b")
 EVERY_RULE = pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)

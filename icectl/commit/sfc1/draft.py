@@ -1,0 +1,181 @@
+"""A version 4 root in the making: what an operation is, and the state that it works on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from icectl.codec.sfc1.manifest import TreeContent
+from icectl.commit.sfc1.leaves import LeafForm, NewFile, write_leaves
+from icectl.spec.manifest import Content, Status
+from icectl.storage.location import comparison_key, comparison_keys
+from icectl.table.sfc1.live import Positions, ReadLeaf, leaf_rows
+from icectl.table.sfc1.manifests import TreeFacts, with_column
+
+Identity = tuple[int, str, int | None]
+"""What identifies an entry: content, comparison key, of delete vectors the offset (sfc-1 EN7)."""
+
+DATA = (Content.DATA,)
+DELETES = (Content.POSITION_DELETES, Content.EQUALITY_DELETES)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeOptions:
+    """The table properties that shape a root (sfc-1 1.7)."""
+
+    max_data_files: int = 1_000
+    max_delete_entries: int = 5_000
+    inline_max_bytes: int = 16_384
+    inline_total_max_bytes: int = 1_048_576
+    leaf_target_size_bytes: int = 8_388_608
+    leaf_max_entries: int = 1_000_000
+    affinity: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A live file that an operation removes; `offset` tells delete vectors of one file apart."""
+
+    content: Content
+    location: str
+    offset: int | None = None
+
+    @property
+    def key(self) -> Identity:
+        """What identifies its entry (sfc-1 EN7)."""
+        offset = self.offset if self.content is Content.POSITION_DELETES else None
+        return int(self.content), comparison_key(self.location), offset
+
+
+@dataclass(frozen=True, slots=True)
+class TreeChange:
+    """What an operation adds and removes, and the maintenance that goes with it.
+
+    `added` has rows of files with the data sequence number null, or an older one (sfc-1 7.5); their
+    other tracking is ignored. `removed` comes in the order of the operation. Leaves of `rewritten`
+    are compacted, with `rewritten_files` of the root: keys of locations.
+    """
+
+    added: pa.Table
+    removed: Sequence[Gone] = ()
+    rewritten: frozenset[str] = frozenset()
+    rewritten_files: frozenset[str] = frozenset()
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParentState:
+    """The state that a commit builds on: live rows of its root, and dead positions of leaves."""
+
+    rows: pa.Table
+    dead: Mapping[str, Positions]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What only one attempt of a commit has."""
+
+    snapshot_id: int
+    sequence_number: int
+    first_row_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewTree:
+    """A new root, as rows and as a file's content, and the files that it names."""
+
+    rows: pa.Table
+    root: bytes
+    files: tuple[NewFile, ...]
+    added_rows: int
+    removed: pa.Table
+    """Rows of the files that went, as they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeMeans:
+    """What composing needs of its table: `new_leaf` and `new_puffin` give new locations.
+
+    `read` gives rows of a leaf that may be written again, `look` rows that may lack statistics,
+    `names` rows that may have nothing but NAMES; both are asked for the same leaf more than once.
+    """
+
+    facts: TreeFacts
+    options: TreeOptions
+    read: ReadLeaf
+    look: ReadLeaf
+    names: ReadLeaf
+    new_leaf: Callable[[], str]
+    new_puffin: Callable[[], str]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A root in the making: `kept` are rows of the parent, live ones all."""
+
+    means: TreeMeans
+    attempt: Attempt
+    kept: pa.Table
+    dead: dict[str, Positions]
+    existing: list[pa.Table] = field(default_factory=list)
+    added: list[pa.Table] = field(default_factory=list)
+    files: list[NewFile] = field(default_factory=list)
+    in_memory: dict[str, pa.Table] = field(default_factory=dict)
+
+    def rows_of(self, leaf: Mapping[str, object]) -> pa.Table:
+        """The rows of a leaf, new ones included."""
+        key = comparison_key(str(leaf["location"]))
+        if key not in self.in_memory:
+            self.in_memory[key] = self.means.read(leaf)
+        return self.in_memory[key]
+
+    def look_at(self, leaf: Mapping[str, object]) -> pa.Table:
+        """The rows of a leaf, perhaps without their statistics."""
+        held = self.in_memory.get(comparison_key(str(leaf["location"])))
+        return self.means.look(leaf) if held is None else held
+
+    def names_of(self, leaf: Mapping[str, object]) -> pa.Table:
+        """The rows of a leaf, perhaps with nothing but what identifies them."""
+        held = self.in_memory.get(comparison_key(str(leaf["location"])))
+        return self.means.names(leaf) if held is None else held
+
+    def leaves(self) -> list[dict[str, object]]:
+        """The rows of all leaves so far. Order: kept ones first."""
+        parts = (self.kept, *self.existing, *self.added)
+        return [row for part in parts for row in leaf_rows(part)]
+
+    def write(self, rows: pa.Table, content: TreeContent, status: Status) -> list[pa.Table]:
+        """Write rows as leaves; returns the leaves' rows for the root."""
+        form = LeafForm(
+            self.means.facts,
+            self.means.options.leaf_target_size_bytes,
+            self.means.options.leaf_max_entries,
+            self.means.new_leaf,
+        )
+        made = write_leaves(form, rows, content, status, self.attempt.sequence_number)
+        for leaf in made:
+            self.files.append(leaf.file)
+            self.in_memory[comparison_key(leaf.file.location)] = leaf.rows
+        return [leaf.row for leaf in made]
+
+
+def identities(rows: pa.Table) -> list[Identity]:
+    """What identifies the entry of each row."""
+    offsets = rows["content_offset"].to_pylist()
+    return [
+        (code, str(key), offsets[at] if code == Content.POSITION_DELETES else None)
+        for at, (code, key) in enumerate(
+            zip(rows["content"].to_pylist(), keys(rows["location"]), strict=True)
+        )
+    ]
+
+
+def keys(locations: pa.ChunkedArray) -> list[str | None]:
+    """Comparison keys of locations; null stays None."""
+    found: list[str | None] = comparison_keys(locations).to_pylist()
+    return found
+
+
+def with_status(rows: pa.Table, status: Status) -> pa.Table:
+    """The rows with one status."""
+    return with_column(rows, "status", pa.repeat(pa.scalar(int(status), pa.int8()), len(rows)))

@@ -1,0 +1,147 @@
+"""Where files are that a version 4 commit is about: in the root, or at a position of a leaf."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.commit.sfc1.draft import Draft, Identity, TreeChange, identities, keys
+from icectl.errors import CommitConflict
+from icectl.spec.manifest import Content, Status
+from icectl.storage.location import comparison_key, comparison_keys
+from icectl.table.sfc1.live import NONE, Positions, of_contents
+from icectl.table.sfc1.manifests import FILES
+
+Place = tuple[str | None, int]
+"""The comparison key of a leaf, None for the root, and a row there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where the removed files are: rows of the root, and positions of leaves in order of finding.
+
+    `rows` are the removed files themselves, those of the root first.
+    """
+
+    in_root: list[int]
+    in_leaves: dict[str, list[int]]
+    rows: pa.Table
+
+
+def find(draft: Draft, change: TreeChange) -> Found:
+    """Locate what goes: the removed files, their delete vectors, and vectors that are replaced.
+
+    Raises: CommitConflict for a removed file that is not live.
+    Cost: every leaf of a kind is read, until all that is looked for was found; delete leaves, where
+    data files go or get new vectors.
+    """
+    vectors = of_contents(change.added, Content.POSITION_DELETES)
+    replaced = [str(key) for key in keys(vectors["referenced_file"])]
+    gone_data = [comparison_key(one.location) for one in change.removed if _is_data(one.content)]
+    search = _Search(draft, {one.key for one in change.removed}, {*gone_data, *replaced})
+    order: list[Place] = []
+    for gone in change.removed:
+        place = search.places.get(gone.key)
+        if place is None:
+            raise CommitConflict(f"`{gone.location}` is not live any more")
+        order.append(place)
+        if _is_data(gone.content):
+            order += search.vectors.get(comparison_key(gone.location), [])
+    for key in replaced:
+        order += search.vectors.get(key, [])
+    in_root: list[int] = []
+    in_leaves: dict[str, list[int]] = {}
+    for leaf, at in dict.fromkeys(order):
+        if leaf is None:
+            in_root.append(at)
+        else:
+            in_leaves.setdefault(leaf, []).append(at)
+    rows = [draft.kept.take(pa.array(in_root, pa.int64()))]
+    for leaf, places in in_leaves.items():
+        held = draft.look_at(search.leaves[leaf])
+        rows.append(held.take(pa.array(places, pa.int64())))
+    return Found(in_root, in_leaves, pa.concat_tables(rows))
+
+
+def homes(draft: Draft, data_files: set[str]) -> dict[str, str]:
+    """The location of the data leaf that each data file is live in; those in the root lack."""
+    found: dict[str, str] = {}
+    left = set(data_files)
+    for key, leaf in _leaves(draft, Content.DATA_MANIFEST):
+        if not left:
+            break
+        rows = draft.names_of(leaf)
+        for at in _matching(rows, "location", _texts(left), draft.dead.get(key, NONE)):
+            found[comparison_key(rows["location"][at].as_py())] = str(leaf["location"])
+        left -= found.keys()
+    return found
+
+
+def _is_data(content: Content) -> bool:
+    return content is Content.DATA
+
+
+class _Search:
+    """Places of wanted files, and of the delete vectors of wanted data files."""
+
+    def __init__(self, draft: Draft, wanted: set[Identity], data_files: set[str]) -> None:
+        self.places: dict[Identity, Place] = {}
+        self.leaves: dict[str, Mapping[str, object]] = {}
+        self.vectors: dict[str, list[Place]] = {}
+        self._left = set(wanted)
+        self._left_data = sum(_is_data(Content(one[0])) for one in wanted)
+        self._wanted = _texts({key for _, key, _ in wanted})
+        self._data_files = _texts(data_files)
+        self._look(None, draft.kept, NONE)
+        for kind in (Content.DATA_MANIFEST, Content.DELETE_MANIFEST):
+            for key, leaf in _leaves(draft, kind):
+                if self._is_done(kind):
+                    break
+                self.leaves[key] = leaf
+                self._look(key, draft.names_of(leaf), draft.dead.get(key, NONE))
+
+    def _is_done(self, kind: Content) -> bool:
+        """Whether no leaf of a kind can have anything more of what is wanted."""
+        if kind is Content.DATA_MANIFEST:
+            return not self._left_data
+        return not len(self._data_files) and len(self._left) == self._left_data
+
+    def _look(self, leaf: str | None, rows: pa.Table, dead: Positions) -> None:
+        matching = _matching(rows, "location", self._wanted, dead)
+        for at, identity in zip(
+            matching, identities(rows.take(pa.array(matching, pa.int64()))), strict=True
+        ):
+            if identity in self._left:
+                self.places[identity] = (leaf, at)
+                self._left.discard(identity)
+                self._left_data -= _is_data(Content(identity[0]))
+        referring = _matching(rows, "referenced_file", self._data_files, dead)
+        part = rows.take(pa.array(referring, pa.int64()))
+        codes, references = part["content"].to_pylist(), keys(part["referenced_file"])
+        for at, code, reference in zip(referring, codes, references, strict=True):
+            if code == Content.POSITION_DELETES:
+                self.vectors.setdefault(str(reference), []).append((leaf, at))
+
+
+def _leaves(draft: Draft, kind: Content) -> Iterator[tuple[str, Mapping[str, object]]]:
+    for leaf in draft.leaves():
+        if leaf["content"] == kind:
+            yield comparison_key(str(leaf["location"])), leaf
+
+
+def _texts(wanted: set[str]) -> pa.Array:
+    return pa.array(list(wanted), pa.string())
+
+
+def _matching(rows: pa.Table, column: str, wanted: pa.Array, dead: Positions) -> list[int]:
+    """Rows of live files whose location in a column is one of the wanted."""
+    if not len(wanted) or not len(rows):
+        return []
+    found = pc.is_in(comparison_keys(rows[column]), wanted)
+    mask = found.to_numpy() & (rows["status"].to_numpy() != int(Status.DELETED))
+    mask &= np.isin(rows["content"].to_numpy(), [int(one) for one in FILES])
+    mask[dead.astype(np.int64)] = False
+    places: list[int] = np.flatnonzero(mask).tolist()
+    return places

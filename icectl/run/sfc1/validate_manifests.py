@@ -1,0 +1,272 @@
+"""The roots and leaves of version 4 snapshots, each checked by itself once it is read."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from icectl.codec.sfc1 import stats_faults
+from icectl.codec.sfc1.partition_stats import TupleField
+from icectl.codec.sfc1.stats_faults import Derived, Stats
+from icectl.entries.bound_faults import BoundTypes
+from icectl.entries.faults import Broken, Fault
+from icectl.entries.rows import Entries
+from icectl.entries.sfc1 import faults as row_faults
+from icectl.entries.sfc1 import vectors
+from icectl.entries.sfc1.faults import TreeColumns
+from icectl.errors import CorruptTable, Unsupported
+from icectl.plan.model import Finding
+from icectl.plan.sfc1.validate_manifests import (
+    check_leaf_footer,
+    check_root_footer,
+    check_root_size,
+    check_unknown_ids,
+    known_ids,
+    told,
+    unreadable,
+    vector_limits,
+)
+from icectl.plan.validate.entries import check_entries, top_level_ids, types_of_bounds
+from icectl.plan.validate.finding import finding
+from icectl.spec.manifest import Content, ManifestContent, Status
+from icectl.spec.snapshot import Snapshot
+from icectl.table.sfc1.checked import (
+    RootRead,
+    StoredManifest,
+    StoredTree,
+    entries_of,
+    leaf_rows,
+    manifest_entries,
+    partitioned,
+    wanted_content,
+)
+from icectl.table.sfc1.manifests import TreeFacts, manifest_file, with_stats
+
+Row = Mapping[str, object]
+_DESCRIBED = (
+    "status", "record_count", "file_size_in_bytes", "added_files_count", "existing_files_count",
+    "deleted_files_count", "added_rows_count", "existing_rows_count", "deleted_rows_count",
+    "min_sequence_number",
+)  # fmt: skip
+_DELETES = (Content.POSITION_DELETES, Content.EQUALITY_DELETES)
+
+
+@dataclass(frozen=True)
+class Use:
+    """A leaf's row in a root, the place of that row, and whether findings of it are wanted."""
+
+    root: RootRead
+    row: Row
+    at: int
+    is_chosen: bool
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the snapshot of the root wrote the leaf."""
+        return self.row["snapshot_id"] == self.root.snapshot.snapshot_id
+
+    @property
+    def stats(self) -> pa.Array:
+        """What the root says of the leaf's columns: one struct."""
+        return self.root.stats.slice(self.at, 1)
+
+
+@dataclass(frozen=True)
+class TreeChecks:
+    """Checks of single roots and leaves of one table."""
+
+    facts: TreeFacts
+
+    @cached_property
+    def _known(self) -> row_faults.Known:
+        return known_ids(self.facts.metadata)
+
+    @cached_property
+    def _bounds(self) -> BoundTypes:
+        return types_of_bounds(self.facts.metadata)
+
+    @cached_property
+    def _tuples(self) -> Mapping[int, Sequence[TupleField]]:
+        found: dict[int, Sequence[TupleField]] = {}
+        for spec in self.facts.metadata.partition_specs:
+            try:
+                found[spec.spec_id] = self.facts.tuple_fields(spec.spec_id)
+            except (CorruptTable, Unsupported):
+                continue  # the metadata says what is wrong with it
+        return found
+
+    @cached_property
+    def _derived(self) -> Sequence[Derived]:
+        """Expressions that can be computed from a column with statistics."""
+        columns = {one.id: one for one in self.facts.columns}
+        found = []
+        for one in self.facts.metadata.expressions:
+            source = columns.get(one.source_ids[0])
+            is_own = one.stats_id == one.expr_id and not one.is_opaque
+            if is_own and source is not None and one.expr_id in columns:
+                found.append(Derived(one.expr_id, source, one.transform))
+        return found
+
+    @cached_property
+    def _top_level(self) -> frozenset[int]:
+        """Stats ids whose values are as many as there are records."""
+        derived = {one.id for one in self.facts.columns if one.is_expression}
+        return top_level_ids(self.facts.metadata) | derived
+
+    # -- roots ------------------------------------------------------------------------------------
+
+    def root(self, snapshot: Snapshot, stored: StoredTree) -> Iterator[Finding]:
+        """What a root has wrong by itself, as it is stored."""
+        subject = snapshot.root_manifest or ""
+        file = stored.file
+        yield from check_unknown_ids(subject, file.unknown_field_ids)
+        yield from check_root_footer(snapshot, file.footer)
+        columns = TreeColumns(file.rows)
+        yield from told(subject, row_faults.entry_faults(columns, self._known))
+        tracking = row_faults.tracking_faults(
+            columns,
+            snapshot_id=snapshot.snapshot_id,
+            sequence_number=snapshot.sequence_number,
+            has_parent=snapshot.parent_snapshot_id is not None,
+        )
+        yield from told(subject, tracking)
+        yield from told(subject, row_faults.order_faults(columns))
+        if snapshot.operation == "append":
+            yield from told(subject, row_faults.append_faults(columns))
+        yield from self._statistics(subject, file.rows)
+
+    def resolved_root(self, root: RootRead) -> Iterator[Finding]:
+        """What a root and its vectors over leaves have wrong."""
+        subject = root.snapshot.root_manifest or ""
+        for problem in root.unread.values():
+            yield unreadable(subject, problem, "V4-182")
+        yield from told(subject, vectors.vector_faults(root.vectors))
+        branches = (ref for ref in self.facts.metadata.refs.values() if ref.type == "branch")
+        if root.snapshot.snapshot_id in {ref.snapshot_id for ref in branches}:
+            yield from self._worth_rewriting(root)
+
+    def _worth_rewriting(self, root: RootRead) -> Iterator[Finding]:
+        """What a command could do for the head of a branch."""
+        subject = root.snapshot.root_manifest or ""
+        limits = vector_limits(self.facts.metadata)
+        yield from told(subject, vectors.worth_rewriting(root.vectors, limits, subject))
+        columns = root.vectors.columns
+        live = columns.status != Status.DELETED
+        counts = (int((columns.of(*kinds) & live).sum()) for kinds in ((Content.DATA,), _DELETES))
+        yield from check_root_size(self.facts.metadata, subject, *counts)
+
+    def _statistics(self, subject: str, stored: pa.Table) -> Iterator[Finding]:
+        yield from told(subject, stats_faults.schema_faults(subject, stored, self.facts.columns))
+        rows = with_stats(self.facts, stored)
+        columns, stats = TreeColumns(rows), Stats(rows)
+        found = stats_faults.value_faults(columns, stats, self.facts.columns, self._top_level)
+        yield from told(subject, found)
+        yield from told(subject, stats_faults.tuple_faults(columns, stats, self._tuples))
+        yield from told(subject, stats_faults.derived_faults(columns, stats, self._derived))
+
+    # -- leaves -----------------------------------------------------------------------------------
+
+    def leaf(self, stored: StoredTree, uses: Sequence[Use]) -> Iterator[Finding]:
+        """What a leaf of version 4 has wrong by itself, as it is stored."""
+        subject, row = str(uses[0].row["location"]), uses[0].row
+        file = stored.file
+        yield from check_unknown_ids(subject, file.unknown_field_ids)
+        yield from check_leaf_footer(subject, file.footer)
+        if file.content is not wanted_content(row):  # V4-100
+            message = f"its footer says `{file.content}`, its root `{wanted_content(row)}`"
+            yield finding("V4-100", subject, message)
+        columns = TreeColumns(file.rows)
+        is_data = row["content"] == Content.DATA_MANIFEST
+        yield from told(subject, row_faults.kind_faults(columns, of_data=is_data))
+        yield from told(subject, row_faults.entry_faults(columns, self._known))
+        yield from told(subject, row_faults.leaf_faults(columns))
+        yield from self._statistics(subject, file.rows)
+
+    def leaf_entries(
+        self, stored: StoredTree, uses: Sequence[Use], number: int
+    ) -> tuple[Entries, list[Finding]]:
+        """The entries of a leaf, and what its rows have wrong against its roots.
+
+        Raises: CorruptTable, where its rows do not inherit.
+        """
+        rows = leaf_rows(self.facts, stored, uses[0].row)
+        found = list(self._described(TreeColumns(rows), stored.size_bytes, uses))
+        for use in _of_distinct_stats(uses):
+            subject = str(use.row["location"])
+            faults = stats_faults.aggregate_faults(subject, use.stats, rows, self.facts.columns)
+            found += told(subject, faults)
+        return entries_of(self.facts, rows, number), found
+
+    def _described(
+        self, columns: TreeColumns, size_bytes: int, uses: Sequence[Use]
+    ) -> Iterator[Finding]:
+        subject = str(uses[0].row["location"])
+        seen = set()
+        for use in _chosen(uses):
+            key = (use.is_new, *(use.row[name] for name in _DESCRIBED))
+            if key in seen:
+                continue
+            seen.add(key)
+            number = use.root.snapshot.sequence_number
+            found = row_faults.described_faults(columns, use.row, size_bytes, number)
+            yield from told(subject, found)
+            yield from told(subject, row_faults.status_faults(columns, use.row, is_new=use.is_new))
+            yield from told(subject, _in_append(use))
+
+    def manifest(self, stored: StoredManifest, uses: Sequence[Use]) -> Iterator[Finding]:
+        """What a leaf of an older version has wrong by itself."""
+        row = uses[0].row
+        listed = manifest_file(row)
+        subject = listed.manifest_path
+        states = "content" in stored.header.metadata
+        if states and stored.header.content is not listed.content:  # V4-111
+            names = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
+            message = (
+                f"it holds {names[stored.header.content]}, its root says {names[listed.content]}"
+            )
+            yield finding("V4-111", subject, message)
+        yield from check_entries(
+            self.facts.metadata, listed, stored.header, stored.rows, self._bounds
+        )
+
+    def manifest_entries(
+        self, stored: StoredManifest, uses: Sequence[Use], number: int
+    ) -> tuple[Entries, list[Finding]]:
+        """The entries of a leaf of an older version, and what is wrong against its roots.
+
+        Raises: CorruptTable, where its rows do not inherit.
+        """
+        made = manifest_entries(stored, uses[0].row, number)
+        found = list(self._described(TreeColumns(made.table), stored.size_bytes, uses))
+        spec_id = manifest_file(uses[0].row).partition_spec_id
+        of_fields = partitioned(self.facts, made, spec_id)
+        for use in _of_distinct_stats(uses):
+            subject = str(use.row["location"])
+            said, columns = of_fields.told(use.stats), of_fields.columns
+            faults = stats_faults.aggregate_faults(
+                subject, said, of_fields.rows, columns, of_older_version=True
+            )
+            found += told(subject, faults)
+        return made, found
+
+
+def _chosen(uses: Sequence[Use]) -> Iterator[Use]:
+    return (use for use in uses if use.is_chosen)
+
+
+def _of_distinct_stats(uses: Sequence[Use]) -> Iterator[Use]:
+    """The chosen uses, but for those that say the same as the one before."""
+    before = None
+    for use in _chosen(uses):
+        if before is None or not use.stats.equals(before):
+            before = use.stats
+            yield use
+
+
+def _in_append(use: Use) -> Iterator[Broken]:
+    """An append adds no leaf with DELETED rows (V4-036)."""
+    is_added = use.root.snapshot.operation == "append" and use.row["status"] == Status.ADDED
+    if is_added and use.row["deleted_files_count"]:
+        said = "is a leaf with DELETED rows, added by an append"
+        yield Broken("V4-036", Fault(1, str(use.row["location"])), said)

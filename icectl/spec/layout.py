@@ -1,0 +1,42 @@
+"""Layouts: how a snapshot says which manifests it lists, and in which form those are.
+
+This is the one place that recognises them. A layout has a reader in table/snapshot_reader.py, a
+writer in commit/snapshot_writer.py and checks in run/validate.py.
+"""
+
+from enum import StrEnum
+
+from icectl.spec.manifest import FileFormat, ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot
+
+LAYOUT_KEY = "icectl.layout"
+"""Where the footers of Parquet manifests say their layout (V4-047)."""
+
+
+class Layout(StrEnum):
+    """The layouts that icectl knows.
+
+    Up to version 3 snapshots have lists of Avro manifests, or embed their locations. From version 4
+    on they have a root manifest, which lists leaves, files and delete vectors over leaves.
+    """
+
+    MANIFEST_LISTS = "manifest-lists"
+    SFC_1 = "sfc-1"
+
+
+def layout_of_table(metadata: TableMetadata) -> Layout:
+    """The layout of the snapshots that commits add to a table; older ones may have another."""
+    return Layout.SFC_1 if metadata.format_version >= 4 else Layout.MANIFEST_LISTS
+
+
+def layout_of(snapshot: Snapshot) -> Layout:
+    """The layout of a snapshot (V4-030)."""
+    return Layout.MANIFEST_LISTS if snapshot.root_manifest is None else Layout.SFC_1
+
+
+def layout_of_manifest(manifest: ManifestFile) -> Layout:
+    """The layout that reads a manifest: Avro ones without dead rows are the same in each."""
+    if manifest.file_format is FileFormat.AVRO and not manifest.dead:
+        return Layout.MANIFEST_LISTS
+    return Layout.SFC_1

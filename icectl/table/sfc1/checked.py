@@ -1,0 +1,234 @@
+"""Roots and leaves of version 4 that may be damaged: what can be read of them, and the problem."""
+
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+
+from icectl.codec.manifest import read_manifest
+from icectl.codec.sfc1.content_stats import conform, stats_type
+from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_tree
+from icectl.codec.sfc1.partition_stats import with_tuples
+from icectl.entries.inherit import inherit
+from icectl.entries.rows import Entries, RawEntries, numbered, planning
+from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
+from icectl.entries.sfc1.faults import TreeColumns
+from icectl.entries.sfc1.rows import STATS, whole
+from icectl.entries.sfc1.vectors import RootVectors
+from icectl.entries.stats import with_referenced_data_files
+from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
+from icectl.spec.manifest import Content, FileFormat, ManifestHeader
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import result_types
+from icectl.spec.snapshot import Snapshot
+from icectl.spec.stats_columns import StatsColumn
+from icectl.storage.store import Store
+from icectl.table.reading import (
+    OF_ONE_FILE,
+    FileRead,
+    Problem,
+    decode_file,
+    in_threads,
+    read_in_threads,
+    try_file,
+)
+from icectl.table.schemes import with_schemes
+from icectl.table.sfc1.live import NONE, Positions, of_contents, vector_positions
+from icectl.table.sfc1.manifests import (
+    FILES,
+    LEAVES,
+    TreeFacts,
+    conformed,
+    leaf_inherited,
+    manifest_file,
+    root_inherited,
+)
+from icectl.table.sfc1.reader import raw_entries
+
+Decoded = TypeVar("Decoded")
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A file that can't be read, or whose rows do not inherit, and why."""
+
+    problem: Problem
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTree:
+    """A root or leaf of version 4 as it is stored."""
+
+    file: TreeFile
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredManifest:
+    """A leaf of an older version as it is stored."""
+
+    header: ManifestHeader
+    rows: RawEntries
+    size_bytes: int
+
+
+def try_tree(location: str, content: FileRead, rule: str) -> StoredTree | Damaged:
+    """A root or leaf out of its bytes; `rule` is what a file that is none breaks."""
+    if not isinstance(content, bytes):
+        return Damaged(content)
+    try:
+        return StoredTree(decode_file(location, lambda: read_tree(content)), len(content))
+    except (CorruptTable, Unsupported) as error:
+        known = error.rule if error.rule not in ("R-099", "V4-040", None) else rule
+        message = error.message.removesuffix(f" ({error.rule})")
+        return Damaged(CorruptTable(message, rule=known), len(content))
+
+
+def try_leaf(
+    metadata: TableMetadata, leaf: Mapping[str, object], content: FileRead
+) -> StoredTree | StoredManifest | Damaged:
+    """A leaf out of its bytes; `leaf` is its row in the root."""
+    if leaf["file_format"] != FileFormat.AVRO:
+        return try_tree(str(leaf["location"]), content, "V4-100")
+    if not isinstance(content, bytes):
+        return Damaged(content)
+    try:
+        listed = manifest_file(leaf)
+        spec = metadata.spec(listed.partition_spec_id)
+        header, rows = decode_file(
+            listed.manifest_path,
+            lambda: read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=spec),
+        )
+    except (CorruptTable, Unsupported) as error:
+        return Damaged(error, len(content))
+    return StoredManifest(header, with_schemes(metadata, rows), len(content))
+
+
+def read_decoded(
+    store: Store,
+    locations: Sequence[str],
+    sizes: Sequence[int],
+    decode: Callable[[tuple[int, FileRead]], Decoded],
+    *,
+    concurrency: int,
+) -> Generator[Decoded, None, None]:
+    """Read files, and decode each with its place in the list.
+
+    Reading waits for the store, decoding for a processor, which keeps what is decoded to few.
+    Order: that of `locations`; close the iterator to stop early.
+    Raises: StorageError, where the store itself fails.
+    """
+    stored = read_in_threads(
+        lambda location: try_file(store, location), locations, sizes, threads=concurrency
+    )
+    processors = min(os.cpu_count() or 1, concurrency)
+    decoded = in_threads(decode, enumerate(stored), sizes, threads=processors)
+    with closing(stored), closing(decoded):
+        yield from decoded
+
+
+@dataclass(frozen=True, slots=True)
+class RootRead:
+    """The rows of a root with inheritance resolved, and its vectors over leaves.
+
+    `leaves` are the rows of leaves without their statistics, `unread` the problems of vectors that
+    could not be read, by the ordinal of the row.
+    """
+
+    snapshot: Snapshot
+    rows: pa.Table
+    leaves: Mapping[int, Mapping[str, object]]
+    stats: pa.Array
+    vectors: RootVectors
+    unread: Mapping[int, Problem]
+
+
+def resolved_root(store: Store, facts: TreeFacts, snapshot: Snapshot, rows: pa.Table) -> RootRead:
+    """A root out of its rows, as stored or as listed by an older version.
+
+    Raises: CorruptTable V4-062, where a row does not inherit; StorageError.
+    """
+    rows = root_inherited(conformed(facts, rows), snapshot)
+    columns = TreeColumns(rows)
+    bitmaps: dict[int, Positions] = {}
+    unread: dict[int, Problem] = {}
+    for at, row in columns.rows_of(Content.MANIFEST_DV).items():
+        try:
+            bitmaps[at] = _positions(store, row)
+        except (CorruptTable, Unsupported, StorageError) as error:
+            if isinstance(error, StorageError) and error.error_id not in OF_ONE_FILE:
+                raise
+            unread[at] = error
+    vectors = RootVectors(columns, bitmaps)
+    return RootRead(snapshot, rows, columns.rows_of(*LEAVES), whole(rows[STATS]), vectors, unread)
+
+
+def _positions(store: Store, row: Mapping[str, object]) -> Positions:
+    try:
+        return vector_positions(store.read_range, row)
+    except MissingFile as error:
+        message = f"`{row['location']}` is missing"
+        raise CorruptTable(message, rule="V4-182") from error  # V4-182
+    except CorruptTable as error:
+        message = error.message.removesuffix(f" ({error.rule})")
+        raise CorruptTable(message, rule="V4-082") from error  # V4-082
+
+
+def root_files(rows: pa.Table) -> pa.Table:
+    """The files that a root lists itself, of any status."""
+    return of_contents(rows, *FILES)
+
+
+def leaf_rows(facts: TreeFacts, stored: StoredTree, leaf: Mapping[str, object]) -> pa.Table:
+    """The rows of a leaf with inheritance resolved. Raises: CorruptTable V4-105."""
+    return leaf_inherited(conformed(facts, stored.file.rows), leaf)
+
+
+def entries_of(facts: TreeFacts, rows: pa.Table, number: int) -> Entries:
+    """Rows as the entries of a part. Raises: CorruptTable V4-054."""
+    return Entries(raw_entries(facts, rows, NONE, PLANNING_COLUMNS, number).table)
+
+
+def manifest_entries(stored: StoredManifest, leaf: Mapping[str, object], number: int) -> Entries:
+    """All entries of a leaf of an older version. Raises: CorruptTable where none inherits."""
+    named = planning(with_referenced_data_files(numbered(stored.rows, 0)))
+    return numbered(inherit(named, [manifest_file(leaf)]), number)
+
+
+def wanted_content(leaf: Mapping[str, object]) -> TreeContent:
+    """What the footer of a leaf has to say, by its row in the root."""
+    return TreeContent.DATA if leaf["content"] == Content.DATA_MANIFEST else TreeContent.DELETE
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """Rows of a leaf of an older version with statistics of what they are partitioned by."""
+
+    columns: Sequence[StatsColumn]
+    rows: pa.Table
+
+    def told(self, stats: pa.Array) -> pa.Array:
+        """What a root says of the leaf, of the same columns."""
+        return conform(stats, self.columns, len(stats))
+
+
+def partitioned(facts: TreeFacts, entries: Entries, spec_id: int) -> Partitioned:
+    """The statuses, counts and partitions of entries. Raises: CorruptTable; Unsupported."""
+    table, spec = entries.table, facts.metadata.spec(spec_id)
+    fields = facts.tuple_fields(spec_id)
+    wanted = {item.stats_id for item in fields}
+    columns = [one for one in facts.columns if one.id in wanted]
+    types = () if spec is None else result_types(spec, facts.metadata.schemas)
+    stats = with_tuples(
+        pa.nulls(len(table), stats_type(columns)),
+        whole(table["partition_key"]),
+        whole(table["record_count"]),
+        fields,
+        types,
+    )
+    rows = table.select(["status", "record_count"]).append_column(STATS, stats)
+    return Partitioned(columns, rows)

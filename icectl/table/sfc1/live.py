@@ -1,0 +1,138 @@
+"""What lives in a version 4 snapshot: what neither statuses nor delete vectors take away."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.codec.dv import read_bitmap, read_dv
+from icectl.entries.sfc1.rows import STATS
+from icectl.errors import CorruptTable, MissingFile
+from icectl.spec.manifest import Content, Status
+from icectl.storage.location import comparison_key
+from icectl.storage.store import Store
+from icectl.table.reading import decode_file
+from icectl.table.sfc1.manifests import FILES, LEAVES, number_of, text_of, with_column
+
+Positions = npt.NDArray[np.uint64]
+NONE: Positions = np.empty(0, np.uint64)
+ReadRange = Callable[[str, int, int], bytes]
+"""Reads part of a file: location, offset, length."""
+
+
+def vectors(store: Store, rows: pa.Table) -> dict[str, Positions]:
+    """Dead positions of leaves, by the leaf's comparison key, of live rows of a root (sfc-1 8.1).
+
+    For what is only shown: tree_safety.sound_root looks closer.
+    Raises: CorruptTable V4-080 for two of one leaf, V4-082 for bad bytes.
+    """
+    found: dict[str, Positions] = {}
+    for row in vector_rows(live_rows(rows)):
+        key = comparison_key(row["referenced_file"])
+        if key in found:
+            raise CorruptTable(f"`{key}` has two manifest delete vectors", rule="V4-080")  # V4-080
+        found[key] = vector_positions(store.read_range, row)
+    return found
+
+
+def vector_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows of manifest delete vectors, without statistics; not those of no leaf (V4-059).
+
+    Order: kept.
+    """
+    for row in of_contents(rows.drop_columns([STATS]), Content.MANIFEST_DV).to_pylist():
+        if row["referenced_file"] is not None:  # V4-059
+            yield row
+
+
+def vector_positions(read_range: ReadRange, row: Mapping[str, object]) -> Positions:
+    """The positions of one manifest delete vector, inline or in a Puffin file.
+
+    Raises: MissingFile; CorruptTable V4-082; StorageError.
+    """
+    inline = row["inline_content"]
+    if isinstance(inline, bytes):
+        positions = read_bitmap(inline)
+    else:
+        location = text_of(row["location"])
+        start, length = number_of(row["content_offset"]), number_of(row["content_size_in_bytes"])
+        try:
+            blob = read_range(location, start, length)
+        except FileNotFoundError as error:
+            raise MissingFile(location) from error
+        positions = decode_file(location, lambda: read_dv(blob))
+    if len(positions) != row["record_count"]:  # V4-082
+        message = f"a manifest delete vector has {len(positions)} positions, its row says otherwise"
+        raise CorruptTable(message, rule="V4-082")
+    return positions
+
+
+def live_rows(rows: pa.Table) -> pa.Table:
+    """Rows of a root that are ADDED or EXISTING. Order: kept."""
+    return _where(rows, pc.not_equal(rows["status"], int(Status.DELETED)))
+
+
+def of_contents(rows: pa.Table, *contents: Content) -> pa.Table:
+    """Rows of some content types. Order: kept."""
+    wanted = pa.array([int(one) for one in contents], pa.int8())
+    return _where(rows, pc.is_in(rows["content"], wanted))
+
+
+def _where(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+    """Rows whose mask is true; rows with statistics are only copied where they have to be."""
+    count = pc.sum(mask, min_count=0).as_py()
+    if count == len(rows):
+        return rows
+    return rows.filter(mask) if count else rows.slice(0, 0)
+
+
+def leaf_rows(rows: pa.Table) -> Iterator[dict[str, object]]:
+    """The rows of leaves, without their statistics, one by one. Order: kept."""
+    yield from of_contents(rows.drop_columns([STATS]), *LEAVES).to_pylist()
+
+
+ReadLeaf = Callable[[Mapping[str, object]], pa.Table]
+"""Reads the rows of a leaf, given its row in the root."""
+
+
+def live_files(root: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
+    """The live data files, delete vectors and equality deletes of a state (sfc-1 8.1).
+
+    Shape: the schema of the root; EXISTING for what an EXISTING leaf calls ADDED (sfc-1 ST1).
+    Order: those of the root, then by leaf and position.
+    Raises: CorruptTable V4-083 for a position that the leaf lacks.
+    """
+    rows = live_rows(root)
+    parts = [of_contents(rows, *FILES)]
+    for leaf in leaf_rows(rows):
+        positions = dead.get(comparison_key(text_of(leaf["location"])), NONE)
+        if is_dead(leaf, positions):
+            continue
+        part = without(read(leaf), positions)
+        if leaf["status"] == Status.EXISTING:
+            existing = pa.repeat(pa.scalar(int(Status.EXISTING), pa.int8()), len(part))
+            part = with_column(part, "status", existing)
+        parts.append(part)
+    return pa.concat_tables(parts)
+
+
+def is_dead(leaf: Mapping[str, object], positions: Positions) -> bool:
+    """Whether it is certain without reading it that nothing lives in a leaf (sfc-1 EN11).
+
+    Raises: CorruptTable V4-083 for a position that the leaf lacks.
+    """
+    if len(positions) and int(positions[-1]) >= number_of(leaf["record_count"]):  # V4-083
+        message = f"position {int(positions[-1])} of `{leaf['location']}` is beyond its end"
+        raise CorruptTable(message, rule="V4-083")
+    live = number_of(leaf["added_files_count"]) + number_of(leaf["existing_files_count"])
+    return leaf["deleted_files_count"] == 0 and live == len(positions)
+
+
+def without(rows: pa.Table, positions: Positions) -> pa.Table:
+    """The live rows of a leaf that no delete vector names. Order: kept."""
+    alive = np.ones(len(rows), bool)
+    alive[positions.astype(np.int64)] = False
+    return rows.filter(pc.and_(pa.array(alive), pc.not_equal(rows["status"], int(Status.DELETED))))

@@ -1,0 +1,53 @@
+"""Reading parts of version 4 manifests: some columns, statistics of some columns."""
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.codec.sfc1.manifest import TreeContent, read_tree, write_tree
+from icectl.entries.sfc1.rows import STATS, TREE_ROWS
+from icectl.table.sfc1.manifests import NAMES
+from tests.builders.scenarios import Scenario, table
+
+
+@pytest.fixture(scope="module")
+def leaf() -> bytes:
+    """Two data files with statistics of column 1; the table has a column 2 too."""
+    scenario = Scenario("SC-05")
+    return write_tree(table(scenario.file_row("D1"), scenario.file_row("D2")), TreeContent.DATA)
+
+
+def test_everything_is_read_where_nothing_is_chosen(leaf: bytes) -> None:
+    rows = read_tree(leaf).rows
+    assert rows.column_names == [*TREE_ROWS.names, STATS]
+    assert [one.name for one in rows.schema.field(STATS).type] == ["s1", "s2"]
+
+
+def test_chosen_columns_are_those_of_the_whole(leaf: bytes) -> None:
+    assert NAMES.columns is not None
+    rows = read_tree(leaf, columns=NAMES.columns, stats=()).rows
+    assert set(rows.column_names) == NAMES.columns
+    assert rows == read_tree(leaf).rows.select(rows.column_names)
+
+
+@pytest.mark.parametrize(("stats", "groups"), [((), None), ((2,), ["s2"]), ((7,), None)])
+def test_statistics_of_chosen_columns_are_read_alone(leaf: bytes, stats, groups) -> None:
+    rows = read_tree(leaf, stats=stats).rows
+    found = (
+        [one.name for one in rows.schema.field(STATS).type] if STATS in rows.column_names else None
+    )
+    assert found == groups
+
+
+def test_a_name_with_a_dot_does_not_hide_a_column(leaf: bytes) -> None:
+    whole = pq.read_table(io.BytesIO(leaf))
+    at = whole.schema.get_field_index("location")
+    renamed = whole.rename_columns([*whole.column_names[:at], "a.b", *whole.column_names[at + 1 :]])
+    buffer = io.BytesIO()
+    with pq.ParquetWriter(buffer, renamed.schema, store_schema=False) as writer:
+        writer.write_table(renamed)
+        writer.add_key_value_metadata({"format-version": "4", "content": "data"})
+    rows = read_tree(buffer.getvalue(), columns={"content", "location", "status"}, stats=()).rows
+    assert rows["location"] == pa.chunked_array([read_tree(leaf).rows["location"].combine_chunks()])

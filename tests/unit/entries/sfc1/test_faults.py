@@ -1,0 +1,41 @@
+"""What is found in the rows of a version 4 leaf beyond what damaged tables show."""
+
+import numpy as np
+import pyarrow as pa
+
+from icectl.entries.sfc1.faults import TreeColumns, described_faults
+from icectl.spec.manifest import Status
+
+MOST = 2_097_152
+
+
+def leaf_of(count):
+    """A leaf's rows, as far as they are described, and what its root says of it."""
+    ones = np.ones(count, np.int64)
+    rows = pa.table(
+        {
+            "content": pa.array(np.zeros(count, np.int8)),
+            "status": pa.array(ones.astype(np.int8)),
+            "location": pa.repeat("file:///t/a.parquet", count),
+            "record_count": ones,
+            "sequence_number": ones,
+            "file_sequence_number": ones,
+        }
+    )
+    told = {
+        "location": "file:///t/m.parquet", "status": Status.ADDED, "record_count": count,
+        "file_size_in_bytes": 9, "added_files_count": count, "existing_files_count": 0,
+        "deleted_files_count": 0, "added_rows_count": count, "existing_rows_count": 0,
+        "deleted_rows_count": 0, "min_sequence_number": 1, "sequence_number": 1,
+    }  # fmt: skip
+    return TreeColumns(rows), told
+
+
+def rules(count):
+    columns, told = leaf_of(count)
+    return [one.rule for one in described_faults(columns, told, 9, 1)]
+
+
+def test_v4_115_a_leaf_has_at_most_as_many_rows_as_a_bitmap_of_the_draft_can_name():
+    assert rules(MOST) == []
+    assert rules(MOST + 1) == ["V4-115"]
