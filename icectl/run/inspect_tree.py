@@ -9,7 +9,8 @@ from icectl.plan.inspect.tree_nodes import TREE_SOURCES, Node, TreeSource
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.reader import Reader
 from icectl.spec.manifest import ManifestFile
-from icectl.table.sfc1.outline import killed_of, root_manifest
+from icectl.table.manifest_lists import snapshot_reader
+from icectl.table.sfc1.outline import killed_of
 
 
 def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
@@ -21,7 +22,7 @@ def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
     manifests = reader.manifests(snapshot)
     root = None
     if snapshot is not None:
-        root = root_manifest(reader.store, reader.metadata, snapshot)
+        root = snapshot_reader(reader.metadata, snapshot).root(reader.store, snapshot)
     source = TreeSource(
         metadata=reader.metadata,
         metadata_location=reader.loaded.metadata_location,

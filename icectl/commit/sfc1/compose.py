@@ -65,7 +65,7 @@ def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: 
 
 def _kill(draft: Draft, found: Found) -> pa.Table:
     """Turn what goes DELETED in the root, dead in leaves; returns the former (sfc-1 7.1 step 6)."""
-    leaves = {comparison_key(str(leaf["location"])): leaf for leaf in draft.leaves()}
+    leaves = {comparison_key(leaf.name): leaf for leaf in draft.leaves()}
     references = keys(draft.kept["referenced_file"])
     contents = draft.kept["content"].to_pylist()
     outdated = [

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from icectl.entries.faults import Found
 from icectl.entries.sfc1.live import NONE, LeafUse, Mask, Numbers, Positions, Tree, TreeFiles
 from icectl.spec.manifest import Content, Status
+from icectl.spec.rule import Found
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,15 @@ from itertools import chain
 
 import pyarrow as pa
 
-from icectl.entries.row_risks import row_risks, tree_risks
+from icectl.entries.row_risks import row_risks
 from icectl.entries.rows import Entries
 from icectl.entries.sfc1.faults import TreeColumns, entry_faults, tracking_faults
+from icectl.entries.sfc1.risks import tree_risks
 from icectl.entries.sfc1.vectors import RootVectors, vector_faults
 from icectl.errors import CorruptTable
 from icectl.plan.model import Finding
-from icectl.plan.sfc1.validate_manifests import check_root_footer, known_ids, told
+from icectl.plan.sfc1.validate_manifests import check_root_footer, known_ids
+from icectl.plan.validate.finding import told
 from icectl.spec.manifest import Content, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
@@ -77,9 +79,9 @@ def _bitmaps(
     live: dict[int, Positions] = {}
     gone: dict[int, Positions] = {}
     for at, row in columns.rows_of(Content.MANIFEST_DV).items():
-        if row["status"] != Status.DELETED:
+        if row.status != Status.DELETED:
             live[at] = vector_positions(store.read_range, row)
-        elif row["inline_content"] is not None:
+        elif row.inline_content is not None:
             with suppress(CorruptTable):
                 gone[at] = vector_positions(store.read_range, row)
     return live, gone
