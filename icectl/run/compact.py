@@ -24,7 +24,6 @@ from icectl.engine.compact_job import (
     TaskResult,
     TypedSpec,
     partition_of,
-    scheme_of_paths,
     typed_specs,
 )
 from icectl.engine.kernels.delete_names import named_data_files
@@ -47,6 +46,7 @@ from icectl.run.merge_deletes import merge_deletes
 from icectl.run.validate_data import every_column, name_mapping
 from icectl.spec.data_paths import data_folder
 from icectl.spec.layout import layout_of_table
+from icectl.spec.locations import scheme_of
 from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metrics_modes import metrics_modes
@@ -147,7 +147,7 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
         sort_keys(order, columns.written, arrow_schema(columns.written))
         sorting = Sorting(order, SORT_BYTES)
     options = write_options(metadata.properties, 0, modes)
-    return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of_paths(metadata))
+    return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of(metadata))
 
 
 def _reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:

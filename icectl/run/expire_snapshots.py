@@ -43,7 +43,7 @@ from icectl.spec.updates import Update, with_log
 from icectl.storage.location import is_local, is_within, join, loosest_key
 from icectl.storage.store import FileStatus
 from icectl.storage.temporary import old_temporaries, probe_name
-from icectl.table.known_files import KnownFiles
+from icectl.table.known_locations import KnownFiles
 from icectl.table.open import open_table
 from icectl.table.reachable import dropped_files, log_files
 from icectl.units import print_count

@@ -86,6 +86,10 @@ class ListReader:
         del store, snapshot
         return ()
 
+    def killed(self, manifest: ManifestFile) -> ManifestFile:
+        """Nothing is dead in any."""
+        return manifest
+
     def decode(
         self,
         contents: Sequence[bytes],

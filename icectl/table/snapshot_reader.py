@@ -100,6 +100,9 @@ class SnapshotReader(Protocol):
         Raises: as `manifests`.
         """
 
+    def killed(self, manifest: ManifestFile) -> ManifestFile:
+        """The same manifest with what is dead in it alive, and the other way round."""
+
     def decode(
         self,
         contents: Sequence[bytes],

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.commit.sfc1.draft import NewTree, ParentState, TreeChange, TreeMeans
+from icectl.entries.column_values import NONE, Positions
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.errors import SelfCheckFailed
 from icectl.spec.manifest import Content
@@ -18,8 +19,6 @@ from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key, comparison_keys
 from icectl.storage.store import Store
 from icectl.table.sfc1.live import (
-    NONE,
-    Positions,
     ReadLeaf,
     leaf_rows,
     live_files,

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.commit.sfc1.draft import Draft, Identity, TreeChange, identities, keys
+from icectl.entries.column_values import NONE, Positions
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.errors import CommitConflict
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key, comparison_keys
-from icectl.table.sfc1.live import NONE, Positions, of_contents
+from icectl.table.sfc1.live import of_contents
 from icectl.table.sfc1.manifests import FILES
 
 Place = tuple[str | None, int]

@@ -12,9 +12,9 @@ from icectl.codec.dv import dv_blob, write_bitmap
 from icectl.codec.puffin import read_puffin, write_puffin
 from icectl.codec.sfc1.content_stats import aggregate
 from icectl.codec.sfc1.manifest import TreeContent, write_tree
+from icectl.entries.column_values import Positions
 from icectl.entries.sfc1.rows import LEAF_MAX_ENTRIES, STATS, ListedRow
 from icectl.spec.manifest import Content, FileFormat, Status
-from icectl.table.sfc1.live import Positions
 from icectl.table.sfc1.manifests import TreeFacts
 
 

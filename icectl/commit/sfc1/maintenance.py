@@ -22,10 +22,11 @@ from icectl.commit.sfc1.draft import (
     with_status,
 )
 from icectl.commit.sfc1.find import homes
+from icectl.entries.column_values import NONE
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key
-from icectl.table.sfc1.live import NONE, is_dead, leaf_rows, of_contents, without
+from icectl.table.sfc1.live import is_dead, leaf_rows, of_contents, without
 from icectl.table.sfc1.manifests import LEAVES, with_column
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.entries.column_values import NONE, Positions
 from icectl.entries.rows import Entries, location_keys
 from icectl.entries.summary import Totals
 from icectl.spec.manifest import Content, FileFormat, Status
@@ -20,8 +21,6 @@ from icectl.spec.rule import Broken, Fault, Found
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
-Positions = npt.NDArray[np.uint64]
-NONE: Positions = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)

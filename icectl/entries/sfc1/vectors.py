@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from icectl.entries.column_values import Positions
 from icectl.entries.sfc1.faults import TreeColumns
 from icectl.spec.manifest import Content, Status
 from icectl.spec.rule import Broken, Fault, Found
 
-Positions = npt.NDArray[np.uint64]
 _PUFFIN_FRAMING = 24
 """Bytes that a blob has more than the bitmap in it (sfc-1 6.3)."""
 

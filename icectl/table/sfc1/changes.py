@@ -6,20 +6,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from icectl.entries.column_values import NONE, Positions
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.spec.manifest import ManifestFile, Status
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.sfc1.listed import leaf_manifest, own_manifests
-from icectl.table.sfc1.live import (
-    NONE,
-    Positions,
-    is_dead,
-    leaf_rows,
-    vector_positions,
-    vector_rows,
-)
+from icectl.table.sfc1.live import is_dead, leaf_rows, vector_positions, vector_rows
 from icectl.table.sfc1.manifests import TreeFacts, read_root
 from icectl.table.snapshot_reader import Marked
 

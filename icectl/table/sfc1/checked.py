@@ -12,6 +12,7 @@ from icectl.codec.manifest import read_manifest
 from icectl.codec.sfc1.content_stats import conform, stats_type
 from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_tree
 from icectl.codec.sfc1.partition_stats import with_tuples
+from icectl.entries.column_values import NONE, Positions
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries, numbered, planning
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
@@ -37,7 +38,7 @@ from icectl.table.reading import (
 )
 from icectl.table.schemes import with_schemes
 from icectl.table.sfc1.listed import raw_entries
-from icectl.table.sfc1.live import NONE, Positions, of_contents, vector_positions
+from icectl.table.sfc1.live import of_contents, vector_positions
 from icectl.table.sfc1.manifests import (
     FILES,
     LEAVES,

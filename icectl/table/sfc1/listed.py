@@ -16,6 +16,7 @@ from icectl.codec.dv import read_bitmap, write_bitmap
 from icectl.codec.manifest import read_manifest
 from icectl.codec.sfc1.partition_stats import recover
 from icectl.codec.sfc1.stats_maps import to_maps
+from icectl.entries.column_values import NONE, Positions
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import RawEntries, numbered, where
 from icectl.entries.schema import CARRIED, PLANNING
@@ -33,7 +34,7 @@ from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.schemes import with_schemes
-from icectl.table.sfc1.live import NONE, Positions, leaf_rows, of_contents, vector_rows, vectors
+from icectl.table.sfc1.live import leaf_rows, of_contents, vector_rows, vectors
 from icectl.table.sfc1.manifests import (
     FOR_STATS,
     OWN_CONTENTS,

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec.dv import read_bitmap, read_dv
+from icectl.entries.column_values import NONE, Positions
 from icectl.entries.sfc1.rows import LISTED, ListedRow, listed_rows, number_of, text_of
 from icectl.errors import CorruptTable, MissingFile
 from icectl.spec.manifest import Content, Status
@@ -16,8 +16,6 @@ from icectl.storage.store import Store
 from icectl.table.reading import decode_file
 from icectl.table.sfc1.manifests import FILES, LEAVES, with_column
 
-Positions = npt.NDArray[np.uint64]
-NONE: Positions = np.empty(0, np.uint64)
 ReadRange = Callable[[str, int, int], bytes]
 """Reads part of a file: location, offset, length."""
 

@@ -21,11 +21,10 @@ from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.entries.sfc1.rows import STATS, TREE_ROWS, ListedRow, number_of, text_of, whole
 from icectl.errors import CorruptTable, Unsupported
-from icectl.spec.locations import resolved, shortened
+from icectl.spec.locations import relative_base, resolved, scheme_of, shortened
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
-from icectl.spec.properties import RELATIVE_LOCATIONS, read
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.stats_columns import StatsColumn, stats_columns
 from icectl.storage.store import Store
@@ -81,7 +80,7 @@ class TreeFacts:
 
     def stored(self, rows: pa.Table) -> pa.Table:
         """Rows with locations as they are written: relative where the table wants it (sfc-1 L4)."""
-        if not read(self.metadata.properties, RELATIVE_LOCATIONS):
+        if not relative_base(self.metadata):
             return rows
         for name in LOCATIONS:
             at = rows.schema.get_field_index(name)
@@ -91,9 +90,8 @@ class TreeFacts:
 
     def stored_location(self, location: str) -> str:
         """A location as it is written (sfc-1 L4)."""
-        if not read(self.metadata.properties, RELATIVE_LOCATIONS):
-            return location
-        return shortened(self.metadata.location, location)
+        base = relative_base(self.metadata)
+        return shortened(base, location) if base else location
 
     def _each(self, locations: pa.Array, of: Callable[[str], str]) -> pa.Array:
         found = [None if one is None else of(one) for one in locations.to_pylist()]
@@ -385,7 +383,7 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
         if name not in table.column_names:
             columns.append(pa.nulls(len(table), field.type))
         elif field.name in LOCATIONS:
-            columns.append(completed(facts.metadata, whole(table[name])))
+            columns.append(completed(scheme_of(facts.metadata), whole(table[name])))
         elif name == "sort_order_id":  # sfc-1 C-29
             columns.append(pc.if_else(is_data, table[name], pa.scalar(None, field.type)))
         else:

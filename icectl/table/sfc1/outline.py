@@ -9,6 +9,7 @@ import pyarrow as pa
 from icectl.codec.dv import read_bitmap, write_bitmap
 from icectl.codec.parquet_schema import field_id
 from icectl.codec.sfc1.stats_maps import single_values
+from icectl.entries.column_values import NONE
 from icectl.entries.sfc1.rows import STATS, number_of
 from icectl.spec.manifest import FieldSummary, ManifestFile, ManifestVector, RootManifest, Status
 from icectl.spec.snapshot import Snapshot
@@ -16,7 +17,7 @@ from icectl.spec.stats_columns import group_id
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, read_file
-from icectl.table.sfc1.live import NONE, leaf_rows, of_contents, vector_positions, vector_rows
+from icectl.table.sfc1.live import leaf_rows, of_contents, vector_positions, vector_rows
 from icectl.table.sfc1.manifests import LEAVES, TreeFacts, root_rows
 
 

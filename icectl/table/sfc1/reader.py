@@ -18,7 +18,7 @@ from icectl.storage.store import Store
 from icectl.table.sfc1.changes import marked_manifests
 from icectl.table.sfc1.listed import decode_tree_manifest, tree_manifests
 from icectl.table.sfc1.manifests import TreeFacts
-from icectl.table.sfc1.outline import described, root_manifest
+from icectl.table.sfc1.outline import described, killed_of, root_manifest
 from icectl.table.snapshot_reader import ManifestListRead, Marked, SnapshotReader, of_one_file
 
 
@@ -70,6 +70,10 @@ class RootReader:
     def marked(self, store: Store, snapshot: Snapshot) -> Sequence[Marked]:
         """Find the manifests with what a snapshot changed (sfc-1 9.2)."""
         return marked_manifests(store, self._facts, snapshot)
+
+    def killed(self, manifest: ManifestFile) -> ManifestFile:
+        """The same leaf with what is dead in it alive, and the other way round."""
+        return killed_of(manifest)
 
     def decode(
         self,

@@ -6,6 +6,7 @@ from itertools import chain
 
 import pyarrow as pa
 
+from icectl.entries.column_values import Positions
 from icectl.entries.row_risks import row_risks
 from icectl.entries.rows import Entries
 from icectl.entries.sfc1.faults import TreeColumns, entry_faults, tracking_faults
@@ -22,7 +23,7 @@ from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, naming, read_file
 from icectl.table.row_safety import ledger, refuse
-from icectl.table.sfc1.live import Positions, of_contents, vector_positions
+from icectl.table.sfc1.live import of_contents, vector_positions
 from icectl.table.sfc1.manifests import FILES, TreeFacts, resolved_rows, root_file
 
 _OF_ROOTS = frozenset(
