@@ -12,8 +12,7 @@ from icectl.entries.row_risks import Ledger, row_risks
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable
 from icectl.plan.model import Finding
-from icectl.plan.sfc1.rule_names import named
-from icectl.plan.sfc1.validate_metadata import check_named_once, check_tree_metadata
+from icectl.plan.sfc1.validate_metadata import check_named_once, check_tree_metadata, named
 from icectl.plan.validate.finding import told
 from icectl.plan.validate.metadata import check_row_counters
 from icectl.plan.validate.snapshots import check_main
