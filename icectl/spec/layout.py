@@ -1,7 +1,8 @@
 """Layouts: how a snapshot says which manifests it lists, and in which form those are.
 
-This is the one place that recognises them. A layout has a reader in table/snapshot_reader.py, a
-writer in commit/snapshot_writer.py and checks in run/validate.py.
+This is the one place that recognises them. Each has a reader, named in table/snapshot_reader.py,
+a writer (commit/snapshot_writer.py), checks (run/validate_found.py) and a plan of which manifests
+are written anew (run/rewrite_manifests.py); what only it knows lies in folders of its name.
 """
 
 from enum import StrEnum

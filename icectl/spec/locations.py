@@ -60,7 +60,7 @@ def named_in_vector(metadata: TableMetadata, location: str) -> str:
     Of version 4 a whole location or one below the table's (sfc-1 L5); vectors of before may lack
     the scheme (sfc-1 L2).
     """
-    if layout_of_table(metadata) is Layout.MANIFEST_LISTS:
+    if layout_of_table(metadata) is not Layout.SFC_1:
         return location
     of = with_scheme if location.startswith("/") else resolved
     return of(metadata.location, location)
