@@ -37,11 +37,6 @@ class RootReader:
     def _facts(self) -> TreeFacts:
         return TreeFacts(self.metadata)
 
-    @property
-    def decodes_together(self) -> bool:
-        """A leaf is decoded with what its own row in the root says."""
-        return False
-
     def manifests(
         self, store: Store, snapshot: Snapshot, *, sound: bool = True
     ) -> tuple[ManifestFile, ...]:
