@@ -13,13 +13,13 @@ from icectl.report.document import Outcome
 from icectl.report.rewrite_manifests import Rewriting, print_rewriting, rewriting_result
 from icectl.run.rewrite_manifests import (
     COMMAND,
-    TREES_FROM,
     Prepared,
     Rewritten,
     execute,
     prepare,
     remove_leftovers,
 )
+from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import LEAF_MAX_ENTRIES, TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.units import parse_size
@@ -123,7 +123,7 @@ def _options(request: Request) -> Callable[[TableMetadata], RewriteOptions]:
             content=cast("Content", request.content),  # checked above
             max_entries=(
                 read(metadata.properties, LEAF_MAX_ENTRIES)
-                if metadata.format_version >= TREES_FROM
+                if layout_of_table(metadata) is Layout.SFC_1
                 else None
             ),
         )

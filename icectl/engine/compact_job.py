@@ -27,7 +27,6 @@ from icectl.entries.partition_key import decode_key
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.plan.compact_task import DeleteFile, InputFile, RewriteTask, Task
 from icectl.spec.data_paths import data_file_name, data_location
-from icectl.spec.locations import with_scheme
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionSpec, partition_path, result_types
@@ -52,16 +51,11 @@ def typed_specs(metadata: TableMetadata) -> Mapping[int, TypedSpec]:
     }
 
 
-def scheme_of_paths(metadata: TableMetadata) -> str:
-    """What paths get that delete files store without scheme (sfc-1 L2); empty up to version 3."""
-    return with_scheme(metadata.location, "") if metadata.format_version >= 4 else ""
-
-
 @dataclass(frozen=True, slots=True)
 class CompactJob:
     """What all tasks of a run have in common; `sorting` is none where rows keep their order.
 
-    `scheme` is that of `scheme_of_paths`.
+    `scheme` is what paths get that delete files store without one.
     """
 
     columns: TableColumns

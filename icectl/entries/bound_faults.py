@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.faults import Columns, Fault, merged
+from icectl.entries.faults import Columns, merged
 from icectl.entries.metric_faults import Pairs, are_aligned, common, distinct_rows, pairs
 from icectl.entries.packed import Packed, Places, not_text
+from icectl.spec.rule import Fault
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
 
 Side = Literal["lower", "upper"]

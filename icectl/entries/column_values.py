@@ -14,6 +14,9 @@ import pyarrow.compute as pc
 from icectl.spec.types import DecimalType, PrimitiveType, Type
 
 Integers = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.uint64]
+"""Positions of rows in a file, rising: those that a delete vector names."""
+NONE: Positions = np.empty(0, np.uint64)
 Octets = npt.NDArray[np.uint8]
 
 INTEGER_TYPES: dict[str, pa.DataType] = {

@@ -98,21 +98,6 @@ def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
     )
 
 
-def per_data_file(matches: Matches) -> pa.Table:
-    """Number of delete files that apply to each data file.
-
-    Shape: position_delete_files, equality_delete_files, deletion_vectors; one row per data file.
-    Order: of `matches.data`.
-    """
-    return pa.table(
-        {
-            "position_delete_files": _sum(matches.position_deletes, len(matches.data)),
-            "equality_delete_files": _sum(matches.equality_deletes, len(matches.data)),
-            "deletion_vectors": matches.vectors.counts,
-        }
-    )
-
-
 def delete_counts(matches: Matches) -> Numbers:
     """Number of deletes of every kind that apply to each data file.
 
@@ -185,15 +170,6 @@ def pairs(matches: Matches) -> pa.Table:
     data, deletes = np.concatenate(data_rows), np.concatenate(delete_rows)
     order = np.lexsort((deletes, data))
     return pa.table({"data_row": data[order], "delete_row": deletes[order]})
-
-
-def surplus_vectors(entries: Entries) -> Entries:
-    """Live vectors whose data file has an earlier row with a live vector too (R-114).
-
-    Order: kept.
-    """
-    vectors = rows.deletion_vectors(rows.live(entries))
-    return rows.where(vectors, rows.repeats(vectors.table["referenced_data_file"]))  # R-114
 
 
 def misplaced(matches: Matches) -> tuple[Numbers, Numbers]:

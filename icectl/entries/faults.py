@@ -4,7 +4,6 @@ Each search gives how many entries it found and where the first of them lies, or
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,33 +13,12 @@ import pyarrow.compute as pc
 
 from icectl.entries.rows import RawEntries
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
-from icectl.spec.rule import Severity
+from icectl.spec.rule import Fault
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[Any]
 
 _ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:)"
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Entries that have the same thing wrong: how many, and the location of the first."""
-
-    count: int
-    location: str
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A rule that is broken, where, and what is wrong there; None stands for its own severity."""
-
-    rule: str
-    fault: Fault
-    told: str
-    severity: Severity | None = None
-
-
-Found = Iterator[Broken]
 
 
 _MAPS = ("value_counts", "lower_bounds")

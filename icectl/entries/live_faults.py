@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries import rows as vocabulary
-from icectl.entries.faults import Fault
 from icectl.entries.rows import Entries, location_keys, numbers
 from icectl.entries.summary import Totals
 from icectl.spec.manifest import Content, FileFormat, Status
+from icectl.spec.rule import Fault
 
 Numbers = npt.NDArray[np.int64]
 

@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.entries.faults import Columns, Fault, Numbers, merged
+from icectl.entries.faults import Columns, Numbers, merged
 from icectl.spec.manifest import FileFormat
+from icectl.spec.rule import Fault
 
 Places = npt.NDArray[np.int64]
 

@@ -9,10 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.faults import Columns, Fault, Mask
+from icectl.entries.faults import Columns, Mask
 from icectl.entries.packed import Packed, Places, not_text
 from icectl.entries.partition_key import PartitionValue, decode_key, join_values
 from icectl.errors import CorruptTable
+from icectl.spec.rule import Fault
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from icectl.entries.faults import Fault
 from icectl.entries.live_faults import chosen_manifests, live_faults
 from icectl.entries.rows import (
     Entries,
@@ -19,6 +18,7 @@ from icectl.spec.expressions import HIGHEST_STATS_ID, Expression, link_specs
 from icectl.spec.manifest import ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
+from icectl.spec.rule import Fault
 from icectl.units import print_count
 
 TO_VERSION = 4

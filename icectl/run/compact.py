@@ -15,6 +15,7 @@ from icectl.commit.output_journal import DataPlaces, Leftovers
 from icectl.commit.outputs import Outputs
 from icectl.commit.rewrite_files import FileRewrite, Planned
 from icectl.commit.snapshot import branch_head
+from icectl.commit.snapshot_writer import writer_of
 from icectl.commit.transaction import transaction
 from icectl.engine.compact_job import (
     CompactJob,
@@ -23,7 +24,6 @@ from icectl.engine.compact_job import (
     TaskResult,
     TypedSpec,
     partition_of,
-    scheme_of_paths,
     typed_specs,
 )
 from icectl.engine.kernels.delete_names import named_data_files
@@ -45,6 +45,8 @@ from icectl.plan.model import pin_of
 from icectl.run.merge_deletes import merge_deletes
 from icectl.run.validate_data import every_column, name_mapping
 from icectl.spec.data_paths import data_folder
+from icectl.spec.layout import layout_of_table
+from icectl.spec.locations import scheme_of
 from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metrics_modes import metrics_modes
@@ -145,7 +147,7 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
         sort_keys(order, columns.written, arrow_schema(columns.written))
         sorting = Sorting(order, SORT_BYTES)
     options = write_options(metadata.properties, 0, modes)
-    return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of_paths(metadata))
+    return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of(metadata))
 
 
 def _reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:
@@ -278,7 +280,12 @@ class _Run:
         snapshot = planned.branch.snapshot
         return FileRewrite(
             reader=_reader(self._access, frozenset()),
-            env=self._access.env,
+            writer=writer_of(
+                self._access,
+                layout_of_table(loaded.metadata),
+                planned.branch.name,
+                outputs,
+            ),
             planned=Planned(
                 planned.branch.name,
                 None if snapshot is None else snapshot.snapshot_id,
@@ -287,7 +294,6 @@ class _Run:
             ),
             results=results,
             snapshot_id=self._access.env.new_snapshot_id(),
-            outputs=outputs,
         )
 
     def _rewritten(self, batch: Sequence[Group], outputs: Outputs) -> list[GroupResult]:

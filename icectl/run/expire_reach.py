@@ -9,6 +9,7 @@ from icectl.entries.files import Files, together
 from icectl.errors import CorruptTable, StorageError
 from icectl.plan.expire_snapshots import Reached, Unread, lost_statistics
 from icectl.plan.retention import Retention
+from icectl.spec.layout import Layout, layout_of
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
@@ -40,7 +41,7 @@ def read_reached(
     staying = all_manifests(lists, kept)
     live = read_live(reader, metadata, staying)
     for snapshot in kept:
-        if snapshot.root_manifest is not None:
+        if layout_of(snapshot) is Layout.SFC_1:
             check_homes(snapshot, live.homes.lost(lists[snapshot.snapshot_id]))
     going = _Going(reader, metadata)
     return Reached(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from icectl.catalog.protocol import LoadedTable
+from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.commit.access import TableAccess
 from icectl.commit.attempt import Asked, commit_changes
 from icectl.commit.journals import ABANDONED_AFTER_MS, journal_location
@@ -21,7 +21,7 @@ from icectl.entries.files import (
     together,
     without,
 )
-from icectl.errors import IcectlError, Refused, StorageError
+from icectl.errors import IcectlError, StorageError
 from icectl.plan.expire_snapshots import (
     ExpirePlan,
     Reached,
@@ -43,7 +43,7 @@ from icectl.spec.updates import Update, with_log
 from icectl.storage.location import is_local, is_within, join, loosest_key
 from icectl.storage.store import FileStatus
 from icectl.storage.temporary import old_temporaries, probe_name
-from icectl.table.known_files import KnownFiles
+from icectl.table.known_locations import KnownFiles
 from icectl.table.open import open_table
 from icectl.table.reachable import dropped_files, log_files
 from icectl.units import print_count
@@ -345,8 +345,7 @@ def _reached_by_newest(access: TableAccess, prepared: Prepared) -> Sequence[File
     """What the newest metadata reaches, but for the contents of what the plan has read."""
     access.catalog.settle()
     newest = access.catalog.load()
-    if newest.metadata.table_uuid != prepared.loaded.metadata.table_uuid:  # R-002
-        raise Refused("another table is in its place now")
+    check_same_table(prepared.loaded, newest.metadata)
     check_gc_enabled(newest.metadata)
     kept = {decision.snapshot_id for decision in prepared.plan.retention.kept}
     return reached_beside(access.reach, newest, kept)

@@ -31,7 +31,7 @@ from icectl.run.reader import Reader
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from icectl.spec.names import lost_versions
 from icectl.spec.snapshot import Snapshot
-from icectl.table.manifest_lists import described_manifests, distinct_manifests
+from icectl.table.manifest_lists import distinct_manifests, snapshot_reader
 
 _LOGS = frozenset({"snapshots", "history", "metadata-log"})
 """Views whose rows are a log, oldest first: a limit keeps the newest."""
@@ -188,7 +188,8 @@ def _manifest_rows(reader: Reader, request: RowRequest) -> RowSet:
 def _described(
     reader: Reader, request: RowRequest, snapshot: Snapshot, manifests: Sequence[ManifestFile]
 ) -> Sequence[ManifestFile]:
-    listed = described_manifests(reader.store, reader.metadata, snapshot, manifests)
+    read = snapshot_reader(reader.metadata, snapshot)
+    listed = read.described(reader.store, snapshot, manifests)
     return _of_content(listed, request.content)
 
 

@@ -24,9 +24,9 @@ from icectl.plan.inspect.views import Row
 from icectl.run.reader import Reader
 from icectl.spec.manifest import FileFormat, ManifestContent
 from icectl.spec.snapshot import Snapshot
+from icectl.table.manifest_lists import snapshot_reader
 from icectl.table.reading import OF_ONE_FILE
 from icectl.table.row_changes import RowChanges, first_vectors, row_changes
-from icectl.table.sfc1.changes import marked_manifests
 
 
 def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int | None) -> Row:
@@ -55,7 +55,7 @@ def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int |
 
 def detected(reader: Reader, snapshot: Snapshot) -> tuple[Entries, Entries]:
     """What a version 4 snapshot removed and added, from its own root (sfc-1 9.2)."""
-    marked = marked_manifests(reader.store, reader.metadata, snapshot)
+    marked = snapshot_reader(reader.metadata, snapshot).marked(reader.store, snapshot)
     entries = reader.load([each.manifest for each in marked], CHANGES_SOURCES)
     added: list[Entries] = []
     removed: list[Entries] = []

@@ -8,8 +8,10 @@ from icectl.plan.inspect.tree import tree as tree_view
 from icectl.plan.inspect.tree_nodes import TREE_SOURCES, Node, TreeSource
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.reader import Reader
+from icectl.spec.layout import layout_of_manifest
 from icectl.spec.manifest import ManifestFile
-from icectl.table.sfc1.outline import killed_of, root_manifest
+from icectl.table.manifest_lists import snapshot_reader
+from icectl.table.snapshot_reader import reader_of
 
 
 def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
@@ -21,7 +23,7 @@ def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
     manifests = reader.manifests(snapshot)
     root = None
     if snapshot is not None:
-        root = root_manifest(reader.store, reader.metadata, snapshot)
+        root = snapshot_reader(reader.metadata, snapshot).root(reader.store, snapshot)
     source = TreeSource(
         metadata=reader.metadata,
         metadata_location=reader.loaded.metadata_location,
@@ -35,8 +37,12 @@ def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
 
 
 def _killed(reader: Reader, manifests: Sequence[ManifestFile], limit: int) -> Entries:
-    """The dead entries of the leaves that are shown."""
+    """The dead entries of the manifests that are shown."""
     struck = [index for index in shown_manifests(manifests, limit) if manifests[index].dead]
-    parts = reader.scan([killed_of(manifests[index]) for index in struck], TREE_SOURCES)
+    killed = [
+        reader_of(reader.metadata, layout_of_manifest(manifests[index])).killed(manifests[index])
+        for index in struck
+    ]
+    parts = reader.scan(killed, TREE_SOURCES)
     told = ((part.table["manifest"][0].as_py(), part) for part in parts if len(part))
     return concat(numbered(part, struck[at]) for at, part in told)

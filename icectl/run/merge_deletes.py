@@ -7,13 +7,13 @@ from threading import Lock
 
 from icectl.commit.access import TableAccess
 from icectl.commit.outputs import Outputs as RunOutputs
-from icectl.engine.compact_job import TaskResult, scheme_of_paths, typed_specs
+from icectl.engine.compact_job import TaskResult, typed_specs
 from icectl.engine.kernels.write_data import Outputs, parquet_options
 from icectl.engine.merge_job import MergeJob, run_merge
 from icectl.plan.compact_task import MergeDeletesTask
 from icectl.spec.data_paths import data_location, delete_file_name
+from icectl.spec.locations import relative_base, scheme_of
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.properties import RELATIVE_LOCATIONS, read
 from icectl.table.reading import in_threads
 
 
@@ -30,12 +30,11 @@ def merge_deletes(
     """
     access.progress.phase("merging deletes", total=len(tasks))
     lock = Lock()
-    is_relative = metadata.format_version >= 4 and read(metadata.properties, RELATIVE_LOCATIONS)
     job = MergeJob(
         typed_specs(metadata),
         parquet_options(metadata.properties),
-        scheme_of_paths(metadata),
-        metadata.location if is_relative else "",
+        scheme_of(metadata),
+        relative_base(metadata),
     )
 
     def run(task: MergeDeletesTask) -> TaskResult:

@@ -28,6 +28,7 @@ from icectl.plan.model import Finding, pin_of
 from icectl.plan.rewrite_manifests import RewriteOptions
 from icectl.plan.validate.finding import finding
 from icectl.run import rewrite_manifests as rewriting
+from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
@@ -93,7 +94,7 @@ def _legacy_manifests(access: TableAccess, loaded: LoadedTable) -> int:
     """
     metadata = loaded.metadata
     snapshot = branch_head(metadata, "main")
-    if snapshot is None or metadata.format_version >= rewriting.TREES_FROM:
+    if snapshot is None or layout_of_table(metadata) is not Layout.MANIFEST_LISTS:
         return 0
     access.catalog.check_writable(loaded)
     manifests = read_snapshot_manifests(access.store, metadata, snapshot)

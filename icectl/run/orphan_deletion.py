@@ -21,7 +21,7 @@ from icectl.entries.listed import (
 from icectl.errors import IcectlError, StorageError
 from icectl.run.cleanup import BATCH, Cleaner
 from icectl.run.quarantine import Quarantine, open_quarantine
-from icectl.run.remove_orphans import Prepared, check_same_table, open_deletable
+from icectl.run.remove_orphans import Prepared, check_same_place, open_deletable
 from icectl.storage.store import FailedRemoval
 from icectl.table.reading import in_threads
 from icectl.table.unreached import check_sums_last, described_files
@@ -138,7 +138,7 @@ class _Deletion:
         """The files that the newest metadata does not refer to either (R-157)."""
         self.access.catalog.settle()
         newest = open_deletable(self.access)
-        check_same_table(self.newest, newest)
+        check_same_place(self.newest, newest)
         references = self.prepared.references
         if newest != self.newest:
             references.add(newest)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from icectl.catalog.given_file import load_file
-from icectl.catalog.protocol import LoadedTable
+from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import running
 from icectl.engine.orphan_search import Listing, OrphanSearch
@@ -80,7 +80,7 @@ def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -
     access.deadline.check()
     with search.list(places.listed) as listing:
         loaded = open_deletable(access)
-        check_same_table(before, loaded)
+        check_same_place(before, loaded)
         others.check(loaded, listing.metadata_files)
         others.check_newest(loaded)
         references = _read_references(access, loaded, options, places, listing)
@@ -102,13 +102,16 @@ def open_deletable(access: TableAccess) -> LoadedTable:
     return loaded
 
 
-def check_same_table(before: LoadedTable, loaded: LoadedTable) -> None:
-    """Refused, where another table has taken the place of the first (R-002)."""
-    same_uuid = before.metadata.table_uuid in {None, loaded.metadata.table_uuid}  # R-002
-    if not same_uuid or before.metadata.location != loaded.metadata.location:
+def check_same_place(before: LoadedTable, loaded: LoadedTable) -> None:
+    """Do nothing where a table is the same one, whose files are where they were.
+
+    Raises: Refused.
+    """
+    check_same_table(before, loaded.metadata)
+    if before.metadata.location != loaded.metadata.location:
         raise Refused(
-            "another table is in its place now",
-            hint="run the command again if that table is meant",
+            f"the table's location has changed to {loaded.metadata.location}",
+            hint="run the command again",
         )
 
 

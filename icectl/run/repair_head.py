@@ -18,8 +18,9 @@ from icectl.run.reader import Reader
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.partition import result_types
 from icectl.spec.snapshot import Snapshot
-from icectl.table.manifest_lists import ManifestListRead, try_manifest_lists
+from icectl.table.manifest_lists import try_manifest_lists
 from icectl.table.manifests import ManifestRead, try_manifests
+from icectl.table.snapshot_reader import ManifestListRead
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from functools import partial
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import Leftovers
-from icectl.commit.sfc1.commit import commit_tree
 from icectl.commit.sfc1.draft import ParentState, TreeChange
 from icectl.commit.sfc1.writer import TreeWriter
 from icectl.commit.snapshot import head
+from icectl.commit.transaction import Proposal, transaction
 from icectl.engine.local import LocalEngine
 from icectl.entries.faults import Columns, merged
 from icectl.entries.inherit import inherit
@@ -32,6 +32,7 @@ from icectl.plan.upgrade_to_v4 import TO_VERSION, Head, UpgradeOptions, UpgradeP
 from icectl.plan.validate.entries import top_level_ids
 from icectl.run.compact import execute as execute_compaction
 from icectl.run.compact import prepare as prepare_compaction
+from icectl.spec.layout import Layout, layout_of
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
@@ -96,7 +97,7 @@ def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
 def _head(
     access: TableAccess, metadata: TableMetadata, branch: str, snapshot: Snapshot, *, convert: bool
 ) -> Head:
-    has_root = snapshot.root_manifest is not None
+    has_root = layout_of(snapshot) is Layout.SFC_1
     if has_root:
         sound_root(access.store, TreeFacts(metadata), snapshot)
         if not convert:
@@ -194,21 +195,22 @@ def _commit(
     """One commit: to version 4, and where there is a branch, a snapshot of it with a root."""
     uuid, snapshot_id = access.env.new_uuid(), access.env.new_snapshot_id()
 
-    def changes(writer: TreeWriter, metadata: TableMetadata) -> Sequence[Update]:
-        updates: list[Update] = []
-        if metadata.format_version < TO_VERSION:
-            if metadata.table_uuid is None:
-                updates.append(AssignUuid(uuid))
-            updates.append(UpgradeFormatVersion(TO_VERSION))
-        upgraded = apply_all(metadata, updates)
-        if branch is not None and _lacks_root(upgraded, branch):
-            change = _rewritten if eager else _listed
-            updates += writer.write(
-                upgraded, snapshot_id, lambda facts, state: change(access, facts, state), {}
-            )
-        return updates
+    change = _rewritten if eager else _listed
+    with transaction(access, base, COMMAND) as opened:
+        writer = TreeWriter(access.store, access.env, branch or "main", opened.outputs)
 
-    landed, _ = commit_tree(access, base, COMMAND, branch or "main", changes)
+        def propose(metadata: TableMetadata) -> Proposal:
+            updates: list[Update] = []
+            if metadata.format_version < TO_VERSION:
+                if metadata.table_uuid is None:
+                    updates.append(AssignUuid(uuid))
+                updates.append(UpgradeFormatVersion(TO_VERSION))
+            upgraded = apply_all(metadata, updates)
+            if branch is None or not _lacks_root(upgraded, branch):
+                return Proposal(updates)
+            return writer.propose(upgraded, snapshot_id, partial(change, access), updates=updates)
+
+        landed = opened.commit(propose)
     return landed, None if landed.metadata.snapshot(snapshot_id) is None else snapshot_id
 
 
@@ -235,7 +237,7 @@ def _vectors_alone(metadata: TableMetadata) -> CompactOptions:
 
 def _lacks_root(metadata: TableMetadata, branch: str) -> bool:
     snapshot = head(metadata, branch)
-    return snapshot is not None and snapshot.root_manifest is None
+    return snapshot is not None and layout_of(snapshot) is not Layout.SFC_1
 
 
 def _listed(_: TableAccess, facts: TreeFacts, __: ParentState) -> TreeChange:
@@ -246,7 +248,7 @@ def _listed(_: TableAccess, facts: TreeFacts, __: ParentState) -> TreeChange:
 def _rewritten(access: TableAccess, facts: TreeFacts, state: ParentState) -> TreeChange:
     """A root of new leaves; what version 4 can't say stays in its old manifests (sfc-1 11.5)."""
     keys = frozenset(
-        comparison_key(str(leaf["location"]))
+        comparison_key(leaf.name)
         for leaf in leaf_rows(state.rows)
         if can_move(facts, read_leaf(access.store, facts, leaf))
     )

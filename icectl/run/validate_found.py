@@ -1,10 +1,22 @@
-"""What a check has found while it is under way."""
+"""What a check has found while it is under way, and the checks of snapshots by their layout."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 
+from icectl.entries.rows import Entries
 from icectl.plan.model import Finding
 from icectl.plan.validate.choice import RuleChoice
+from icectl.run.reader import Reader
+from icectl.spec.layout import Layout
+from icectl.spec.manifest import ManifestFile
+from icectl.spec.snapshot import Snapshot
+
+_CHECKS: Mapping[Layout, str] = {
+    Layout.MANIFEST_LISTS: "icectl.run.validate_lists",
+    Layout.SFC_1: "icectl.run.sfc1.validate",
+}
+"""Modules with a function `check`: loaded where there is such a snapshot."""
 
 
 @dataclass(slots=True)
@@ -26,3 +38,31 @@ class Found:
         """One more file was looked at."""
         self.files += 1
         self.bytes_read += size_bytes or 0
+
+
+def _nothing() -> Iterable[Finding]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotsChecked:
+    """What deeper levels look at, once snapshots of one layout are checked at level `metadata`.
+
+    `live` are the planning columns of entries that live; `manifests` tells those of the snapshots.
+    `of_files` and `of_contents` find what the layout has to check further where files are looked
+    for, and where they are read.
+    """
+
+    live: Entries
+    manifests: Callable[[], Sequence[ManifestFile]]
+    of_files: Callable[[], Iterable[Finding]] = _nothing
+    of_contents: Callable[[], Iterable[Finding]] = _nothing
+
+
+CheckSnapshots = Callable[[Reader, Sequence[Snapshot], Found], SnapshotsChecked]
+
+
+def check_snapshots_of(layout: Layout) -> CheckSnapshots:
+    """The check of snapshots of one layout at level `metadata`."""
+    found: CheckSnapshots = import_module(_CHECKS[layout]).check
+    return found

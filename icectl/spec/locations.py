@@ -5,7 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from icectl.errors import Unsupported
+from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.metadata import TableMetadata
+from icectl.spec.properties import RELATIVE_LOCATIONS, read
 from icectl.spec.snapshot import Snapshot
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -17,6 +19,22 @@ def with_scheme(table_location: str, location: str) -> str:
         return location
     found = _SCHEME.match(table_location)
     return f"{found.group() if found else 'file:'}{location}"
+
+
+def scheme_of(metadata: TableMetadata) -> str:
+    """What a table's locations get that have no scheme (sfc-1 L2).
+
+    Empty where its layout takes them as they are, up to version 3.
+    """
+    has_schemes = layout_of_table(metadata) is Layout.SFC_1
+    return with_scheme(metadata.location, "") if has_schemes else ""
+
+
+def relative_base(metadata: TableMetadata) -> str:
+    """What new locations are written relative to (sfc-1 L4); empty where they are whole."""
+    may_be_relative = layout_of_table(metadata) is Layout.SFC_1
+    wanted = may_be_relative and read(metadata.properties, RELATIVE_LOCATIONS)
+    return metadata.location if wanted else ""
 
 
 def resolved(table_location: str, location: str) -> str:
@@ -42,7 +60,7 @@ def named_in_vector(metadata: TableMetadata, location: str) -> str:
     Of version 4 a whole location or one below the table's (sfc-1 L5); vectors of before may lack
     the scheme (sfc-1 L2).
     """
-    if metadata.format_version < 4:
+    if layout_of_table(metadata) is Layout.MANIFEST_LISTS:
         return location
     of = with_scheme if location.startswith("/") else resolved
     return of(metadata.location, location)

@@ -95,11 +95,6 @@ class ManifestFile:
     in_root: bool = False
 
     @property
-    def is_of_tree(self) -> bool:
-        """Whether only a version 4 root can describe it."""
-        return self.file_format is not FileFormat.AVRO or bool(self.dead)
-
-    @property
     def identity(self) -> ManifestIdentity:
         """What tells it apart: a leaf with other dead rows is another one."""
         return self.manifest_path, self.content, self.dead

@@ -14,7 +14,7 @@ from icectl.spec.expressions import (
     linked_spec_from_json,
     linked_spec_json,
 )
-from icectl.spec.locations import resolved, shortened, with_locations
+from icectl.spec.locations import relative_base, resolved, shortened, with_locations
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import (
     FIRST_FIELD_ID,
@@ -24,7 +24,6 @@ from icectl.spec.partition import (
     spec_from_json,
     spec_json,
 )
-from icectl.spec.properties import RELATIVE_LOCATIONS, read
 from icectl.spec.schema import Schema, schema_from_json, schema_json
 from icectl.spec.snapshot import (
     MetadataLogEntry,
@@ -401,8 +400,8 @@ def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
     Members that a version must not write are left out (R-011, R-177), unknown ones kept (R-018).
     """
     version = metadata.format_version
-    if version >= 4 and read(metadata.properties, RELATIVE_LOCATIONS):
-        metadata = with_locations(metadata, partial(shortened, metadata.location))
+    if base := relative_base(metadata):
+        metadata = with_locations(metadata, partial(shortened, base))
     members: dict[str, Any] = {"format-version": version}
     _put(members, "table-uuid", metadata.table_uuid)
     members["location"] = metadata.location

@@ -1,5 +1,6 @@
-"""What is known of one rule of the format, and the next steps that many rules share."""
+"""One rule of the format, what breaks it, and the next steps that many rules share."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,3 +34,25 @@ REWRITE_MANIFESTS = "`icectl rewrite-manifests TABLE` writes the manifests anew"
 COMPACT = "`icectl compact TABLE --rewrite-all` writes the data files anew"
 RESTORE = "restore the file from a copy, or roll back to a snapshot from before it was added"
 ENGINE = "change it with the engine that owns the table's schema"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Entries that have the same thing wrong: how many, and the location of the first."""
+
+    count: int
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule that is broken, where, and what is wrong there; None stands for its own severity."""
+
+    rule: str
+    fault: Fault
+    told: str
+    severity: Severity | None = None
+
+
+Found = Iterator[Broken]
+"""What a search for broken rules gives."""

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from icectl.errors import Refused
 from icectl.spec.expressions import link_specs
-from icectl.spec.locations import with_locations, with_scheme
+from icectl.spec.locations import scheme_of, with_locations, with_scheme
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metadata_json import NEWEST_VERSION
 from icectl.spec.properties import PREVIOUS_VERSIONS_MAX, read
@@ -149,8 +149,9 @@ def with_log(
     Second: locations of the metadata files that fell off the log, oldest first. `metadata` still
     carries the `last_updated_ms` of the file it replaces.
     """
-    if metadata.format_version >= 4:
-        previous_location = with_scheme(metadata.location, previous_location)
+    scheme = scheme_of(metadata)
+    if scheme:
+        previous_location = with_scheme(scheme, previous_location)
     entry = MetadataLogEntry(metadata.last_updated_ms, previous_location)
     keep = read(metadata.properties, PREVIOUS_VERSIONS_MAX)
     log = (*metadata.metadata_log, entry)

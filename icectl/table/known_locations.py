@@ -1,7 +1,8 @@
-"""Sets of millions of locations in memory, each as a 64-bit hash of its loosest key.
+"""Sets of files that stay: millions of locations in memory, each as a hash of its loosest key.
 
-Two spellings of one file have one key and so one hash. Two different keys have one hash in 1 of
-2^64 pairs: such a file counts as known, and what is known is kept. Nothing is deleted for it.
+The hashes have 64 bits. Two spellings of one file have one key and so one hash. Two different keys
+have one hash in 1 of 2^64 pairs: such a file counts as known, and what is known is kept. Nothing is
+deleted for it.
 """
 
 from typing import IO
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from icectl.entries.byte_hashes import Hashes, byte_hashes
 from icectl.entries.column_values import Integers, Spans, byte_strings
 from icectl.storage.location import before_path, loosest_keys
+from icectl.storage.real_paths import FolderNames
 
 _ROWS_AT_ONCE = 65_536
 _FEW = 1 << 20
@@ -100,6 +102,37 @@ class KnownLocations:
         first = np.ones(len(every), np.bool_)
         np.not_equal(every[1:], every[:-1], out=first[1:])
         self._known = every if first.all() else every[first]
+
+
+class KnownFiles:
+    """A set of files: by all spellings of their locations and, where some of them are `local`, by
+    all names of their folders.
+
+    `locations` is the set without those names.
+    """
+
+    def __init__(self, *, local: bool) -> None:
+        self.locations = KnownLocations()
+        self._folders = FolderNames() if local else None
+
+    def add(self, locations: pa.Array) -> None:
+        """Make files known."""
+        self.locations.add(locations)
+        if self._folders is not None:
+            self._folders.add(locations)
+
+    def contain(self, locations: pa.Array) -> pa.BooleanArray:
+        """Whether each file is known.
+
+        Shape: one flag per location. Order: kept.
+        """
+        known = self.locations.contains(locations)
+        if self._folders is None:
+            return known
+        flags = known.to_numpy(zero_copy_only=False).copy()
+        for places, named in self._folders.other_names(locations):
+            flags[places] |= self.locations.contains(named).to_numpy(zero_copy_only=False)
+        return pa.array(flags)
 
 
 def _hashes(locations: pa.Array) -> Hashes:

@@ -9,7 +9,7 @@ from icectl.entries.rows import EMPTY, Entries, take
 from icectl.plan.compact import LiveFiles, live_files
 from icectl.plan.compact_tasks import LOADED_COLUMNS
 from icectl.progress import Progress
-from icectl.spec.locations import with_scheme
+from icectl.spec.locations import scheme_of, with_scheme
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
@@ -70,16 +70,17 @@ class LiveFilesReader:
         if not unread:
             return known
         read: Mapping[str, Mapping[str, int]] = self.read_names(take(files.deletes, unread))
-        if metadata.format_version >= 4:
-            read = {place: _with_schemes(metadata, names) for place, names in read.items()}
+        scheme = scheme_of(metadata)
+        if scheme:
+            read = {place: _with_schemes(scheme, names) for place, names in read.items()}
         return {**known, **read}
 
 
-def _with_schemes(metadata: TableMetadata, names: Mapping[str, int]) -> Mapping[str, int]:
-    """Paths in a delete file of an older version as version 4 reads them (sfc-1 L2)."""
+def _with_schemes(scheme: str, names: Mapping[str, int]) -> Mapping[str, int]:
+    """Paths in a delete file of an older version with a scheme (sfc-1 L2)."""
     counts = Counter[str]()
     for name, count in names.items():
-        counts[with_scheme(metadata.location, name)] += count
+        counts[with_scheme(scheme, name)] += count
     return counts
 
 

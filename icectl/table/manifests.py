@@ -10,16 +10,15 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from icectl.codec.manifest import read_manifests
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import EMPTY, Entries, RawEntries, numbered
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, Unsupported
 from icectl.progress import Progress
+from icectl.spec.layout import Layout, layout_of_manifest
 from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.store import Store
-from icectl.table.manifest_lists import trees
 from icectl.table.reading import (
     FileRead,
     Problem,
@@ -30,6 +29,7 @@ from icectl.table.reading import (
     try_file,
 )
 from icectl.table.schemes import with_schemes
+from icectl.table.snapshot_reader import SnapshotReader, reader_of
 
 _TOGETHER_BYTES = 2**20
 """Manifests, as stored, that are decoded as one: of small ones there may be very many."""
@@ -223,13 +223,15 @@ def try_manifests(
     Raises: StorageError, where the store itself fails.
     Cost: as scan_manifests.
     """
+    reader = _readers(metadata, manifests)
 
     def decode(stored: _Stored) -> ManifestRead:
         (index,), (content,) = stored
         if not isinstance(content, bytes):
             return ManifestRead(index, problem=content)
         manifest = manifests[index]
-        read = partial(_decoded, metadata, [content], manifest, columns=columns, indices=[index])
+        decode = reader(manifest).decode
+        read = partial(decode, [content], manifest, columns=columns, indices=[index])
         try:
             (header,), rows = decode_file(manifest.manifest_path, read)
         except (CorruptTable, Unsupported) as error:
@@ -269,8 +271,9 @@ def scan_together(
     Cost: as scan_manifests.
     """
 
-    decode = _Decoder(metadata, manifests, wanted).decode
-    groups = _groups(manifests, wanted)
+    reader = _readers(metadata, manifests)
+    decode = _Decoder(reader, manifests, wanted).decode
+    groups = _groups(reader, manifests, wanted)
     parts = _read(store, manifests, groups, decode, concurrency=concurrency, progress=progress)
     with closing(parts):
         for part in parts:
@@ -285,7 +288,7 @@ def scan_together(
 class _Decoder:
     """Decodes groups of manifests, with the columns that are `wanted` of each."""
 
-    metadata: TableMetadata
+    reader: Callable[[ManifestFile], SnapshotReader]
     manifests: Sequence[ManifestFile]
     wanted: Sequence[frozenset[str]]
 
@@ -312,33 +315,26 @@ class _Decoder:
     def _read(self, indices: Sequence[int], contents: Sequence[bytes]) -> ManifestsRead:
         first = indices[0]
         manifest, columns = self.manifests[first], self.wanted[first]
-        headers, rows = _decoded(
-            self.metadata, contents, manifest, columns=columns, indices=indices
-        )
+        decode = self.reader(manifest).decode
+        headers, rows = decode(contents, manifest, columns=columns, indices=indices)
         return ManifestsRead(first, headers, rows)
 
 
-def _decoded(
-    metadata: TableMetadata,
-    contents: Sequence[bytes],
-    manifest: ManifestFile,
-    *,
-    columns: frozenset[str],
-    indices: Sequence[int],
-) -> tuple[Sequence[ManifestHeader], RawEntries]:
-    """Manifests like `manifest`, which is the first of them; only a tree's stands alone."""
-    if manifest.is_of_tree:
-        header, rows = trees(metadata).decode(
-            contents[0], manifest, columns=columns, index=indices[0]
-        )
-        return [header], rows
-    spec = metadata.spec(manifest.partition_spec_id)
-    headers, rows = read_manifests(contents, columns=columns, manifests=indices, spec=spec)
-    return headers, with_schemes(metadata, rows)
+def _readers(
+    metadata: TableMetadata, manifests: Sequence[ManifestFile]
+) -> Callable[[ManifestFile], SnapshotReader]:
+    """What decodes each manifest: one reader for each layout."""
+    found: dict[Layout, SnapshotReader] = {
+        layout: reader_of(metadata, layout)
+        for layout in dict.fromkeys(map(layout_of_manifest, manifests))
+    }
+    return lambda manifest: found[layout_of_manifest(manifest)]
 
 
 def _groups(
-    manifests: Sequence[ManifestFile], wanted: Sequence[frozenset[str]]
+    reader: Callable[[ManifestFile], SnapshotReader],
+    manifests: Sequence[ManifestFile],
+    wanted: Sequence[frozenset[str]],
 ) -> Sequence[Sequence[int]]:
     """Manifests side by side that can be decoded together."""
     groups: list[list[int]] = []
@@ -349,7 +345,8 @@ def _groups(
             groups
             and size <= _TOGETHER_BYTES
             and manifest.partition_spec_id == manifests[index - 1].partition_spec_id
-            and not (manifest.is_of_tree or manifests[index - 1].is_of_tree)
+            and reader(manifest).decodes_together
+            and reader(manifest) is reader(manifests[index - 1])
             and wanted[index] == wanted[index - 1]
         ):
             groups[-1].append(index)

@@ -11,6 +11,7 @@ from icectl.entries.files import NO_FILES, FileKind, Files, content_files, disti
 from icectl.entries.live_faults import fingerprints
 from icectl.entries.rows import RawEntries, deletion_vectors, live
 from icectl.progress import Progress
+from icectl.spec.layout import Layout, layout_of_manifest
 from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestIdentity
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
@@ -166,7 +167,8 @@ def read_live(
 
 def _names_files(manifest: ManifestFile) -> bool:
     """Whether delete vectors in a manifest have to be those of live files (V4-122)."""
-    return manifest.is_of_tree and manifest.content is ManifestContent.DELETES
+    is_of_root = layout_of_manifest(manifest) is Layout.SFC_1
+    return is_of_root and manifest.content is ManifestContent.DELETES
 
 
 def metadata_files(

@@ -16,8 +16,7 @@ from icectl.storage.location import is_local, join, relative_ones
 from icectl.storage.other_ways import OtherWays
 from icectl.storage.real_paths import linked_files
 from icectl.storage.same_store import SameStore
-from icectl.table.known_files import KnownFiles
-from icectl.table.known_locations import KnownLocations
+from icectl.table.known_locations import KnownFiles, KnownLocations
 from icectl.table.manifest_lists import distinct_manifests
 from icectl.table.manifests import scan_manifests
 from icectl.table.reachable import (

@@ -7,11 +7,11 @@ from functools import partial
 import numpy as np
 
 from icectl.codec.dv import check_cardinality, read_dv
+from icectl.entries.column_values import NONE, Positions
 from icectl.entries.rows import Entries, by_row, data_files, deletion_vectors
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file
-from icectl.table.sfc1.live import NONE, Positions
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,24 +8,21 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.codec.sfc1.partition_stats import UNKNOWN_KEY
-from icectl.entries.row_risks import Ledger, home_risks, partition_risks, row_risks, tree_risks
+from icectl.entries.row_risks import Ledger, row_risks
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable
 from icectl.plan.model import Finding
-from icectl.plan.sfc1.validate_manifests import told
-from icectl.plan.sfc1.validate_metadata import (
-    as_version_4,
-    check_named_once,
-    check_tree_metadata,
-)
+from icectl.plan.sfc1.rule_names import named
+from icectl.plan.sfc1.validate_metadata import check_named_once, check_tree_metadata
+from icectl.plan.validate.finding import told
 from icectl.plan.validate.metadata import check_row_counters
 from icectl.plan.validate.snapshots import check_main
+from icectl.spec.layout import Layout, layout_of, layout_of_table
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.rules import RULES
 from icectl.spec.snapshot import Snapshot
-from icectl.storage.location import comparison_key
+from icectl.table.manifest_lists import snapshot_reader
 from icectl.table.open import open_table
 from icectl.units import print_count
 
@@ -49,11 +46,11 @@ def check_metadata(metadata: TableMetadata) -> None:
     for oddity in metadata.oddities:
         raise CorruptTable(oddity.message, rule=oddity.rule, hint=RULES[oddity.rule].fix)
     found = chain(check_row_counters(metadata), check_main(metadata))
-    if metadata.format_version < 4:
-        refuse(chain(found, check_tree_metadata(metadata, {})))
-        return
-    named = (one for snapshot in metadata.snapshots for one in check_named_once(snapshot))
-    refuse(chain(as_version_4(found), named))
+    if layout_of_table(metadata) is Layout.MANIFEST_LISTS:
+        own = check_tree_metadata(metadata, {})
+    else:
+        own = (one for snapshot in metadata.snapshots for one in check_named_once(snapshot))
+    refuse(chain(named(metadata, "metadata", found), own))
 
 
 def check_live(
@@ -69,20 +66,8 @@ def check_live(
         V4-126.
     Cost: a pass over numbers and locations; n log n only where something is found.
     """
-    faults = row_risks(entries, ledger(metadata, snapshot))
-    if snapshot.root_manifest is not None:
-        places = {comparison_key(one.manifest_path): at for at, one in enumerate(manifests)}
-        affiliated = {
-            at: places[home]
-            for at, one in enumerate(manifests)
-            if (home := comparison_key(one.affiliated_to or "")) in places
-        }
-        faults = chain(
-            faults,
-            tree_risks(entries),
-            home_risks(entries, affiliated),
-            partition_risks(entries, UNKNOWN_KEY),
-        )
+    own = snapshot_reader(metadata, snapshot).risks(manifests, entries)
+    faults = chain(row_risks(entries, ledger(metadata, snapshot)), own)
     refuse(told(f"snapshot {snapshot.snapshot_id}", faults))
 
 
@@ -107,7 +92,7 @@ def ledger(metadata: TableMetadata, snapshot: Snapshot) -> Ledger:
         metadata.format_version,
         snapshot.sequence_number,
         metadata.next_row_id,
-        snapshot.root_manifest is not None,
+        layout_of(snapshot),
     )
 
 

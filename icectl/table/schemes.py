@@ -1,11 +1,11 @@
-"""Locations of older versions in tables of version 4, where all have a scheme (sfc-1 L2)."""
+"""Locations of older versions in tables whose layout has all with a scheme (sfc-1 L2)."""
 
 from dataclasses import replace
 
 import pyarrow as pa
 
 from icectl.entries.rows import RawEntries
-from icectl.spec.locations import with_scheme
+from icectl.spec.locations import scheme_of, with_scheme
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 
@@ -20,32 +20,37 @@ def without_scheme(locations: pa.Array) -> pa.Array:
     return pc.invert(pc.match_substring_regex(locations, _ABSOLUTE))
 
 
-def completed(metadata: TableMetadata, locations: pa.Array) -> pa.Array:
-    """Absolute locations with a scheme. Order: kept; null stays null."""
+def completed(scheme: str, locations: pa.Array) -> pa.Array:
+    """Absolute locations with a scheme: this one where they have none.
+
+    Order: kept; null stays null.
+    """
     import pyarrow.compute as pc
 
     bare = without_scheme(locations)
     if not pc.any(bare, min_count=0).as_py():
         return locations
-    scheme = pa.scalar(with_scheme(metadata.location, ""))
-    return pc.if_else(bare, pc.binary_join_element_wise(scheme, locations, ""), locations)
+    whole = pc.binary_join_element_wise(pa.scalar(scheme), locations, "")
+    return pc.if_else(bare, whole, locations)
 
 
 def with_schemes(metadata: TableMetadata, entries: RawEntries) -> RawEntries:
-    """Entries of an Avro manifest as those of the table's version; up to 3, as they are stored."""
-    if metadata.format_version < 4:
+    """Entries of an Avro manifest with the locations that the table's layout has."""
+    scheme = scheme_of(metadata)
+    if not scheme:
         return entries
     table = entries.table
     for name in _LOCATIONS:
         at = table.schema.get_field_index(name)
         if at >= 0:
-            whole = completed(metadata, table[name])
+            whole = completed(scheme, table[name])
             table = table.set_column(at, table.schema.field(name), whole)
     return RawEntries(table)
 
 
 def listed_with_scheme(metadata: TableMetadata, manifest: ManifestFile) -> ManifestFile:
-    """The row of a manifest list as one of the table's version."""
-    if metadata.format_version < 4:
+    """The row of a manifest list with the location that the table's layout has."""
+    scheme = scheme_of(metadata)
+    if not scheme:
         return manifest
-    return replace(manifest, manifest_path=with_scheme(metadata.location, manifest.manifest_path))
+    return replace(manifest, manifest_path=with_scheme(scheme, manifest.manifest_path))

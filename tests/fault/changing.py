@@ -19,12 +19,11 @@ from icectl.cli import (
     app,
     compacting,
     expiring,
-    migrating,
     orphaning,
     repairing,
     rewriting,
     session,
-    upgrading_to_v4,
+    upgrading,
 )
 from icectl.env import Env
 from icectl.storage.local import LocalStore
@@ -155,7 +154,7 @@ def _littered(directory: Path) -> None:
             os.utime(path, (week_ago, week_ago))
 
 
-LOADED = (compacting, expiring, migrating, orphaning, repairing, rewriting, upgrading_to_v4)
+LOADED = (compacting, expiring, orphaning, repairing, rewriting, upgrading)
 """What a command imports when it is called: here once, for the processes that are forked."""
 
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")

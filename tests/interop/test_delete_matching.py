@@ -6,6 +6,7 @@ from icectl.entries import deletes
 from icectl.entries.deletes import Matches
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.progress import SilentProgress
+from icectl.spec.manifest import Content
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries_to_match
 from tests.builders.foreign_table import facts_of, open_foreign
@@ -60,6 +61,12 @@ def test_every_vector_applies_to_the_file_it_names(name, fixtures_dir) -> None:
 def test_where_each_file_has_a_row_the_files_hit_are_the_rows_removed(name, fixtures_dir) -> None:
     found = match(fixtures_dir, name)
     facts = facts_of(fixtures_dir, name)["current"]
-    hit = deletes.per_data_file(found)["equality_delete_files"].to_pylist()
+    pairs = deletes.pairs(found)
+    contents = found.deletes.table["content"].take(pairs["delete_row"]).to_pylist()
+    hit = {
+        row
+        for row, content in zip(pairs["data_row"].to_pylist(), contents, strict=True)
+        if content == Content.EQUALITY_DELETES
+    }
     removed = facts["data_records"] - facts["rows_after_deletes"]
-    assert sum(count > 0 for count in hit) == removed
+    assert len(hit) == removed

@@ -108,7 +108,7 @@ class Table:
         counts = {name: self.deleted.get(name, 0) + 1 for name in again}
         counts = {name: count for name, count in counts.items() if count <= 10}
         replaced = [self.vector_row(name, count) for name, count in counts.items()]
-        leaves = [comparison_key(leaf["location"]) for leaf in leaf_rows(live_rows(self.rows))]
+        leaves = [comparison_key(leaf.name) for leaf in leaf_rows(live_rows(self.rows))]
         change = TreeChange(
             pa.concat_tables(
                 [FACTS.empty(), *([table(*new, *replaced)] if new or replaced else [])]
@@ -172,18 +172,18 @@ class Table:
 
     def check_root(self) -> None:
         rows = live_rows(self.rows)
-        leaves = {comparison_key(leaf["location"]): leaf for leaf in leaf_rows(rows)}
+        leaves = {comparison_key(leaf.name): leaf for leaf in leaf_rows(rows)}
         dead = vectors(self.files, self.rows)
         assert dead.keys() <= leaves.keys()  # V4-081
         data_leaves = {
             key: set(self.read(leaf)["location"].to_pylist())
             for key, leaf in leaves.items()
-            if leaf["content"] == Content.DATA_MANIFEST
+            if leaf.content == Content.DATA_MANIFEST
         }
         for key, leaf in leaves.items():
             held = self.read(leaf)
             assert len(set(held["status"].to_pylist())) == 1  # pure (V4-107)
-            home = leaf["referenced_file"]
+            home = leaf.referenced_file
             if home is not None:  # V4-114
                 alive = np.ones(len(held), bool)
                 alive[dead.get(key, np.empty(0, np.uint64)).astype(int)] = False

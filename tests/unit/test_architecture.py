@@ -162,3 +162,23 @@ def test_package_docstrings_say_where_to_start() -> None:
         assert ast.get_docstring(tree), path
         code = [node for node in tree.body[1:] if not isinstance(node, ast.Assign)]
         assert not code, f"{path} holds code"
+
+
+KNOW_SFC1 = {
+    "run/rewrite_manifests.py",
+    "run/upgrade_to_v4.py",
+    "run/validate.py",
+    "table/row_safety.py",
+}
+"""What may name a layout's own modules beside these: a command that makes such tables, and tables
+of what there is for each layout."""
+
+
+def test_what_only_a_layout_knows_is_chosen_not_imported() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in modules()
+        if "sfc1" not in path.parts
+        and any(".sfc1" in module for module, _ in imports(ast.parse(path.read_text())))
+    }
+    assert found == KNOW_SFC1

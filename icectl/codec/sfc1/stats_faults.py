@@ -11,13 +11,12 @@ import pyarrow.compute as pc
 from icectl.codec.parquet_schema import child_fields, field_id
 from icectl.codec.sfc1.content_stats import aggregate, bound_type
 from icectl.codec.sfc1.partition_stats import TupleField
-from icectl.entries.faults import Broken, Fault, Found
 from icectl.entries.sfc1.faults import TreeColumns
 from icectl.entries.sfc1.rows import STATS, whole
 from icectl.entries.transform_columns import transform_column
 from icectl.spec.expressions import HIGHEST_STATS_ID
 from icectl.spec.manifest import Content, Status
-from icectl.spec.rule import Severity
+from icectl.spec.rule import Broken, Fault, Found, Severity
 from icectl.spec.stats_columns import STATS_STEP, StatsColumn, group_id
 from icectl.spec.transforms import Transform
 

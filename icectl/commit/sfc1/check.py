@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.commit.sfc1.draft import NewTree, ParentState, TreeChange, TreeMeans
+from icectl.entries.column_values import NONE, Positions
+from icectl.entries.sfc1.rows import ListedRow
 from icectl.errors import SelfCheckFailed
 from icectl.spec.manifest import Content
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key, comparison_keys
 from icectl.storage.store import Store
 from icectl.table.sfc1.live import (
-    NONE,
-    Positions,
     ReadLeaf,
     leaf_rows,
     live_files,
@@ -45,13 +45,13 @@ class _NewState:
         self._new = {comparison_key(file.location): file.content for file in made.files}
         self.rows = root_rows(means.facts, made.root, snapshot)
         self.dead = {
-            comparison_key(row["referenced_file"]): vector_positions(self._read_range, row)
-            for row in vector_rows(live_rows(self.rows))
+            comparison_key(leaf): vector_positions(self._read_range, row)
+            for leaf, row in vector_rows(live_rows(self.rows))
         }
 
-    def read(self, leaf: Mapping[str, object]) -> pa.Table:
+    def read(self, leaf: ListedRow) -> pa.Table:
         """The rows of a leaf, perhaps without their statistics."""
-        content = self._new.get(comparison_key(str(leaf["location"])))
+        content = self._new.get(comparison_key(leaf.name))
         if content is None:
             return self._means.look(leaf)
         return rows_of_leaf(self._means.facts, content, leaf, part=PLAIN)
@@ -104,7 +104,7 @@ def _wrong(told: str) -> SelfCheckFailed:
 
 
 def _leaves(rows: pa.Table) -> set[str]:
-    return {comparison_key(str(leaf["location"])) for leaf in leaf_rows(live_rows(rows))}
+    return {comparison_key(leaf.name) for leaf in leaf_rows(live_rows(rows))}
 
 
 def _beside(rows: pa.Table, same: Collection[str]) -> pa.Table:

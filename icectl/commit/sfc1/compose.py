@@ -25,10 +25,11 @@ from icectl.commit.sfc1.draft import (
 from icectl.commit.sfc1.find import Found, find
 from icectl.commit.sfc1.leaves import NewVector, vector_rows
 from icectl.commit.sfc1.maintenance import affiliate, by_home, compact, drop_dead_leaves, flush
+from icectl.entries.column_values import NONE
 from icectl.errors import SelfCheckFailed
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key
-from icectl.table.sfc1.live import NONE, live_rows, of_contents
+from icectl.table.sfc1.live import live_rows, of_contents
 from icectl.table.sfc1.manifests import with_column
 
 _ORDER = (
@@ -65,7 +66,7 @@ def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: 
 
 def _kill(draft: Draft, found: Found) -> pa.Table:
     """Turn what goes DELETED in the root, dead in leaves; returns the former (sfc-1 7.1 step 6)."""
-    leaves = {comparison_key(str(leaf["location"])): leaf for leaf in draft.leaves()}
+    leaves = {comparison_key(leaf.name): leaf for leaf in draft.leaves()}
     references = keys(draft.kept["referenced_file"])
     contents = draft.kept["content"].to_pylist()
     outdated = [

@@ -7,9 +7,11 @@ import pyarrow as pa
 
 from icectl.codec.sfc1.manifest import TreeContent
 from icectl.commit.sfc1.leaves import LeafForm, NewFile, write_leaves
+from icectl.entries.column_values import Positions
+from icectl.entries.sfc1.rows import ListedRow
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key, comparison_keys
-from icectl.table.sfc1.live import Positions, ReadLeaf, leaf_rows
+from icectl.table.sfc1.live import ReadLeaf, leaf_rows
 from icectl.table.sfc1.manifests import TreeFacts, with_column
 
 Identity = tuple[int, str, int | None]
@@ -122,24 +124,24 @@ class Draft:
     files: list[NewFile] = field(default_factory=list)
     in_memory: dict[str, pa.Table] = field(default_factory=dict)
 
-    def rows_of(self, leaf: Mapping[str, object]) -> pa.Table:
+    def rows_of(self, leaf: ListedRow) -> pa.Table:
         """The rows of a leaf, new ones included."""
-        key = comparison_key(str(leaf["location"]))
+        key = comparison_key(leaf.name)
         if key not in self.in_memory:
             self.in_memory[key] = self.means.read(leaf)
         return self.in_memory[key]
 
-    def look_at(self, leaf: Mapping[str, object]) -> pa.Table:
+    def look_at(self, leaf: ListedRow) -> pa.Table:
         """The rows of a leaf, perhaps without their statistics."""
-        held = self.in_memory.get(comparison_key(str(leaf["location"])))
+        held = self.in_memory.get(comparison_key(leaf.name))
         return self.means.look(leaf) if held is None else held
 
-    def names_of(self, leaf: Mapping[str, object]) -> pa.Table:
+    def names_of(self, leaf: ListedRow) -> pa.Table:
         """The rows of a leaf, perhaps with nothing but what identifies them."""
-        held = self.in_memory.get(comparison_key(str(leaf["location"])))
+        held = self.in_memory.get(comparison_key(leaf.name))
         return self.means.names(leaf) if held is None else held
 
-    def leaves(self) -> list[dict[str, object]]:
+    def leaves(self) -> list[ListedRow]:
         """The rows of all leaves so far. Order: kept ones first."""
         parts = (self.kept, *self.existing, *self.added)
         return [row for part in parts for row in leaf_rows(part)]

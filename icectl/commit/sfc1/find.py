@@ -1,6 +1,6 @@
 """Where files are that a version 4 commit is about: in the root, or at a position of a leaf."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,10 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.commit.sfc1.draft import Draft, Identity, TreeChange, identities, keys
+from icectl.entries.column_values import NONE, Positions
+from icectl.entries.sfc1.rows import ListedRow
 from icectl.errors import CommitConflict
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key, comparison_keys
-from icectl.table.sfc1.live import NONE, Positions, of_contents
+from icectl.table.sfc1.live import of_contents
 from icectl.table.sfc1.manifests import FILES
 
 Place = tuple[str | None, int]
@@ -74,7 +76,7 @@ def homes(draft: Draft, data_files: set[str]) -> dict[str, str]:
             break
         rows = draft.names_of(leaf)
         for at in _matching(rows, "location", _texts(left), draft.dead.get(key, NONE)):
-            found[comparison_key(rows["location"][at].as_py())] = str(leaf["location"])
+            found[comparison_key(rows["location"][at].as_py())] = leaf.name
         left -= found.keys()
     return found
 
@@ -88,7 +90,7 @@ class _Search:
 
     def __init__(self, draft: Draft, wanted: set[Identity], data_files: set[str]) -> None:
         self.places: dict[Identity, Place] = {}
-        self.leaves: dict[str, Mapping[str, object]] = {}
+        self.leaves: dict[str, ListedRow] = {}
         self.vectors: dict[str, list[Place]] = {}
         self._left = set(wanted)
         self._left_data = sum(_is_data(Content(one[0])) for one in wanted)
@@ -125,10 +127,10 @@ class _Search:
                 self.vectors.setdefault(str(reference), []).append((leaf, at))
 
 
-def _leaves(draft: Draft, kind: Content) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _leaves(draft: Draft, kind: Content) -> Iterator[tuple[str, ListedRow]]:
     for leaf in draft.leaves():
-        if leaf["content"] == kind:
-            yield comparison_key(str(leaf["location"])), leaf
+        if leaf.content == kind:
+            yield comparison_key(leaf.name), leaf
 
 
 def _texts(wanted: set[str]) -> pa.Array:

@@ -1,7 +1,7 @@
 """New files of a version 4 commit beside its root: leaves, and delete vectors too large for it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,9 +12,9 @@ from icectl.codec.dv import dv_blob, write_bitmap
 from icectl.codec.puffin import read_puffin, write_puffin
 from icectl.codec.sfc1.content_stats import aggregate
 from icectl.codec.sfc1.manifest import TreeContent, write_tree
-from icectl.entries.sfc1.rows import LEAF_MAX_ENTRIES, STATS
+from icectl.entries.column_values import Positions
+from icectl.entries.sfc1.rows import LEAF_MAX_ENTRIES, STATS, ListedRow
 from icectl.spec.manifest import Content, FileFormat, Status
-from icectl.table.sfc1.live import Positions
 from icectl.table.sfc1.manifests import TreeFacts
 
 
@@ -86,47 +86,38 @@ def _leaf(
     encoded: bytes,
 ) -> NewLeaf:
     specs = rows["spec_id"].unique().to_pylist()
-    counts = dict.fromkeys(("added", "existing", "deleted"), 0)
-    records = dict(counts)
-    kind = "added" if status is Status.ADDED else "existing"
-    counts[kind], records[kind] = len(rows), pc.sum(rows["record_count"]).as_py()
     numbers = pc.fill_null(rows["sequence_number"], sequence_number)
-    is_data = content is TreeContent.DATA
+    is_data, is_added = content is TreeContent.DATA, status is Status.ADDED
+    record_count = pc.sum(rows["record_count"]).as_py()
     location = form.new_leaf()
-    row = {
-        "content": Content.DATA_MANIFEST if is_data else Content.DELETE_MANIFEST,
-        "location": location,
-        "file_format": FileFormat.PARQUET,
-        "status": status,
+    row = ListedRow(
+        content=Content.DATA_MANIFEST if is_data else Content.DELETE_MANIFEST,
+        location=location,
+        file_format=FileFormat.PARQUET,
+        status=status,
         # sfc-1 EN12
-        "spec_id": specs[0] if len(specs) == 1 else form.facts.metadata.default_spec_id,
-        "record_count": len(rows),
-        "file_size_in_bytes": len(encoded),
-        **{f"{name}_files_count": count for name, count in counts.items()},
-        **{f"{name}_rows_count": count for name, count in records.items()},
-        "min_sequence_number": pc.min(numbers).as_py(),
-    }
+        spec_id=specs[0] if len(specs) == 1 else form.facts.metadata.default_spec_id,
+        record_count=len(rows),
+        file_size_in_bytes=len(encoded),
+        added_files_count=len(rows) if is_added else 0,
+        existing_files_count=0 if is_added else len(rows),
+        deleted_files_count=0,
+        added_rows_count=record_count if is_added else 0,
+        existing_rows_count=0 if is_added else record_count,
+        deleted_rows_count=0,
+        min_sequence_number=pc.min(numbers).as_py(),
+    )
     stats = aggregate(
         rows[STATS].combine_chunks(), form.facts.columns, rows["record_count"].combine_chunks()
     )
-    return NewLeaf(NewFile(location, encoded), _row(form.facts, row, stats), rows)
-
-
-def _row(facts: TreeFacts, values: Mapping[str, object], stats: pa.Array | None = None) -> pa.Table:
-    """One row of a root."""
-    schema = facts.rows_schema
-    columns = [
-        pa.array([values.get(field.name)], field.type) for field in schema if field.name != STATS
-    ]
-    columns.append(pa.nulls(1, schema.field(STATS).type) if stats is None else stats)
-    return pa.table(columns, schema=schema)
+    return NewLeaf(NewFile(location, encoded), form.facts.row(row, stats), rows)
 
 
 @dataclass(frozen=True, slots=True)
 class NewVector:
     """All dead positions of a leaf, whose row in the root is `leaf`."""
 
-    leaf: Mapping[str, object]
+    leaf: ListedRow
     positions: Positions
 
 
@@ -153,46 +144,41 @@ def vector_rows(
             break
         outside.add(at)
         total -= len(bitmaps[at])
-    files, places = _puffin(facts, vectors, sorted(outside), new_puffin)
-    rows = [facts.empty()]
-    for at, (vector, bitmap) in enumerate(zip(vectors, bitmaps, strict=True)):
-        held = places[at] if at in outside else {"inline_content": bitmap}
-        rows.append(
-            _row(
-                facts,
-                {
-                    "content": Content.MANIFEST_DV,
-                    "file_format": FileFormat.PUFFIN,
-                    "status": Status.ADDED,
-                    "spec_id": vector.leaf["spec_id"],
-                    "record_count": len(vector.positions),
-                    "referenced_file": vector.leaf["location"],
-                    **held,
-                },
-            )
+    rows = [
+        ListedRow(
+            content=Content.MANIFEST_DV,
+            file_format=FileFormat.PUFFIN,
+            status=Status.ADDED,
+            spec_id=vector.leaf.spec_id,
+            record_count=len(vector.positions),
+            referenced_file=vector.leaf.location,
+            inline_content=bitmap,
         )
-    return pa.concat_tables(rows), files
+        for vector, bitmap in zip(vectors, bitmaps, strict=True)
+    ]
+    files = _move_out(facts, vectors, rows, sorted(outside), new_puffin) if outside else []
+    return pa.concat_tables([facts.empty(), *map(facts.row, rows)]), files
 
 
-def _puffin(
+def _move_out(
     facts: TreeFacts,
     vectors: Sequence[NewVector],
+    rows: list[ListedRow],
     chosen: Sequence[int],
     new_puffin: Callable[[], str],
-) -> tuple[list[NewFile], dict[int, dict[str, object]]]:
-    if not chosen:
-        return [], {}
-    leaves = [facts.stored_location(str(vectors[at].leaf["location"])) for at in chosen]
+) -> list[NewFile]:
+    """Put the bitmaps of chosen rows into a Puffin file."""
+    leaves = [facts.stored_location(vectors[at].leaf.name) for at in chosen]
     blobs = [dv_blob(vectors[at].positions, leaf) for at, leaf in zip(chosen, leaves, strict=True)]
     content = write_puffin(blobs, {})
     location = new_puffin()
-    places = {
-        at: {
-            "location": location,
-            "content_offset": blob.offset,
-            "content_size_in_bytes": blob.length,
-            "file_size_in_bytes": len(content),
-        }
-        for at, blob in zip(chosen, read_puffin(content).blobs, strict=True)
-    }
-    return [NewFile(location, content)], places
+    for at, blob in zip(chosen, read_puffin(content).blobs, strict=True):
+        rows[at] = replace(
+            rows[at],
+            inline_content=None,
+            location=location,
+            content_offset=blob.offset,
+            content_size_in_bytes=blob.length,
+            file_size_in_bytes=len(content),
+        )
+    return [NewFile(location, content)]

@@ -22,9 +22,11 @@ from icectl.commit.sfc1.draft import (
     with_status,
 )
 from icectl.commit.sfc1.find import homes
+from icectl.entries.column_values import NONE
+from icectl.entries.sfc1.rows import ListedRow
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key
-from icectl.table.sfc1.live import NONE, is_dead, leaf_rows, of_contents, without
+from icectl.table.sfc1.live import is_dead, leaf_rows, of_contents, without
 from icectl.table.sfc1.manifests import LEAVES, with_column
 
 
@@ -32,10 +34,9 @@ def drop_dead_leaves(draft: Draft) -> None:
     """Leaves in which nothing lives go, with their vectors (sfc-1 7.1 step 4a)."""
     gone = set()
     for leaf in leaf_rows(draft.kept):
-        key = comparison_key(str(leaf["location"]))
+        key = comparison_key(leaf.name)
         positions = draft.dead.get(key, NONE)
-        live = int(str(leaf["added_files_count"])) + int(str(leaf["existing_files_count"]))
-        if len(positions) < live:
+        if len(positions) < leaf.live_count:
             continue
         if is_dead(leaf, positions) or not len(without(draft.look_at(leaf), positions)):
             gone.add(key)
@@ -54,7 +55,7 @@ def compact(draft: Draft, change: TreeChange, going: set[Identity]) -> None:
         parts = [
             without(draft.rows_of(leaf), draft.dead.get(key, NONE))
             for key, leaf in _chosen(draft, change.rewritten)
-            if leaf["content"] == content
+            if leaf.content == content
         ]
         taken = _take(
             draft,
@@ -71,9 +72,9 @@ def compact(draft: Draft, change: TreeChange, going: set[Identity]) -> None:
     _repair_affinity(draft, affiliated)
 
 
-def _chosen(draft: Draft, chosen: Iterable[str]) -> list[tuple[str, dict[str, object]]]:
+def _chosen(draft: Draft, chosen: Iterable[str]) -> list[tuple[str, ListedRow]]:
     wanted = set(chosen)
-    leaves = [(comparison_key(str(leaf["location"])), leaf) for leaf in leaf_rows(draft.kept)]
+    leaves = [(comparison_key(leaf.name), leaf) for leaf in leaf_rows(draft.kept)]
     return [(key, leaf) for key, leaf in leaves if key in wanted]
 
 
@@ -192,8 +193,8 @@ def _affiliated(draft: Draft, rewritten: frozenset[str]) -> list[str]:
     """Delete leaves that stay, of data leaves that are rewritten."""
     found = []
     for leaf in leaf_rows(draft.kept):
-        key = comparison_key(str(leaf["location"]))
-        home = leaf["referenced_file"]
+        key = comparison_key(leaf.name)
+        home = leaf.referenced_file
         if home is not None and comparison_key(str(home)) in rewritten and key not in rewritten:
             found.append(key)
     return found

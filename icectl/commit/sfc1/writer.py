@@ -1,4 +1,4 @@
-"""A new snapshot of a version 4 table: its root, and the updates that add it (sfc-1 7.1)."""
+"""A new snapshot of layout sfc-1: its root, and the updates that add it (sfc-1 7.1)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,10 +8,14 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.commit.access import TableAccess
+from icectl.commit.changes import Changes
+from icectl.commit.outputs import Outputs
 from icectl.commit.sfc1.check import check
 from icectl.commit.sfc1.compose import compose
 from icectl.commit.sfc1.draft import (
     Attempt,
+    Gone,
     NewTree,
     ParentState,
     TreeChange,
@@ -19,9 +23,13 @@ from icectl.commit.sfc1.draft import (
     TreeOptions,
 )
 from icectl.commit.snapshot import engine_summary, head, put_on
-from icectl.entries.rows import Entries
+from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
+from icectl.commit.transaction import Proposal
+from icectl.entries.rows import Entries, by_row, by_spec
+from icectl.entries.sfc1.rows import ListedRow
 from icectl.entries.summary import Totals, summarise, summary_counters
 from icectl.env import Env
+from icectl.plan.compact import LiveFiles
 from icectl.spec import properties
 from icectl.spec.locations import with_scheme
 from icectl.spec.manifest import Content, ManifestFile, Status
@@ -41,6 +49,7 @@ from icectl.table.sfc1.manifests import (
     TreeFacts,
     manifest_file,
     read_leaf,
+    tree_rows,
 )
 from icectl.table.sfc1.safety import sound_root
 
@@ -82,6 +91,10 @@ def parent_state(store: Store, facts: TreeFacts, snapshot: Snapshot | None) -> P
     return ParentState(*sound_root(store, facts, snapshot, carried=True))
 
 
+ChangeState = Callable[[TreeFacts, ParentState], TreeChange | None]
+"""What an operation does to the state that it is given; None where that is nothing."""
+
+
 class NewFiles(Protocol):
     """Locations for the files of one run; each is known to it before the file is written."""
 
@@ -113,7 +126,12 @@ class WrittenTree:
     def leaves(self) -> tuple[ManifestFile, ...]:
         """The leaves that were written for it."""
         rows = leaf_rows(self.rows)
-        return tuple(manifest_file(row) for row in rows if row["location"] in self.new_leaves)
+        return tuple(manifest_file(row) for row in rows if row.location in self.new_leaves)
+
+
+def writer(access: TableAccess, branch: str, outputs: Outputs) -> SnapshotWriter:
+    """A writer of one snapshot."""
+    return TreeWriter(access.store, access.env, branch, outputs)
 
 
 @dataclass(slots=True)
@@ -126,11 +144,63 @@ class TreeWriter:
     new: NewFiles
     last: WrittenTree | None = None
 
+    @property
+    def written(self) -> tuple[ManifestFile, ...]:
+        """The leaves that were written for the newest attempt."""
+        return () if self.last is None else self.last.leaves
+
+    def replace_files(
+        self,
+        metadata: TableMetadata,
+        snapshot_id: int,
+        files: LiveFiles,
+        changes: Changes,
+        groups: tuple[int, ...],
+    ) -> Proposal:
+        """Write a root that says what comes and goes; positions are found in it anew."""
+        del files, groups
+        return self.propose(metadata, snapshot_id, lambda facts, _: replacement(facts, changes))
+
+    def begin_rewrite(self, metadata: TableMetadata, rewrite: ManifestRewrite) -> None:
+        """Do nothing: which leaves are written depends on the newest root."""
+
+    def rewrite_manifests(
+        self, metadata: TableMetadata, snapshot_id: int, rewrite: ManifestRewrite
+    ) -> Proposal:
+        """Write chosen leaves anew, and a root that lists them (sfc-1 7.6)."""
+        manifests = rewrite.listed.manifests
+        chosen = [manifests[at] for group in rewrite.plan.chosen for at in group.rewritten]
+        return self.propose(
+            metadata,
+            snapshot_id,
+            lambda facts, state: leaves_anew(facts, state, chosen),
+            leaf_target_size_bytes=rewrite.plan.options.target_size_bytes,
+        )
+
+    def propose(
+        self,
+        metadata: TableMetadata,
+        snapshot_id: int,
+        change: ChangeState,
+        *,
+        updates: Sequence[Update] = (),
+        leaf_target_size_bytes: int | None = None,
+    ) -> Proposal:
+        """Propose `updates`, which `metadata` has, and behind them what `write` makes.
+
+        Raises: as `write`.
+        """
+        made = self.write(
+            metadata, snapshot_id, change, {}, leaf_target_size_bytes=leaf_target_size_bytes
+        )
+        files = self.last.files if made and self.last is not None else ()
+        return Proposal((*updates, *made), frozenset(files))
+
     def write(
         self,
         metadata: TableMetadata,
         snapshot_id: int,
-        change: Callable[[TreeFacts, ParentState], TreeChange | None],
+        change: ChangeState,
         summary: Mapping[str, str],
         *,
         leaf_target_size_bytes: int | None = None,
@@ -194,8 +264,8 @@ def _once(read: ReadLeaf) -> ReadLeaf:
     """A reader that reads each leaf one time."""
     held: dict[str, pa.Table] = {}
 
-    def read_once(leaf: Mapping[str, object]) -> pa.Table:
-        location = str(leaf["location"])
+    def read_once(leaf: ListedRow) -> pa.Table:
+        location = leaf.name
         if location not in held:
             held[location] = read(leaf)
         return held[location]
@@ -247,6 +317,20 @@ def _totals(
     return {key: str(before[key] + added[key] - removed[key]) for key in added}
 
 
+def replacement(facts: TreeFacts, changes: Changes) -> TreeChange:
+    """Rewritten files as a change of a root: what goes and comes, entry by entry.
+
+    New files keep the data sequence number that their entries state (sfc-1 7.5).
+    """
+    added = [tree_rows(facts, part, spec_id) for spec_id, part in by_spec(changes.added)]
+    removed = by_row(changes.removed, "content", "location", "content_offset")
+    return TreeChange(
+        pa.concat_tables([facts.empty(), *added]),
+        tuple(Gone(Content(code), location, offset) for code, location, offset in removed),
+        operation="replace",
+    )
+
+
 def leaves_anew(
     facts: TreeFacts, state: ParentState, chosen: Sequence[ManifestFile]
 ) -> TreeChange | None:
@@ -254,7 +338,7 @@ def leaves_anew(
 
     A leaf that is not there any more has been written anew by another commit; None where all have.
     """
-    present = {comparison_key(str(leaf["location"])) for leaf in leaf_rows(state.rows)}
+    present = {comparison_key(leaf.name) for leaf in leaf_rows(state.rows)}
     keys = {comparison_key(item.manifest_path) for item in chosen if not item.in_root}
     own = {kind for item in chosen if item.in_root for kind in OWN_CONTENTS[item.content]}
     files = of_contents(live_rows(state.rows), *own)["location"].to_pylist()

@@ -1,6 +1,6 @@
 """Searches for rows of version 4 manifests that break a rule: whole columns at a time."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,11 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.faults import Broken, Fault, Found
 from icectl.entries.rows import location_keys
-from icectl.entries.sfc1.rows import COUNTS, LEAF_MAX_ENTRIES, STATS
+from icectl.entries.sfc1.rows import COUNTS, LEAF_MAX_ENTRIES, LISTED, ListedRow, listed_rows
 from icectl.spec.manifest import Content, FileFormat, Status
-from icectl.spec.rule import Severity
+from icectl.spec.rule import Broken, Fault, Found, Severity
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -88,11 +87,10 @@ class TreeColumns:
         found: list[int] = np.flatnonzero(self.of(*contents)).tolist()
         return found
 
-    def rows_of(self, *contents: Content) -> dict[int, dict[str, object]]:
-        """Rows of some content types by where they stand, without their statistics."""
+    def rows_of(self, *contents: Content) -> dict[int, ListedRow]:
+        """Rows of leaves, or of vectors over them, by where they stand."""
         places = self.places(*contents)
-        names = [name for name in self.rows.column_names if name != STATS]
-        rows = self.rows.select(names).take(pa.array(places, pa.int64())).to_pylist()
+        rows = listed_rows(self.rows.select(LISTED).take(pa.array(places, pa.int64())))
         return dict(zip(places, rows, strict=True))
 
     def fault(self, wrong: Mask) -> Fault | None:
@@ -314,10 +312,10 @@ def leaf_faults(columns: TreeColumns) -> Found:
 
 
 def described_faults(
-    columns: TreeColumns, leaf: Mapping[str, object], size_bytes: int, snapshot_sequence: int
+    columns: TreeColumns, leaf: ListedRow, size_bytes: int, snapshot_sequence: int
 ) -> Found:
     """What a root says of a leaf against its rows, inherited (V4-064, V4-103, V4-104, V4-110)."""
-    location = str(leaf["location"])
+    location = leaf.name
     status, records = columns.status, columns.numbers("record_count")
     found = {"record_count": len(columns), "file_size_in_bytes": size_bytes}
     for code, name in ((Status.ADDED, "added"), (Status.EXISTING, "existing")):
@@ -326,20 +324,18 @@ def described_faults(
     found["deleted_files_count"] = int((status == Status.DELETED).sum())
     found["deleted_rows_count"] = int(records[status == Status.DELETED].sum())
     differing = [
-        f"{name} {leaf[name]}, not {number}"
+        f"{name} {getattr(leaf, name)}, not {number}"
         for name, number in found.items()
-        if leaf[name] != number
+        if getattr(leaf, name) != number
     ]
     if differing:  # V4-103
         said = f"is described with {'; '.join(differing)}"
         yield Broken("V4-103", Fault(1, location), said)
     numbers, files = columns.numbers("sequence_number"), columns.numbers("file_sequence_number")
     live = status != Status.DELETED
-    least = int(numbers[live].min()) if live.any() else leaf["sequence_number"]
-    if leaf["min_sequence_number"] != least:  # V4-104
-        said = (
-            f"is said to have {leaf['min_sequence_number']} as lowest sequence number, not {least}"
-        )
+    least = int(numbers[live].min()) if live.any() else leaf.sequence_number
+    if leaf.min_sequence_number != least:  # V4-104
+        said = f"is said to have {leaf.min_sequence_number} as lowest sequence number, not {least}"
         yield Broken("V4-104", Fault(1, location), said)
     wrong = (numbers > files) | (files > snapshot_sequence)
     yield from columns.broken("V4-064", wrong, "has a sequence number of the future")
@@ -349,12 +345,12 @@ def described_faults(
         yield Broken("V4-115", Fault(1, location), f"is a leaf of {len(columns):,} rows")
 
 
-def status_faults(columns: TreeColumns, leaf: Mapping[str, object], *, is_new: bool) -> Found:
+def status_faults(columns: TreeColumns, leaf: ListedRow, *, is_new: bool) -> Found:
     """Statuses of rows of a leaf against that of the leaf (V4-106, V4-109)."""
     changed = columns.status != Status.EXISTING
-    if leaf["status"] == Status.EXISTING and is_new:
+    if leaf.status == Status.EXISTING and is_new:
         said = "is new in a leaf that is listed as EXISTING"
         yield from columns.broken("V4-106", changed, said)  # V4-106
-    if leaf["status"] == Status.ADDED and not changed.any():  # V4-109
+    if leaf.status == Status.ADDED and not changed.any():  # V4-109
         said = "is a leaf listed as ADDED, with nothing new in it"
-        yield Broken("V4-109", Fault(1, str(leaf["location"])), said)
+        yield Broken("V4-109", Fault(1, leaf.name), said)

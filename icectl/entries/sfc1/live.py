@@ -13,15 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.faults import Broken, Fault, Found
+from icectl.entries.column_values import NONE, Positions
 from icectl.entries.rows import Entries, location_keys
 from icectl.entries.summary import Totals
 from icectl.spec.manifest import Content, FileFormat, Status
+from icectl.spec.rule import Broken, Fault, Found
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
-Positions = npt.NDArray[np.uint64]
-NONE: Positions = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -175,11 +174,6 @@ class TreeFiles:
             for weights in (None, self._sizes[rows], self.record_counts[rows])
         ]
         return Totals(*(number for kind in zip(*counted, strict=True) for number in kind))
-
-    def row(self, at: int) -> Mapping[str, object]:
-        """One row."""
-        found: dict[str, object] = self.entries.table.slice(at, 1).to_pylist()[0]
-        return found
 
     def fault(self, rows: Numbers) -> Fault | None:
         """How many rows are wrong, and where the first file lies."""

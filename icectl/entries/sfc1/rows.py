@@ -5,7 +5,11 @@ version 4 has: inline bitmaps, counts of leaves, and statistics by field (V4-041
 content entry; the row's ordinal is its position.
 """
 
+from dataclasses import dataclass, fields
+
 import pyarrow as pa
+
+from icectl.errors import CorruptTable
 
 COUNTS = (
     "added_files_count", "existing_files_count", "deleted_files_count",
@@ -51,6 +55,71 @@ LEAF_MAX_ENTRIES = 2_097_152
 
 STATS = "content_stats"
 """The column of statistics, where a manifest has any: a struct, one member for each stats id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedRow:
+    """A row of a root that names a leaf, or is a delete vector over one, without statistics.
+
+    What a damaged file lacks, or the kind of the row has not, is None.
+    """
+
+    content: int
+    file_format: int
+    status: int
+    spec_id: int
+    record_count: int
+    location: str | None = None
+    snapshot_id: int | None = None
+    sequence_number: int | None = None
+    file_sequence_number: int | None = None
+    first_row_id: int | None = None
+    content_offset: int | None = None
+    content_size_in_bytes: int | None = None
+    inline_content: bytes | None = None
+    file_size_in_bytes: int | None = None
+    added_files_count: int | None = None
+    existing_files_count: int | None = None
+    deleted_files_count: int | None = None
+    added_rows_count: int | None = None
+    existing_rows_count: int | None = None
+    deleted_rows_count: int | None = None
+    min_sequence_number: int | None = None
+    referenced_file: str | None = None
+    key_metadata: bytes | None = None
+
+    @property
+    def name(self) -> str:
+        """The location as messages call it."""
+        return str(self.location)
+
+    @property
+    def live_count(self) -> int:
+        """Entries of a leaf that are ADDED or EXISTING. Raises: CorruptTable V4-058."""
+        return number_of(self.added_files_count) + number_of(self.existing_files_count)
+
+
+LISTED = [field.name for field in fields(ListedRow)]
+"""The columns of ListedRow."""
+
+
+def listed_rows(rows: pa.Table) -> list[ListedRow]:
+    """The rows of a root that name leaves, or are vectors over these. Order: kept."""
+    return [ListedRow(**row) for row in rows.select(LISTED).to_pylist()]
+
+
+def text_of(value: str | None) -> str:
+    """A location of a row. Raises: CorruptTable V4-051, where there is none."""
+    if value is None:
+        raise CorruptTable("a row of a manifest has no location", rule="V4-051")  # V4-051
+    return value
+
+
+def number_of(value: int | None) -> int:
+    """A number of a row. Raises: CorruptTable V4-058, where there is none."""
+    if value is None:
+        raise CorruptTable("a row of a manifest lacks a number", rule="V4-058")  # V4-058
+    return value
 
 
 def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:

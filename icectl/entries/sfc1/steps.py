@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from icectl.entries.faults import Found
-from icectl.entries.sfc1.live import NONE, LeafUse, Mask, Numbers, Positions, Tree, TreeFiles
+from icectl.entries.column_values import NONE, Positions
+from icectl.entries.sfc1.live import LeafUse, Mask, Numbers, Tree, TreeFiles
 from icectl.spec.manifest import Content, Status
+from icectl.spec.rule import Found
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from icectl.entries.faults import Broken, Fault, Found
+from icectl.entries.column_values import Positions
 from icectl.entries.sfc1.faults import TreeColumns
 from icectl.spec.manifest import Content, Status
+from icectl.spec.rule import Broken, Fault, Found
 
-Positions = npt.NDArray[np.uint64]
 _PUFFIN_FRAMING = 24
 """Bytes that a blob has more than the bitmap in it (sfc-1 6.3)."""
 
@@ -46,7 +45,7 @@ class RootVectors:
         self.forms: dict[int, tuple[object, ...]] = {}
         for at, row in columns.rows_of(Content.MANIFEST_DV).items():
             self.vectors.setdefault(self.referenced[at] or "", []).append(at)
-            self.forms[at] = row["inline_content"], row["location"], row["content_offset"]
+            self.forms[at] = row.inline_content, row.location, row.content_offset
 
     def fault(self, key: str) -> Fault:
         """The leaf that something is wrong with, as the root names it."""

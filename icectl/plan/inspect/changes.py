@@ -11,6 +11,7 @@ from icectl.plan.inspect.metadata_rows import id_text
 from icectl.plan.inspect.partitions import Partitions, partitions_of
 from icectl.plan.inspect.views import Row
 from icectl.plan.snapshot_choice import snapshot_by_id
+from icectl.spec.layout import Layout, layout_of
 from icectl.spec.manifest import Content, FileFormat, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot, ancestors
@@ -52,7 +53,7 @@ def ends(metadata: TableMetadata, from_id: int | None, to_id: int | None) -> End
     if parent_id is None:
         return Ends(None, after)
     parent = metadata.snapshot(parent_id)
-    if parent is None and after is not None and after.root_manifest is not None:
+    if parent is None and after is not None and layout_of(after) is Layout.SFC_1:
         return Ends(None, after, parent_id)
     if parent is None:
         message = f"the parent {parent_id} of the snapshot has expired"
@@ -80,7 +81,7 @@ def by_roots(metadata: TableMetadata, between: Ends) -> list[Snapshot] | None:
     for snapshot in ancestors(metadata.snapshots_by_id, between.after.snapshot_id):
         if snapshot.snapshot_id == until:
             return steps[::-1]
-        if snapshot.root_manifest is None:
+        if layout_of(snapshot) is not Layout.SFC_1:
             return None
         steps.append(snapshot)
     ends_at = steps[-1].parent_snapshot_id

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from icectl.plan.inspect.metadata_rows import id_text
 from icectl.plan.inspect.views import Row
+from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionField, result_types
@@ -30,7 +31,8 @@ _TREE_COLUMNS: tuple[str, ...] = ("file_format", "status", "dead_files_count", "
 def manifest_columns(metadata: TableMetadata, *, all_snapshots: bool) -> tuple[str, ...]:
     """Columns of the view."""
     columns = ALL_MANIFEST_COLUMNS if all_snapshots else MANIFEST_COLUMNS
-    return columns if metadata.format_version < 4 else (*columns, *_TREE_COLUMNS)
+    has_roots = layout_of_table(metadata) is Layout.SFC_1
+    return (*columns, *_TREE_COLUMNS) if has_roots else columns
 
 
 def manifest_rows(metadata: TableMetadata, manifests: Iterable[ManifestFile]) -> Iterator[Row]:
@@ -83,7 +85,7 @@ def _row(metadata: TableMetadata, manifest: ManifestFile) -> Row:
         "existing_rows_count": manifest.existing_rows_count,
         "deleted_rows_count": manifest.deleted_rows_count,
         "first_row_id": manifest.first_row_id,
-        **({} if metadata.format_version < 4 else _of_tree(manifest)),
+        **(_of_tree(manifest) if layout_of_table(metadata) is Layout.SFC_1 else {}),
     }
 
 

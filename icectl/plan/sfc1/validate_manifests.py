@@ -1,8 +1,7 @@
 """Checks of version 4 roots and leaves: what searches over their rows found, as findings."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from icectl.entries.faults import Broken
 from icectl.entries.sfc1.faults import Known
 from icectl.entries.sfc1.vectors import VectorLimits
 from icectl.entries.summary import Totals, summary_counters
@@ -14,37 +13,6 @@ from icectl.spec.layout import LAYOUT_KEY, Layout
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.types import PrimitiveType
-
-_OF_FILES: Mapping[str, str] = {"R-034": "V4-182", "R-063": "V4-182"}
-_OF_VECTORS: Mapping[str, str] = {"R-118": "V4-123", "R-119": "V4-123"}
-"""What version 4 calls rules of stored files, and of the delete vectors of data files."""
-
-
-def files_of_version_4(found: Iterable[Finding]) -> Iterator[Finding]:
-    """Findings about stored files under the ids of version 4. Order: kept."""
-    return _renamed(found, _OF_FILES)
-
-
-def vectors_of_version_4(found: Iterable[Finding]) -> Iterator[Finding]:
-    """Findings about the contents of files under the ids of version 4. Order: kept."""
-    return _renamed(found, _OF_VECTORS)
-
-
-def _renamed(found: Iterable[Finding], names: Mapping[str, str]) -> Iterator[Finding]:
-    for one in found:
-        rule = names.get(one.rule)
-        if rule is None:
-            yield one
-        else:
-            yield finding(rule, one.subject, one.message, severity=one.severity)
-
-
-def told(subject: str, found: Iterable[Broken]) -> Iterator[Finding]:
-    """Faults of one manifest or snapshot as findings. Order: kept."""
-    for one in found:
-        where = "it" if one.fault.location == subject else f"`{one.fault.location}`"
-        more = f", and {one.fault.count - 1:,} more" if one.fault.count > 1 else ""
-        yield finding(one.rule, subject, f"{where} {one.told}{more}", severity=one.severity)
 
 
 def unreadable(

@@ -1,11 +1,11 @@
-"""Checks of the metadata of version 4: its own members, and what older rules are called there."""
+"""Checks of the metadata of layout sfc-1: what only it has, or a table that should be of it."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from icectl.plan.model import Finding, Severity
+from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
 from icectl.spec.expressions import HIGHEST_STATS_ID, Expression
 from icectl.spec.metadata import TableMetadata
@@ -16,40 +16,6 @@ from icectl.spec.types import PrimitiveType, can_promote, type_text
 
 _METADATA = "metadata"
 _UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_NAMES: Mapping[tuple[str, str], tuple[str, Severity | None]] = {
-    ("R-015", ""): ("V4-019", None),
-    ("R-016", ""): ("V4-021", None),
-    ("R-019", ""): ("V4-006", None),
-    ("R-022", ""): ("V4-019", None),
-    ("R-024", ""): ("V4-022", None),
-    ("R-025", ""): ("V4-020", "warning"),
-    ("R-026", ""): ("V4-020", None),
-    ("R-027", ""): ("V4-019", None),
-    ("R-031", ""): ("V4-034", None),
-    ("R-040", ""): ("V4-032", None),
-    ("R-077", "partition spec"): ("V4-013", None),
-    ("R-077", "partition specs"): ("V4-007", None),
-    ("R-084", ""): ("V4-016", None),
-    ("R-104", "metadata"): ("V4-018", None),
-    ("R-104", "snapshot"): ("V4-031", None),
-    ("R-141", ""): ("V4-023", None),
-    ("R-142", ""): ("V4-023", None),
-    ("R-164", ""): ("V4-004", None),
-    ("R-184", ""): ("V4-006", None),
-}
-"""What version 4 calls a rule that it has taken over, by the kind of subject where it matters."""
-
-
-def as_version_4(found: Iterable[Finding]) -> Iterator[Finding]:
-    """Findings about metadata under the ids that version 4 gives their rules. Order: kept."""
-    for one in found:
-        kind = one.subject.rstrip("0123456789-").rstrip()
-        name = _NAMES.get((one.rule, kind)) or _NAMES.get((one.rule, ""))
-        if name is None:
-            yield one
-        else:
-            rule, severity = name
-            yield finding(rule, one.subject, one.message, severity=severity)
 
 
 def check_tree_metadata(metadata: TableMetadata, members: Mapping[str, Any]) -> Iterator[Finding]:

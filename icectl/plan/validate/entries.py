@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from icectl.entries import faults, metric_faults
 from icectl.entries.bound_faults import SIDES, BoundTypes, bound_faults, bound_types
-from icectl.entries.faults import Columns, Fault
+from icectl.entries.faults import Columns
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.plan.model import Finding, Severity
 from icectl.plan.validate.finding import finding, is_absolute
 from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader, Status
 from icectl.spec.metadata import TableMetadata
+from icectl.spec.rule import Fault
 from icectl.spec.types import PrimitiveType, Type, is_nested
 
 CHECKED_COLUMNS: frozenset[str] = ALL_COLUMNS - {"key_metadata"}

@@ -1,8 +1,10 @@
 """How a check reports: by the id of the rule that is broken."""
 
 import re
+from collections.abc import Iterable, Iterator
 
 from icectl.plan.model import Finding, Severity
+from icectl.spec.rule import Broken
 from icectl.spec.rules import RULES
 
 READ_AGAIN = "check again once the storage lets the file be read"
@@ -27,3 +29,11 @@ def finding(
 def is_absolute(location: str) -> bool:
     """Whether a location is a URI or an absolute path (R-164)."""
     return _ABSOLUTE.match(location) is not None
+
+
+def told(subject: str, found: Iterable[Broken]) -> Iterator[Finding]:
+    """Faults of one manifest or snapshot as findings. Order: kept."""
+    for one in found:
+        where = "it" if one.fault.location == subject else f"`{one.fault.location}`"
+        more = f", and {one.fault.count - 1:,} more" if one.fault.count > 1 else ""
+        yield finding(one.rule, subject, f"{where} {one.told}{more}", severity=one.severity)

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from icectl.entries.faults import Fault
 from icectl.entries.live_faults import LiveFaults, chosen_manifests
 from icectl.entries.summary import Totals, summary_counters
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DATA_PATH
+from icectl.spec.rule import Fault
 from icectl.spec.snapshot import Snapshot
 from icectl.units import print_count
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from icectl.entries.faults import Columns, Fault
+from icectl.entries.faults import Columns
 from icectl.entries.partition_faults import FieldRange, field_ranges
 from icectl.entries.partition_key import sort_key
 from icectl.errors import CorruptTable
@@ -12,6 +12,7 @@ from icectl.spec import single_value
 from icectl.spec.manifest import FieldSummary, ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionField, PartitionSpec, result_types
+from icectl.spec.rule import Fault
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type, type_text
 from icectl.units import print_text
 

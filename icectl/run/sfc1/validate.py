@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from icectl.codec.sfc1.manifest import TreeContent
 from icectl.codec.sfc1.partition_stats import UNKNOWN_KEY
 from icectl.entries.live_faults import files_outside
-from icectl.entries.rows import EMPTY, Entries, concat, location_keys, where
+from icectl.entries.rows import Entries, by_row, concat, location_keys, planning, take, where
 from icectl.entries.sfc1.live import (
     LeafUse,
     Tree,
@@ -21,6 +21,7 @@ from icectl.entries.sfc1.live import (
 from icectl.entries.sfc1.live import (
     Numbers as Rows,
 )
+from icectl.entries.sfc1.rows import ListedRow
 from icectl.entries.sfc1.steps import (
     Changed,
     Step,
@@ -35,15 +36,18 @@ from icectl.entries.sfc1.steps import (
 from icectl.entries.sfc1.vectors import vector_steps
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.plan.model import Finding
-from icectl.plan.sfc1.validate_manifests import check_replace, check_summary, told, unreadable
-from icectl.plan.validate.finding import finding
+from icectl.plan.sfc1.validate_manifests import check_replace, check_summary, unreadable
+from icectl.plan.validate.finding import finding, told
 from icectl.plan.validate.live_entries import check_places, roots
 from icectl.run.reader import Reader
-from icectl.run.sfc1.validate_manifests import Row, TreeChecks, Use
-from icectl.run.sfc1.validate_vectors import LeafVectors, Replaced
-from icectl.run.validate_found import Found
+from icectl.run.sfc1.validate_manifests import TreeChecks, Use
+from icectl.run.sfc1.validate_vectors import LeafVectors, Replaced, check_replaced
+from icectl.run.validate_files import check_gone
+from icectl.run.validate_found import Found, SnapshotsChecked
+from icectl.spec.manifest import ManifestFile
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
+from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
 from icectl.table.reading import OF_ONE_FILE
 from icectl.table.sfc1.checked import (
     Damaged,
@@ -60,6 +64,7 @@ from icectl.table.sfc1.checked import (
 from icectl.table.sfc1.legacy import legacy_root
 from icectl.table.sfc1.manifests import TreeFacts
 
+_BLOB = ("referenced_data_file", "location", "content_offset", "content_size_in_bytes")
 _INHERITED = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 
 
@@ -78,21 +83,7 @@ class _Parts:
         return len(self.entries)
 
 
-@dataclass(frozen=True, slots=True)
-class TreesChecked:
-    """What deeper levels look at: entries that live, those that are only listed as DELETED, and
-    delete vectors that took the place of others.
-    """
-
-    live: Entries
-    gone: Entries
-    replaced: Sequence[Replaced]
-
-
-NO_TREES = TreesChecked(EMPTY, EMPTY, ())
-
-
-def check_trees(reader: Reader, snapshots: Sequence[Snapshot], found: Found) -> TreesChecked:
+def check(reader: Reader, snapshots: Sequence[Snapshot], found: Found) -> SnapshotsChecked:
     """Check version 4 snapshots at level `metadata`.
 
     Raises: StorageError where the store itself fails; Incomplete at the deadline.
@@ -102,10 +93,10 @@ def check_trees(reader: Reader, snapshots: Sequence[Snapshot], found: Found) -> 
     return _Check(reader, snapshots, found).run()
 
 
-def _key(row: Row) -> tuple[object, ...]:
+def _key(row: ListedRow) -> tuple[object, ...]:
     """What makes the rows of a leaf read differently."""
-    place = comparison_key(str(row["location"]))
-    return place, row["content"], *(row[name] for name in _INHERITED)
+    place = comparison_key(row.name)
+    return place, row.content, *(getattr(row, name) for name in _INHERITED)
 
 
 class _Check:
@@ -124,7 +115,7 @@ class _Check:
         self._leaves: dict[tuple[object, ...], int] = {}
         self._trees: dict[int, tuple[Tree, bool]] = {}
 
-    def run(self) -> TreesChecked:
+    def run(self) -> SnapshotsChecked:
         """Read, check, and choose what lives."""
         self._read_roots()
         self._read_leaves()
@@ -222,11 +213,11 @@ class _Check:
                 uses.setdefault(_key(row), []).append(use)
         wanted = list(uses.values())
         self._reader.progress.phase("reading leaves", total=len(wanted))
-        sizes = [int(str(each[0].row["file_size_in_bytes"] or 0)) for each in wanted]
+        sizes = [int(str(each[0].row.file_size_in_bytes or 0)) for each in wanted]
         rows = [each[0].row for each in wanted]
         read = read_decoded(
             self._reader.store,
-            [str(row["location"]) for row in rows],
+            [row.name for row in rows],
             sizes,
             lambda stored: try_leaf(self._reader.metadata, rows[stored[0]], stored[1]),
             concurrency=self._reader.concurrency,
@@ -243,7 +234,7 @@ class _Check:
         self, uses: Sequence[Use], stored: StoredTree | StoredManifest | Damaged
     ) -> int | None:
         """Check a leaf; the number of its part, None where its rows can't be told."""
-        location, number = str(uses[0].row["location"]), self._parts.next
+        location, number = uses[0].row.name, self._parts.next
         is_chosen = any(use.is_chosen for use in uses)
         faults: list[Finding] = []
         part = None
@@ -290,7 +281,7 @@ class _Check:
             leaves.append(LeafUse(key, part, status, vectors.positions(key), home))
         return Tree(self._own[snapshot_id], leaves), is_whole
 
-    def _check_snapshots(self, files: TreeFiles) -> TreesChecked:
+    def _check_snapshots(self, files: TreeFiles) -> SnapshotsChecked:
         self._reader.progress.phase("checking snapshots", total=len(self._chosen))
         kept, gone = files.none(), files.none()
         steps: list[Changed] = []
@@ -322,7 +313,25 @@ class _Check:
         keys = location_keys(alive.table["location"])
         outside = files_outside(alive, keys, roots(self._reader.metadata))
         self._found.add(check_places("snapshots", list(outside.values())))
-        return TreesChecked(alive, where(files.entries, gone & ~kept), replaced)
+        only_gone = where(files.entries, gone & ~kept)
+        return SnapshotsChecked(
+            planning(alive),
+            self._manifests,
+            lambda: check_gone(self._reader, only_gone),
+            lambda: check_replaced(self._reader.store, replaced),
+        )
+
+    def _manifests(self) -> Sequence[ManifestFile]:
+        """The leaves of the chosen snapshots, as far as their roots can be read."""
+        read = try_manifest_lists(
+            self._reader.store,
+            self._reader.metadata,
+            list(self._chosen.values()),
+            concurrency=self._reader.concurrency,
+            progress=self._reader.progress,
+        )
+        with closing(read):
+            return distinct_manifests([listed.manifests for listed in read])
 
     def _live(self, files: TreeFiles, subject: str, tree: Tree, live: Rows) -> Iterator[Finding]:
         next_row_id = self._reader.metadata.next_row_id
@@ -353,10 +362,5 @@ class _Check:
             counts = row_count(files, files.live(parent)), row_count(files, live)
             self._found.add(check_replace(snapshot, *counts))
         for before, after in replaced_vectors(files, step, live).tolist():
-            one, other = files.row(before), files.row(after)
-            yield Replaced(str(other["referenced_data_file"]), _blob(one), _blob(other))
-
-
-def _blob(row: Row) -> tuple[str, int, int]:
-    offset, size = (int(str(row[f"content_{name}"])) for name in ("offset", "size_in_bytes"))
-    return str(row["location"]), offset, size
+            (_, *one), (data_file, *other) = by_row(take(files.entries, [before, after]), *_BLOB)
+            yield Replaced(str(data_file), (*one,), (*other,))

@@ -10,11 +10,11 @@ from icectl.codec.sfc1 import stats_faults
 from icectl.codec.sfc1.partition_stats import TupleField
 from icectl.codec.sfc1.stats_faults import Derived, Stats
 from icectl.entries.bound_faults import BoundTypes
-from icectl.entries.faults import Broken, Fault
 from icectl.entries.rows import Entries
 from icectl.entries.sfc1 import faults as row_faults
 from icectl.entries.sfc1 import vectors
 from icectl.entries.sfc1.faults import TreeColumns
+from icectl.entries.sfc1.rows import ListedRow
 from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.model import Finding
 from icectl.plan.sfc1.validate_manifests import (
@@ -23,13 +23,13 @@ from icectl.plan.sfc1.validate_manifests import (
     check_root_size,
     check_unknown_ids,
     known_ids,
-    told,
     unreadable,
     vector_limits,
 )
 from icectl.plan.validate.entries import check_entries, top_level_ids, types_of_bounds
-from icectl.plan.validate.finding import finding
+from icectl.plan.validate.finding import finding, told
 from icectl.spec.manifest import Content, ManifestContent, Status
+from icectl.spec.rule import Broken, Fault
 from icectl.spec.snapshot import Snapshot
 from icectl.table.sfc1.checked import (
     RootRead,
@@ -43,7 +43,6 @@ from icectl.table.sfc1.checked import (
 )
 from icectl.table.sfc1.manifests import TreeFacts, manifest_file, with_stats
 
-Row = Mapping[str, object]
 _DESCRIBED = (
     "status", "record_count", "file_size_in_bytes", "added_files_count", "existing_files_count",
     "deleted_files_count", "added_rows_count", "existing_rows_count", "deleted_rows_count",
@@ -57,14 +56,14 @@ class Use:
     """A leaf's row in a root, the place of that row, and whether findings of it are wanted."""
 
     root: RootRead
-    row: Row
+    row: ListedRow
     at: int
     is_chosen: bool
 
     @property
     def is_new(self) -> bool:
         """Whether the snapshot of the root wrote the leaf."""
-        return self.row["snapshot_id"] == self.root.snapshot.snapshot_id
+        return self.row.snapshot_id == self.root.snapshot.snapshot_id
 
     @property
     def stats(self) -> pa.Array:
@@ -169,7 +168,7 @@ class TreeChecks:
 
     def leaf(self, stored: StoredTree, uses: Sequence[Use]) -> Iterator[Finding]:
         """What a leaf of version 4 has wrong by itself, as it is stored."""
-        subject, row = str(uses[0].row["location"]), uses[0].row
+        subject, row = uses[0].row.name, uses[0].row
         file = stored.file
         yield from check_unknown_ids(subject, file.unknown_field_ids)
         yield from check_leaf_footer(subject, file.footer)
@@ -177,7 +176,7 @@ class TreeChecks:
             message = f"its footer says `{file.content}`, its root `{wanted_content(row)}`"
             yield finding("V4-100", subject, message)
         columns = TreeColumns(file.rows)
-        is_data = row["content"] == Content.DATA_MANIFEST
+        is_data = row.content == Content.DATA_MANIFEST
         yield from told(subject, row_faults.kind_faults(columns, of_data=is_data))
         yield from told(subject, row_faults.entry_faults(columns, self._known))
         yield from told(subject, row_faults.leaf_faults(columns))
@@ -193,7 +192,7 @@ class TreeChecks:
         rows = leaf_rows(self.facts, stored, uses[0].row)
         found = list(self._described(TreeColumns(rows), stored.size_bytes, uses))
         for use in _of_distinct_stats(uses):
-            subject = str(use.row["location"])
+            subject = use.row.name
             faults = stats_faults.aggregate_faults(subject, use.stats, rows, self.facts.columns)
             found += told(subject, faults)
         return entries_of(self.facts, rows, number), found
@@ -201,10 +200,10 @@ class TreeChecks:
     def _described(
         self, columns: TreeColumns, size_bytes: int, uses: Sequence[Use]
     ) -> Iterator[Finding]:
-        subject = str(uses[0].row["location"])
+        subject = uses[0].row.name
         seen = set()
         for use in _chosen(uses):
-            key = (use.is_new, *(use.row[name] for name in _DESCRIBED))
+            key = (use.is_new, *(getattr(use.row, name) for name in _DESCRIBED))
             if key in seen:
                 continue
             seen.add(key)
@@ -242,7 +241,7 @@ class TreeChecks:
         spec_id = manifest_file(uses[0].row).partition_spec_id
         of_fields = partitioned(self.facts, made, spec_id)
         for use in _of_distinct_stats(uses):
-            subject = str(use.row["location"])
+            subject = use.row.name
             said, columns = of_fields.told(use.stats), of_fields.columns
             faults = stats_faults.aggregate_faults(
                 subject, said, of_fields.rows, columns, of_older_version=True
@@ -266,7 +265,7 @@ def _of_distinct_stats(uses: Sequence[Use]) -> Iterator[Use]:
 
 def _in_append(use: Use) -> Iterator[Broken]:
     """An append adds no leaf with DELETED rows (V4-036)."""
-    is_added = use.root.snapshot.operation == "append" and use.row["status"] == Status.ADDED
-    if is_added and use.row["deleted_files_count"]:
+    is_added = use.root.snapshot.operation == "append" and use.row.status == Status.ADDED
+    if is_added and use.row.deleted_files_count:
         said = "is a leaf with DELETED rows, added by an append"
-        yield Broken("V4-036", Fault(1, str(use.row["location"])), said)
+        yield Broken("V4-036", Fault(1, use.row.name), said)

@@ -36,14 +36,13 @@ class LeafVectors:
     def check(self, root: RootRead) -> Iterator[Finding]:
         """The vectors of a root that are not inline (V4-090, V4-182)."""
         found: dict[str, list[RecordedDeletes]] = {}
-        for row in vector_rows(root.rows):
-            names = ("location", "content_offset", "content_size_in_bytes", "referenced_file")
-            place, offset, size, leaf = (row[name] for name in names)
-            key = (place, offset, size, leaf, row["record_count"])
-            if place is None or row["inline_content"] is not None or key in self._seen:
+        for leaf, row in vector_rows(root.rows):
+            place, offset, size = row.location, row.content_offset, row.content_size_in_bytes
+            key = (place, offset, size, leaf, row.record_count)
+            if place is None or row.inline_content is not None or key in self._seen:
                 continue
             self._seen.add(key)
-            file = Recorded(place, FileFormat.PUFFIN, row["record_count"], row["sequence_number"])
+            file = Recorded(place, FileFormat.PUFFIN, row.record_count, row.sequence_number or 0)
             deletes = RecordedDeletes(file, (), leaf, offset, size)
             found.setdefault(place, []).append(deletes)
         for place, vectors in found.items():

@@ -1,51 +1,32 @@
 """What a version 4 snapshot changed, from its own root and the leaves that it marks (sfc-1 9)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
+from icectl.entries.column_values import NONE, Positions
+from icectl.entries.sfc1.rows import ListedRow
 from icectl.spec.manifest import ManifestFile, Status
-from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
-from icectl.table.sfc1.live import (
-    NONE,
-    Positions,
-    is_dead,
-    leaf_rows,
-    vector_positions,
-    vector_rows,
-)
+from icectl.table.sfc1.listed import leaf_manifest, own_manifests
+from icectl.table.sfc1.live import is_dead, leaf_rows, vector_positions, vector_rows
 from icectl.table.sfc1.manifests import TreeFacts, read_root
-from icectl.table.sfc1.reader import leaf_manifest, own_manifests
+from icectl.table.snapshot_reader import Marked
 
 _LIVE = frozenset({Status.ADDED, Status.EXISTING})
 
 
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """A manifest some of whose entries a snapshot added or removed: those with these statuses.
-
-    Entries that are not concerned are dead in `manifest`. `unless_live` is true where files count
-    as removed only if nothing else of the snapshot has them.
-    """
-
-    manifest: ManifestFile
-    added: frozenset[Status] = frozenset()
-    removed: frozenset[Status] = frozenset()
-    unless_live: bool = False
-
-
-def marked_manifests(store: Store, metadata: TableMetadata, snapshot: Snapshot) -> list[Marked]:
+def marked_manifests(store: Store, facts: TreeFacts, snapshot: Snapshot) -> list[Marked]:
     """The manifests to read for what a snapshot changed (sfc-1 9.2); others have no part in it.
 
     Order: the root first, then of the root.
     Raises: StorageError; CorruptTable; Unsupported.
     """
-    root = read_root(store, TreeFacts(metadata), snapshot)
+    root = read_root(store, facts, snapshot)
     found = [
         Marked(manifest, frozenset({Status.ADDED}), frozenset({Status.DELETED}))
         for manifest in own_manifests(root, snapshot)
@@ -53,7 +34,7 @@ def marked_manifests(store: Store, metadata: TableMetadata, snapshot: Snapshot) 
     ]
     marks = _marks(store, root)
     for leaf in leaf_rows(root):
-        mark = marks.get(comparison_key(str(leaf["location"])), _Marks())
+        mark = marks.get(comparison_key(leaf.name), _Marks())
         is_dead(leaf, mark.of(*Status))  # V4-083
         found += _in_leaf(leaf, mark)
     return found
@@ -74,19 +55,19 @@ class _Marks:
 
 def _marks(store: Store, root: pa.Table) -> dict[str, _Marks]:
     found: dict[str, _Marks] = {}
-    for row in vector_rows(root):
-        mark = found.setdefault(comparison_key(row["referenced_file"]), _Marks())
-        mark.by_status[row["status"]] = vector_positions(store.read_range, row)
+    for leaf, row in vector_rows(root):
+        mark = found.setdefault(comparison_key(leaf), _Marks())
+        mark.by_status[row.status] = vector_positions(store.read_range, row)
     return found
 
 
-def _in_leaf(leaf: Mapping[str, object], mark: _Marks) -> Iterator[Marked]:
+def _in_leaf(leaf: ListedRow, mark: _Marks) -> Iterator[Marked]:
     """How to read what changed in a leaf; nothing where nothing did (sfc-1 9.2 steps 3 to 5)."""
     fresh = np.setdiff1d(mark.of(Status.ADDED), mark.of(Status.DELETED))
-    if leaf["status"] == Status.EXISTING:
+    if leaf.status == Status.EXISTING:
         if len(fresh):
             yield Marked(_only(leaf, fresh), removed=_LIVE)
-    elif leaf["status"] == Status.ADDED:
+    elif leaf.status == Status.ADDED:
         manifest = leaf_manifest(leaf, mark.of(Status.ADDED, Status.EXISTING))
         yield Marked(manifest, frozenset({Status.ADDED}), frozenset({Status.DELETED}))
         if len(fresh):
@@ -96,7 +77,7 @@ def _in_leaf(leaf: Mapping[str, object], mark: _Marks) -> Iterator[Marked]:
         yield Marked(manifest, removed=_LIVE, unless_live=True)
 
 
-def _only(leaf: Mapping[str, object], positions: Positions) -> ManifestFile:
+def _only(leaf: ListedRow, positions: Positions) -> ManifestFile:
     """A leaf in which everything but some positions is dead."""
-    others = np.setdiff1d(np.arange(int(str(leaf["record_count"])), dtype=np.uint64), positions)
+    others = np.setdiff1d(np.arange(leaf.record_count, dtype=np.uint64), positions)
     return leaf_manifest(leaf, others)

@@ -12,11 +12,12 @@ from icectl.codec.manifest import read_manifest
 from icectl.codec.sfc1.content_stats import conform, stats_type
 from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_tree
 from icectl.codec.sfc1.partition_stats import with_tuples
+from icectl.entries.column_values import NONE, Positions
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries, numbered, planning
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.entries.sfc1.faults import TreeColumns
-from icectl.entries.sfc1.rows import STATS, whole
+from icectl.entries.sfc1.rows import STATS, ListedRow, whole
 from icectl.entries.sfc1.vectors import RootVectors
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
@@ -36,7 +37,8 @@ from icectl.table.reading import (
     try_file,
 )
 from icectl.table.schemes import with_schemes
-from icectl.table.sfc1.live import NONE, Positions, of_contents, vector_positions
+from icectl.table.sfc1.listed import raw_entries
+from icectl.table.sfc1.live import of_contents, vector_positions
 from icectl.table.sfc1.manifests import (
     FILES,
     LEAVES,
@@ -46,7 +48,6 @@ from icectl.table.sfc1.manifests import (
     manifest_file,
     root_inherited,
 )
-from icectl.table.sfc1.reader import raw_entries
 
 Decoded = TypeVar("Decoded")
 
@@ -89,11 +90,11 @@ def try_tree(location: str, content: FileRead, rule: str) -> StoredTree | Damage
 
 
 def try_leaf(
-    metadata: TableMetadata, leaf: Mapping[str, object], content: FileRead
+    metadata: TableMetadata, leaf: ListedRow, content: FileRead
 ) -> StoredTree | StoredManifest | Damaged:
     """A leaf out of its bytes; `leaf` is its row in the root."""
-    if leaf["file_format"] != FileFormat.AVRO:
-        return try_tree(str(leaf["location"]), content, "V4-100")
+    if leaf.file_format != FileFormat.AVRO:
+        return try_tree(leaf.name, content, "V4-100")
     if not isinstance(content, bytes):
         return Damaged(content)
     try:
@@ -141,7 +142,7 @@ class RootRead:
 
     snapshot: Snapshot
     rows: pa.Table
-    leaves: Mapping[int, Mapping[str, object]]
+    leaves: Mapping[int, ListedRow]
     stats: pa.Array
     vectors: RootVectors
     unread: Mapping[int, Problem]
@@ -167,11 +168,11 @@ def resolved_root(store: Store, facts: TreeFacts, snapshot: Snapshot, rows: pa.T
     return RootRead(snapshot, rows, columns.rows_of(*LEAVES), whole(rows[STATS]), vectors, unread)
 
 
-def _positions(store: Store, row: Mapping[str, object]) -> Positions:
+def _positions(store: Store, row: ListedRow) -> Positions:
     try:
         return vector_positions(store.read_range, row)
     except MissingFile as error:
-        message = f"`{row['location']}` is missing"
+        message = f"`{row.location}` is missing"
         raise CorruptTable(message, rule="V4-182") from error  # V4-182
     except CorruptTable as error:
         message = error.message.removesuffix(f" ({error.rule})")
@@ -183,7 +184,7 @@ def root_files(rows: pa.Table) -> pa.Table:
     return of_contents(rows, *FILES)
 
 
-def leaf_rows(facts: TreeFacts, stored: StoredTree, leaf: Mapping[str, object]) -> pa.Table:
+def leaf_rows(facts: TreeFacts, stored: StoredTree, leaf: ListedRow) -> pa.Table:
     """The rows of a leaf with inheritance resolved. Raises: CorruptTable V4-105."""
     return leaf_inherited(conformed(facts, stored.file.rows), leaf)
 
@@ -193,15 +194,15 @@ def entries_of(facts: TreeFacts, rows: pa.Table, number: int) -> Entries:
     return Entries(raw_entries(facts, rows, NONE, PLANNING_COLUMNS, number).table)
 
 
-def manifest_entries(stored: StoredManifest, leaf: Mapping[str, object], number: int) -> Entries:
+def manifest_entries(stored: StoredManifest, leaf: ListedRow, number: int) -> Entries:
     """All entries of a leaf of an older version. Raises: CorruptTable where none inherits."""
     named = planning(with_referenced_data_files(numbered(stored.rows, 0)))
     return numbered(inherit(named, [manifest_file(leaf)]), number)
 
 
-def wanted_content(leaf: Mapping[str, object]) -> TreeContent:
+def wanted_content(leaf: ListedRow) -> TreeContent:
     """What the footer of a leaf has to say, by its row in the root."""
-    return TreeContent.DATA if leaf["content"] == Content.DATA_MANIFEST else TreeContent.DELETE
+    return TreeContent.DATA if leaf.content == Content.DATA_MANIFEST else TreeContent.DELETE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from icectl.codec.manifest import read_manifest
 from icectl.codec.parquet_schema import field_id
 from icectl.codec.sfc1.content_stats import conform, typed_values
-from icectl.entries.sfc1.rows import STATS
+from icectl.entries.sfc1.rows import STATS, ListedRow
 from icectl.spec import single_value
 from icectl.spec.locations import with_scheme
 from icectl.spec.manifest import (
@@ -96,26 +96,23 @@ def _row(facts: TreeFacts, manifest: ManifestFile) -> pa.Table:
         for what in ("files", "rows")
     }
     is_data = manifest.content is ManifestContent.DATA
-    values = {
-        "content": Content.DATA_MANIFEST if is_data else Content.DELETE_MANIFEST,
-        "location": with_scheme(facts.metadata.location, manifest.manifest_path),
-        "file_format": FileFormat.AVRO,
-        "status": Status.EXISTING,
-        "snapshot_id": manifest.added_snapshot_id,
-        "sequence_number": manifest.sequence_number,
-        "file_sequence_number": manifest.sequence_number,
-        "first_row_id": manifest.first_row_id if is_data else None,
-        "spec_id": manifest.partition_spec_id,
-        "record_count": sum(counts[f"{name}_files_count"] for name in _STATUSES),
-        "file_size_in_bytes": manifest.manifest_length,
-        "min_sequence_number": manifest.min_sequence_number,
-        "key_metadata": manifest.key_metadata,
+    row = ListedRow(
+        content=Content.DATA_MANIFEST if is_data else Content.DELETE_MANIFEST,
+        location=with_scheme(facts.metadata.location, manifest.manifest_path),
+        file_format=FileFormat.AVRO,
+        status=Status.EXISTING,
+        snapshot_id=manifest.added_snapshot_id,
+        sequence_number=manifest.sequence_number,
+        file_sequence_number=manifest.sequence_number,
+        first_row_id=manifest.first_row_id if is_data else None,
+        spec_id=manifest.partition_spec_id,
+        record_count=sum(counts[f"{name}_files_count"] for name in _STATUSES),
+        file_size_in_bytes=manifest.manifest_length,
+        min_sequence_number=manifest.min_sequence_number,
+        key_metadata=manifest.key_metadata,
         **counts,
-    }
-    schema = facts.rows_schema
-    columns = [pa.array([values.get(one.name)], one.type) for one in schema if one.name != STATS]
-    columns.append(_stats(facts, manifest))
-    return pa.table(columns, schema=schema)
+    )
+    return facts.row(row, _stats(facts, manifest))
 
 
 def _stats(facts: TreeFacts, manifest: ManifestFile) -> pa.StructArray:

@@ -1,24 +1,21 @@
 """What lives in a version 4 snapshot: what neither statuses nor delete vectors take away."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec.dv import read_bitmap, read_dv
-from icectl.entries.sfc1.rows import STATS
+from icectl.entries.column_values import NONE, Positions
+from icectl.entries.sfc1.rows import LISTED, ListedRow, listed_rows, number_of, text_of
 from icectl.errors import CorruptTable, MissingFile
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file
-from icectl.table.sfc1.manifests import FILES, LEAVES, number_of, text_of, with_column
+from icectl.table.sfc1.manifests import FILES, LEAVES, with_column
 
-Positions = npt.NDArray[np.uint64]
-NONE: Positions = np.empty(0, np.uint64)
 ReadRange = Callable[[str, int, int], bytes]
 """Reads part of a file: location, offset, length."""
 
@@ -30,41 +27,41 @@ def vectors(store: Store, rows: pa.Table) -> dict[str, Positions]:
     Raises: CorruptTable V4-080 for two of one leaf, V4-082 for bad bytes.
     """
     found: dict[str, Positions] = {}
-    for row in vector_rows(live_rows(rows)):
-        key = comparison_key(row["referenced_file"])
+    for leaf, row in vector_rows(live_rows(rows)):
+        key = comparison_key(leaf)
         if key in found:
             raise CorruptTable(f"`{key}` has two manifest delete vectors", rule="V4-080")  # V4-080
         found[key] = vector_positions(store.read_range, row)
     return found
 
 
-def vector_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows of manifest delete vectors, without statistics; not those of no leaf (V4-059).
+def vector_rows(rows: pa.Table) -> Iterator[tuple[str, ListedRow]]:
+    """The rows of manifest delete vectors, each with the leaf that it is over.
 
+    Those of no leaf are left out (V4-059).
     Order: kept.
     """
-    for row in of_contents(rows.drop_columns([STATS]), Content.MANIFEST_DV).to_pylist():
-        if row["referenced_file"] is not None:  # V4-059
-            yield row
+    for row in listed_rows(of_contents(rows.select(LISTED), Content.MANIFEST_DV)):
+        if row.referenced_file is not None:  # V4-059
+            yield row.referenced_file, row
 
 
-def vector_positions(read_range: ReadRange, row: Mapping[str, object]) -> Positions:
+def vector_positions(read_range: ReadRange, row: ListedRow) -> Positions:
     """The positions of one manifest delete vector, inline or in a Puffin file.
 
     Raises: MissingFile; CorruptTable V4-082; StorageError.
     """
-    inline = row["inline_content"]
-    if isinstance(inline, bytes):
-        positions = read_bitmap(inline)
+    if row.inline_content is not None:
+        positions = read_bitmap(row.inline_content)
     else:
-        location = text_of(row["location"])
-        start, length = number_of(row["content_offset"]), number_of(row["content_size_in_bytes"])
+        location = text_of(row.location)
+        start, length = number_of(row.content_offset), number_of(row.content_size_in_bytes)
         try:
             blob = read_range(location, start, length)
         except FileNotFoundError as error:
             raise MissingFile(location) from error
         positions = decode_file(location, lambda: read_dv(blob))
-    if len(positions) != row["record_count"]:  # V4-082
+    if len(positions) != row.record_count:  # V4-082
         message = f"a manifest delete vector has {len(positions)} positions, its row says otherwise"
         raise CorruptTable(message, rule="V4-082")
     return positions
@@ -89,12 +86,12 @@ def _where(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
     return rows.filter(mask) if count else rows.slice(0, 0)
 
 
-def leaf_rows(rows: pa.Table) -> Iterator[dict[str, object]]:
-    """The rows of leaves, without their statistics, one by one. Order: kept."""
-    yield from of_contents(rows.drop_columns([STATS]), *LEAVES).to_pylist()
+def leaf_rows(rows: pa.Table) -> Sequence[ListedRow]:
+    """The rows of leaves. Order: kept."""
+    return listed_rows(of_contents(rows.select(LISTED), *LEAVES))
 
 
-ReadLeaf = Callable[[Mapping[str, object]], pa.Table]
+ReadLeaf = Callable[[ListedRow], pa.Table]
 """Reads the rows of a leaf, given its row in the root."""
 
 
@@ -108,27 +105,27 @@ def live_files(root: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) ->
     rows = live_rows(root)
     parts = [of_contents(rows, *FILES)]
     for leaf in leaf_rows(rows):
-        positions = dead.get(comparison_key(text_of(leaf["location"])), NONE)
+        positions = dead.get(comparison_key(text_of(leaf.location)), NONE)
         if is_dead(leaf, positions):
             continue
         part = without(read(leaf), positions)
-        if leaf["status"] == Status.EXISTING:
+        if leaf.status == Status.EXISTING:
             existing = pa.repeat(pa.scalar(int(Status.EXISTING), pa.int8()), len(part))
             part = with_column(part, "status", existing)
         parts.append(part)
     return pa.concat_tables(parts)
 
 
-def is_dead(leaf: Mapping[str, object], positions: Positions) -> bool:
+def is_dead(leaf: ListedRow, positions: Positions) -> bool:
     """Whether it is certain without reading it that nothing lives in a leaf (sfc-1 EN11).
 
     Raises: CorruptTable V4-083 for a position that the leaf lacks.
     """
-    if len(positions) and int(positions[-1]) >= number_of(leaf["record_count"]):  # V4-083
-        message = f"position {int(positions[-1])} of `{leaf['location']}` is beyond its end"
+    if len(positions) and int(positions[-1]) >= leaf.record_count:  # V4-083
+        message = f"position {int(positions[-1])} of `{leaf.location}` is beyond its end"
         raise CorruptTable(message, rule="V4-083")
-    live = number_of(leaf["added_files_count"]) + number_of(leaf["existing_files_count"])
-    return leaf["deleted_files_count"] == 0 and live == len(positions)
+    live_count = leaf.live_count
+    return leaf.deleted_files_count == 0 and live_count == len(positions)
 
 
 def without(rows: pa.Table, positions: Positions) -> pa.Table:

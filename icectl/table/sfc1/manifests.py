@@ -3,7 +3,7 @@
 A state of a table is one Arrow table of root rows, and leaves that are read as they are needed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -19,13 +19,12 @@ from icectl.codec.sfc1.partition_stats import TupleField, tuple_fields, with_tup
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.entries.sfc1.rows import STATS, TREE_ROWS, whole
+from icectl.entries.sfc1.rows import STATS, TREE_ROWS, ListedRow, number_of, text_of, whole
 from icectl.errors import CorruptTable, Unsupported
-from icectl.spec.locations import resolved, shortened
+from icectl.spec.locations import relative_base, resolved, scheme_of, shortened
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
-from icectl.spec.properties import RELATIVE_LOCATIONS, read
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.stats_columns import StatsColumn, stats_columns
 from icectl.storage.store import Store
@@ -81,7 +80,7 @@ class TreeFacts:
 
     def stored(self, rows: pa.Table) -> pa.Table:
         """Rows with locations as they are written: relative where the table wants it (sfc-1 L4)."""
-        if not read(self.metadata.properties, RELATIVE_LOCATIONS):
+        if not relative_base(self.metadata):
             return rows
         for name in LOCATIONS:
             at = rows.schema.get_field_index(name)
@@ -91,13 +90,24 @@ class TreeFacts:
 
     def stored_location(self, location: str) -> str:
         """A location as it is written (sfc-1 L4)."""
-        if not read(self.metadata.properties, RELATIVE_LOCATIONS):
-            return location
-        return shortened(self.metadata.location, location)
+        base = relative_base(self.metadata)
+        return shortened(base, location) if base else location
 
     def _each(self, locations: pa.Array, of: Callable[[str], str]) -> pa.Array:
         found = [None if one is None else of(one) for one in locations.to_pylist()]
         return pa.array(found, pa.string())
+
+    def row(self, row: ListedRow, stats: pa.Array | None = None) -> pa.Table:
+        """One row of a root, with statistics where it has any."""
+        columns = [
+            pa.nulls(1, self.rows_schema.field(STATS).type)
+            if field.name == STATS
+            else pa.array([getattr(row, field.name, None)], field.type)
+            for field in self.rows_schema
+        ]
+        if stats is not None:
+            columns[-1] = stats
+        return pa.table(columns, schema=self.rows_schema)
 
     def empty(self) -> pa.Table:
         """No rows."""
@@ -220,32 +230,32 @@ def root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:
     return rows
 
 
-def manifest_file(row: Mapping[str, object]) -> ManifestFile:
+def manifest_file(row: ListedRow) -> ManifestFile:
     """A leaf's row in the form that older versions list manifests in."""
-    data = row["content"] == Content.DATA_MANIFEST
+    data = row.content == Content.DATA_MANIFEST
     return ManifestFile(
-        manifest_path=text_of(row["location"]),
-        manifest_length=number_of(row["file_size_in_bytes"]),
-        partition_spec_id=number_of(row["spec_id"]),
+        manifest_path=text_of(row.location),
+        manifest_length=number_of(row.file_size_in_bytes),
+        partition_spec_id=number_of(row.spec_id),
         content=ManifestContent.DATA if data else ManifestContent.DELETES,
-        sequence_number=number_of(row["sequence_number"]),
-        min_sequence_number=number_of(row["min_sequence_number"]),
-        added_snapshot_id=number_of(row["snapshot_id"]),
-        added_files_count=number_of(row["added_files_count"]),
-        existing_files_count=number_of(row["existing_files_count"]),
-        deleted_files_count=number_of(row["deleted_files_count"]),
-        added_rows_count=number_of(row["added_rows_count"]),
-        existing_rows_count=number_of(row["existing_rows_count"]),
-        deleted_rows_count=number_of(row["deleted_rows_count"]),
-        key_metadata=row["key_metadata"],  # type: ignore[arg-type]
-        first_row_id=row["first_row_id"],  # type: ignore[arg-type]
+        sequence_number=number_of(row.sequence_number),
+        min_sequence_number=number_of(row.min_sequence_number),
+        added_snapshot_id=number_of(row.snapshot_id),
+        added_files_count=number_of(row.added_files_count),
+        existing_files_count=number_of(row.existing_files_count),
+        deleted_files_count=number_of(row.deleted_files_count),
+        added_rows_count=number_of(row.added_rows_count),
+        existing_rows_count=number_of(row.existing_rows_count),
+        deleted_rows_count=number_of(row.deleted_rows_count),
+        key_metadata=row.key_metadata,
+        first_row_id=row.first_row_id,
     )
 
 
 def read_leaf(
     store: Store,
     facts: TreeFacts,
-    leaf: Mapping[str, object],
+    leaf: ListedRow,
     *,
     part: Part = WHOLE,
     carried: bool = False,
@@ -258,7 +268,7 @@ def read_leaf(
     Shape: the schema of `facts`; a row's ordinal is its position.
     Raises: StorageError; CorruptTable; Unsupported.
     """
-    location = text_of(leaf["location"])
+    location = text_of(leaf.location)
     content = read_file(store, location)
     return decode_file(
         location, lambda: rows_of_leaf(facts, content, leaf, part=part, carried=carried)
@@ -268,13 +278,13 @@ def read_leaf(
 def rows_of_leaf(
     facts: TreeFacts,
     content: bytes,
-    leaf: Mapping[str, object],
+    leaf: ListedRow,
     *,
     part: Part = WHOLE,
     carried: bool = False,
 ) -> pa.Table:
     """The rows of a leaf, as read_leaf gives them, out of its bytes."""
-    if leaf["file_format"] == FileFormat.AVRO:
+    if leaf.file_format == FileFormat.AVRO:
         return _legacy_rows(facts, content, leaf, part, carried=carried)
     file = read_tree(content, columns=part.columns, stats=part.stats)
     if carried:
@@ -282,10 +292,8 @@ def rows_of_leaf(
     return _leaf_rows(facts, file, leaf, part)
 
 
-def _leaf_rows(
-    facts: TreeFacts, file: TreeFile, leaf: Mapping[str, object], part: Part
-) -> pa.Table:
-    wanted = TreeContent.DATA if leaf["content"] == Content.DATA_MANIFEST else TreeContent.DELETE
+def _leaf_rows(facts: TreeFacts, file: TreeFile, leaf: ListedRow, part: Part) -> pa.Table:
+    wanted = TreeContent.DATA if leaf.content == Content.DATA_MANIFEST else TreeContent.DELETE
     if file.content is not wanted:  # V4-100
         raise CorruptTable(f"it says content {file.content}, the root {wanted}", rule="V4-100")
     has_stats = part.columns is None or STATS in part.columns
@@ -296,31 +304,31 @@ def _leaf_rows(
     allowed = {Content.DATA} if wanted is TreeContent.DATA else set(FILES[1:])
     if contents - allowed:  # V4-101
         raise CorruptTable("a leaf has rows of another kind than its own", rule="V4-101")
-    if len(rows) != leaf["record_count"]:  # V4-103
-        message = f"it has {len(rows)} rows, the root says {leaf['record_count']}"
+    if len(rows) != leaf.record_count:  # V4-103
+        message = f"it has {len(rows)} rows, the root says {leaf.record_count}"
         raise CorruptTable(message, rule="V4-103")
     return leaf_inherited(rows, leaf)
 
 
-def leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
+def leaf_inherited(rows: pa.Table, leaf: ListedRow) -> pa.Table:
     """Fill what rows leave null from the leaf's row in the root (sfc-1 4.6), in columns there."""
     there = set(rows.column_names)
     is_added = pc.equal(rows["status"], int(Status.ADDED))
     if "snapshot_id" in there:
-        ids = pc.fill_null(rows["snapshot_id"], pa.scalar(leaf["snapshot_id"], pa.int64()))
+        ids = pc.fill_null(rows["snapshot_id"], pa.scalar(leaf.snapshot_id, pa.int64()))
         rows = with_column(rows, "snapshot_id", ids)
     for name in there & {"sequence_number", "file_sequence_number"}:
         stored = rows[name]
         if not stored.null_count:
             continue
-        number = pa.scalar(leaf[name], pa.int64())
+        number = pa.scalar(getattr(leaf, name), pa.int64())
         filled = pc.if_else(pc.and_(is_added, stored.is_null()), number, stored)
         if filled.null_count:  # V4-105
             message = f"a row that is not ADDED has no {name.replace('_', ' ')}"
             raise CorruptTable(message, rule="V4-105")
         rows = with_column(rows, name, filled)
-    first = leaf["first_row_id"]
-    if first is None or leaf["content"] != Content.DATA_MANIFEST or "first_row_id" not in there:
+    first = leaf.first_row_id
+    if first is None or leaf.content != Content.DATA_MANIFEST or "first_row_id" not in there:
         return rows
     stored = whole(rows["first_row_id"])
     takes = pc.and_(stored.is_null(), pc.not_equal(rows["status"], int(Status.DELETED)))
@@ -331,7 +339,7 @@ def leaf_inherited(rows: pa.Table, leaf: Mapping[str, object]) -> pa.Table:
 
 
 def _legacy_rows(
-    facts: TreeFacts, content: bytes, leaf: Mapping[str, object], part: Part, *, carried: bool
+    facts: TreeFacts, content: bytes, leaf: ListedRow, part: Part, *, carried: bool
 ) -> pa.Table:
     """Rows of an Avro manifest of an older version, in the form of version 4 (sfc-1 3.4)."""
     listed = manifest_file(leaf)
@@ -375,7 +383,7 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
         if name not in table.column_names:
             columns.append(pa.nulls(len(table), field.type))
         elif field.name in LOCATIONS:
-            columns.append(completed(facts.metadata, whole(table[name])))
+            columns.append(completed(scheme_of(facts.metadata), whole(table[name])))
         elif name == "sort_order_id":  # sfc-1 C-29
             columns.append(pc.if_else(is_data, table[name], pa.scalar(None, field.type)))
         else:
@@ -404,17 +412,3 @@ def can_move(facts: TreeFacts, rows: pa.Table) -> bool:
 def with_column(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
     """The rows with another column under a name."""
     return rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
-
-
-def text_of(value: object) -> str:
-    """A location of a row. Raises: CorruptTable V4-051, where there is none."""
-    if not isinstance(value, str):
-        raise CorruptTable("a row of a manifest has no location", rule="V4-051")  # V4-051
-    return value
-
-
-def number_of(value: object) -> int:
-    """A number of a row. Raises: CorruptTable V4-058, where there is none."""
-    if not isinstance(value, int):
-        raise CorruptTable("a row of a manifest lacks a number", rule="V4-058")  # V4-058
-    return value

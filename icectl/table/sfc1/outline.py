@@ -9,52 +9,49 @@ import pyarrow as pa
 from icectl.codec.dv import read_bitmap, write_bitmap
 from icectl.codec.parquet_schema import field_id
 from icectl.codec.sfc1.stats_maps import single_values
-from icectl.entries.sfc1.rows import STATS
+from icectl.entries.column_values import NONE
+from icectl.entries.sfc1.rows import STATS, number_of
 from icectl.spec.manifest import FieldSummary, ManifestFile, ManifestVector, RootManifest, Status
-from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.stats_columns import group_id
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, read_file
-from icectl.table.sfc1.live import NONE, leaf_rows, of_contents, vector_positions, vector_rows
+from icectl.table.sfc1.live import leaf_rows, of_contents, vector_positions, vector_rows
 from icectl.table.sfc1.manifests import LEAVES, TreeFacts, root_rows
 
 
-def root_manifest(store: Store, metadata: TableMetadata, snapshot: Snapshot) -> RootManifest | None:
-    """What the root of a snapshot says beside what it lists; None of older versions.
+def root_manifest(store: Store, facts: TreeFacts, snapshot: Snapshot) -> RootManifest:
+    """What the root of a snapshot says beside what it lists.
 
     Order: vectors as in the root.
     Raises: StorageError; CorruptTable; Unsupported.
     """
-    location = snapshot.root_manifest
-    if location is None:
-        return None
-    facts = TreeFacts(metadata)
+    location = snapshot.root_manifest or ""
     content = read_file(store, location)
     root = decode_file(location, lambda: root_rows(facts, content, snapshot))
     return RootManifest(location, len(content), len(root), tuple(_vectors(store, root)))
 
 
 def _vectors(store: Store, root: pa.Table) -> Iterator[ManifestVector]:
-    leaves = [str(leaf["location"]) for leaf in leaf_rows(root)]
+    leaves = [leaf.name for leaf in leaf_rows(root)]
     listed = {comparison_key(location): location for location in leaves}
-    rows = [(row, vector_positions(store.read_range, row)) for row in vector_rows(root)]
+    rows = [(leaf, row, vector_positions(store.read_range, row)) for leaf, row in vector_rows(root)]
     gone = {
-        comparison_key(row["referenced_file"]): positions
-        for row, positions in rows
-        if row["status"] == Status.DELETED
+        comparison_key(leaf): positions
+        for leaf, row, positions in rows
+        if row.status == Status.DELETED
     }
-    for row, positions in rows:
-        key, inline = comparison_key(row["referenced_file"]), row["inline_content"]
+    for leaf, row, positions in rows:
+        key, inline = comparison_key(leaf), row.inline_content
         fresh = np.setdiff1d(positions, gone.get(key, NONE))
         yield ManifestVector(
-            manifest_path=listed.get(key, row["referenced_file"]),
-            status=Status(row["status"]),
+            manifest_path=listed.get(key, leaf),
+            status=Status(row.status),
             position_count=len(positions),
-            fresh_count=len(fresh) if row["status"] == Status.ADDED else 0,
-            size_bytes=row["content_size_in_bytes"] if inline is None else len(inline),
-            location=row["location"],
+            fresh_count=len(fresh) if row.status == Status.ADDED else 0,
+            size_bytes=number_of(row.content_size_in_bytes) if inline is None else len(inline),
+            location=row.location,
         )
 
 

@@ -6,13 +6,16 @@ from itertools import chain
 
 import pyarrow as pa
 
-from icectl.entries.row_risks import row_risks, tree_risks
+from icectl.entries.column_values import Positions
+from icectl.entries.row_risks import row_risks
 from icectl.entries.rows import Entries
 from icectl.entries.sfc1.faults import TreeColumns, entry_faults, tracking_faults
+from icectl.entries.sfc1.risks import tree_risks
 from icectl.entries.sfc1.vectors import RootVectors, vector_faults
 from icectl.errors import CorruptTable
 from icectl.plan.model import Finding
-from icectl.plan.sfc1.validate_manifests import check_root_footer, known_ids, told
+from icectl.plan.sfc1.validate_manifests import check_root_footer, known_ids
+from icectl.plan.validate.finding import told
 from icectl.spec.manifest import Content, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
@@ -20,7 +23,7 @@ from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, naming, read_file
 from icectl.table.row_safety import ledger, refuse
-from icectl.table.sfc1.live import Positions, of_contents, vector_positions
+from icectl.table.sfc1.live import of_contents, vector_positions
 from icectl.table.sfc1.manifests import FILES, TreeFacts, resolved_rows, root_file
 
 _OF_ROOTS = frozenset(
@@ -77,9 +80,9 @@ def _bitmaps(
     live: dict[int, Positions] = {}
     gone: dict[int, Positions] = {}
     for at, row in columns.rows_of(Content.MANIFEST_DV).items():
-        if row["status"] != Status.DELETED:
+        if row.status != Status.DELETED:
             live[at] = vector_positions(store.read_range, row)
-        elif row["inline_content"] is not None:
+        elif row.inline_content is not None:
             with suppress(CorruptTable):
                 gone[at] = vector_positions(store.read_range, row)
     return live, gone

@@ -4,8 +4,9 @@ import pyarrow as pa
 import pytest
 
 from icectl.entries.bound_faults import BoundFaults, bound_faults, bound_types
-from icectl.entries.faults import Columns, Fault
+from icectl.entries.faults import Columns
 from icectl.entries.rows import RawEntries
+from icectl.spec.rule import Fault
 from icectl.spec.types import DecimalType, FixedType, GeometryType, PrimitiveType
 from tests.builders.entry_rows import data, entries
 

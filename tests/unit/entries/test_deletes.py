@@ -131,7 +131,7 @@ def test_pairs_come_in_order_of_data_file_then_delete_file() -> None:
     }
 
 
-def test_deletes_are_counted_per_data_file_by_kind() -> None:
+def test_deletes_are_counted_per_data_file_and_delete_file() -> None:
     matches = deletes.match(
         entries(
             data("a"),
@@ -144,11 +144,7 @@ def test_deletes_are_counted_per_data_file_by_kind() -> None:
         ),
         UNPARTITIONED,
     )
-    assert deletes.per_data_file(matches).to_pydict() == {
-        "position_delete_files": [0, 2, 0],
-        "equality_delete_files": [1, 1, 0],
-        "deletion_vectors": [1, 0, 0],
-    }
+    assert deletes.delete_counts(matches).tolist() == [2, 3, 0]
     assert deletes.per_delete_file(matches).tolist() == [1, 1, 2, 1]
 
 
@@ -190,19 +186,7 @@ def test_a_table_without_deletes_or_without_data_has_no_pairs() -> None:
     assert applied() == set()
     matches = deletes.match(entries(positions("d"), equality("e")), UNPARTITIONED)
     assert named(deletes.dangling(matches)) == ["d", "e"]
-    assert deletes.per_data_file(matches).num_rows == 0
-
-
-def test_r114_a_second_live_vector_of_a_file_is_surplus() -> None:
-    found = deletes.surplus_vectors(
-        entries(
-            vector("replaced", "a", status=Status.DELETED),
-            vector("first", "a"),
-            vector("other", "b"),
-            vector("second", "a"),
-        )
-    )
-    assert named(found) == ["second"]
+    assert deletes.delete_counts(matches).tolist() == []
 
 
 def test_r211_a_delete_in_another_partition_than_its_file_is_misplaced() -> None:

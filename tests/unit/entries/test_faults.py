@@ -3,9 +3,10 @@ import pyarrow as pa
 import pytest
 
 from icectl.entries import faults
-from icectl.entries.faults import Columns, Fault
+from icectl.entries.faults import Columns
 from icectl.entries.rows import RawEntries
 from icectl.spec.manifest import ManifestContent, Status
+from icectl.spec.rule import Fault
 from tests.builders.entry_rows import data, entries, equality, positions, vector
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.entries.faults import Columns, Fault
+from icectl.entries.faults import Columns
 from icectl.entries.metric_faults import (
     avro_with_column_sizes,
     common,
@@ -11,6 +11,7 @@ from icectl.entries.metric_faults import (
 )
 from icectl.entries.rows import RawEntries
 from icectl.spec.manifest import FileFormat
+from icectl.spec.rule import Fault
 from tests.builders.entry_rows import data, entries
 
 

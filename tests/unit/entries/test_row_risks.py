@@ -4,11 +4,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from icectl.entries.row_risks import Ledger, home_risks, live_twice, row_risks, tree_risks
+from icectl.entries.row_risks import Ledger, live_twice, row_risks
 from icectl.entries.rows import Entries
+from icectl.entries.sfc1.risks import home_risks, tree_risks
+from icectl.spec.layout import Layout
 from icectl.spec.manifest import Content, FileFormat, Status
 
-V2, V4 = Ledger(2, 7, None, is_tree=False), Ledger(4, 7, 100, is_tree=True)
+V2, V4 = Ledger(2, 7, None, Layout.MANIFEST_LISTS), Ledger(4, 7, 100, Layout.SFC_1)
 SCHEMA = pa.schema(
     {
         "manifest": pa.int32(), "content": pa.int8(), "status": pa.int8(), "file_format": pa.int8(),
@@ -73,7 +75,9 @@ def test_r044_v4_064_numbers_up_to_that_of_the_snapshot_are_right():
 def test_r104_v4_067_row_ids_end_at_the_next_one():
     rows = entries(data("a", 90), data("b", 91))
     assert told(row_risks(rows, V4)) == [("V4-067", 1, "b")]
-    assert told(row_risks(rows, Ledger(3, 7, 100, is_tree=False))) == [("R-104", 1, "b")]
+    assert told(row_risks(rows, Ledger(3, 7, 100, layout=Layout.MANIFEST_LISTS))) == [
+        ("R-104", 1, "b")
+    ]
 
 
 def test_v4_067_row_ids_may_lie_in_any_order_but_not_upon_each_other():

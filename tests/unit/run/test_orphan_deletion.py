@@ -194,7 +194,7 @@ def test_a_table_that_is_another_one_by_now_keeps_everything(table: TableBuilder
     lost = stray(table.directory, "data/lost.parquet")
     removal = Removal(table)
     edit_metadata(table.directory, table_uuid=OTHER_UUID)
-    with pytest.raises(Refused, match="another table is in its place now"):
+    with pytest.raises(Refused, match="another table is at "):
         removal.done()
     assert lost.exists()
 
@@ -205,7 +205,8 @@ def test_a_table_that_becomes_another_one_ends_the_run(table: TableBuilder, one_
     removal = Removal(table, Hooked(2, hook))
     done = removal.done()
     assert (names(done), done.stopped) == (["lost-0.parquet", "lost-1.parquet"], True)
-    assert removal.progress.told == ["nothing more is deleted: another table is in its place now"]
+    (told,) = removal.progress.told
+    assert told.startswith("nothing more is deleted: another table is at ")
     assert [path.exists() for path in lost] == [False, False, True]
 
 

@@ -10,7 +10,7 @@ from icectl.env import Deadline
 from icectl.plan.validate.choice import RuleChoice
 from icectl.progress import SilentProgress
 from icectl.run.reader import Reader
-from icectl.run.sfc1.validate import check_trees
+from icectl.run.sfc1.validate import check
 from icectl.run.validate_found import Found
 from icectl.spec.metadata_json import parse_metadata
 from icectl.spec.snapshot import Snapshot
@@ -68,7 +68,7 @@ def findings(name: str) -> set[tuple[str, str]]:
     loaded = loaded_at("file:///t/metadata/v1.metadata.json", metadata, FILE_SYSTEM)
     reader = Reader(scenario.files, loaded, env, SilentProgress(), Deadline(env), 1)  # type: ignore[arg-type]
     found = Found(RuleChoice())
-    check_trees(reader, snapshots, found)
+    check(reader, snapshots, found)
     return {
         (one.rule, one.subject.rpartition("/")[2].partition(".")[0])
         for one in found.findings

@@ -95,7 +95,7 @@ def tree() -> Tree:
 
 
 def compact(tree: Tree) -> TreeChange:
-    leaves = [comparison_key(str(leaf["location"])) for leaf in leaf_rows(tree.made.rows)]
+    leaves = [comparison_key(leaf.name) for leaf in leaf_rows(tree.made.rows)]
     return TreeChange(FACTS.empty(), rewritten=frozenset(leaves))
 
 
@@ -126,7 +126,7 @@ def test_a_removed_file_that_lives_on_is_noticed(tree) -> None:
 def test_an_added_file_that_is_missing_is_noticed(tree) -> None:
     made = tree.commit(TreeChange(table(row("d"))))
     (first, _) = leaf_rows(tree.made.rows)
-    rest = made.rows.filter(pc.equal(made.rows["location"], first["location"]))
+    rest = made.rows.filter(pc.equal(made.rows["location"], first.location))
     assert tree.rejected(rest).endswith("1 files are new, of which 0 live")
 
 

@@ -20,6 +20,7 @@ from icectl.commit.sfc1.draft import (
     TreeMeans,
     TreeOptions,
 )
+from icectl.entries.sfc1.rows import listed_rows
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key
 from icectl.table.sfc1.live import live_rows, vectors
@@ -175,10 +176,8 @@ def check_files(chain: Chain, rows: pa.Table, golden) -> None:
     files = chain.scenario.files
     described = chain.golden["files"]
     dead = vectors(files, rows)
-    for row, named in zip(
-        rows.drop_columns(["content_stats"]).to_pylist(), golden["rows"], strict=True
-    ):
-        if row["content"] in LEAVES:
+    for row, named in zip(listed_rows(rows), golden["rows"], strict=True):
+        if row.content in LEAVES:
             leaf = read_leaf(files, FACTS, row)
             assert [
                 [Path(location).stem, Status(status).name]
@@ -186,11 +185,11 @@ def check_files(chain: Chain, rows: pa.Table, golden) -> None:
                     leaf["location"].to_pylist(), leaf["status"].to_pylist(), strict=True
                 )
             ] == described[named["name"]]["rows"]
-        elif row["content"] == Content.MANIFEST_DV and row["status"] != Status.DELETED:
+        elif row.content == Content.MANIFEST_DV and row.status != Status.DELETED:
             expected = np.array(described[named["name"]]["positions"], np.uint64)
-            assert dead[comparison_key(row["referenced_file"])].tolist() == expected.tolist()
+            assert dead[comparison_key(row.referenced_file)].tolist() == expected.tolist()
             on = described[named["name"]]["referenced"]
-            assert row["referenced_file"] == chain.locations[on]
+            assert row.referenced_file == chain.locations[on]
 
 
 @pytest.mark.parametrize("name", [name for name in WRITE if name != "SC-02"])

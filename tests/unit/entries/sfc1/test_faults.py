@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 
 from icectl.entries.sfc1.faults import TreeColumns, described_faults
-from icectl.spec.manifest import Status
+from icectl.entries.sfc1.rows import ListedRow
+from icectl.spec.manifest import Content, FileFormat, Status
 
 MOST = 2_097_152
 
@@ -22,12 +23,23 @@ def leaf_of(count):
             "file_sequence_number": ones,
         }
     )
-    told = {
-        "location": "file:///t/m.parquet", "status": Status.ADDED, "record_count": count,
-        "file_size_in_bytes": 9, "added_files_count": count, "existing_files_count": 0,
-        "deleted_files_count": 0, "added_rows_count": count, "existing_rows_count": 0,
-        "deleted_rows_count": 0, "min_sequence_number": 1, "sequence_number": 1,
-    }  # fmt: skip
+    told = ListedRow(
+        content=Content.DATA_MANIFEST,
+        file_format=FileFormat.PARQUET,
+        status=Status.ADDED,
+        spec_id=0,
+        record_count=count,
+        location="file:///t/m.parquet",
+        sequence_number=1,
+        file_size_in_bytes=9,
+        added_files_count=count,
+        existing_files_count=0,
+        deleted_files_count=0,
+        added_rows_count=count,
+        existing_rows_count=0,
+        deleted_rows_count=0,
+        min_sequence_number=1,
+    )
     return TreeColumns(rows), told
 
 

@@ -1,0 +1,288 @@
+"""Writing snapshots up to version 3: manifests of what comes and goes, and a manifest list.
+
+Manifests whose entries go are written anew, new manifests hold what comes, and all others are
+listed as they are.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from icectl.commit.access import TableAccess
+from icectl.commit.changes import Changes
+from icectl.commit.manifests import ManifestWriter, form_for
+from icectl.commit.outputs import Outputs
+from icectl.commit.snapshot import NewSnapshot, carried_totals, compose, head
+from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
+from icectl.commit.transaction import Proposal
+from icectl.entries.clusters import one_cluster, per_manifest, pieces
+from icectl.entries.rows import (
+    Entries,
+    are_among,
+    as_existing,
+    by_spec,
+    concat,
+    count_by_manifest,
+    count_by_value,
+    data_files,
+    delete_files,
+    in_manifests,
+    in_order,
+    live,
+    with_snapshot,
+    with_some_deleted,
+)
+from icectl.plan.compact import LiveFiles
+from icectl.plan.rewrite_manifests import PIECES_OF_TARGET, Group, group_pieces, live_in
+from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
+from icectl.table.manifest_lists import read_snapshot_manifests
+
+_Kind = tuple[int, ManifestContent]
+"""Spec and content: entries of different ones never share a manifest (R-061)."""
+
+
+def writer(access: TableAccess, branch: str, outputs: Outputs) -> SnapshotWriter:
+    """A writer of one snapshot."""
+    return ListWriter(access, branch, outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Regrouped:
+    """A new manifest, the manifests that its entries come from, and which entries those are."""
+
+    group: Group
+    manifest: ManifestFile
+    sources: frozenset[str]
+    entries: Entries
+
+
+@dataclass(slots=True)
+class ListWriter:
+    """Writes the manifests and manifest lists of one snapshot; `outputs` names them."""
+
+    access: TableAccess
+    branch: str
+    outputs: Outputs
+    _made: dict[tuple[object, ...], list[ManifestFile]] = field(default_factory=dict)
+    _regrouped: list[_Regrouped] = field(default_factory=list)
+
+    @property
+    def written(self) -> tuple[ManifestFile, ...]:
+        """The manifests of a rewrite."""
+        return tuple(output.manifest for output in self._regrouped)
+
+    # -- files in the place of others -------------------------------------------------------------
+
+    def replace_files(
+        self,
+        metadata: TableMetadata,
+        snapshot_id: int,
+        files: LiveFiles,
+        changes: Changes,
+        groups: tuple[int, ...],
+    ) -> Proposal:
+        """Write new manifests of what comes, and those anew whose entries go."""
+        written = [
+            *self._added(metadata, snapshot_id, changes.added, groups),
+            *self._rewritten(metadata, snapshot_id, files, changes.removed),
+        ]
+        kept = _kept(files, changes.removed)
+        return self._listed(
+            metadata,
+            snapshot_id,
+            written,
+            kept,
+            {**changes.summary, **_counts(written, kept, files.manifests)},
+        )
+
+    def _added(
+        self, metadata: TableMetadata, snapshot_id: int, added: Entries, groups: tuple[int, ...]
+    ) -> list[ManifestFile]:
+        """New manifests of what comes; written once, however often the commit is tried."""
+        if groups not in self._made:
+            entries = with_snapshot(added, snapshot_id)
+            self._made[groups] = [
+                written.manifest
+                for content in ManifestContent
+                for spec_id, part in by_spec(_of_content(entries, content))
+                for written in self._writer(metadata, (spec_id, content)).add(part)
+            ]
+        return self._made[groups]
+
+    def _rewritten(
+        self, metadata: TableMetadata, snapshot_id: int, files: LiveFiles, removed: Entries
+    ) -> list[ManifestFile]:
+        """New manifests of those whose entries go, which stay as DELETED ones (R-064)."""
+        kinds: dict[_Kind, list[int]] = {}
+        for at in sorted(count_by_value(removed, "manifest")):
+            manifest = files.manifests[at]
+            kinds.setdefault((manifest.partition_spec_id, manifest.content), []).append(at)
+        found = []
+        for kind, manifests in kinds.items():
+            entries = in_manifests(live(files.entries), manifests)
+            gone = are_among(entries, removed)
+            paths = tuple(files.manifests[at].manifest_path for at in manifests)
+            key = (kind, paths, gone.tobytes())
+            if key not in self._made:
+                marked = with_some_deleted(entries, gone, snapshot_id)
+                self._made[key] = self._marked(metadata, files, kind, marked)
+            found += self._made[key]
+        return found
+
+    def _marked(
+        self, metadata: TableMetadata, files: LiveFiles, kind: _Kind, entries: Entries
+    ) -> list[ManifestFile]:
+        writer = self._writer(metadata, kind)
+        counts = count_by_manifest(entries, len(files.manifests))
+        of_manifest = {
+            at: files.manifests[at].manifest_length / count
+            for at, count in enumerate(counts)
+            if count
+        }
+        sizes = per_manifest(entries, of_manifest)
+        cut = pieces(one_cluster(entries), sizes, writer.target_size_bytes / PIECES_OF_TARGET)
+        return [written.manifest for written in writer.write(files.manifests, entries, cut)]
+
+    # -- the same files in other manifests --------------------------------------------------------
+
+    def begin_rewrite(self, metadata: TableMetadata, rewrite: ManifestRewrite) -> None:
+        """Write the new manifests, which hold as long as those that they replace are listed."""
+        for group in rewrite.plan.chosen:
+            entries = live_in(rewrite.listed, group.rewritten)
+            self._regrouped += self._regroup(metadata, rewrite, group, entries)
+            self.access.deadline.check()
+
+    def rewrite_manifests(
+        self, metadata: TableMetadata, snapshot_id: int, rewrite: ManifestRewrite
+    ) -> Proposal:
+        """List the new manifests; where others were changed since, what is made of those anew."""
+        now = head(metadata, self.branch)
+        listed = rewrite.listed.manifests
+        if now is not None and now != rewrite.snapshot:
+            listed = read_snapshot_manifests(self.access.store, metadata, now)
+            self._renew(metadata, rewrite, {item.manifest_path for item in listed})
+        replaced = set().union(*(output.sources for output in self._regrouped))
+        replaced |= _emptied(rewrite)
+        kept = [item for item in listed if item.manifest_path not in replaced]
+        if len(kept) == len(listed):
+            return Proposal(())
+        processed = sum(len(output.entries) for output in self._regrouped)
+        return self._listed(
+            metadata,
+            snapshot_id,
+            self.written,
+            kept,
+            {
+                **_counts(self.written, kept, listed),
+                "entries-processed": str(processed),
+                **carried_totals(None if now is None else now.summary),
+            },
+        )
+
+    def _regroup(
+        self, metadata: TableMetadata, rewrite: ManifestRewrite, group: Group, entries: Entries
+    ) -> list[_Regrouped]:
+        """Write live entries of a group into new manifests."""
+        if not len(entries):
+            return []
+        options, manifests = rewrite.plan.options, rewrite.listed.manifests
+        kind = (group.spec_id, group.content)
+        writer = self._writer(metadata, kind, options.target_size_bytes)
+        cut = group_pieces(metadata, group, rewrite.listed, entries, options)
+        outputs = []
+        with closing(writer.write(manifests, as_existing(entries), cut)) as stored:
+            for written in stored:
+                places = count_by_value(written.entries, "manifest")
+                sources = frozenset(manifests[at].manifest_path for at in places)
+                outputs.append(_Regrouped(group, written.manifest, sources, written.entries))
+        return outputs
+
+    def _renew(self, metadata: TableMetadata, rewrite: ManifestRewrite, present: set[str]) -> None:
+        """Make those manifests anew that hold entries of ones which are listed no more.
+
+        Entries of manifests that are gone are dropped: what took their place is listed, and is
+        kept.
+        """
+        stale = [output for output in self._regrouped if not output.sources <= present]
+        self._regrouped = [output for output in self._regrouped if output.sources <= present]
+        indices = [
+            at for at, item in enumerate(rewrite.listed.manifests) if item.manifest_path in present
+        ]
+        for group in dict.fromkeys(output.group for output in stale):
+            parts = [output.entries for output in stale if output.group == group]
+            entries = in_order(in_manifests(concat(parts), indices))
+            self._regrouped += self._regroup(metadata, rewrite, group, entries)
+
+    # -- both -------------------------------------------------------------------------------------
+
+    def _listed(
+        self,
+        metadata: TableMetadata,
+        snapshot_id: int,
+        written: Sequence[ManifestFile],
+        kept: Sequence[ManifestFile],
+        summary: Mapping[str, str],
+    ) -> Proposal:
+        """Write a manifest list of new manifests and those that stay."""
+        location = self.outputs.manifest_list(snapshot_id)
+        new_manifests = frozenset(item.manifest_path for item in written)
+        new = NewSnapshot(
+            snapshot_id, self.branch, "replace", (*written, *kept), new_manifests, summary
+        )
+        composed = compose(metadata, new, manifest_list=location, env=self.access.env)
+        self.access.store.create(location, composed.manifest_list)
+        return Proposal(composed.updates, frozenset({location, *new_manifests}))
+
+    def _writer(
+        self, metadata: TableMetadata, kind: _Kind, target_size_bytes: int | None = None
+    ) -> ManifestWriter:
+        if target_size_bytes is None:
+            target_size_bytes = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
+        return ManifestWriter(
+            store=self.access.store,
+            env=self.access.env,
+            progress=self.access.progress,
+            concurrency=self.access.concurrency,
+            form=form_for(metadata, *kind),
+            target_size_bytes=target_size_bytes,
+            new_location=self.outputs.manifest,
+        )
+
+
+def _counts(
+    written: Sequence[ManifestFile], kept: Sequence[ManifestFile], before: Sequence[ManifestFile]
+) -> Mapping[str, str]:
+    """What a summary says of manifests."""
+    return {
+        "manifests-created": str(len(written)),
+        "manifests-kept": str(len(kept)),
+        "manifests-replaced": str(len(before) - len(kept)),
+    }
+
+
+def _kept(files: LiveFiles, removed: Entries) -> list[ManifestFile]:
+    """Manifests that are listed as they are: no entry goes, and some are live (R-056)."""
+    touched = set(count_by_value(removed, "manifest"))
+    counts = count_by_manifest(live(files.entries), len(files.manifests))
+    return [
+        item
+        for at, (item, count) in enumerate(zip(files.manifests, counts, strict=True))
+        if count and at not in touched
+    ]
+
+
+def _emptied(rewrite: ManifestRewrite) -> set[str]:
+    """Rewritten manifests without a live entry: nothing takes their place (R-056)."""
+    counts = rewrite.listed.live_counts
+    return {
+        rewrite.listed.manifests[at].manifest_path
+        for group in rewrite.plan.chosen
+        for at in group.rewritten
+        if not counts[at]
+    }
+
+
+def _of_content(entries: Entries, content: ManifestContent) -> Entries:
+    return data_files(entries) if content is ManifestContent.DATA else delete_files(entries)

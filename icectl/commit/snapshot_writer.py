@@ -1,0 +1,77 @@
+"""What writes snapshots: one interface, with a writer for each layout, chosen here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol
+
+from icectl.commit.access import TableAccess
+from icectl.commit.changes import Changes
+from icectl.commit.outputs import Outputs
+from icectl.commit.transaction import Proposal
+from icectl.plan.compact import LiveFiles
+from icectl.plan.rewrite_manifests import Listed, RewritePlan
+from icectl.spec.layout import Layout
+from icectl.spec.manifest import ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot
+
+_WRITERS: Mapping[Layout, str] = {
+    Layout.MANIFEST_LISTS: "icectl.commit.list_writer",
+    Layout.SFC_1: "icectl.commit.sfc1.writer",
+}
+"""Modules with a function `writer`: loaded where such a snapshot is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRewrite:
+    """Which manifests of a snapshot are written anew: a plan, and what it was made from."""
+
+    plan: RewritePlan
+    listed: Listed
+    snapshot: Snapshot | None
+
+
+class SnapshotWriter(Protocol):
+    """Writes the files of one snapshot of one branch, for each attempt to commit it."""
+
+    @property
+    def written(self) -> tuple[ManifestFile, ...]:
+        """The new manifests of the newest attempt."""
+
+    def replace_files(
+        self,
+        metadata: TableMetadata,
+        snapshot_id: int,
+        files: LiveFiles,
+        changes: Changes,
+        groups: tuple[int, ...],
+    ) -> Proposal:
+        """Write a snapshot in which some files have taken the place of others.
+
+        `files` are those of the branch's head, `groups` the numbers of what `changes` is made of:
+        what was written for the same ones is not written again.
+        Raises: CommitConflict where the branch or a removed file is gone; StorageError;
+        CorruptTable; Unsupported for manifests with fields that would be lost.
+        """
+
+    def begin_rewrite(self, metadata: TableMetadata, rewrite: ManifestRewrite) -> None:
+        """Write what a rewrite of manifests needs whatever the newest metadata are.
+
+        Raises: Unsupported, StorageError, Incomplete, before anything has changed.
+        """
+
+    def rewrite_manifests(
+        self, metadata: TableMetadata, snapshot_id: int, rewrite: ManifestRewrite
+    ) -> Proposal:
+        """Write a snapshot of the same files in new manifests; nothing where none is left to do.
+
+        Where another commit has changed some of the manifests since, only others are replaced.
+        Raises: as replace_files.
+        """
+
+
+def writer_of(access: TableAccess, layout: Layout, branch: str, outputs: Outputs) -> SnapshotWriter:
+    """The writer of a new snapshot of a branch."""
+    found: SnapshotWriter = import_module(_WRITERS[layout]).writer(access, branch, outputs)
+    return found

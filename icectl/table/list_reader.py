@@ -1,0 +1,147 @@
+"""Reading snapshots up to version 3: manifest lists, or embedded locations, and Avro manifests."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from icectl.codec.manifest import read_manifest, read_manifests
+from icectl.codec.manifest_list import (
+    ManifestListReader,
+    read_list_properties,
+    read_manifest_list,
+)
+from icectl.entries.rows import Entries, RawEntries
+from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.rule import Found
+from icectl.spec.snapshot import Snapshot
+from icectl.storage.store import Store
+from icectl.table.reading import Problem, decode_file, read_file, try_file
+from icectl.table.schemes import listed_with_scheme, with_schemes
+from icectl.table.snapshot_reader import ManifestListRead, Marked, SnapshotReader, of_one_file
+
+_MANY_LISTS = 16
+"""From so many on it pays to load the compiled scan for manifest lists."""
+
+
+def reader(metadata: TableMetadata, snapshots: int) -> SnapshotReader:
+    """A reader for so many snapshots: the compiled scan takes its time to load."""
+    many = snapshots >= _MANY_LISTS
+    return ListReader(metadata, ManifestListReader().read if many else read_manifest_list)
+
+
+@dataclass(frozen=True, slots=True)
+class ListReader:
+    """Reads snapshots of one table; `read_list` decodes a manifest list."""
+
+    metadata: TableMetadata
+    read_list: Callable[[bytes], tuple[ManifestFile, ...]] = read_manifest_list
+
+    @property
+    def decodes_together(self) -> bool:
+        """Small manifests are many."""
+        return True
+
+    def manifests(
+        self, store: Store, snapshot: Snapshot, *, sound: bool = True
+    ) -> tuple[ManifestFile, ...]:
+        """Read what a manifest list lists, or a version 1 snapshot embeds (R-030)."""
+        del sound  # a list says nothing of what lives
+        if snapshot.manifest_list is not None:
+            location = snapshot.manifest_list
+            found = decode_file(location, lambda: self.read_list(read_file(store, location)))
+            return tuple(listed_with_scheme(self.metadata, item) for item in found)
+        return tuple(self._embedded(store, location) for location in snapshot.manifests or ())
+
+    def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
+        """Read the same, damaged and missing files included."""
+        location = snapshot.manifest_list
+        if location is None:
+            return self._try_embedded(store, snapshot)
+        content = try_file(store, location)
+        if not isinstance(content, bytes):
+            return ManifestListRead(snapshot, problems=((location, content),))
+        try:
+            manifests = decode_file(location, partial(self.read_list, content))
+        except (CorruptTable, Unsupported) as error:
+            problems = ((location, error),)
+            found = ManifestListRead(snapshot, size_bytes=len(content), problems=problems)
+            return found if isinstance(error, Unsupported) else _shown(found, content)
+        return ManifestListRead(snapshot, manifests, read_list_properties(content), len(content))
+
+    def described(
+        self, store: Store, snapshot: Snapshot, manifests: Sequence[ManifestFile]
+    ) -> tuple[ManifestFile, ...]:
+        """A manifest list says all that there is to say."""
+        del store, snapshot
+        return tuple(manifests)
+
+    def root(self, store: Store, snapshot: Snapshot) -> None:
+        """There is none."""
+        del store, snapshot
+
+    def marked(self, store: Store, snapshot: Snapshot) -> Sequence[Marked]:
+        """Manifest lists do not tell."""
+        del store, snapshot
+        return ()
+
+    def killed(self, manifest: ManifestFile) -> ManifestFile:
+        """Nothing is dead in any."""
+        return manifest
+
+    def decode(
+        self,
+        contents: Sequence[bytes],
+        manifest: ManifestFile,
+        *,
+        columns: frozenset[str],
+        indices: Sequence[int],
+    ) -> tuple[Sequence[ManifestHeader], RawEntries]:
+        """Decode Avro manifests of one spec."""
+        spec = self.metadata.spec(manifest.partition_spec_id)
+        headers, rows = read_manifests(contents, columns=columns, manifests=indices, spec=spec)
+        return headers, with_schemes(self.metadata, rows)
+
+    def risks(self, manifests: Sequence[ManifestFile], entries: Entries) -> Found:
+        """There are none beyond those of every layout."""
+        del manifests, entries
+        yield from ()
+
+    def _try_embedded(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
+        found: list[ManifestFile] = []
+        problems: list[tuple[str, Problem]] = []
+        for location in snapshot.manifests or ():
+            try:
+                found.append(self._embedded(store, location))
+            except (CorruptTable, Unsupported, StorageError) as error:
+                problems.append((location, of_one_file(error)))
+        return ManifestListRead(snapshot, tuple(found), problems=tuple(problems))
+
+    def _embedded(self, store: Store, location: str) -> ManifestFile:
+        """Describe a manifest that a version 1 snapshot embeds; its counts are unknown (R-051)."""
+        content = read_file(store, location)
+        spec = self.metadata.default_spec
+        header, _ = decode_file(
+            location,
+            lambda: read_manifest(content, columns=frozenset(), manifest=0, spec=spec),
+        )
+        return ManifestFile(
+            manifest_path=location,
+            manifest_length=len(content),
+            partition_spec_id=header.spec_id or 0,
+            content=ManifestContent.DATA,  # R-046
+            sequence_number=0,  # R-046
+            min_sequence_number=0,
+            added_snapshot_id=None,
+        )
+
+
+def _shown(found: ManifestListRead, content: bytes) -> ManifestListRead:
+    """A damaged list with its manifests, where it is good enough to be shown."""
+    try:
+        manifests = read_manifest_list(content, to_show=True)
+    except CorruptTable:
+        return found
+    properties = read_list_properties(content)
+    return replace(found, manifests=manifests, properties=properties, is_odd=True)

@@ -1,0 +1,285 @@
+"""Roots and leaves in the form that manifests of every version are read in.
+
+A root is a list of manifests: its leaves, each with its dead positions, and itself, for the files
+that it lists directly.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.codec.dv import read_bitmap, write_bitmap
+from icectl.codec.manifest import read_manifest
+from icectl.codec.sfc1.partition_stats import recover
+from icectl.codec.sfc1.stats_maps import to_maps
+from icectl.entries.column_values import NONE, Positions
+from icectl.entries.inherit import inherit
+from icectl.entries.rows import RawEntries, numbered, where
+from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.sfc1.rows import STATS, ListedRow, whole
+from icectl.errors import CorruptTable
+from icectl.spec.manifest import (
+    Content,
+    FileFormat,
+    ManifestContent,
+    ManifestFile,
+    ManifestHeader,
+    Status,
+)
+from icectl.spec.snapshot import Snapshot
+from icectl.storage.location import comparison_key
+from icectl.storage.store import Store
+from icectl.table.schemes import with_schemes
+from icectl.table.sfc1.live import leaf_rows, of_contents, vector_rows, vectors
+from icectl.table.sfc1.manifests import (
+    FOR_STATS,
+    OWN_CONTENTS,
+    Part,
+    TreeFacts,
+    manifest_file,
+    read_root,
+    root_rows,
+    rows_of_leaf,
+)
+from icectl.table.sfc1.safety import sound_root
+
+_KEYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
+"""Columns that always come."""
+
+_TREE_NAMES = {"referenced_data_file": "referenced_file"}
+"""Columns that have another name in trees."""
+
+_FROM_MAPS = FOR_STATS - {"partition_key"}
+"""Columns that statistics of all columns are needed for."""
+
+
+def tree_manifests(
+    store: Store, facts: TreeFacts, snapshot: Snapshot, *, sound: bool = True
+) -> tuple[ManifestFile, ...]:
+    """The leaves of a version 4 snapshot, and its root for the files that it lists itself.
+
+    A state that is only shown need not be `sound`: vectors of no leaf are left out then.
+    Order: the root first, then of the root.
+    Raises: StorageError; CorruptTable; Unsupported.
+    """
+    if sound:
+        root, dead = sound_root(store, facts, snapshot)
+    else:
+        root = read_root(store, facts, snapshot)
+        dead = vectors(store, root)
+    places: dict[str, tuple[str, ...]] = {}
+    for of_leaf, row in vector_rows(root):
+        if row.location is not None:
+            key = comparison_key(of_leaf)
+            places[key] = (*places.get(key, ()), row.location)
+    leaves = []
+    for leaf in leaf_rows(root):
+        key = comparison_key(leaf.name)
+        positions = dead.get(key, NONE)
+        if leaf.status == Status.DELETED:  # by foreign writers: nothing of it lives
+            positions = np.arange(leaf.record_count, dtype=np.uint64)
+        leaves.append(replace(leaf_manifest(leaf, positions), dead_locations=places.get(key, ())))
+    return (*own_manifests(root, snapshot), *leaves)
+
+
+def leaf_manifest(leaf: ListedRow, dead: Positions) -> ManifestFile:
+    """A leaf's row in a root as a manifest with dead positions."""
+    return replace(
+        manifest_file(leaf),
+        file_format=FileFormat(leaf.file_format),
+        dead=write_bitmap(dead) if len(dead) else b"",
+        dead_count=len(dead),
+        status=Status(leaf.status),
+        affiliated_to=leaf.referenced_file,
+    )
+
+
+def own_manifests(root: pa.Table, snapshot: Snapshot) -> Iterator[ManifestFile]:
+    """The root as the manifest of its own files, one of data and one of deletes."""
+    for content, kinds in OWN_CONTENTS.items():
+        rows = of_contents(root, *kinds)
+        if not len(rows):
+            continue
+        counts = {status: rows.filter(pc.equal(rows["status"], int(status))) for status in Status}
+
+        def records(status: Status, counts: Mapping[Status, pa.Table] = counts) -> int:
+            return int(pc.sum(counts[status]["record_count"], min_count=0).as_py())
+
+        yield ManifestFile(
+            manifest_path=snapshot.root_manifest or "",
+            manifest_length=0,
+            partition_spec_id=int(rows["spec_id"][0].as_py()),
+            content=content,
+            sequence_number=snapshot.sequence_number,
+            min_sequence_number=int(pc.min(rows["sequence_number"]).as_py()),
+            added_snapshot_id=snapshot.snapshot_id,
+            added_files_count=len(counts[Status.ADDED]),
+            existing_files_count=len(counts[Status.EXISTING]),
+            deleted_files_count=len(counts[Status.DELETED]),
+            added_rows_count=records(Status.ADDED),
+            existing_rows_count=records(Status.EXISTING),
+            deleted_rows_count=records(Status.DELETED),
+            file_format=FileFormat.PARQUET,
+            in_root=True,
+        )
+
+
+def decode_tree_manifest(
+    content: bytes,
+    facts: TreeFacts,
+    manifest: ManifestFile,
+    *,
+    columns: frozenset[str],
+    index: int,
+) -> tuple[ManifestHeader, RawEntries]:
+    """The rows of one of the manifests that `tree_manifests` gives, inheritance resolved.
+
+    Shape: the `columns` that are asked for; rows that are dead are left out.
+    Order: of the file; `manifest_pos` is the position there.
+    Raises: CorruptTable; Unsupported.
+    """
+    dead = read_bitmap(manifest.dead) if manifest.dead else NONE
+    wanted = columns | _KEYS
+    if manifest.file_format is FileFormat.AVRO:
+        return _legacy(content, facts, manifest, wanted, index)
+    if manifest.in_root:
+        root = root_rows(facts, content, _snapshot_of(facts, manifest))
+        rows = of_contents(root, *OWN_CONTENTS[manifest.content])
+    else:
+        rows = rows_of_leaf(facts, content, _row(manifest), part=_part(facts, wanted))
+    return _header(manifest), raw_entries(facts, rows, dead, wanted, index)
+
+
+def _part(facts: TreeFacts, wanted: frozenset[str]) -> Part:
+    """What the wanted columns are made of: partitions of the statistics of expressions."""
+    columns = {_TREE_NAMES.get(name, name) for name in wanted}
+    if "first_row_id" in wanted:
+        columns.add("record_count")
+    if wanted & _FROM_MAPS:
+        return Part(frozenset({*columns, STATS}))
+    if "partition_key" not in wanted:
+        return Part(frozenset(columns), frozenset())
+    specs = facts.metadata.partition_specs
+    fields = (item for spec in specs for item in facts.tuple_fields(spec.spec_id))
+    return Part(frozenset({*columns, STATS}), frozenset(item.stats_id for item in fields))
+
+
+def _legacy(
+    content: bytes, facts: TreeFacts, manifest: ManifestFile, wanted: frozenset[str], index: int
+) -> tuple[ManifestHeader, RawEntries]:
+    """The rows of an Avro leaf as any snapshot of an older version reads them, less the dead."""
+    spec = facts.metadata.spec(manifest.partition_spec_id)
+    header, stored = read_manifest(content, columns=wanted, manifest=0, spec=spec)
+    entries = inherit(stored, [manifest])  # row ids count dead rows too (sfc-1 4.6)
+    alive = _alive(len(entries), read_bitmap(manifest.dead))
+    live = RawEntries(numbered(where(entries, alive), index).table)
+    return header, with_schemes(facts.metadata, live)
+
+
+def _snapshot_of(facts: TreeFacts, manifest: ManifestFile) -> Snapshot:
+    found = next(
+        (one for one in facts.metadata.snapshots if one.root_manifest == manifest.manifest_path),
+        None,
+    )
+    if found is None:
+        raise ValueError(manifest.manifest_path)
+    return found
+
+
+def _row(manifest: ManifestFile) -> ListedRow:
+    """A leaf's row in the root, as far as reading the leaf needs it."""
+    is_data = manifest.content is ManifestContent.DATA
+    counts = (
+        manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
+    )  # fmt: skip
+    return ListedRow(
+        content=Content.DATA_MANIFEST if is_data else Content.DELETE_MANIFEST,
+        file_format=manifest.file_format,
+        status=Status.EXISTING,
+        spec_id=manifest.partition_spec_id,
+        record_count=sum(count or 0 for count in counts),
+        location=manifest.manifest_path,
+        snapshot_id=manifest.added_snapshot_id,
+        sequence_number=manifest.sequence_number,
+        file_sequence_number=manifest.sequence_number,
+        first_row_id=manifest.first_row_id,
+    )
+
+
+def _header(manifest: ManifestFile) -> ManifestHeader:
+    return ManifestHeader(
+        format_version=4,
+        content=manifest.content,
+        spec_id=manifest.partition_spec_id,
+        schema_id=None,
+        partition_fields=None,
+        schema=None,
+        metadata={},
+        codec="zstd",
+        partition_record=(),
+        unknown_field_ids=(),
+        has_lengths_of_fixed=False,
+    )
+
+
+def raw_entries(
+    facts: TreeFacts, rows: pa.Table, dead: Positions, wanted: frozenset[str], index: int
+) -> RawEntries:
+    """Rows of a root or leaf in the form of manifests' entries, without dead ones. Order: kept."""
+    positions = np.flatnonzero(_alive(len(rows), dead)).astype(np.int32)
+    if len(positions) < len(rows):
+        rows = rows.take(pa.array(positions))
+    made: dict[str, pa.Array | pa.ChunkedArray] = {
+        "manifest": pa.array(np.full(len(rows), index, np.int32)),
+        "manifest_pos": pa.array(positions),
+    }
+    if wanted & FOR_STATS:
+        stats = whole(rows[STATS])
+        made |= to_maps(stats, facts.columns, wanted)
+        if "partition_key" in wanted:
+            made["partition_key"] = _keys(facts, rows, stats)
+    names = [name for name in (*PLANNING.names, *CARRIED.names) if name in wanted]
+    schema = pa.schema([{**_fields(PLANNING), **_fields(CARRIED)}[name] for name in names])
+    columns = []
+    for field in schema:
+        column, stored = made.get(field.name), _TREE_NAMES.get(field.name, field.name)
+        if column is None and stored in rows.column_names:
+            column = rows[stored]
+        columns.append(
+            pa.nulls(len(rows), field.type) if column is None else column.cast(field.type)
+        )
+    return RawEntries(pa.table(columns, schema=schema))
+
+
+def _alive(count: int, dead: Positions) -> npt.NDArray[np.bool_]:
+    """Which of so many rows no delete vector names."""
+    if len(dead) and int(dead[-1]) >= count:  # V4-083
+        message = f"it has {count} rows, and a delete vector names position {int(dead[-1])}"
+        raise CorruptTable(message, rule="V4-083")
+    alive = np.ones(count, bool)
+    alive[dead.astype(np.int64)] = False
+    return alive
+
+
+def _fields(schema: pa.Schema) -> dict[str, pa.Field]:
+    return {field.name: field for field in schema}
+
+
+def _keys(facts: TreeFacts, rows: pa.Table, stats: pa.StructArray) -> pa.Array:
+    """The partition keys of rows of any specs; UNKNOWN_KEY where statistics do not tell."""
+    specs = rows["spec_id"].to_numpy()
+    parts, places = [pa.nulls(0, pa.binary())], [np.empty(0, np.int64)]
+    for number in np.unique(specs):
+        chosen = np.flatnonzero(specs == number)
+        spec = facts.metadata.spec(int(number))
+        width = 0 if spec is None else len(spec.fields)
+        fields = facts.tuple_fields(int(number))
+        part = stats.take(pa.array(chosen))
+        parts.append(recover(part, len(chosen), fields, width).keys)
+        places.append(chosen)
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return pa.concat_arrays(parts).take(pa.array(order))

@@ -1,0 +1,135 @@
+"""What reads snapshots: one interface, with a reader for each layout, chosen here.
+
+A snapshot of any layout is manifests, each with the positions that are dead in it, and a manifest
+of any layout is entries of the same columns.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol
+
+from icectl.entries.rows import Entries, RawEntries
+from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.spec.layout import Layout
+from icectl.spec.manifest import ManifestFile, ManifestHeader, RootManifest, Status
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.rule import Found
+from icectl.spec.snapshot import Snapshot
+from icectl.storage.store import Store
+from icectl.table.reading import OF_ONE_FILE, Problem
+
+_READERS: Mapping[Layout, str] = {
+    Layout.MANIFEST_LISTS: "icectl.table.list_reader",
+    Layout.SFC_1: "icectl.table.sfc1.reader",
+}
+"""Modules with a function `reader`: loaded where there is such a snapshot, since it takes time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestListRead:
+    """What a snapshot lists, and the problems with it, by the location that has them.
+
+    `properties` is the key-value metadata of a manifest list (R-054); None where there is no list.
+    With `is_odd` all manifests are there, and the problems are good enough to be shown.
+    """
+
+    snapshot: Snapshot
+    manifests: tuple[ManifestFile, ...] = ()
+    properties: Mapping[str, str] | None = None
+    size_bytes: int = 0
+    problems: tuple[tuple[str, Problem], ...] = ()
+    is_odd: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A manifest some of whose entries a snapshot added or removed: those with these statuses.
+
+    Entries that are not concerned are dead in `manifest`. `unless_live` is true where files count
+    as removed only if nothing else of the snapshot has them.
+    """
+
+    manifest: ManifestFile
+    added: frozenset[Status] = frozenset()
+    removed: frozenset[Status] = frozenset()
+    unless_live: bool = False
+
+
+class SnapshotReader(Protocol):
+    """Reads the snapshots of one layout of one table."""
+
+    @property
+    def decodes_together(self) -> bool:
+        """Whether `decode` takes several manifests; otherwise it is given one."""
+
+    def manifests(
+        self, store: Store, snapshot: Snapshot, *, sound: bool = True
+    ) -> tuple[ManifestFile, ...]:
+        """Read what a snapshot lists; it need not be `sound` where it is only shown.
+
+        Order: as listed.
+        Raises: MissingFile; CorruptTable; Unsupported; StorageError.
+        """
+
+    def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
+        """Read what a snapshot lists, damaged and missing files included.
+
+        Raises: StorageError, where the store itself fails.
+        """
+
+    def described(
+        self, store: Store, snapshot: Snapshot, manifests: Sequence[ManifestFile]
+    ) -> tuple[ManifestFile, ...]:
+        """Fill in what only views show of the manifests that a snapshot lists.
+
+        Order: kept.
+        Raises: as `manifests`.
+        """
+
+    def root(self, store: Store, snapshot: Snapshot) -> RootManifest | None:
+        """Read what a root says beside the manifests; None where the layout has no root.
+
+        Raises: as `manifests`.
+        """
+
+    def marked(self, store: Store, snapshot: Snapshot) -> Sequence[Marked]:
+        """Find the manifests with what a snapshot changed; none where its layout does not tell.
+
+        Order: as listed.
+        Raises: as `manifests`.
+        """
+
+    def killed(self, manifest: ManifestFile) -> ManifestFile:
+        """The same manifest with what is dead in it alive, and the other way round."""
+
+    def decode(
+        self,
+        contents: Sequence[bytes],
+        manifest: ManifestFile,
+        *,
+        columns: frozenset[str],
+        indices: Sequence[int],
+    ) -> tuple[Sequence[ManifestHeader], RawEntries]:
+        """Decode manifests like `manifest`, which is the first of them, without what is dead.
+
+        Shape: the `columns` asked for; `manifest` is the one of `indices`.
+        Order: as stored.
+        Raises: CorruptTable; Unsupported.
+        """
+
+    def risks(self, manifests: Sequence[ManifestFile], entries: Entries) -> Found:
+        """Find what makes it unsure which of a snapshot's entries live, beyond row_risks."""
+
+
+def reader_of(metadata: TableMetadata, layout: Layout, *, snapshots: int = 1) -> SnapshotReader:
+    """The reader of a table's snapshots of one layout, ready for so many of them."""
+    found: SnapshotReader = import_module(_READERS[layout]).reader(metadata, snapshots)
+    return found
+
+
+def of_one_file(error: StorageError | CorruptTable | Unsupported) -> Problem:
+    """What is wrong with one file. Raises: the error, where the store itself fails."""
+    if isinstance(error, StorageError) and error.error_id not in OF_ONE_FILE:
+        raise error
+    return error
