@@ -1,14 +1,14 @@
-"""Manifests of format versions 1 to 3: bytes to RawEntries and back.
+"""Manifests that manifest lists name: bytes to RawEntries and back.
 
-Two ends do the work behind read_manifest and write_manifest: fastavro where there is little of it
-or the schema is unusual, the compiled scan where there is much.
+Those of Avro are told from those of Parquet by their first bytes. Avro has two ends behind
+read_manifest and write_manifest: fastavro where there is little to do or the schema is unusual, the
+compiled scan where there is much.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import Any
+from itertools import chain, groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 
 from icectl.codec.avro import AvroFile, Block, count_records, read_blocks, read_header
 from icectl.codec.manifest_fixed import has_lengths, stored_layout
+from icectl.codec.manifest_header import header_of, spec_field_ids
 from icectl.codec.manifest_layout import ManifestLayout, partition_order
+from icectl.codec.manifest_parquet import MAGIC, ParquetManifest
 from icectl.codec.manifest_records import Order, decode_columns
 from icectl.codec.manifest_scan import TALLY, UnusualSchemaError, scan_columns
 from icectl.codec.manifest_write import write_manifest
@@ -77,46 +79,59 @@ def read_manifests(
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A manifest of which only the header was read."""
+    """A manifest of which only the header was read, and how it is decoded.
 
-    file: AvroFile
-    layout: ManifestLayout
+    `form` is what manifests that are decoded as one have in common.
+    """
+
+    file: AvroFile | ParquetManifest
+    form: tuple[ManifestLayout | ParquetManifest, Order, ManifestContent]
     header: ManifestHeader
-    order: Order
     manifest: int
     spec_id: int
-
-    @property
-    def form(self) -> tuple[ManifestLayout, Order, ManifestContent]:
-        """What manifests that are decoded as one have in common."""
-        return self.layout, self.order, self.header.content
 
 
 def _open(
     content: bytes, manifest: int, spec: PartitionSpec | None, like: _Opened | None
 ) -> _Opened:
-    file = read_header(content, None if like is None else like.file)
-    layout = stored_layout(file)
-    if like is not None and file.metadata is like.file.metadata and layout is like.layout:
-        return replace(like, file=file, manifest=manifest)
-    header = _header(file, layout)
-    order = partition_order(layout.partition, _spec_field_ids(header, spec))
+    if content[: len(MAGIC)] == MAGIC:
+        file = ParquetManifest(content)
+        return _opened(file, file, file.header(), file.partition_field_ids, manifest, spec)
+    before = like.file if like is not None and isinstance(like.file, AvroFile) else None
+    avro = read_header(content, before)
+    layout = stored_layout(avro)
+    is_alike = before is not None and avro.metadata is before.metadata
+    if like is not None and is_alike and like.form[0] is layout:
+        return replace(like, file=avro, manifest=manifest)
+    stored_ids = [field.field_id for field in layout.partition.fields]
+    return _opened(avro, layout, _header(avro, layout), stored_ids, manifest, spec)
+
+
+def _opened(
+    file: AvroFile | ParquetManifest,
+    layout: ManifestLayout | ParquetManifest,
+    header: ManifestHeader,
+    stored_ids: Sequence[int | None],
+    manifest: int,
+    spec: PartitionSpec | None,
+) -> _Opened:
+    order = partition_order(stored_ids, spec_field_ids(header, spec))
     spec_id = spec.spec_id if spec is not None else header.spec_id or 0
-    return _Opened(file, layout, header, order, manifest, spec_id)
+    return _Opened(file, (layout, order, header.content), header, manifest, spec_id)
 
 
 def _read(alike: Sequence[_Opened], names: Sequence[str]) -> pa.Table:
     """The entries of manifests of one form."""
     layout, order, _ = alike[0].form
-    counts = [count_records(one.file) for one in alike]
     stored = [name for name in names if name == "partition_key" or name in layout.columns]
-    if TALLY.wants_scan(sum(counts)):
-        try:
-            decoded = scan_columns(layout, _blocks(alike), stored, order)
-        except UnusualSchemaError:
-            decoded = decode_columns(layout, _blocks(alike), stored, order)
+    decoded: Mapping[str, pa.Array | pa.ChunkedArray]
+    if isinstance(layout, ParquetManifest):  # of a form of its own
+        counts = [layout.row_count]
+        decoded = layout.decode(stored, order)
     else:
-        decoded = decode_columns(layout, _blocks(alike), stored, order)
+        files = [one.file for one in alike if isinstance(one.file, AvroFile)]
+        counts = [count_records(file) for file in files]
+        decoded = _decode_avro(layout, files, stored, order, row_count=sum(counts))
     starts = np.cumsum(counts) - counts
     made = {
         "spec_id": np.repeat([one.spec_id for one in alike], counts),
@@ -126,65 +141,36 @@ def _read(alike: Sequence[_Opened], names: Sequence[str]) -> pa.Table:
     return _finish(names, decoded, alike[0].header, made)
 
 
-def _blocks(alike: Sequence[_Opened]) -> Iterator[Block]:
-    for one in alike:
-        yield from read_blocks(one.file)
+def _decode_avro(
+    layout: ManifestLayout,
+    files: Sequence[AvroFile],
+    columns: Sequence[str],
+    order: Order,
+    *,
+    row_count: int,
+) -> Mapping[str, pa.Array | pa.ChunkedArray]:
+    if TALLY.wants_scan(row_count):
+        with suppress(UnusualSchemaError):
+            return scan_columns(layout, _blocks(files), columns, order)
+    return decode_columns(layout, _blocks(files), columns, order)
+
+
+def _blocks(files: Iterable[AvroFile]) -> Iterator[Block]:
+    return chain.from_iterable(read_blocks(file) for file in files)
 
 
 def _header(file: AvroFile, layout: ManifestLayout) -> ManifestHeader:
-    metadata = file.metadata
-    # Some writers leave all of R-060 out; version 1 has no content in its files.
-    assumed = 1 if "content" not in layout.columns else 2
-    version = _number(metadata, "format-version")
-    content = metadata.get("content", "data")
-    if content not in ("data", "deletes"):
-        raise CorruptTable(f"the manifest has the content `{content}`", rule="R-060")  # R-060
-    fields, schema = _json(metadata, "partition-spec"), _json(metadata, "schema")
-    if isinstance(fields, dict):
-        fields = fields.get("fields")  # a whole spec, as some writers store
-    return ManifestHeader(
-        format_version=assumed if version is None else version,
-        content=ManifestContent.DELETES if content == "deletes" else ManifestContent.DATA,
-        spec_id=_number(metadata, "partition-spec-id"),
-        schema_id=_number(metadata, "schema-id"),
-        partition_fields=tuple(fields) if _are_objects(fields) else None,
-        schema=schema if isinstance(schema, dict) else None,
-        metadata=metadata,
+    header = header_of(
+        file.metadata,
         codec=file.codec,
+        # Some writers leave all of R-060 out; version 1 has no content in its files.
+        assumed_version=1 if "content" not in layout.columns else 2,
         partition_record=tuple(
             (field.field_id, field.type.present.kind) for field in layout.partition.fields
         ),
         unknown_field_ids=layout.unknown_field_ids,
-        has_lengths_of_fixed=has_lengths(file, layout),
     )
-
-
-def _are_objects(parsed: Any) -> bool:
-    return isinstance(parsed, list) and all(isinstance(item, dict) for item in parsed)
-
-
-def _number(metadata: Mapping[str, str], key: str) -> int | None:
-    try:
-        return int(metadata[key]) if key in metadata else None
-    except ValueError as error:
-        raise CorruptTable(f"the manifest's {key} is no number", rule="R-060") from error  # R-060
-
-
-def _json(metadata: Mapping[str, str], key: str) -> Any:
-    try:
-        return json.loads(metadata[key]) if key in metadata else None
-    except (ValueError, RecursionError) as error:
-        raise CorruptTable(f"the manifest's {key} is no JSON", rule="R-060") from error  # R-060
-
-
-def _spec_field_ids(header: ManifestHeader, spec: PartitionSpec | None) -> list[int] | None:
-    if spec is not None:
-        return [field.field_id for field in spec.fields]
-    if header.partition_fields is None:
-        return None
-    return [
-        int(field.get("field-id", 1000 + at)) for at, field in enumerate(header.partition_fields)
-    ]
+    return replace(header, has_lengths_of_fixed=has_lengths(file, layout))
 
 
 def _finish(

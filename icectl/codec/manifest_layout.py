@@ -110,21 +110,20 @@ def metrics_positions(name: str, item: AvroType) -> tuple[int, int]:
 
 
 def partition_order(
-    partition: AvroType, spec_field_ids: Sequence[int] | None
+    stored_ids: Sequence[int | None], spec_field_ids: Sequence[int] | None
 ) -> tuple[int | None, ...]:
-    """For each spec field its position in the partition record; None where it has none.
+    """Find for each spec field its position in the stored partition; None where it has none.
 
     Raises: CorruptTable R-068 where record and spec have nothing in common.
     """
-    fields = partition.fields
     if spec_field_ids is None:
-        return tuple(range(len(fields)))
-    positions = {field.field_id: at for at, field in enumerate(fields)}
+        return tuple(range(len(stored_ids)))
+    positions = {field_id: at for at, field_id in enumerate(stored_ids)}
     if any(field_id in positions for field_id in spec_field_ids):
         return tuple(positions.get(field_id) for field_id in spec_field_ids)  # R-068
-    if len(fields) == len(spec_field_ids):
-        return tuple(range(len(fields)))  # R-068: version 1 may number them by position only
-    if not fields:
+    if len(stored_ids) == len(spec_field_ids):
+        return tuple(range(len(stored_ids)))  # R-068: version 1 may number them by position only
+    if not stored_ids:
         return (None,) * len(spec_field_ids)
     raise CorruptTable("the partition of the manifest is not of its spec", rule="R-068")
 

@@ -71,7 +71,7 @@ COLUMN_IDS: Mapping[str, int] = {
 BLOCK_SIZE_IN_BYTES = 64 * 2**20
 """What version 1 writers put into the required field 105; readers ignore it (R-012)."""
 
-_MAP_IDS: Mapping[str, tuple[int, int]] = {
+MAP_IDS: Mapping[str, tuple[int, int]] = {
     "column_sizes": (117, 118),
     "value_counts": (119, 120),
     "null_value_counts": (121, 122),
@@ -79,11 +79,11 @@ _MAP_IDS: Mapping[str, tuple[int, int]] = {
     "lower_bounds": (126, 127),
     "upper_bounds": (129, 130),
 }
-_ELEMENT_IDS: Mapping[str, tuple[str, int]] = {
+ELEMENT_IDS: Mapping[str, tuple[str, int]] = {
     "split_offsets": ("long", 133),
     "equality_ids": ("int", 136),
 }
-_REQUIRED: Mapping[str, str] = {
+REQUIRED: Mapping[str, str] = {
     "content": "int",
     "file_path": "string",
     "file_format": "string",
@@ -91,7 +91,7 @@ _REQUIRED: Mapping[str, str] = {
     "file_size_in_bytes": "long",
     "block_size_in_bytes": "long",
 }
-_OPTIONAL: Mapping[str, str] = {
+OPTIONAL: Mapping[str, str] = {
     "key_metadata": "bytes",
     "sort_order_id": "int",
     "first_row_id": "long",
@@ -110,7 +110,7 @@ _METRICS = (
     "split_offsets",
 )
 _FILE = ("file_path", "file_format", "partition", "record_count", "file_size_in_bytes")
-_DATA_FILE_FIELDS: Mapping[int, Sequence[str]] = {
+DATA_FILE_FIELDS: Mapping[int, Sequence[str]] = {
     1: (*_FILE, "block_size_in_bytes", *_METRICS, "sort_order_id"),
     2: (
         "content",
@@ -161,7 +161,7 @@ def entry_schema(
         {"name": "partition", "type": partition, "field-id": PARTITION}
         if name == "partition"
         else _data_file_field(name)
-        for name in _DATA_FILE_FIELDS[format_version]
+        for name in DATA_FILE_FIELDS[min(format_version, 3)]
     ]
     numbers = (
         []
@@ -266,19 +266,19 @@ def _decimal_size(precision: int) -> int:
 
 def _data_file_field(name: str) -> dict[str, Any]:
     field_id = DATA_FILE_IDS[name]
-    if name in _REQUIRED:
-        return {"name": name, "type": _REQUIRED[name], "field-id": field_id}
-    if name in _MAP_IDS:
+    if name in REQUIRED:
+        return {"name": name, "type": REQUIRED[name], "field-id": field_id}
+    if name in MAP_IDS:
         return _optional(name, _metrics_map(name), field_id)
-    if name in _ELEMENT_IDS:
-        element, element_id = _ELEMENT_IDS[name]
+    if name in ELEMENT_IDS:
+        element, element_id = ELEMENT_IDS[name]
         items = {"type": "array", "items": element, "element-id": element_id}
         return _optional(name, items, field_id)
-    return _optional(name, _OPTIONAL[name], field_id)
+    return _optional(name, OPTIONAL[name], field_id)
 
 
 def _metrics_map(name: str) -> dict[str, Any]:
-    key_id, value_id = _MAP_IDS[name]
+    key_id, value_id = MAP_IDS[name]
     value = "bytes" if name in ("lower_bounds", "upper_bounds") else "long"
     return {
         "type": "array",

@@ -73,6 +73,7 @@ class ManifestForm:
     spec: PartitionSpec
     format_version: int
     content: ManifestContent
+    file_format: FileFormat = FileFormat.AVRO
 
     @cached_property
     def types(self) -> tuple[Type | None, ...]:
@@ -142,7 +143,7 @@ def _stored_columns(
     """The columns under their Avro names, as they are stored."""
     columns = {name: table[name] for name in table.column_names}
     columns["file_path"] = columns["location"]
-    columns["file_format"] = _format_names(columns["file_format"])
+    columns["file_format"] = format_names(columns["file_format"])
     columns["block_size_in_bytes"] = pa.repeat(
         pa.scalar(BLOCK_SIZE_IN_BYTES, pa.int64()), table.num_rows
     )  # R-012
@@ -160,7 +161,8 @@ def _stored_columns(
     return pa.table({name: columns[name] for name in names})
 
 
-def _format_names(codes: pa.ChunkedArray) -> pa.ChunkedArray:
+def format_names(codes: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Name the file formats of entries, as manifests do. Order: kept."""
     names = pa.array([format_.name for format_ in sorted(FileFormat)])
     return names.take(codes.combine_chunks())
 

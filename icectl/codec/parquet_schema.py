@@ -115,6 +115,21 @@ def arrow_type(type_: Type) -> pa.DataType:
             raise Unsupported(f"columns of type {type_text(type_)} can't be written")
 
 
+def arrow_values(type_: Type, values: Sequence[Any]) -> pa.Array:
+    """Return Python values of a type that holds no other, as single_value has them, as a column.
+
+    Dates, times and timestamps are numbers. Raises: as arrow_schema.
+    """
+    wanted = arrow_type(type_)
+    if wanted == pa.uuid():
+        stored = [None if value is None else value.bytes for value in values]
+        return pa.ExtensionArray.from_storage(wanted, pa.array(stored, wanted.storage_type))
+    if arrow_types.is_temporal(wanted):
+        width = pa.int32() if arrow_types.is_date32(wanted) else pa.int64()
+        return pa.array(list(values), width).view(wanted)
+    return pa.array(list(values), wanted)
+
+
 def schema_from_arrow(schema: pa.Schema) -> Schema:
     """The Iceberg schema of a Parquet file, as stored: a promoted column has its old type.
 
@@ -231,7 +246,7 @@ def _field(field: pa.Field) -> NestedField | None:
 def _type(kind: pa.DataType) -> Type | None:
     """The Iceberg type; None where a nested field has no id."""
     if not arrow_types.is_nested(kind):
-        return _flat_type(kind)
+        return flat_type(kind)
     fields = [_field(field) for field in child_fields(kind)]
     known = [field for field in fields if field is not None]
     if len(known) != len(fields):
@@ -245,12 +260,13 @@ def _type(kind: pa.DataType) -> Type | None:
     return ListType(element.id, element.type, element.required)
 
 
-def _flat_type(kind: pa.DataType) -> Type:
+def flat_type(kind: pa.DataType) -> Type:
+    """Return the Iceberg type of an Arrow type that holds no other. Raises: Unsupported."""
     for test, name in _ICEBERG:
         if test(kind):
             return PrimitiveType(name)
     if arrow_types.is_dictionary(kind):
-        return _flat_type(kind.value_type)
+        return flat_type(kind.value_type)
     if arrow_types.is_timestamp(kind):
         zone = "timestamptz" if kind.tz else "timestamp"
         return PrimitiveType(f"{zone}_ns" if kind.unit == "ns" else zone)

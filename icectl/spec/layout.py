@@ -18,8 +18,9 @@ LAYOUT_KEY = "icectl.layout"
 class Layout(StrEnum):
     """The layouts that icectl knows.
 
-    Up to version 3 snapshots have lists of Avro manifests, or embed their locations. From version 4
-    on they have a root manifest, which lists leaves, files and delete vectors over leaves.
+    Up to version 3 snapshots have lists of manifests, or embed their locations; in the version 4 of
+    Iceberg 1.12 too, whose new manifests are in Parquet. In sfc-1 they have a root manifest, which
+    lists leaves, files and delete vectors over leaves.
     """
 
     MANIFEST_LISTS = "manifest-lists"
@@ -28,7 +29,8 @@ class Layout(StrEnum):
 
 def layout_of_table(metadata: TableMetadata) -> Layout:
     """The layout of the snapshots that commits add to a table; older ones may have another."""
-    return Layout.SFC_1 if metadata.format_version >= 4 else Layout.MANIFEST_LISTS
+    has_roots = metadata.format_version >= 4 and not metadata.keeps_manifest_lists
+    return Layout.SFC_1 if has_roots else Layout.MANIFEST_LISTS
 
 
 def layout_of(snapshot: Snapshot) -> Layout:

@@ -38,6 +38,7 @@ class TableMetadata:
 
     Order of every tuple is that of the JSON. `current_snapshot_id` is None where the JSON says -1,
     null or nothing (R-016). `refs` always names `main` when there is a current snapshot (R-015).
+    `keeps_manifest_lists` is true in version 4 as Iceberg 1.12 writes it, without roots.
     Metadata with `oddities` is for showing: they are what was let pass, and no table is changed
     that has some.
     """
@@ -66,6 +67,7 @@ class TableMetadata:
     next_row_id: int | None = None
     encryption_keys: tuple[Mapping[str, Any], ...] = ()
     expressions: tuple[Expression, ...] = ()
+    keeps_manifest_lists: bool = False
     unknown: Mapping[str, Any] = field(default_factory=dict)
     oddities: tuple[Oddity, ...] = ()
 

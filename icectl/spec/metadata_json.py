@@ -105,6 +105,7 @@ def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
         next_row_id=_next_row_id(members, version),
         encryption_keys=tuple(_each(members, "encryption-keys", _object, "R-195")),
         expressions=expressions,
+        keeps_manifest_lists=version >= 4 and keeps_manifest_lists(members),
         unknown=_others(members, MEMBERS),
     )
     if current_snapshot_id is not None and metadata.current_snapshot is None:  # R-015
@@ -231,8 +232,17 @@ def _current_schema_id(members: Mapping[str, Any], version: int, schemas: Sequen
     return current
 
 
+def keeps_manifest_lists(members: Mapping[str, Any]) -> bool:
+    """Whether a table of version 4 is one of Iceberg 1.12: with manifest lists, as in version 3."""
+    snapshots = members.get("snapshots")
+    has_root = isinstance(snapshots, list) and any(
+        isinstance(item, dict) and "root-manifest" in item for item in snapshots
+    )
+    return "expressions" not in members and not has_root
+
+
 def _expressions(members: Mapping[str, Any], version: int) -> tuple[Expression, ...]:
-    if version < 4:
+    if version < 4 or keeps_manifest_lists(members):
         return ()
     _required(members, "expressions", "V4-003")
     return tuple(_each(members, "expressions", expression_from_json, "V4-012"))
@@ -245,7 +255,7 @@ def _specs(
     schemas: Sequence[Schema],
 ) -> tuple[PartitionSpec, ...]:
     parse, rule = spec_from_json, "R-077"
-    if version >= 4:
+    if version >= 4 and not keeps_manifest_lists(members):
         by_id = {expression.expr_id: expression for expression in expressions}
         rule = "V4-010"
 
@@ -406,9 +416,10 @@ def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
     if version == 1:
         members["partition-spec"] = fields_json(metadata.default_spec)  # R-012
     members["default-spec-id"] = metadata.default_spec_id
-    as_json = spec_json if version < 4 else linked_spec_json
+    is_linked = version >= 4 and not metadata.keeps_manifest_lists
+    as_json = linked_spec_json if is_linked else spec_json
     members["partition-specs"] = [as_json(spec) for spec in metadata.partition_specs]  # R-173
-    if version >= 4:
+    if is_linked:
         members["expressions"] = [expression_json(one) for one in metadata.expressions]
     members["last-partition-id"] = metadata.last_partition_id
     members["default-sort-order-id"] = metadata.default_sort_order_id

@@ -13,13 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.parquet_schema import FIELD_ID, arrow_type, field_id
+from icectl.codec.parquet_schema import FIELD_ID, arrow_type, arrow_values, field_id
 from icectl.entries.rows import E
 from icectl.entries.stats import flat, of_field
 from icectl.errors import Unsupported
 from icectl.spec import single_value
 from icectl.spec.stats_columns import StatsColumn, group_id
-from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
+from icectl.spec.types import PrimitiveType, Type
 
 _COUNTS = {"value_count": 4, "null_count": 5, "nan_count": 6}
 _LENGTHS = {"average_uncompressed_length": 7, "max_uncompressed_length": 8}
@@ -182,20 +182,9 @@ def typed_values(type_: Type, values: Sequence[single_value.Value]) -> pa.Array:
 
     Raises: Unsupported for a type without bounds.
     """
-    wanted = bound_type(type_)
-    if wanted is None:
+    if bound_type(type_) is None:
         raise Unsupported("values of this type have no bounds")
-    if isinstance(type_, PrimitiveType) and type_.name == "uuid":
-        stored = [None if value is None else value.bytes for value in values]
-        return pa.ExtensionArray.from_storage(wanted, pa.array(stored, wanted.storage_type))
-    if isinstance(type_, PrimitiveType) and type_.name in _FIXED_WIDTH:
-        width = "float" if type_.name in _REAL else "int"
-        bits = np.dtype(_FIXED_WIDTH[type_.name]).itemsize * 8
-        plain = pa.array(list(values), getattr(pa, f"{width}{bits}")())
-        return plain if plain.type == wanted else plain.view(wanted)
-    if isinstance(type_, DecimalType | FixedType):
-        return pa.array(list(values), wanted)
-    return pa.array(list(values), wanted)
+    return arrow_values(type_, values)
 
 
 # -- from one set of columns to another -----------------------------------------------------------
