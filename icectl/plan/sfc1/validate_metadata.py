@@ -8,6 +8,7 @@ from typing import Any
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
 from icectl.spec.expressions import HIGHEST_STATS_ID, Expression
+from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import PREVIOUS_VERSIONS_MAX
 from icectl.spec.snapshot import Snapshot, ancestors
@@ -31,6 +32,8 @@ def check_tree_metadata(metadata: TableMetadata, members: Mapping[str, Any]) -> 
                 "a root manifest"
             )
             yield finding("V4-001", _METADATA, message)
+        return
+    if layout_of_table(metadata) is not Layout.SFC_1:
         return
     yield from _members(metadata, members)
     for expression in metadata.expressions:
