@@ -1,21 +1,17 @@
-"""The course of `icectl migrate-v1-v2` and `upgrade-to-v4`: plan, question, run, outcome."""
+"""The course of an upgrade to a newer format version: plan, question, run, outcome."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, identity_of, open_session, unpublished
-from icectl.errors import CommitConflict, IcectlError, Refused, UsageError
-from icectl.plan.migrate_v1_v2 import TO_VERSION as MIGRATED
+from icectl.cli.options import Change
+from icectl.cli.session import Session, identity_of, unpublished
+from icectl.errors import CommitConflict, IcectlError, Refused
 from icectl.plan.model import Finding
-from icectl.plan.upgrade_to_v4 import TO_VERSION as UPGRADED
-from icectl.plan.upgrade_to_v4 import UpgradeOptions
 from icectl.report import upgrading as report
 from icectl.report.document import Outcome
 from icectl.report.upgrading import print_plan, print_upgrade, question, upgrade_result
-from icectl.run import migrate_v1_v2, upgrade_to_v4
 
 
 class Plan(report.UpgradePlan, Protocol):
@@ -59,53 +55,7 @@ class Course:
     tidy: Callable[[], None]
 
 
-def migrate(common: Common, table: str, change: Change, *, rewrite_manifests: bool) -> Outcome:
-    """Plan a migration from version 1 to 2; ask, and run it."""
-    if rewrite_manifests and change.metadata_file is not None:
-        raise UsageError(
-            "`--rewrite-manifests` makes a second commit, and `--metadata-file` allows for one",
-            hint="migrate, point the catalog at the new file, then `icectl rewrite-manifests`",
-        )
-    session = open_session(common, table, read_only=False, change=change)
-    access = session.access
-    prepared = migrate_v1_v2.prepare(access, rewrite_manifests=rewrite_manifests)
-    course = Course(
-        command=migrate_v1_v2.COMMAND,
-        to_version=MIGRATED,
-        to_know=report.OF_MIGRATION if prepared.plan.from_version < MIGRATED else (),
-        loaded=prepared.loaded,
-        plan=prepared.plan,
-        execute=lambda: migrate_v1_v2.execute(access, prepared),
-        refusal=migrate_v1_v2.refusal,
-        tidy=lambda: migrate_v1_v2.remove_leftovers(access, prepared),
-    )
-    return _upgrade(session, course, change)
-
-
-def upgrade(common: Common, table: str, change: Change, options: UpgradeOptions) -> Outcome:
-    """Plan an upgrade to version 4; ask, and run it."""
-    if options.mode == "eager" and change.metadata_file is not None:
-        raise UsageError(
-            "`--eager` makes a commit per branch, and `--metadata-file` allows for one",
-            hint="upgrade without, point the catalog at the new file, then go on with the next",
-        )
-    session = open_session(common, table, read_only=False, change=change)
-    access = session.access
-    prepared = upgrade_to_v4.prepare(access, options)
-    course = Course(
-        command=upgrade_to_v4.COMMAND,
-        to_version=UPGRADED,
-        to_know=report.of_upgrade(options.mode),
-        loaded=prepared.loaded,
-        plan=prepared.plan,
-        execute=lambda: upgrade_to_v4.execute(access, prepared),
-        refusal=upgrade_to_v4.refusal,
-        tidy=lambda: upgrade_to_v4.remove_leftovers(access, prepared),
-    )
-    return _upgrade(session, course, change)
-
-
-def _upgrade(session: Session, course: Course, change: Change) -> Outcome:
+def upgrade(session: Session, course: Course, change: Change) -> Outcome:
     """Unless the plan is all that was asked for, ask, and run it."""
     told = report.Upgrade(
         course.loaded.metadata.location, course.plan, course.to_version, course.to_know

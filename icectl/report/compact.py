@@ -8,8 +8,9 @@ from icectl.entries.partition_key import decode_key
 from icectl.entries.rows import by_row, take
 from icectl.plan.compact import CHOSEN, CompactPlan, Group, LiveFiles
 from icectl.plan.compact_order import ZOrder
-from icectl.report.console import Console, print_new_metadata_file
+from icectl.report.console import Console
 from icectl.report.document import id_text
+from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import partition_path, result_types

@@ -227,13 +227,3 @@ def _has_color(color: Color, *, terminal: bool) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return terminal and os.environ.get("TERM") != "dumb"
-
-
-def print_new_metadata_file(
-    console: Console, location: str | None, also: str | None = None
-) -> None:
-    """Print where the file is, and what to do with it; nothing where there is none."""
-    if location is None:
-        return
-    console.say(f"new metadata file: {location}")
-    console.say("point the catalog at it" + (f"; {also}" if also else ""))

@@ -7,8 +7,9 @@ from typing import Any
 from icectl.entries.files import NO_FILES, FileKind, Files, count_by_kind, rows, total_bytes
 from icectl.plan.expire_snapshots import ExpirePlan
 from icectl.plan.retention import Decision, Retention
-from icectl.report.console import Console, print_new_metadata_file
+from icectl.report.console import Console
 from icectl.report.document import id_text
+from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
 from icectl.units import print_count, print_instant, print_size
 

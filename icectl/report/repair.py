@@ -6,8 +6,9 @@ from typing import Any
 
 from icectl.plan.model import Finding
 from icectl.plan.repair import Remedy, RepairPlan
-from icectl.report.console import Console, print_new_metadata_file
+from icectl.report.console import Console
 from icectl.report.document import id_text
+from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.validate import print_wrapped
 from icectl.spec.snapshot import Snapshot
 from icectl.units import print_count

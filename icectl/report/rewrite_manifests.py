@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from icectl.plan.rewrite_manifests import Group, RewritePlan
-from icectl.report.console import Console, print_new_metadata_file
+from icectl.report.console import Console
 from icectl.report.document import id_text
+from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
 from icectl.spec.manifest import ManifestFile
 from icectl.units import print_count, print_size

@@ -5,28 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from icectl.plan.model import Finding, Step
-from icectl.plan.upgrade_to_v4 import Mode
-from icectl.report.console import Console, print_new_metadata_file
+from icectl.report.console import Console
 from icectl.report.document import id_text
+from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
 from icectl.units import print_count
-
-OF_MIGRATION = (
-    "this cannot be undone: no engine takes a table back to version 1",
-    "readers that know version 1 only can no longer read the table",
-    "the old metadata file stays, and manifests of version 1 stay valid",
-)
-"""What to know before version 1 becomes 2."""
-_ALWAYS = (
-    "version 4 is a proposal, not an adopted format: today icectl alone reads it as it is here",
-    "no other engine can read or write the table any more",
-    "the old metadata file stays, and manifests of older versions stay valid",
-)
-_BACK = (
-    "until the next commit there is a way back: remove the new metadata file by hand,",
-    "and set the number in `version-hint.text` back by one",
-)
-_NO_BACK = ("this cannot be undone",)
 
 
 class UpgradePlan(Protocol):
@@ -134,8 +117,3 @@ def print_plan(console: Console, upgrade: Upgrade) -> None:
         console.print(line)
     for item in upgrade.plan.findings:
         console.print(f"{item.severity} {item.rule}: {item.subject}: {item.message}")
-
-
-def of_upgrade(mode: Mode) -> tuple[str, ...]:
-    """What to know before an upgrade to version 4."""
-    return (*_ALWAYS, *(_BACK if mode == "lazy" else _NO_BACK))

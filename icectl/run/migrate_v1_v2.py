@@ -94,7 +94,7 @@ def _legacy_manifests(access: TableAccess, loaded: LoadedTable) -> int:
     """
     metadata = loaded.metadata
     snapshot = branch_head(metadata, "main")
-    if snapshot is None or layout_of_table(metadata) is not Layout.MANIFEST_LISTS:
+    if snapshot is None or layout_of_table(metadata) is Layout.SFC_1:
         return 0
     access.catalog.check_writable(loaded)
     manifests = read_snapshot_manifests(access.store, metadata, snapshot)

@@ -8,8 +8,7 @@ from icectl.codec.metadata_file import read_members
 from icectl.entries.rows import concat, sample
 from icectl.errors import Incomplete
 from icectl.plan.model import Finding
-from icectl.plan.sfc1.rule_names import named
-from icectl.plan.sfc1.validate_metadata import check_tree_metadata
+from icectl.plan.sfc1.validate_metadata import check_tree_metadata, named
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.plan.validate.choice import Level, RuleChoice
 from icectl.plan.validate.finding import finding

@@ -1,7 +1,8 @@
 """Layouts: how a snapshot says which manifests it lists, and in which form those are.
 
-This is the one place that recognises them. A layout has a reader in table/snapshot_reader.py, a
-writer in commit/snapshot_writer.py and checks in run/validate.py.
+This is the one place that recognises them. Each has a reader, named in table/snapshot_reader.py,
+a writer (commit/snapshot_writer.py), checks (run/validate_found.py) and a plan of which manifests
+are written anew (run/rewrite_manifests.py); what only it knows lies in folders of its name.
 """
 
 from enum import StrEnum
@@ -30,6 +31,13 @@ def layout_of_table(metadata: TableMetadata) -> Layout:
     """The layout of the snapshots that commits add to a table; older ones may have another."""
     has_roots = metadata.format_version >= 4 and not metadata.keeps_manifest_lists
     return Layout.SFC_1 if has_roots else Layout.MANIFEST_LISTS
+
+
+def layout_name(metadata: TableMetadata) -> str | None:
+    """Name the layout of a table of version 4, whose versions differ by it; None of older ones."""
+    if metadata.format_version < 4:
+        return None
+    return "iceberg-1.12" if metadata.keeps_manifest_lists else str(Layout.SFC_1)
 
 
 def layout_of(snapshot: Snapshot) -> Layout:

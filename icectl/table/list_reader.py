@@ -38,11 +38,6 @@ class ListReader:
     metadata: TableMetadata
     read_list: Callable[[bytes], tuple[ManifestFile, ...]] = read_manifest_list
 
-    @property
-    def decodes_together(self) -> bool:
-        """Small manifests are many."""
-        return True
-
     def manifests(
         self, store: Store, snapshot: Snapshot, *, sound: bool = True
     ) -> tuple[ManifestFile, ...]:

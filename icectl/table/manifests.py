@@ -29,7 +29,7 @@ from icectl.table.reading import (
     try_file,
 )
 from icectl.table.schemes import with_schemes
-from icectl.table.snapshot_reader import SnapshotReader, reader_of
+from icectl.table.snapshot_reader import reader_of
 
 _TOGETHER_BYTES = 2**20
 """Manifests, as stored, that are decoded as one: of small ones there may be very many."""
@@ -223,15 +223,13 @@ def try_manifests(
     Raises: StorageError, where the store itself fails.
     Cost: as scan_manifests.
     """
-    reader = _readers(metadata, manifests)
 
     def decode(stored: _Stored) -> ManifestRead:
         (index,), (content,) = stored
         if not isinstance(content, bytes):
             return ManifestRead(index, problem=content)
         manifest = manifests[index]
-        decode = reader(manifest).decode
-        read = partial(decode, [content], manifest, columns=columns, indices=[index])
+        read = partial(_decoded, metadata, [content], manifest, columns=columns, indices=[index])
         try:
             (header,), rows = decode_file(manifest.manifest_path, read)
         except (CorruptTable, Unsupported) as error:
@@ -271,9 +269,8 @@ def scan_together(
     Cost: as scan_manifests.
     """
 
-    reader = _readers(metadata, manifests)
-    decode = _Decoder(reader, manifests, wanted).decode
-    groups = _groups(reader, manifests, wanted)
+    decode = _Decoder(metadata, manifests, wanted).decode
+    groups = _groups(manifests, wanted)
     parts = _read(store, manifests, groups, decode, concurrency=concurrency, progress=progress)
     with closing(parts):
         for part in parts:
@@ -288,7 +285,7 @@ def scan_together(
 class _Decoder:
     """Decodes groups of manifests, with the columns that are `wanted` of each."""
 
-    reader: Callable[[ManifestFile], SnapshotReader]
+    metadata: TableMetadata
     manifests: Sequence[ManifestFile]
     wanted: Sequence[frozenset[str]]
 
@@ -315,26 +312,27 @@ class _Decoder:
     def _read(self, indices: Sequence[int], contents: Sequence[bytes]) -> ManifestsRead:
         first = indices[0]
         manifest, columns = self.manifests[first], self.wanted[first]
-        decode = self.reader(manifest).decode
-        headers, rows = decode(contents, manifest, columns=columns, indices=indices)
+        headers, rows = _decoded(
+            self.metadata, contents, manifest, columns=columns, indices=indices
+        )
         return ManifestsRead(first, headers, rows)
 
 
-def _readers(
-    metadata: TableMetadata, manifests: Sequence[ManifestFile]
-) -> Callable[[ManifestFile], SnapshotReader]:
-    """What decodes each manifest: one reader for each layout."""
-    found: dict[Layout, SnapshotReader] = {
-        layout: reader_of(metadata, layout)
-        for layout in dict.fromkeys(map(layout_of_manifest, manifests))
-    }
-    return lambda manifest: found[layout_of_manifest(manifest)]
+def _decoded(
+    metadata: TableMetadata,
+    contents: Sequence[bytes],
+    manifest: ManifestFile,
+    *,
+    columns: frozenset[str],
+    indices: Sequence[int],
+) -> tuple[Sequence[ManifestHeader], RawEntries]:
+    """Manifests like `manifest`, which is the first of them; only those of lists are several."""
+    reader = reader_of(metadata, layout_of_manifest(manifest))
+    return reader.decode(contents, manifest, columns=columns, indices=indices)
 
 
 def _groups(
-    reader: Callable[[ManifestFile], SnapshotReader],
-    manifests: Sequence[ManifestFile],
-    wanted: Sequence[frozenset[str]],
+    manifests: Sequence[ManifestFile], wanted: Sequence[frozenset[str]]
 ) -> Sequence[Sequence[int]]:
     """Manifests side by side that can be decoded together."""
     groups: list[list[int]] = []
@@ -345,8 +343,8 @@ def _groups(
             groups
             and size <= _TOGETHER_BYTES
             and manifest.partition_spec_id == manifests[index - 1].partition_spec_id
-            and reader(manifest).decodes_together
-            and reader(manifest) is reader(manifests[index - 1])
+            and {layout_of_manifest(manifest), layout_of_manifest(manifests[index - 1])}
+            == {Layout.MANIFEST_LISTS}
             and wanted[index] == wanted[index - 1]
         ):
             groups[-1].append(index)

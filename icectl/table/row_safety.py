@@ -12,8 +12,7 @@ from icectl.entries.row_risks import Ledger, row_risks
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable
 from icectl.plan.model import Finding
-from icectl.plan.sfc1.rule_names import named
-from icectl.plan.sfc1.validate_metadata import check_named_once, check_tree_metadata
+from icectl.plan.sfc1.validate_metadata import check_named_once, check_tree_metadata, named
 from icectl.plan.validate.finding import told
 from icectl.plan.validate.metadata import check_row_counters
 from icectl.plan.validate.snapshots import check_main
@@ -46,10 +45,11 @@ def check_metadata(metadata: TableMetadata) -> None:
     for oddity in metadata.oddities:
         raise CorruptTable(oddity.message, rule=oddity.rule, hint=RULES[oddity.rule].fix)
     found = chain(check_row_counters(metadata), check_main(metadata))
-    if layout_of_table(metadata) is Layout.MANIFEST_LISTS:
-        own = check_tree_metadata(metadata, {})
+    own: Iterable[Finding]
+    if layout_of_table(metadata) is Layout.SFC_1:
+        own = chain.from_iterable(map(check_named_once, metadata.snapshots))
     else:
-        own = (one for snapshot in metadata.snapshots for one in check_named_once(snapshot))
+        own = check_tree_metadata(metadata, {})
     refuse(chain(named(metadata, "metadata", found), own))
 
 

@@ -59,10 +59,6 @@ class Marked:
 class SnapshotReader(Protocol):
     """Reads the snapshots of one layout of one table."""
 
-    @property
-    def decodes_together(self) -> bool:
-        """Whether `decode` takes several manifests; otherwise it is given one."""
-
     def manifests(
         self, store: Store, snapshot: Snapshot, *, sound: bool = True
     ) -> tuple[ManifestFile, ...]:

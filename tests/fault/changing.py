@@ -19,11 +19,12 @@ from icectl.cli import (
     app,
     compacting,
     expiring,
+    migrating,
     orphaning,
     repairing,
     rewriting,
     session,
-    upgrading,
+    upgrading_to_v4,
 )
 from icectl.env import Env
 from icectl.storage.local import LocalStore
@@ -154,7 +155,7 @@ def _littered(directory: Path) -> None:
             os.utime(path, (week_ago, week_ago))
 
 
-LOADED = (compacting, expiring, orphaning, repairing, rewriting, upgrading)
+LOADED = (compacting, expiring, migrating, orphaning, repairing, rewriting, upgrading_to_v4)
 """What a command imports when it is called: here once, for the processes that are forked."""
 
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")

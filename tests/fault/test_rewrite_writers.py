@@ -79,6 +79,21 @@ def test_what_another_run_has_rewritten_is_not_rewritten_again(tmp_path: Path) -
     assert set(paths(table).values()) == {1}
 
 
+def test_v4_033_a_table_that_gets_roots_meanwhile_gets_no_manifest_list_any_more(
+    tmp_path: Path,
+) -> None:
+    table = build(tmp_path / "t", 2)
+    codes = []
+
+    def upgraded() -> None:
+        line = ["upgrade-to-v4", table.location, "--yes", "--json"]
+        codes.append(run(line)[0])
+
+    code, document = rewrite(table, MeanwhileStore(upgraded))
+    assert (codes, code) == ([0], 11), document
+    assert run(["validate", table.location, "--json"])[0] == 0
+
+
 @pytest.mark.parametrize("presumed_dead", [False, True])
 @pytest.mark.parametrize("moment", ["snap-", ".metadata.json"])
 def test_a_run_on_a_branch_does_not_disturb_one_on_main(

@@ -39,6 +39,6 @@ def migrate_v1_v2(
 
     What a killed run leaves is removed by a later run, as `icectl rewrite-manifests --help` says.
     """
-    from icectl.cli.upgrading import migrate
+    from icectl.cli.migrating import migrate
 
     return migrate(common, table, change, rewrite_manifests=rewrite_manifests)

@@ -61,7 +61,7 @@ def upgrade_to_v4(
         raise UsageError("`--lazy` and `--eager` exclude each other")
     if convert_position_deletes and not eager:
         raise UsageError("`--convert-position-deletes` needs `--eager`")
-    from icectl.cli.upgrading import upgrade as run
+    from icectl.cli.upgrading_to_v4 import upgrade_to_v4 as run
     from icectl.plan.upgrade_to_v4 import UpgradeOptions
 
     options = UpgradeOptions(

@@ -11,7 +11,6 @@ from icectl.plan.model import Finding, Severity
 from icectl.spec.rules import RULES
 
 Level = Literal["metadata", "files", "footers", "data"]
-LEVELS: tuple[Level, ...] = get_args(Level)
 """How deep to look; each level includes the ones before it."""
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)

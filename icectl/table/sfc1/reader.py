@@ -15,10 +15,9 @@ from icectl.spec.rule import Found
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
-from icectl.table.sfc1.changes import marked_manifests
 from icectl.table.sfc1.listed import decode_tree_manifest, tree_manifests
 from icectl.table.sfc1.manifests import TreeFacts
-from icectl.table.sfc1.outline import described, killed_of, root_manifest
+from icectl.table.sfc1.views import described, killed_of, marked_manifests, root_manifest
 from icectl.table.snapshot_reader import ManifestListRead, Marked, SnapshotReader, of_one_file
 
 
@@ -37,11 +36,6 @@ class RootReader:
     @cached_property
     def _facts(self) -> TreeFacts:
         return TreeFacts(self.metadata)
-
-    @property
-    def decodes_together(self) -> bool:
-        """A leaf is decoded with what its own row in the root says."""
-        return False
 
     def manifests(
         self, store: Store, snapshot: Snapshot, *, sound: bool = True

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from icectl.commit import snapshot_writer
-from icectl.run import validate_found
+from icectl.run import rewrite_manifests, validate_found
 from icectl.spec.layout import Layout, layout_of, layout_of_manifest, layout_of_table
 from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.spec.snapshot import Snapshot
@@ -67,6 +67,7 @@ def test_each_layout_has_a_reader_a_writer_and_checks(layout: Layout) -> None:
     assert callable(import_module(snapshot_reader._READERS[layout]).reader)
     assert callable(import_module(snapshot_writer._WRITERS[layout]).writer)
     assert callable(import_module(validate_found._CHECKS[layout]).check)
+    assert callable(rewrite_manifests._PLANS[layout])
 
 
 def test_what_names_the_layout_stands_once() -> None:
