@@ -1,7 +1,7 @@
 """Moving live entries from one manifest into others: as bytes where their files are stored alike,
 else decoded and encoded anew."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from icectl.codec.avro import read_header
 from icectl.codec.manifest import read_manifest
 from icectl.codec.manifest_carry import STATED, CarriedEntries, Restated, can_carry, carry
 from icectl.codec.manifest_fixed import stored_layout
+from icectl.codec.manifest_parquet import MAGIC, ParquetManifest
 from icectl.codec.manifest_scan import TALLY
 from icectl.codec.manifest_write import ManifestForm, encode_entries
 from icectl.entries.rows import Entries, RawEntries, numbers
@@ -32,16 +33,25 @@ def move_entries(
     get; `pieces` numbers the piece that each goes to. Entries of a piece keep their order.
     Raises: Unsupported for stored fields that would be lost; CorruptTable.
     """
+    if content[: len(MAGIC)] == MAGIC:
+        _check_known(ParquetManifest(content).unknown_field_ids)
+        yield from _encoded(content, entries, pieces, form)
+        return
     file = read_header(content)
     source, target = stored_layout(file), form.layout
-    if source.unknown_field_ids:
-        ids = ", ".join(map(str, source.unknown_field_ids))
-        raise Unsupported(f"the manifest has fields that a rewrite would lose (ids {ids})")
+    _check_known(source.unknown_field_ids)
     if can_carry(source, target) and TALLY.wants_scan(len(entries)):
         for batch in carry(file, source, target):
             yield from _carried(batch, entries, pieces)
     else:
         yield from _encoded(content, entries, pieces, form)
+
+
+def _check_known(unknown_field_ids: Sequence[int]) -> None:
+    """Raises: Unsupported, for stored fields that would be lost."""
+    if unknown_field_ids:
+        ids = ", ".join(map(str, unknown_field_ids))
+        raise Unsupported(f"the manifest has fields that a rewrite would lose (ids {ids})")
 
 
 def _carried(batch: CarriedEntries, entries: Entries, pieces: Numbers) -> Iterator[Moved]:

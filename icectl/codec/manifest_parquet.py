@@ -101,12 +101,17 @@ class ParquetManifest:
         """The ids of the partition fields, as stored."""
         return [field_id(field) for field in self._partition]
 
+    @property
+    def unknown_field_ids(self) -> tuple[int, ...]:
+        """Ids of fields that no version up to 3 has: a rewrite would lose them."""
+        known = {*ENTRY_IDS.values(), *DATA_FILE_IDS.values()}
+        stored = {number for number in (*self._entry, *self._members) if number is not None}
+        return tuple(sorted(stored - known))
+
     def header(self) -> ManifestHeader:
         """Tell what the manifest says of itself. Raises: CorruptTable R-060."""
         footer = self._file.metadata
         stored = footer.metadata or {}
-        known = {*ENTRY_IDS.values(), *DATA_FILE_IDS.values()}
-        unknown = {*self._entry, *self._members} - known - {None}
         first = footer.row_group(0).column(0) if footer.num_row_groups else None
         return header_of(
             {key.decode(): value.decode("utf-8", "replace") for key, value in stored.items()},
@@ -115,7 +120,7 @@ class ParquetManifest:
             partition_record=tuple(
                 (field_id(field), _avro_kind(flat_type(field.type))) for field in self._partition
             ),
-            unknown_field_ids=tuple(sorted(number for number in unknown if number is not None)),
+            unknown_field_ids=self.unknown_field_ids,
         )
 
     def decode(self, columns: Iterable[str], order: Order) -> dict[str, pa.Array]:
@@ -201,13 +206,11 @@ def write_parquet(
         for field in wanted
     ]
     text = json.dumps(schema_json(_entry_schema(partition)), separators=(",", ":"))
-    metadata = {**properties, "iceberg.schema": text}
     sink = io.BytesIO()
-    with pq.ParquetWriter(
-        sink, wanted.with_metadata(metadata), compression="gzip", store_schema=False
-    ) as writer:
+    with pq.ParquetWriter(sink, wanted, compression="gzip", store_schema=False) as writer:
         stored = pa.Table.from_arrays(columns, schema=wanted)
         writer.write_table(stored, row_group_size=_ROWS_IN_GROUP)
+        writer.add_key_value_metadata({**properties, "iceberg.schema": text})
     return sink.getvalue()
 
 

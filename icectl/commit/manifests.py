@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from icectl.codec.manifest import read_manifest
+from icectl.codec.manifest_convert import in_file_format
 from icectl.codec.manifest_move import Moved, move_entries
 from icectl.codec.manifest_pieces import PieceWriter
 from icectl.codec.manifest_write import ManifestForm, encode_entries
@@ -18,7 +19,7 @@ from icectl.env import Env
 from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
 from icectl.plan.rewrite_manifests import fill
 from icectl.progress import Progress
-from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.store import Store
 from icectl.table.reading import in_threads, read_file
@@ -38,20 +39,27 @@ _ROWS_OF_PIECE = 500
 CODEC = "deflate"
 
 
+def manifest_format(metadata: TableMetadata) -> FileFormat:
+    """Return the file format of manifests that new lists name: Parquet from version 4 on."""
+    return FileFormat.PARQUET if metadata.format_version >= 4 else FileFormat.AVRO
+
+
 def form_for(metadata: TableMetadata, spec_id: int, content: ManifestContent) -> ManifestForm:
     """The form of a table's manifests of a spec.
 
     They name the current schema, or the newest that has all of the spec's columns.
     Raises: CorruptTable R-052.
     """
+    file_format = manifest_format(metadata)
     spec = metadata.spec(spec_id)
     if spec is None:
         raise CorruptTable(f"the table has no partition spec {spec_id}", rule="R-052")  # R-052
     sources = {id_ for item in spec.fields for id_ in item.source_ids}
     for schema in (metadata.current_schema, *reversed(metadata.schemas)):
         if all(schema.field(id_) is not None for id_ in sources):
-            return ManifestForm(schema, spec, metadata.format_version, content)
-    return ManifestForm(metadata.current_schema, spec, metadata.format_version, content)
+            return ManifestForm(schema, spec, metadata.format_version, content, file_format)
+    newest = metadata.current_schema
+    return ManifestForm(newest, spec, metadata.format_version, content, file_format)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,7 @@ class ManifestWriter:
     concurrency: int
     form: ManifestForm
     target_size_bytes: int
-    new_location: Callable[[], str]
+    new_location: Callable[[FileFormat], str]
 
     def write(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Numbers
@@ -166,7 +174,8 @@ class ManifestWriter:
         def made() -> Iterator[_Made]:
             for numbers in chosen:
                 held = part(ordered, starts[numbers.start], starts[numbers.stop])
-                yield _Made(self.new_location(), writer.manifest(numbers), held)
+                content = in_file_format(writer.manifest(numbers), self.form)
+                yield _Made(self.new_location(self.form.file_format), content, held)
 
         def compare(made: _Made) -> tuple[_Made, Written]:
             return made, Written(self._compared(made, columns), made.entries)

@@ -9,6 +9,7 @@ from icectl.commit import output_journal
 from icectl.commit.output_journal import NO_DATA, DataPlaces, OutputJournal, new_journal
 from icectl.env import Env
 from icectl.errors import StorageError
+from icectl.spec.manifest import FileFormat
 from icectl.storage.location import join, loosest_key
 from icectl.storage.store import Store
 
@@ -27,9 +28,9 @@ class Outputs:
     locations: list[str] = field(default_factory=list)
     has_begun: bool = False
 
-    def manifest(self) -> str:
+    def manifest(self, file_format: FileFormat = FileFormat.AVRO) -> str:
         """Name the next manifest. Raises: what writing the journal raises."""
-        return self._named(f"{self.journal.uuid}-m{len(self.locations)}.avro")
+        return self._named(f"{self.journal.uuid}-m{len(self.locations)}.{file_format.name.lower()}")
 
     def manifest_list(self, snapshot_id: int) -> str:
         """Name the next manifest list. Raises: what writing the journal raises."""
@@ -37,7 +38,7 @@ class Outputs:
 
     def leaf(self) -> str:
         """Name the next leaf of version 4. Raises: what writing the journal raises."""
-        return self._named(f"{self.journal.uuid}-m{len(self.locations)}.parquet")
+        return self.manifest(FileFormat.PARQUET)
 
     def bitmaps(self) -> str:
         """Name the next Puffin file of vectors. Raises: what writing the journal raises."""

@@ -73,6 +73,11 @@ def prepare(access: TableAccess, options: UpgradeOptions) -> Prepared:
     """
     loaded = open_to_change(access.catalog)
     metadata = loaded.metadata
+    if metadata.keeps_manifest_lists:
+        raise Unsupported(
+            "the table is of version 4 already, as Iceberg 1.12 writes it, with manifest lists",
+            hint="every command maintains it as it is; icectl does not turn it into layout sfc-1",
+        )
     heads = [
         _head(access, metadata, name, snapshot, convert=options.convert_position_deletes)
         for name, snapshot in _branches(metadata)

@@ -33,6 +33,13 @@ def layout_of_table(metadata: TableMetadata) -> Layout:
     return Layout.SFC_1 if has_roots else Layout.MANIFEST_LISTS
 
 
+def layout_name(metadata: TableMetadata) -> str | None:
+    """Name the layout of a table of version 4, whose versions differ by it; None of older ones."""
+    if metadata.format_version < 4:
+        return None
+    return "iceberg-1.12" if metadata.keeps_manifest_lists else str(Layout.SFC_1)
+
+
 def layout_of(snapshot: Snapshot) -> Layout:
     """The layout of a snapshot (V4-030)."""
     return Layout.MANIFEST_LISTS if snapshot.root_manifest is None else Layout.SFC_1

@@ -22,12 +22,22 @@ def with_scheme(table_location: str, location: str) -> str:
 
 
 def scheme_of(metadata: TableMetadata) -> str:
-    """What a table's locations get that have no scheme (sfc-1 L2).
+    """Return what a table's locations get that have no scheme (sfc-1 L2).
 
-    Empty where its layout takes them as they are, up to version 3.
+    Empty where they are taken as they are, up to version 3.
     """
-    has_schemes = layout_of_table(metadata) is Layout.SFC_1
-    return with_scheme(metadata.location, "") if has_schemes else ""
+    return with_scheme(metadata.location, "") if metadata.format_version >= 4 else ""
+
+
+def absolute(metadata: TableMetadata, location: str) -> str:
+    """Return a location that a manifest list names as a whole one.
+
+    In version 4 one without a scheme lies below the table's, or is an old one that begins with a
+    slash.
+    """
+    if metadata.format_version < 4 or location.startswith("/"):
+        return with_scheme(scheme_of(metadata), location) if scheme_of(metadata) else location
+    return resolved(metadata.location, location)
 
 
 def relative_base(metadata: TableMetadata) -> str:
@@ -60,7 +70,7 @@ def named_in_vector(metadata: TableMetadata, location: str) -> str:
     Of version 4 a whole location or one below the table's (sfc-1 L5); vectors of before may lack
     the scheme (sfc-1 L2).
     """
-    if layout_of_table(metadata) is not Layout.SFC_1:
+    if metadata.format_version < 4:
         return location
     of = with_scheme if location.startswith("/") else resolved
     return of(metadata.location, location)

@@ -394,6 +394,16 @@ def _partition_statistics_file(value: Mapping[str, Any]) -> PartitionStatisticsF
     )
 
 
+def _specs_json(metadata: TableMetadata) -> dict[str, Any]:
+    """The partition specs (R-173), and in layout sfc-1 what their fields compute."""
+    if metadata.format_version < 4 or metadata.keeps_manifest_lists:
+        return {"partition-specs": [spec_json(spec) for spec in metadata.partition_specs]}
+    return {
+        "partition-specs": [linked_spec_json(spec) for spec in metadata.partition_specs],
+        "expressions": [expression_json(one) for one in metadata.expressions],
+    }
+
+
 def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
     """The JSON object of a table, members in the order of the reference implementation.
 
@@ -416,11 +426,7 @@ def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
     if version == 1:
         members["partition-spec"] = fields_json(metadata.default_spec)  # R-012
     members["default-spec-id"] = metadata.default_spec_id
-    is_linked = version >= 4 and not metadata.keeps_manifest_lists
-    as_json = linked_spec_json if is_linked else spec_json
-    members["partition-specs"] = [as_json(spec) for spec in metadata.partition_specs]  # R-173
-    if is_linked:
-        members["expressions"] = [expression_json(one) for one in metadata.expressions]
+    members |= _specs_json(metadata)
     members["last-partition-id"] = metadata.last_partition_id
     members["default-sort-order-id"] = metadata.default_sort_order_id
     members["sort-orders"] = [order_json(order) for order in metadata.sort_orders]

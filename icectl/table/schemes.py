@@ -1,11 +1,11 @@
-"""Locations of older versions in tables whose layout has all with a scheme (sfc-1 L2)."""
+"""Locations in manifest lists and manifests of tables of version 4, as whole ones (sfc-1 L2)."""
 
 from dataclasses import replace
 
 import pyarrow as pa
 
 from icectl.entries.rows import RawEntries
-from icectl.spec.locations import scheme_of, with_scheme
+from icectl.spec.locations import absolute, scheme_of
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 
@@ -34,8 +34,19 @@ def completed(scheme: str, locations: pa.Array) -> pa.Array:
     return pc.if_else(bare, whole, locations)
 
 
+def _below_table(metadata: TableMetadata, locations: pa.Array) -> pa.Array:
+    """Relative locations as whole ones; those that begin with a slash are older, and stay."""
+    import pyarrow.compute as pc
+
+    relative = pc.invert(pc.match_substring_regex(locations, f"{_ABSOLUTE}|^/"))
+    if not pc.any(relative, min_count=0).as_py():
+        return locations
+    base = pa.scalar(metadata.location.rstrip("/"))
+    return pc.if_else(relative, pc.binary_join_element_wise(base, locations, "/"), locations)
+
+
 def with_schemes(metadata: TableMetadata, entries: RawEntries) -> RawEntries:
-    """Entries of an Avro manifest with the locations that the table's layout has."""
+    """Return entries of a manifest that a list names with whole locations."""
     scheme = scheme_of(metadata)
     if not scheme:
         return entries
@@ -43,14 +54,13 @@ def with_schemes(metadata: TableMetadata, entries: RawEntries) -> RawEntries:
     for name in _LOCATIONS:
         at = table.schema.get_field_index(name)
         if at >= 0:
-            whole = completed(scheme, table[name])
+            whole = completed(scheme, _below_table(metadata, table[name]))
             table = table.set_column(at, table.schema.field(name), whole)
     return RawEntries(table)
 
 
 def listed_with_scheme(metadata: TableMetadata, manifest: ManifestFile) -> ManifestFile:
-    """The row of a manifest list with the location that the table's layout has."""
-    scheme = scheme_of(metadata)
-    if not scheme:
+    """Return the row of a manifest list with a whole location."""
+    if metadata.format_version < 4:
         return manifest
-    return replace(manifest, manifest_path=with_scheme(scheme, manifest.manifest_path))
+    return replace(manifest, manifest_path=absolute(metadata, manifest.manifest_path))

@@ -136,8 +136,10 @@ def live_entries(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _avro_entries(location: str, number: int, spec: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(position, live entry) of a manifest of versions 1 to 3."""
-    for at, entry in enumerate(read_avro(location)):
+    """(position, live entry) of a manifest that a list names, in Avro or in Parquet."""
+    is_parquet = location.endswith(".parquet")
+    entries = _parquet(location, "") if is_parquet else read_avro(location)
+    for at, entry in enumerate(entries):
         if entry["status"] == 2:
             continue
         inherited = number if entry["status"] == 1 else 0

@@ -46,6 +46,11 @@ def session(jar: str, warehouse: str) -> SparkSession:
         "spark.sql.catalog.peer.type": "hadoop",
         "spark.sql.catalog.peer.warehouse": warehouse,
         "spark.sql.catalog.peer.cache-enabled": "false",
+        # Locations of version 4 have a scheme.
+        "spark.sql.catalog.peer4": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.peer4.type": "hadoop",
+        "spark.sql.catalog.peer4.warehouse": f"file://{warehouse}",
+        "spark.sql.catalog.peer4.cache-enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
@@ -78,6 +83,11 @@ def insert(spark: SparkSession, table: str, start: int, count: int, files: int =
     ).writeTo(table).append()
 
 
+def catalog_of(name: str) -> str:
+    """The catalog of a table by its name: one for version 4, whose locations have a scheme."""
+    return "peer4" if name.startswith("v4") else "peer"
+
+
 def create(
     spark: SparkSession,
     name: str,
@@ -89,7 +99,7 @@ def create(
     properties: str = "",
 ) -> str:
     """An empty table of one format version; merge-on-read or copy-on-write."""
-    table = f"peer.{namespace}.{name}"
+    table = f"{catalog_of(name)}.{namespace}.{name}"
     mode = "merge-on-read" if mor else "copy-on-write"
     extra = f", {properties}" if properties else ""
     spark.sql(
@@ -202,7 +212,7 @@ def write_tables(spark: SparkSession) -> None:
     history(spark, table, deletes=False)
     evolve(spark, table)
     history(spark, create(spark, "v2_copy_on_write", 2, mor=False), deletes=True)
-    for version in (2, 3):
+    for version in (2, 3, 4):
         table = create(spark, f"v{version}_merge_on_read", version)
         history(spark, table, deletes=True)
         refs(spark, table)
@@ -225,6 +235,11 @@ def write_tables(spark: SparkSession) -> None:
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version'='3')")
     insert(spark, table, 70, 10)
     spark.sql(f"DELETE FROM {table} WHERE id % 10 = 4")
+    table = create(spark, "v4_upgraded_from_v3", 3, spec="PARTITIONED BY (category)")
+    history(spark, table, deletes=True)
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version'='4')")
+    insert(spark, table, 70, 10)
+    spark.sql(f"DELETE FROM {table} WHERE id % 10 = 4")
     table = create(spark, "v2_rewritten", 2)
     history(spark, table, deletes=True)
     spark.sql("CALL peer.system.rewrite_manifests('db.v2_rewritten')")
@@ -234,8 +249,9 @@ def write_tables(spark: SparkSession) -> None:
     )
     spark.sql("CALL peer.system.compute_table_stats('db.v2_rewritten')")
     create(spark, "v2_empty", 2)
-    for version in (2, 3):
-        fixed_and_decimal(spark, f"peer.db.v{version}_fixed", version)
+    for version in (2, 3, 4):
+        name = f"v{version}_fixed"
+        fixed_and_decimal(spark, f"{catalog_of(name)}.db.{name}", version)
     write_followed(spark)
     write_raced(spark)
 
@@ -297,6 +313,9 @@ FOLLOWED = {
     "v3_compacted": 3,
     "v3_z_ordered": 3,
     "v3_vectors_merged": 3,
+    "v4_rewritten": 4,
+    "v4_compacted": 4,
+    "v4_vectors_merged": 4,
 }
 """Tables that Spark goes on with once they were maintained, and their versions."""
 
@@ -316,7 +335,8 @@ def write_followed(spark: SparkSession) -> None:
 def follow_tables(spark: SparkSession) -> None:
     """Append, delete rows (of what was version 1 by merge-on-read now), compact everything."""
     for name in FOLLOWED:
-        table = f"peer.follow.{name}"
+        catalog = catalog_of(name)
+        table = f"{catalog}.follow.{name}"
         print_step(spark, name, "maintained")
         insert(spark, table, 100, 20)
         print_step(spark, name, "appended")
@@ -326,7 +346,7 @@ def follow_tables(spark: SparkSession) -> None:
         spark.sql(f"DELETE FROM {table} WHERE id IN (5, 14, 105)")
         print_step(spark, name, "deleted")
         spark.sql(
-            f"CALL peer.system.rewrite_data_files(table => 'follow.{name}', "
+            f"CALL {catalog}.system.rewrite_data_files(table => 'follow.{name}', "
             "options => map('rewrite-all', 'true'))"
         )
         print_step(spark, name, "compacted")
@@ -334,7 +354,7 @@ def follow_tables(spark: SparkSession) -> None:
 
 def print_step(spark: SparkSession, name: str, step: str) -> None:
     """Print rows, and what delete files hold."""
-    table = f"peer.follow.{name}"
+    table = f"{catalog_of(name)}.follow.{name}"
     rows = spark.sql(f"SELECT id, note FROM {table}").collect()
     deletes = spark.sql(
         f"SELECT file_format, sum(record_count) FROM {table}.delete_files GROUP BY file_format"

@@ -25,6 +25,9 @@ COMMANDS: dict[str, list[list[str]]] = {
     "v3_compacted": [[*COMPACT]],
     "v3_z_ordered": [[*COMPACT, "--zorder", "id,at"]],
     "v3_vectors_merged": [["compact", "--deletes-only", "--min-input-files", "2"]],
+    "v4_rewritten": [["rewrite-manifests"]],
+    "v4_compacted": [[*COMPACT]],
+    "v4_vectors_merged": [["compact", "--deletes-only", "--min-input-files", "2"]],
 }
 VERSIONS = {name: 2 if "migrated" in name else int(name[1]) for name in COMMANDS}
 WRITTEN = {id_ for id_ in range(60) if id_ % 10 != 3}
@@ -83,7 +86,8 @@ def test_a_migrated_table_accepts_row_level_deletes(followed: Followed, name: st
 
 
 @pytest.mark.parametrize(
-    ("name", "format_"), [("v2_rewritten", "PARQUET"), ("v3_rewritten", "PUFFIN")]
+    ("name", "format_"),
+    [("v2_rewritten", "PARQUET"), ("v3_rewritten", "PUFFIN"), ("v4_rewritten", "PUFFIN")],
 )
 def test_rewritten_manifests_of_deletes_take_more_deletes(
     followed: Followed, name: str, format_: str
@@ -103,7 +107,12 @@ def test_compacted_files_take_deletes(followed: Followed, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "format_"), [("v2_deletes_merged", "PARQUET"), ("v3_vectors_merged", "PUFFIN")]
+    ("name", "format_"),
+    [
+        ("v2_deletes_merged", "PARQUET"),
+        ("v3_vectors_merged", "PUFFIN"),
+        ("v4_vectors_merged", "PUFFIN"),
+    ],
 )
 def test_merged_deletes_take_more_deletes(followed: Followed, name: str, format_: str) -> None:
     assert followed.steps[name, "maintained"]["deletes"] == {format_: 6}

@@ -23,9 +23,17 @@ TABLES = [
     "v3_fixed",
     "v3_merge_on_read",
     "v3_partitioned",
+    "v4_fixed",
+    "v4_merge_on_read",
+    "v4_partitioned",
+    "v4_upgraded_from_v3",
 ]
 ALL_REFS = {"main", "first", "audit"}
-KEPT_REFS = {"v2_merge_on_read": ALL_REFS, "v3_merge_on_read": ALL_REFS}
+KEPT_REFS = {
+    "v2_merge_on_read": ALL_REFS,
+    "v3_merge_on_read": ALL_REFS,
+    "v4_merge_on_read": ALL_REFS,
+}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from icectl.entries.summary import Totals
 from icectl.plan.inspect.metadata_rows import id_text
 from icectl.plan.inspect.views import Row
+from icectl.spec.layout import layout_name
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
@@ -34,6 +35,7 @@ def summary(
     counts = _counts(manifests, Totals() if totals is None else totals)
     return {
         "format_version": metadata.format_version,
+        **({"layout": layout} if (layout := layout_name(metadata)) is not None else {}),
         "uuid": metadata.table_uuid,
         "location": metadata.location,
         "metadata_location": metadata_location,

@@ -33,6 +33,8 @@ def check_tree_metadata(metadata: TableMetadata, members: Mapping[str, Any]) -> 
             )
             yield finding("V4-001", _METADATA, message)
         return
+    if layout_of_table(metadata) is not Layout.SFC_1:
+        return
     yield from _members(metadata, members)
     for expression in metadata.expressions:
         yield from _expression(metadata, expression)

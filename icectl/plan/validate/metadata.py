@@ -7,6 +7,7 @@ from typing import Any
 
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding, is_absolute
+from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.metadata import TableMetadata
 
 REQUIRED: Mapping[int, tuple[str, ...]] = {
@@ -72,7 +73,7 @@ def _counter(
     """A counter against what is in use; `rule` is what version 4 calls R-014 there."""
     highest = max(used, default=counter)
     if highest > counter:  # R-014
-        known = rule if metadata.format_version >= 4 else "R-014"
+        known = rule if layout_of_table(metadata) is Layout.SFC_1 else "R-014"
         yield finding(known, _METADATA, f"`{name}` is {counter}, but {highest} is in use")
 
 

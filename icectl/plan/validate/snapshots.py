@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from icectl.plan.model import Finding
 from icectl.plan.validate.finding import finding
+from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot, SnapshotRef
 
@@ -45,7 +46,7 @@ def _members(metadata: TableMetadata, snapshot: Snapshot) -> Iterator[Finding]:
     subject = f"snapshot {snapshot.snapshot_id}"
     if snapshot.snapshot_id < 0:
         yield finding("R-033", subject, "the id is negative", severity="warning")
-    if metadata.format_version < 4:
+    if layout_of_table(metadata) is Layout.MANIFEST_LISTS:
         yield from _contents(metadata, snapshot, subject)
     if metadata.format_version > 1 and not snapshot.summary:
         yield finding("R-030", subject, "has no summary", severity="warning")

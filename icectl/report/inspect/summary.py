@@ -70,7 +70,7 @@ def _snapshot_text(snapshot_id: str | None, committed_at: str | None) -> str:
 def _table_pairs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("table", found["location"]),
-        ("format version", str(found["format_version"])),
+        ("format version", _version(found)),
         ("uuid", found["uuid"] or "none"),
         ("metadata", found["metadata_location"].removeprefix(f"{found['location']}/")),
         ("last updated", found["last_updated"]),
@@ -81,6 +81,11 @@ def _table_pairs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("snapshots", f"{found['snapshot_count']:,}"),
         ("refs", _refs(found["refs"])),
     ]
+
+
+def _version(found: Mapping[str, Any]) -> str:
+    layout = f", layout {found['layout']}" if "layout" in found else ""
+    return f"{found['format_version']}{layout}"
 
 
 def _refs(refs: Mapping[str, Any]) -> str:
