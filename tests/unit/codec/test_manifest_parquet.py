@@ -154,10 +154,9 @@ def test_a_truncated_file_is_damaged() -> None:
 def test_what_is_written_holds_the_same_entries_and_the_ids_of_iceberg() -> None:
     spec = PartitionSpec(5, (DAY, COST))
     form = ManifestForm(SCHEMA, spec, 4, ManifestContent.DATA, FileFormat.PARQUET)
-    partition = pa.struct(
-        [field(1000, "day", pa.date32()), field(1001, "cost", pa.decimal128(9, 2))]
-    )
-    source = stored(partition, partition={"day": date(1969, 12, 31), "cost": Decimal("-1.50")})
+    fields = [field(1000, "day", pa.date32()), field(1001, "cost", pa.decimal128(9, 2))]
+    partition = {"day": date(1969, 12, 31), "cost": Decimal("-1.50")}
+    source = stored(pa.struct(fields), partition=partition)
     _, entries = read_manifest(source, columns=ALL_COLUMNS, manifest=0, spec=spec)
     written = in_file_format(
         write_manifest(
