@@ -32,7 +32,10 @@ TREE = Path(__file__).parents[2]
 EXPLAINED = Path(__file__).parent / "explained.txt"
 MODULES: Mapping[str, Sequence[str]] = {
     "table/reachable.py": ["unit/table/test_reachable.py"],
-    "commit/conflicts.py": ["unit/commit/test_conflicts.py"],
+    "commit/conflicts.py": [
+        "unit/commit/test_conflicts.py",
+        "unit/commit/test_conflicts_of_moving_rows.py",
+    ],
     "commit/outputs.py": ["unit/commit/test_outputs.py"],
     "commit/transaction.py": ["unit/commit/test_transaction.py", "unit/commit/test_outputs.py"],
     "plan/retention.py": ["unit/plan/test_retention.py"],
