@@ -263,3 +263,15 @@ def test_v4_122_the_homes_of_vectors_are_looked_for_in_what_is_read(tmp_path):
     lost = homes.lost(deletes)
     assert len(lost) == 2
     assert read_live(READER, metadata, deletes).homes.lost(manifests) == lost
+
+
+def test_vectors_before_version_4_are_not_asked_for_their_homes(tmp_path):
+    built = TableBuilder(tmp_path / "t", format_version=3)
+    built.append(range(4))
+    built.delete_rows([1])
+    head = built.metadata.current_snapshot
+    assert head is not None
+    manifests = manifest_lists(READER, built.metadata, [head])[head.snapshot_id]
+    deletes = [item for item in manifests if item.content is ManifestContent.DELETES]
+    assert len(deletes) == 1
+    assert read_live(READER, built.metadata, deletes).homes.lost(deletes) == set()
