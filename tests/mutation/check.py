@@ -43,6 +43,7 @@ MODULES: Mapping[str, Sequence[str]] = {
     "entries/inherit.py": ["unit/entries/test_inherit.py"],
     "spec/transforms.py": ["unit/spec/test_transforms.py"],
     "plan/repair.py": ["unit/plan/test_repair.py"],
+    "run/expire_reach.py": ["unit/run/test_expire_reach.py"],
     "run/cleanup.py": ["unit/run/test_cleanup.py"],
     "run/orphan_deletion.py": ["unit/run/test_orphan_deletion.py"],
 }
