@@ -194,7 +194,9 @@ def test_deletes_of_every_kind_are_counted_per_data_file() -> None:
             data("a"),
             data("b"),
             data("c", sequence_number=9),
+            data("d"),
             vector("v", "a", record_count=5),
+            positions("of d", referenced_data_file="d", record_count=3),
             positions("of b", referenced_data_file="b", record_count=7),
             positions("of b too", referenced_data_file="b", record_count=2, sequence_number=3),
             positions("of all", record_count=100, sequence_number=4),
@@ -202,8 +204,8 @@ def test_deletes_of_every_kind_are_counted_per_data_file() -> None:
         ),
         UNPARTITIONED,
     )
-    assert deletes.delete_counts(matches).tolist() == [2, 4, 0]
-    assert deletes.known_deleted_rows(matches).tolist() == [5, 9, 0]
+    assert deletes.delete_counts(matches).tolist() == [2, 4, 0, 3]
+    assert deletes.known_deleted_rows(matches).tolist() == [5, 9, 0, 3]
 
 
 def test_dangling_deletes_reach_no_live_data_file() -> None:

@@ -1,20 +1,32 @@
 """What goes and what stays of an expiry: what stays has to be read, what goes may be lost."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from icectl.catalog.files import FileSystemCatalog
 from icectl.entries.files import Files, distinct, rows
-from icectl.errors import MissingFile, StorageError
+from icectl.env import SystemEnv
+from icectl.errors import CorruptTable, MissingFile, StorageError
 from icectl.plan.retention import Policy, Retention, decide
 from icectl.progress import SilentProgress
-from icectl.run.expire_reach import read_reached
+from icectl.run.expire_reach import reached_beside, read_reached
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import StatisticsFile
 from icectl.storage.local import LocalStore
 from icectl.storage.store import Store
 from icectl.table.reachable import ReachReader, all_manifests, manifest_lists
-from tests.builders.table_builder import TableBuilder
+from tests.builders.broken_tree import (
+    TREE_TABLES,
+    BrokenTree,
+    v4_122_a_vector_of_a_lost_file,
+)
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.tree_table import upgrade
+from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import WrappedStore
 
 
@@ -102,8 +114,44 @@ def test_a_lost_list_of_what_goes_is_named_and_the_others_are_read(table: TableB
     assert second in names(found.going)
 
 
-def test_a_store_that_is_ill_is_no_loss(table: TableBuilder) -> None:
-    lost = str(own_manifest(table, 1))
+def of_tree(directory: Path) -> TableMetadata:
+    return FileSystemCatalog(LocalStore(), str(directory), SystemEnv()).load().metadata
+
+
+def test_v4_122_vectors_of_files_that_do_not_live_end_it(tmp_path: Path) -> None:
+    TREE_TABLES["grown"](tmp_path / "t")
+    metadata = of_tree(tmp_path / "t")
+    assert len(read_reached(reader(), metadata, decide(metadata, Policy(), 0), {}).staying)
+    v4_122_a_vector_of_a_lost_file(BrokenTree(tmp_path / "t"))
+    metadata = of_tree(tmp_path / "t")
+    with pytest.raises(CorruptTable) as raised:
+        read_reached(reader(), metadata, decide(metadata, Policy(), 0), {})
+    assert raised.value.rule == "V4-122"
+
+
+def test_specs_are_those_of_what_stays_and_not_all_of_the_table(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t", partitioning="identity")
+    table.append(range(3))
+    table.respec("none")
+    found = read_reached(reader(), table.metadata, decide(table.metadata, Policy(), 0), {})
+    assert found.spec_ids == {0}
+
+
+def test_specs_of_a_tree_are_those_of_its_rows_too(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=3, partitioning="identity")
+    table.append(range(3))
+    table.respec("none")
+    table.append(range(3, 6))
+    upgrade(tmp_path / "t", FixedEnv(START_MS + 10**8), "--eager")
+    metadata = of_tree(tmp_path / "t")
+    ids = [one.snapshot_id for one in metadata.snapshots if one != metadata.current_snapshot]
+    found = read_reached(reader(), metadata, decide(metadata, Policy(expire_ids=(*ids,)), 0), {})
+    assert found.spec_ids == {0, 1}
+
+
+@pytest.mark.parametrize("of_list", [True, False])
+def test_a_store_that_is_ill_is_no_loss(table: TableBuilder, of_list: bool) -> None:
+    lost = str(table.metadata.snapshots[1].manifest_list if of_list else own_manifest(table, 1))
 
     class Ill(WrappedStore):
         def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
@@ -113,3 +161,30 @@ def test_a_store_that_is_ill_is_no_loss(table: TableBuilder) -> None:
 
     with pytest.raises(StorageError, match="the network is down"):
         read_reached(reader(Ill(LocalStore())), table.metadata, expiring(table, 1), {})
+
+
+def test_r141_statistics_of_snapshots_that_are_not_there_go_with_others(
+    table: TableBuilder,
+) -> None:
+    metadata = replace(table.metadata, statistics=(StatisticsFile(99, "/t/s99", 5, 4),))
+    ids = (table.metadata.snapshots[0].snapshot_id,)
+    found = read_reached(reader(), metadata, decide(metadata, Policy(expire_ids=ids), 0), {})
+    assert "s99" in names(found.going)
+    nothing = read_reached(reader(), metadata, decide(metadata, Policy(), 0), {})
+    assert names(nothing.going) == set()
+
+
+def test_what_came_meanwhile_is_reached_beside_what_was_read(table: TableBuilder) -> None:
+    catalog = FileSystemCatalog(LocalStore(), str(table.directory), SystemEnv())
+    newest = catalog.load()
+    newest = replace(
+        newest, metadata=replace(newest.metadata, statistics=(StatisticsFile(99, "/t/s99", 5, 4),))
+    )
+    read = [one.snapshot_id for one in table.metadata.snapshots[:2]]
+    found = [names(part) for part in reached_beside(reader(), newest, read)]
+    live, described, statistics, logged = found
+    assert live == {data_files(table)[0]}
+    assert own_manifest(table, 2).name in described
+    assert described >= {Path(str(s.manifest_list)).name for s in table.metadata.snapshots}
+    assert statistics == {"s99"}
+    assert logged == {f"v{version}.metadata.json" for version in range(1, 5)}
