@@ -154,7 +154,7 @@ def check_skip(skip: Collection[str], remedies: Sequence[Remedy]) -> None:
     for name in sorted(set(skip) - known):
         if name.partition(":")[0] in KINDS:
             continue  # done already
-        near = get_close_matches(name, sorted(known), n=1)
+        near = get_close_matches(name, sorted(known))
         hint = f"did you mean `{near[0]}`?" if near else f"kinds are `{'`, `'.join(KINDS)}`"
         raise UsageError(f"`--skip`: there is no repair `{name}`", hint=hint)
 

@@ -119,8 +119,7 @@ def decide_again(
     """
     agreed = {decision.snapshot_id for decision in confirmed.expired}
     if policy.expire_ids:
-        left = [id_ for id_ in policy.expire_ids if metadata.snapshot(id_) is not None]
-        found = _by_id(metadata, left)
+        found = _by_id(metadata, policy.expire_ids)
     else:
         rules = _rules(metadata, policy, now_ms)
         named = {(ref.name, ref.snapshot_id) for ref in confirmed.refs_removed}
@@ -143,9 +142,9 @@ def _by_rules(rules: _Rules, removed: tuple[RemovedRef, ...]) -> Retention:
     reasons = _kept_by_refs(rules, refs)
     if not rules.expire_unreferenced:
         reasons = _young_unreferenced(rules, refs) | reasons  # R-023
-    referenced = _referenced(metadata, refs)
+    in_branches = _in_branches(metadata, refs)
     return Retention(
-        tuple(_decision(item, reasons, referenced) for item in metadata.snapshots), removed
+        tuple(_decision(item, reasons, in_branches) for item in metadata.snapshots), removed
     )
 
 
@@ -240,32 +239,30 @@ def _label(timestamp_ms: int, period: str) -> str:
     return f"{year}-W{week:02}"
 
 
-def _referenced(metadata: TableMetadata, refs: Mapping[str, SnapshotRef]) -> set[int]:
-    """Snapshots in the history of a branch or under a tag."""
-    found: set[int] = set()
-    for ref in refs.values():
-        if ref.type == "branch":
-            history = ancestors(metadata.snapshots_by_id, ref.snapshot_id)
-            found |= {item.snapshot_id for item in history}
-        else:
-            found.add(ref.snapshot_id)
-    return found
-
-
-def _young_unreferenced(rules: _Rules, refs: Mapping[str, SnapshotRef]) -> dict[int, str]:
-    referenced = _referenced(rules.metadata, refs)
+def _in_branches(metadata: TableMetadata, refs: Mapping[str, SnapshotRef]) -> set[int]:
+    """Snapshots in the history of a branch."""
+    branches = (ref for ref in refs.values() if ref.type == "branch")
     return {
-        item.snapshot_id: f"in no branch, but not older than {print_limit(rules.cutoff_ms)}"
-        for item in rules.metadata.snapshots
-        if item.snapshot_id not in referenced and item.timestamp_ms >= rules.cutoff_ms  # R-023
+        item.snapshot_id
+        for ref in branches
+        for item in ancestors(metadata.snapshots_by_id, ref.snapshot_id)
     }
 
 
-def _decision(snapshot: Snapshot, reasons: Mapping[int, str], referenced: set[int]) -> Decision:
+def _young_unreferenced(rules: _Rules, refs: Mapping[str, SnapshotRef]) -> dict[int, str]:
+    in_branches = _in_branches(rules.metadata, refs)
+    return {
+        item.snapshot_id: f"in no branch, but not older than {print_limit(rules.cutoff_ms)}"
+        for item in rules.metadata.snapshots
+        if item.snapshot_id not in in_branches and item.timestamp_ms >= rules.cutoff_ms  # R-023
+    }
+
+
+def _decision(snapshot: Snapshot, reasons: Mapping[int, str], in_branches: set[int]) -> Decision:
     kept = reasons.get(snapshot.snapshot_id)
     if kept is not None:
         reason = kept
-    elif snapshot.snapshot_id not in referenced:
+    elif snapshot.snapshot_id not in in_branches:
         reason = "in no branch, under no tag"
     else:
         reason = "past the age and the count of every branch that has it"

@@ -22,6 +22,7 @@ from icectl.plan.snapshot_choice import SnapshotChoice, snapshot_by_id
 from icectl.plan.validate.choice import RuleChoice
 from icectl.run.reader import Reader
 from icectl.run.repair_head import Head, Mend, read_head
+from icectl.run.repair_list import with_proven_list
 from icectl.run.repair_mends import Asked, find_mends
 from icectl.run.repair_metadata import Found, find, restore
 from icectl.run.repair_write import Mending, proposal, write_manifests
@@ -184,7 +185,8 @@ def _read_head(reader: Reader, head: Snapshot | None) -> Head | None:
     """What the head lists; None where that is left as it is: roots of version 4."""
     if head is None or head.manifest_list is None or reader.metadata.format_version > 3:
         return None
-    return read_head(reader, head)
+    found = read_head(reader, head)
+    return with_proven_list(reader, found) if found.listed.problems else found
 
 
 def _target(

@@ -61,12 +61,17 @@ class Mend:
 class Head:
     """The head of a branch as far as it can be read; `entries` of each manifest, None of a broken
     one.
+
+    Where its list is lost and `is_proven`, other manifests stand in for those that it named, with
+    the `changes` that make them what it listed; `entries` are those after them.
     """
 
     snapshot: Snapshot
     listed: ManifestListRead
     read: tuple[ManifestRead, ...]
     entries: tuple[Entries | None, ...]
+    changes: tuple[Change, ...] = ()
+    is_proven: bool = False
 
     @property
     def is_whole(self) -> bool:

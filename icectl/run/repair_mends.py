@@ -50,13 +50,15 @@ def find_mends(
     Raises: StorageError of the store; Incomplete.
     """
     search = _Search(reader, head, findings, asked)
-    if head.listed.problems:
-        reason = "which manifests it listed, nothing else says; `--to-snapshot whole` goes back"
-        lists = {location for location, _ in head.listed.problems}
-        return [], [Left(one, reason) for one in findings if one.subject in lists]
+    lists = {location for location, _ in head.listed.problems}
     unsure = search.unsure()
+    if lists and (not head.is_proven or unsure is not None):
+        reason = "what it listed, nothing else proves; `--to-snapshot whole` goes back"
+        return [], [Left(one, reason) for one in findings if one.subject in lists]
     if unsure is not None:
         return [], [Left(one, unsure) for one in findings if one.rule in unsure]
+    if lists:
+        return [search.lost_list()], []
     search.lost_manifests()
     search.lost_files()
     search.metrics()
@@ -95,6 +97,21 @@ class _Search:
         except CorruptTable as error:
             return f"which rows live is not sure while this is so ({error.rule})"
         return None
+
+    def lost_list(self) -> Mend:
+        """The list itself, where what it named is proved."""
+        ((location, _),) = self.head.listed.problems
+        count = sum(len(one) for one in self.head.entries if one is not None)
+        remedy = Remedy(
+            "manifest-list",
+            None,
+            location,
+            f"commit a snapshot of the same {print_count(count, 'file')}, with a list of its own",
+            "the snapshot before it and the manifests that it wrote have just the files and rows "
+            "that its summary tells of",
+            answers=self.of(location),
+        )
+        return Mend(remedy, self.head.changes)
 
     def lost_manifests(self) -> None:
         """Manifests that are missing, or cannot be read."""

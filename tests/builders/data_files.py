@@ -126,6 +126,8 @@ def _avro_type(kind: pa.DataType, name: str) -> Any:
     if pa.types.is_map(kind):
         ids = {"key-id": int(_id(kind.key_field)), "value-id": int(_id(kind.item_field))}
         return {"type": "map", "values": _avro_union(kind.item_field), **ids}
+    if pa.types.is_fixed_size_binary(kind):
+        return {"type": "fixed", "name": name, "size": kind.byte_width}
     return {
         pa.int32(): "int", pa.int64(): "long", pa.string(): "string", pa.large_string(): "string",
         pa.float32(): "float", pa.float64(): "double",

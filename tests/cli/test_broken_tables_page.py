@@ -45,6 +45,12 @@ def lost_after_a_rewrite(broken: Broken) -> None:
     Path(broken.manifests(0)[0]["manifest_path"]).unlink()
 
 
+def lost_list_after_a_rewrite(broken: Broken) -> None:
+    words = ["rewrite-manifests", str(broken.directory), "--yes", "--quiet"]
+    assert app.main(words, env=_env(100)) == 0
+    Path(broken.head()["manifest-list"]).unlink()
+
+
 def lost_list(broken: Broken) -> None:
     Path(broken.head()["manifest-list"]).unlink()
 
@@ -59,6 +65,7 @@ TABLES: dict[str, Callable[[Broken], None]] = {
     "counts": r051_a_count_that_is_not_that_of_the_entries,
     "length": r050_a_length_that_is_not_the_file_s,
     "lost-manifest": lost_after_a_rewrite,
+    "proven-list": lost_list_after_a_rewrite,
     "lost-list": lost_list,
     "lost-manifest-of-deletes": r034_a_manifest_that_is_missing,
     "lost-data-file": r034_a_data_file_that_is_missing,

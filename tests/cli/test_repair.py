@@ -293,6 +293,86 @@ def test_a_lost_manifest_is_written_anew_as_the_footers_of_its_files_prove_it(
     assert done(repair(table.directory, "--yes", "--json"))["repairs"] == []
 
 
+@pytest.mark.parametrize(
+    ("version", "partitioning", "ids"),
+    [
+        (1, "none", range(4)),
+        (1, "identity", range(6)),
+        (2, "identity", range(6)),
+        (2, "day", range(0, 96, 5)),
+        (2, "truncate", [7, 14, 10, 11, 12, 20]),
+        (2, "two", [1, 2]),
+        (3, "none", range(4)),
+        (3, "identity", [1, 4, 7]),
+    ],
+)
+def test_footers_prove_partitions_of_one_value_and_the_row_ids_of_one_file(
+    repair, tmp_path, version, partitioning, ids
+) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=version, partitioning=partitioning)
+    table.append(range(100, 104))
+    table.append(ids)
+    before, lived = rows(table.directory), live_files(table.directory)
+    lose_first_manifest(table)
+    found = done(repair(table.directory, "--yes", "--json"))
+    assert (kinds(found), found["remaining"]) == (["manifest"], [])
+    assert rows(table.directory) == before
+    assert live_files(table.directory) == lived
+    assert repair(table.directory, "--level", "data", command="validate").code == 0
+
+
+def live_files(directory: Path) -> list[tuple[Any, ...]]:
+    """Live data files by their entries: partition, numbers, first row id."""
+    found = []
+    for manifest in Broken(directory).manifests(0):
+        next_id = manifest.get("first_row_id")
+        for entry in read_records(Path(manifest["manifest_path"])):
+            file = entry["data_file"]
+            first_row_id = file.get("first_row_id")
+            if first_row_id is None and next_id is not None:
+                first_row_id, next_id = next_id, next_id + file["record_count"]
+            number = entry.get("sequence_number")
+            found.append(
+                (
+                    file["file_path"],
+                    str(file["partition"]),
+                    file["record_count"],
+                    entry["snapshot_id"],
+                    manifest.get("sequence_number") if number is None else number,
+                    first_row_id,
+                )
+            )
+    return sorted(found)
+
+
+def lower_least_number(listed: list[dict[str, Any]]) -> None:
+    """As if the lost manifest had a file of a compaction that began earlier."""
+    listed[0]["min_sequence_number"] = 1
+
+
+@pytest.mark.parametrize(
+    ("version", "partitioning", "ids", "files", "change"),
+    [
+        (2, "none", range(4), 1, lower_least_number),
+        (2, "bucket", range(12), 1, None),
+        (3, "none", range(4), 2, None),
+    ],
+)
+def test_footers_prove_no_partition_number_or_row_id_that_may_be_another(
+    repair, tmp_path, version, partitioning, ids, files, change
+) -> None:
+    table = TableBuilder(tmp_path / "t", format_version=version, partitioning=partitioning)
+    table.append(range(200, 201))
+    table.append(ids, files=files)
+    if change is not None:
+        Broken(table.directory).edit_head_list(change)
+    lose_first_manifest(table)
+    before = contents(table.directory)
+    refused = done(repair(table.directory, "--yes", "--json"), 5)
+    assert "--drop-missing" in refused["left"][0]["reason"]
+    assert contents(table.directory) == before
+
+
 def test_files_that_nobody_knows_spoil_the_proof_of_a_lost_manifest(repair, table) -> None:
     """Which of them are those of the manifest cannot be told: rows would be invented."""
     (lost,) = lose_first_manifest(table)

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,9 +32,18 @@ TREE = Path(__file__).parents[2]
 EXPLAINED = Path(__file__).parent / "explained.txt"
 MODULES: Mapping[str, Sequence[str]] = {
     "table/reachable.py": ["unit/table/test_reachable.py"],
-    "commit/conflicts.py": ["unit/commit/test_conflicts.py"],
+    "commit/conflicts.py": [
+        "unit/commit/test_conflicts.py",
+        "unit/commit/test_conflicts_of_moving_rows.py",
+    ],
     "commit/outputs.py": ["unit/commit/test_outputs.py"],
     "commit/transaction.py": ["unit/commit/test_transaction.py", "unit/commit/test_outputs.py"],
+    "plan/retention.py": ["unit/plan/test_retention.py"],
+    "entries/deletes.py": ["unit/entries/test_deletes.py"],
+    "entries/inherit.py": ["unit/entries/test_inherit.py"],
+    "spec/transforms.py": ["unit/spec/test_transforms.py"],
+    "plan/repair.py": ["unit/plan/test_repair.py"],
+    "run/expire_reach.py": ["unit/run/test_expire_reach.py"],
     "run/cleanup.py": ["unit/run/test_cleanup.py"],
     "run/orphan_deletion.py": ["unit/run/test_orphan_deletion.py"],
 }
@@ -67,11 +76,16 @@ def trials(tree: Path, modules: Mapping[str, Sequence[str]]) -> list[Trial]:
 
 
 def survivors(
-    tree: Path, given: Sequence[Trial], workers: int, ends_at: float | None = None
+    tree: Path,
+    given: Sequence[Trial],
+    workers: int,
+    ends_at: float | None = None,
+    tell: Callable[[Trial], None] | None = None,
 ) -> tuple[list[Trial], int]:
     """The mutants that no test has noticed, and how many were tried before the time was over.
 
-    `ends_at` is a time of time.monotonic. Nothing is written below `tree`.
+    `ends_at` is a time of time.monotonic, `tell` hears of each survivor at once. Nothing is written
+    below `tree`.
     Raises: RuntimeError, where tests fail without a mutant.
     """
     copies: SimpleQueue[Path] = SimpleQueue()
@@ -90,10 +104,13 @@ def survivors(
             original = path.read_text()
             try:
                 path.write_text(trial.mutant.source)
-                return _pass(copy, trial.tests, _LONGEST_SECONDS)
+                survived = _pass(copy, trial.tests, _LONGEST_SECONDS)
             finally:
                 path.write_text(original)
                 copies.put(copy)
+            if survived and tell is not None:
+                tell(trial)
+            return survived
 
         found = list(pool.map(survives, given))
     tried = sum(one is not None for one in found)
@@ -161,10 +178,13 @@ def main() -> int:
     if chosen.minutes is not None:
         random.Random(chosen.seed).shuffle(given)
         ends_at = time.monotonic() + 60 * chosen.minutes
-    found, tried = survivors(TREE, given, chosen.workers, ends_at)
+
+    def tell(trial: Trial) -> None:
+        if trial.name not in known:
+            print(f"survived: {trial.module}:{trial.mutant.line}\n    {trial.name}", flush=True)
+
+    found, tried = survivors(TREE, given, chosen.workers, ends_at, tell)
     unexplained = [trial for trial in found if trial.name not in known]
-    for trial in unexplained:
-        print(f"survived: {trial.module}:{trial.mutant.line}\n    {trial.name}")
     for name in sorted(stale | {name for name, reason in known.items() if not reason}):
         print(f"explained, but no mutant any more, or without a reason: {name}")
     print(f"{tried} of {len(given)} mutants tried, {len(found)} survived, "

@@ -138,7 +138,7 @@ def _of_expression(node: ast.expr) -> Iterator[ast.expr]:
         case ast.List(elements) | ast.Tuple(elements) | ast.Set(elements) if len(elements) > 1:
             if any(isinstance(one, ast.Starred) for one in elements):
                 for at in range(len(elements)):
-                    yield type(node)(elements[:at] + elements[at + 1 :], ast.Load())
+                    yield type(node)(elts=elements[:at] + elements[at + 1 :])
         case ast.ListComp(_, [first]) | ast.SetComp(_, [first]) | ast.GeneratorExp(_, [first]):
             for at in range(len(first.ifs)):
                 ifs = first.ifs[:at] + first.ifs[at + 1 :]

@@ -74,6 +74,7 @@ def test_after_the_time_nothing_more_is_tried(tree: Path) -> None:
         ("a + b", ["a + b -> (a - b)"]),
         ("a if b else c", ["a if b else c -> (a)", "a if b else c -> (c)"]),
         ("[a, *b]", ["[a, *b] -> ([*b])", "[a, *b] -> ([a])"]),
+        ("{a, *b}", ["{a, *b} -> ({*b})", "{a, *b} -> ({a})"]),
         ("[a for a in b if c]", ["[a for a in b if c] -> ([a for a in b])"]),
         ("max(a, b)", ["max(a, b) -> (min(a, b))"]),
         ("f(strict=True)", []),

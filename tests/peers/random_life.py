@@ -160,6 +160,8 @@ class Life:
             ids[at] = one["id"]
             self.compared.add(one["id"])
         file_format = self.rng.choice(FORMATS)
+        if any(one["type"].startswith("fixed") for _, one in chosen):
+            file_format = "orc"  # Java takes all values for the last one in the others
         java_format = jvm.FileFormat.fromString(file_format)
         writers = (
             jvm.data.GenericFileWriterFactory.Builder(table)

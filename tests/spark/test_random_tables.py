@@ -47,7 +47,9 @@ def dozen(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Report]:
 
 @pytest.mark.parametrize("seed", DOZEN)
 def test_spark_finds_the_same_rows_after_icectl(dozen: dict[int, Report], seed: int) -> None:
-    assert not dozen[seed].failures, told_of(dozen[seed])
+    report = dozen[seed]
+    assert not report.failures + report.refused, told_of(report)
+    assert not report.upstream
 
 
 def test_the_dozen_goes_every_way(dozen: dict[int, Report]) -> None:
@@ -65,3 +67,5 @@ def test_a_hundred_tables_go_every_way(tmp_path: Path) -> None:
     assert not any(report.failures for report in reports), "\n".join(
         told_of(report) for report in reports if report.failures
     )
+    assert sum(bool(report.upstream) for report in reports) <= TABLES // 4
+    assert sum(len(report.refused) for report in reports) <= TABLES * len(WAYS) // 10

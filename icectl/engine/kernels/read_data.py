@@ -295,7 +295,10 @@ class _Projection:
             if field_id(found) == wanted.id:
                 return _Column(wanted, place, self._converted(found.type, wanted))
         constant = _constant(self.source, wanted)
-        return _Column(wanted, None, lambda row_count: pa.repeat(constant, row_count))
+        if not _has_required(wanted.type):
+            return _Column(wanted, None, lambda row_count: pa.repeat(constant, row_count))
+        convert = self._converted(arrow_type(wanted.type), wanted)
+        return _Column(wanted, None, lambda row_count: convert(pa.repeat(constant, row_count)))
 
     def _converted(self, stored: pa.DataType, wanted: NestedField) -> Convert:
         type_ = wanted.type

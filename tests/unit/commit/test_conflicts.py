@@ -208,6 +208,8 @@ def test_it_is_enough_that_some_rows_move() -> None:
     reason = "equality deletes came for a partition that rows move to"
     came_for_g = "equality deletes came for `g`, whose rows move"
     assert found(moving(FILE, in_place), *head, added=to(A)) == came_for_g
+    into_a = rewrite(FILE, in_place, spec_id=1, partition_key=A)
+    assert found(into_a, *head, added=to(A)) == came_for_g
     head[2] = in_spec(1, B, 6)
     assert found(moving(FILE, in_place), *head, added=to(A, B)) == reason
     stays = rewrite(in_place, spec_id=1, partition_key=A)

@@ -99,6 +99,16 @@ def test_nan_equals_nan_and_zeros_differ() -> None:
     assert deleting.gone(rows) == [1, 2]
 
 
+@pytest.mark.parametrize("file_format", ["parquet", "avro"])
+def test_r123_every_fixed_value_deletes_though_java_takes_all_for_the_last(file_format) -> None:
+    column = identified("f", pa.binary(2), 9)
+    deleting = Deleting(schema((9, "f", "fixed[2]")))
+    deletes = table([column], [(b"aa",), (b"bb",), (b"cc",)])
+    deleting.add([9], deletes, file_format=file_format)
+    rows = table([column], [(b"cc",), (b"dd",), (b"aa",), (None,), (b"bb",)])
+    assert deleting.gone(rows) == [0, 2, 4]
+
+
 @pytest.mark.parametrize(
     ("type_", "old", "new", "values"),
     [

@@ -302,6 +302,37 @@ def test_a_required_field_may_be_absent_where_the_struct_around_it_is() -> None:
     assert [row["place"] for row in read(NESTED, wanted)] == [{"y": 2.0}, None, {"y": 3.0}]
 
 
+INNER = {"type": "struct", "fields": [
+    optional(22, "a", "string") | {"required": True},
+    optional(23, "u", "uuid") | {"required": True},
+]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("number", "type_", "expected"),
+    [
+        (20, INNER, [None, None, None]),
+        (20, {"type": "struct", "fields": [optional(21, "s", INNER) | {"required": True}]},
+         [None, None, None]),
+        (20, {"type": "list", "element-id": 21, "element": INNER, "element-required": True},
+         [None, None, None]),
+        (3, {"type": "struct", "fields": [optional(21, "s", INNER), optional(5, "y", "double")]},
+         [{"s": None, "y": 2.0}, None, {"s": None, "y": 3.0}]),
+    ],
+)  # fmt: skip
+def test_null_structs_that_a_file_lacks_can_be_written_though_their_fields_are_required(
+    number, type_, expected
+) -> None:
+    """Parquet is written from no required field that has nulls, seen or not."""
+    wanted = schema((number, "new", type_))
+    source = source_of(NESTED, wanted)
+    (stored,) = source.stored()
+    batch = source.project(stored.batch, np.arange(3))
+    written = io.BytesIO()
+    pq.write_table(pa.Table.from_batches([batch]), written)
+    assert pq.read_table(written)["new"].to_pylist() == expected
+
+
 def test_r181_names_stand_for_ids_in_files_without_any() -> None:
     rows = pa.table({"id": pa.array([1], pa.int32()), "name": ["a"]})
     mapping = [{"names": ["id", "key"], "field-id": 1}, {"names": ["name"], "field-id": 2}]

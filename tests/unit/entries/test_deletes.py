@@ -30,6 +30,42 @@ def test_r112_equality_deletes_reach_older_files_only(sequence_number, applies) 
     assert pairs == ({("a", "e")} if applies else set())
 
 
+@pytest.mark.parametrize(("sequence_number", "applies"), [(2, True), (3, False), (4, False)])
+def test_r112_equality_deletes_of_a_partition_reach_its_older_files_only(
+    sequence_number, applies
+) -> None:
+    x = {"spec_id": 1, "partition_key": key("x")}
+    file, delete = data("a", sequence_number=sequence_number, **x), equality("e", **x)
+    pairs = applied(file, delete | {"sequence_number": 3})
+    assert pairs == ({("a", "e")} if applies else set())
+
+
+def test_r111_no_two_specs_and_partitions_are_taken_for_one() -> None:
+    x1, y1, x2, y2 = (
+        {"spec_id": spec_id, "partition_key": key(value)} for spec_id in (1, 2) for value in "xy"
+    )
+    deletes_of = [
+        positions(f"{name}{number}", sequence_number=number, **place)
+        for name, place in (("x1-", x1), ("y1-", y1), ("x2-", x2))
+        for number in (2, 3)
+    ]
+    files = [data("x1", **x1), data("y1", **y1), data("x2", **x2), data("y2", **y2)]
+    expected = {(name, f"{name}-{number}") for name in ("x1", "y1", "x2") for number in (2, 3)}
+    for at, file in enumerate(files):
+        only = {pair for pair in expected if pair[0] == file["location"]}
+        assert applied(file, *deletes_of) == only
+        assert applied(*files[: at + 1], *deletes_of) >= only
+    assert applied(*files, *deletes_of) == expected
+
+
+def test_r113_a_file_that_no_delete_names_is_not_that_of_another_partition() -> None:
+    x, y = ({"spec_id": 1, "partition_key": key(value)} for value in "xy")
+    names_f = positions("d", referenced_data_file="f", sequence_number=2, **x)
+    reaches_nothing = equality("e", sequence_number=1, **y)
+    assert applied(data("f", **x), data("g", **y), names_f, reaches_nothing) == {("f", "d")}
+    assert applied(data("g", **y), names_f, reaches_nothing) == set()
+
+
 def test_r111_position_deletes_stay_in_their_partition_and_spec() -> None:
     assert applied(
         data("same", spec_id=1, partition_key=key("x")),
@@ -148,6 +184,26 @@ def test_deletes_are_counted_per_data_file_and_delete_file() -> None:
     assert deletes.per_delete_file(matches).tolist() == [1, 1, 2, 1]
 
 
+def test_deletes_of_every_kind_are_counted_per_data_file() -> None:
+    matches = deletes.match(
+        entries(
+            data("a"),
+            data("b"),
+            data("c", sequence_number=9),
+            data("d"),
+            vector("v", "a", record_count=5),
+            positions("of d", referenced_data_file="d", record_count=3),
+            positions("of b", referenced_data_file="b", record_count=7),
+            positions("of b too", referenced_data_file="b", record_count=2, sequence_number=3),
+            positions("of all", record_count=100, sequence_number=4),
+            equality("by value", record_count=50, sequence_number=5),
+        ),
+        UNPARTITIONED,
+    )
+    assert deletes.delete_counts(matches).tolist() == [2, 4, 0, 3]
+    assert deletes.known_deleted_rows(matches).tolist() == [5, 9, 0, 3]
+
+
 def test_dangling_deletes_reach_no_live_data_file() -> None:
     matches = deletes.match(
         entries(
@@ -210,3 +266,8 @@ def test_r211_a_delete_in_another_partition_than_its_file_is_misplaced() -> None
         "other partition", "other spec", "file",
     ]  # fmt: skip
     assert named(rows.take(matches.data, data_rows)) == ["/b", "c", "a"]
+
+
+def test_r211_deletes_that_name_no_file_are_not_misplaced() -> None:
+    matches = deletes.match(entries(data("a"), positions("d"), equality("e")), UNPARTITIONED)
+    assert [found.tolist() for found in deletes.misplaced(matches)] == [[], []]

@@ -73,9 +73,10 @@ def test_r042_an_entry_without_any_snapshot_id_is_corrupt() -> None:
     assert caught.value.rule == "R-042"
 
 
-def test_r043_an_existing_entry_without_a_sequence_number_is_corrupt() -> None:
+@pytest.mark.parametrize("sequence_number", [1, 8])
+def test_r043_an_existing_entry_without_a_sequence_number_is_corrupt(sequence_number) -> None:
     with pytest.raises(CorruptTable) as caught:
-        inherit(stored({"status": EXISTING}), [listed(8)])
+        inherit(stored({"status": EXISTING}), [listed(sequence_number)])
     assert caught.value.rule == "R-043"
 
 
@@ -110,6 +111,24 @@ def test_r103_row_ids_count_on_over_files_without_one() -> None:
     manifests = [listed(first_row_id=1000), listed(first_row_id=50), listed()]
     entries = inherit(raw, manifests)
     assert column(entries, "first_row_id") == [1000, 7, None, 1005, 50, 53, None]
+
+
+@pytest.mark.parametrize("first_row_id", [0, 7])
+def test_r103_a_file_alone_has_the_first_row_id_of_its_manifest(first_row_id) -> None:
+    entries = inherit(stored({}), [listed(first_row_id=first_row_id)])
+    assert column(entries, "first_row_id") == [first_row_id]
+
+
+def test_r103_manifests_of_deletes_give_no_row_ids() -> None:
+    manifests = [listed(first_row_id=5, content=ManifestContent.DELETES)]
+    assert column(inherit(stored({}), manifests), "first_row_id") == [None]
+
+
+def test_r103_record_counts_that_no_long_holds_are_corrupt() -> None:
+    raw = stored({"record_count": 2**63 - 10}, {"record_count": 20, "manifest": 1}, {"manifest": 1})
+    with pytest.raises(CorruptTable, match="add up to more than any long") as caught:
+        inherit(raw, [listed(first_row_id=0), listed(first_row_id=0)])
+    assert caught.value.rule == "R-103"
 
 
 def test_r103_delete_files_have_no_row_ids() -> None:

@@ -26,7 +26,40 @@ def test_findings_that_no_repair_answers_are_left_with_a_reason_but_for_infos() 
     found = planned()
     assert [one.id for one in found.remedies] == ["list-row:m0.avro"]
     assert found.left == (Left(LOST, "the file is gone, and nothing else says what was in it"),)
-    assert (found.has_work, found.is_refused) == (True, False)
+    assert (found.has_work, found.is_refused, found.skipped) == (True, False, ())
+
+
+def test_a_repair_takes_and_brings_back_no_row_unless_it_says_so() -> None:
+    assert (ROW.rows_lost, ROW.rows_back) == (0, 0)
+
+
+def test_a_repair_of_which_there_is_one_is_named_by_its_kind() -> None:
+    assert (remedy("version-hint").id, ROW.id) == ("version-hint", "list-row:m0.avro")
+
+
+def test_repairs_of_some_kinds_are_told_in_their_order() -> None:
+    one, two, three = remedy("list-row", "b"), remedy("metrics", "a"), remedy("list-row", "a")
+    found = planned(remedies=(one, two, three))
+    assert found.of("list-row") == (one, three)
+    assert found.of("metrics", "list-row") == (one, three, two)
+    assert found.of("manifest") == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("R-034", "the file is gone, and nothing else says what was in it"),
+        ("R-063", "the footer of the file does not prove what the manifest should say"),
+        ("R-066", "which of the entries is the right one cannot be told"),
+        ("R-099", "what is in the file cannot be read any more"),
+        ("R-012", "nothing else in the table proves what should stand there"),
+        ("V4-023", "nothing else in the table proves what should stand there"),
+        ("V4-081", "roots and leaves of version 4 are not rebuilt"),
+    ],
+)
+def test_what_stays_has_the_reason_of_its_rule(rule: str, reason: str) -> None:
+    finding = Finding(rule, "error", "/t/a", "it is broken", "hint")
+    assert plan("files", "main", (), (finding,), ()).left == (Left(finding, reason),)
 
 
 @pytest.mark.parametrize("skip", ["list-row", "list-row:m0.avro"])
@@ -45,6 +78,13 @@ def test_a_repair_that_there_is_not_cannot_be_skipped() -> None:
     with pytest.raises(UsageError, match="there is no repair `list-rw`") as raised:
         planned("list-rw")
     assert raised.value.hint == "did you mean `list-row`?"
+    with pytest.raises(UsageError, match=r"there is no repair `list-rw:m0\.avro`") as raised:
+        planned("list-rw:m0.avro")
+    assert raised.value.hint == "did you mean `list-row:m0.avro`?"
+    with pytest.raises(UsageError, match="there is no repair `xyz`") as raised:
+        planned("xyz")
+    assert raised.value.hint is not None
+    assert raised.value.hint.startswith("kinds are `metadata-file`, `version-hint`, ")
 
 
 def test_what_leads_to_the_metadata_is_told_first() -> None:

@@ -1,6 +1,7 @@
 """Which snapshots stay: golden cases made by hand from the rules, and the reasons that are told."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,10 @@ def gone(retention: Retention) -> list[int]:
     return [decision.snapshot_id for decision in retention.expired]
 
 
+def stays(retention: Retention) -> list[int]:
+    return [decision.snapshot_id for decision in retention.kept]
+
+
 def reasons(retention: Retention) -> dict[int, tuple[bool, str]]:
     return {item.snapshot_id: (item.kept, item.reason) for item in retention.decisions}
 
@@ -37,6 +42,7 @@ def test_r020_to_r023_snapshots_and_refs_go_as_in_the_golden_cases(case):
     metadata = history(case["snapshots"], case["refs"], case.get("properties"))
     retention = decide(metadata, policy_of(case), NOW)
     assert gone(retention) == case["expired"]
+    assert {*stays(retention)} == {id_ for id_, _, _ in case["snapshots"]} - {*case["expired"]}
     assert [ref.name for ref in retention.refs_removed] == case.get("refs_removed", [])
     every = [item.snapshot_id for item in retention.decisions]
     assert every == [id_ for id_, _, _ in case["snapshots"]]
@@ -110,6 +116,19 @@ def test_refs_that_go_come_with_their_reason():
         ("lost", 99, "its snapshot is not in the table"),
         ("old", 1, "older than 7d"),
     ]
+
+
+def test_r022_a_ref_to_a_lost_snapshot_goes_once_whatever_its_age():
+    refs = {"lost": {"head": 99, "type": "tag", "max_ref_age_ms": DAY}}
+    (found,) = decide(history([], refs), Policy(), NOW).refs_removed
+    assert (found.name, found.reason) == ("lost", "its snapshot is not in the table")
+
+
+def test_r022_a_ref_without_an_age_stays_however_old_its_snapshot_is():
+    metadata = history([(1, None, "2026-03-01T00:00:00Z")], {"v1": {"head": 1, "type": "tag"}})
+    (snapshot,) = metadata.snapshots
+    oldest = replace(metadata, snapshots=(replace(snapshot, timestamp_ms=-(2**63)),))
+    assert decide(oldest, Policy(), NOW).refs_removed == ()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Deleting files: in their order, kind by kind, never raising, stopping in time."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import pytest
 
@@ -33,9 +33,14 @@ DOOMED = distinct(
 )
 
 
-def cleaner(store: Store, env: FixedEnv | None = None, ends_at: float | None = None) -> Cleaner:
+def cleaner(
+    store: Store,
+    env: FixedEnv | None = None,
+    ends_at: float | None = None,
+    kept_check_sums: Collection[str] | None = None,
+) -> Cleaner:
     deadline = Deadline(env or FixedEnv(), ends_at)
-    return Cleaner(store, SilentProgress(), deadline, contextlib.nullcontext)
+    return Cleaner(store, SilentProgress(), deadline, contextlib.nullcontext, kept_check_sums)
 
 
 def places(found: Files) -> list[str]:
@@ -119,3 +124,52 @@ def test_no_files_are_no_calls() -> None:
     store = CountingStore(LocalStore())
     removal = cleaner(store).remove(named(FileKind.DATA_FILES))
     assert (store.calls, len(removal.removed), removal.stopped) == ([], 0, False)
+
+
+def test_the_check_sums_of_files_go_after_them_but_for_those_that_are_to_stay() -> None:
+    store = CountingStore(LocalStore())
+    doomed = together(
+        [
+            named(FileKind.DATA_FILES, "/d/x.parquet", "file:///d/y.parquet"),
+            named(FileKind.MANIFESTS, "/d/m.avro"),
+        ]
+    )
+    removal = cleaner(store, kept_check_sums={"/d/.y.parquet.crc"}).remove(doomed)
+    assert [location for _, location in store.calls] == [
+        "/d/x.parquet file:///d/y.parquet",
+        "/d/.x.parquet.crc",
+        "/d/m.avro",
+        "/d/.m.avro.crc",
+    ]
+    assert places(removal.removed) == places(doomed)
+
+
+def test_files_that_stay_keep_their_check_sums() -> None:
+    store = CountingStore(Stubborn(LocalStore()))
+    files_of = named(FileKind.DATA_FILES, "/y.parquet")
+    assert len(cleaner(store, kept_check_sums=()).remove(files_of).failed) == 1
+    assert [location for _, location in store.calls] == ["/y.parquet"]
+
+
+class Told:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def phase(self, name: str, *, total: int | None = None, unit: str = "count") -> None:
+        self.told.append((name, total, unit))
+
+    def advance(self, amount: int) -> None:
+        self.told.append(amount)
+
+    def warn(self, message: str) -> None:
+        self.told.append(message)
+
+
+def test_progress_counts_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleanup, "BATCH", 2)
+    progress = Told()
+    deadline = Deadline(FixedEnv())
+    Cleaner(LocalStore(), progress, deadline, contextlib.nullcontext).remove(DOOMED)
+    assert progress.told == [("deleting files", 7, "count"), 2, 1, 1, 1, 1, 1]

@@ -14,7 +14,7 @@ from icectl.commit.access import TableAccess
 from icectl.engine.orphan_search import LocalOrphanSearch
 from icectl.entries.listed import listed_files
 from icectl.env import Deadline
-from icectl.errors import Incomplete, Refused, StorageError
+from icectl.errors import CommitConflict, Incomplete, Refused, StorageError
 from icectl.run import orphan_deletion
 from icectl.run.orphan_deletion import OrphansGone, execute, failures
 from icectl.run.remove_orphans import OrphanOptions, Prepared, prepare
@@ -263,6 +263,19 @@ def test_moved_files_are_those_whose_copies_are_whole(table: TableBuilder, tmp_p
     assert done.quarantine is not None
     (kept,) = Path(away).rglob("lost-2.parquet")
     assert kept.read_bytes() == b"." * 100
+
+
+def test_nothing_goes_while_another_writer_commits(table: TableBuilder) -> None:
+    """Its metadata file waits for the name of a version: what it refers to, nobody has read yet."""
+    lost = stray(table.directory, "data/lost.parquet")
+    removal = Removal(table)
+    newest = table.directory / "metadata" / "v2.metadata.json"
+    waiting = newest.with_name(f"{OTHER_UUID}.metadata.json")
+    shutil.copyfile(newest, waiting)
+    os.utime(waiting, (NOW_MS / 1000, NOW_MS / 1000))
+    with pytest.raises(CommitConflict, match="in the middle of a commit"):
+        removal.done()
+    assert lost.exists()
 
 
 def test_an_error_ends_it_though_it_may_be_the_only_one(table: TableBuilder, one_by_one) -> None:

@@ -3,15 +3,21 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from icectl.catalog.files import FileSystemCatalog
 from icectl.entries.files import FileKind, Files, distinct, rows
+from icectl.entries.rows import RawEntries
+from icectl.env import SystemEnv
 from icectl.progress import SilentProgress
+from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.spec.snapshot import MetadataLogEntry, PartitionStatisticsFile, StatisticsFile
 from icectl.storage.local import LocalStore
 from icectl.table import manifests as table_manifests
 from icectl.table import reachable
 from icectl.table.reachable import (
+    Homes,
     ReachReader,
     all_manifests,
     dropped_files,
@@ -23,6 +29,8 @@ from icectl.table.reachable import (
     read_live,
     statistics_files,
 )
+from tests.builders.broken_tree import TREE_TABLES
+from tests.builders.entry_rows import data, entries, vector
 from tests.builders.history import history
 from tests.builders.table_builder import TableBuilder
 
@@ -203,3 +211,67 @@ def test_r141_statistics_of_snapshots_that_are_not_there_are_named_too():
     assert sorted(place for place, _, _ in rows(every_statistics_file(DESCRIBED))) == [
         "/p1", "/p7", "/s1", "/s9",
     ]  # fmt: skip
+
+
+DELETES = ManifestFile(
+    "/t/d.parquet", 1, 0, ManifestContent.DELETES, 1, 1, 1, file_format=FileFormat.PARQUET
+)
+ONE, TWO = (
+    replace(DELETES, manifest_path=f"/t/{name}.parquet", content=ManifestContent.DATA)
+    for name in ("one", "two")
+)
+
+
+def add(homes: Homes, manifest: ManifestFile, *rows, chunks: int = 1) -> None:
+    """Let homes take in the live entries of a manifest."""
+    found = entries(*(row | {"manifest": 0} for row in rows)).table
+    if manifest.content is ManifestContent.DATA:
+        found = found.drop_columns("referenced_data_file")
+    keys = found["location"].combine_chunks()
+    parts = [keys[at::chunks] for at in range(chunks)] if chunks else []
+    homes.add([manifest], RawEntries(found), pa.chunked_array(parts, pa.string()))
+
+
+def test_v4_122_the_files_of_vectors_are_lost_where_no_manifest_of_these_lists_them():
+    homes = Homes()
+    add(homes, DELETES, vector("v", "/t/a"), vector("w", "file:///t/z"), vector("x", None))
+    assert homes.lost([DELETES]) == {"/t/a", "/t/z"}
+    assert homes.lost([ONE, TWO]) == set()
+    add(homes, ONE, data("/t/0"), data("/t/a"), data("/t/b"))
+    add(homes, TWO, data("/t/c"), data("/t/z"), chunks=2)
+    add(homes, TWO, chunks=0)
+    assert homes.lost([DELETES, ONE]) == {"/t/z"}
+    assert homes.lost([TWO, DELETES]) == {"/t/a"}
+    assert homes.lost([DELETES, ONE, TWO]) == set()
+    assert homes.lost([replace(DELETES, dead=b"1"), ONE]) == set()
+
+
+def test_v4_122_the_homes_of_vectors_are_looked_for_in_what_is_read(tmp_path):
+    TREE_TABLES["leaves"](tmp_path / "t")
+    metadata = FileSystemCatalog(LocalStore(), str(tmp_path / "t"), SystemEnv()).load().metadata
+    head = metadata.current_snapshot
+    assert head is not None
+    manifests = manifest_lists(READER, metadata, [head])[head.snapshot_id]
+    of_data, deletes = (
+        [item for item in manifests if item.content is content]
+        for content in (ManifestContent.DATA, ManifestContent.DELETES)
+    )
+    assert read_live(READER, metadata, manifests).homes.lost(manifests) == set()
+    homes = read_live(READER, metadata, [*of_data, *deletes]).homes
+    assert homes.lost(manifests) == set()
+    assert homes.lost(of_data) == set()
+    lost = homes.lost(deletes)
+    assert len(lost) == 2
+    assert read_live(READER, metadata, deletes).homes.lost(manifests) == lost
+
+
+def test_vectors_before_version_4_are_not_asked_for_their_homes(tmp_path):
+    built = TableBuilder(tmp_path / "t", format_version=3)
+    built.append(range(4))
+    built.delete_rows([1])
+    head = built.metadata.current_snapshot
+    assert head is not None
+    manifests = manifest_lists(READER, built.metadata, [head])[head.snapshot_id]
+    deletes = [item for item in manifests if item.content is ManifestContent.DELETES]
+    assert len(deletes) == 1
+    assert read_live(READER, built.metadata, deletes).homes.lost(deletes) == set()

@@ -1,0 +1,356 @@
+"""`icectl repair` where a manifest list is lost: rebuilt where the rest proves it, refused else."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.env import Env
+from tests.builders.broken import Broken, in_first, read_records, rewrite_avro
+from tests.builders.rows import (
+    current_metadata,
+    head,
+    listed_manifests,
+    live_entries,
+    read_avro,
+    read_metadata,
+    read_rows,
+)
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.cli.conftest import Ended, Run, checked_document
+from tests.stores.fixed_env import FixedEnv
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def repair(prepared: Callable[[str, Env], Run]) -> Run:
+    """Run `icectl repair`, a year after the builder's tables begin."""
+    return prepared("repair", FixedEnv(START_MS + 365 * DAY_MS, uuids=5_000, snapshot_ids=5_000))
+
+
+def tell(directory: Path) -> None:
+    """Let every summary tell what its snapshot added and removed, as the reference does."""
+
+    def of(snapshot: dict[str, Any]) -> None:
+        entries = [
+            (entry["status"], entry["data_file"])
+            for manifest in listed_manifests(snapshot)
+            for entry in read_avro(manifest["manifest_path"])
+            if entry["snapshot_id"] == snapshot["snapshot-id"]
+        ]
+        for status, data, deletes in ((1, "added", "added"), (2, "deleted", "removed")):
+            files = [file for one, file in entries if one == status]
+            rows = [file["record_count"] for file in files if not file.get("content")]
+            snapshot["summary"] |= {
+                f"{data}-data-files": str(len(rows)),
+                f"{data}-records": str(sum(rows)),
+                f"{deletes}-delete-files": str(len(files) - len(rows)),
+            }
+
+    Broken(directory).edit(lambda members: [of(one) for one in members["snapshots"]] and None)
+
+
+def rows(directory: Path) -> list[Any]:
+    return sorted(read_rows(read_metadata(current_metadata(directory))), key=repr)
+
+
+def facts(directory: Path) -> list[tuple[Any, ...]]:
+    """Every live file with all that a scan and the next commit need of its entry."""
+    found = []
+    for manifest in listed_manifests(head(directory)):
+        next_id = manifest.get("first_row_id")
+        for entry in read_avro(manifest["manifest_path"]):
+            if entry["status"] == 2:
+                continue
+            file = entry["data_file"]
+            first = file.get("first_row_id")
+            if first is None and next_id is not None:
+                first, next_id = next_id, next_id + file["record_count"]
+            names = ("file_path", "content", "content_offset", "record_count", "partition")
+            found.append((*(repr(file.get(name)) for name in names), first, entry["snapshot_id"]))
+    numbers = [
+        (one["data_file"]["file_path"], one["sequence"], one["spec"])
+        for one in live_entries(head(directory))
+    ]
+    return [*sorted(found), *sorted(numbers)]
+
+
+def lose_list(directory: Path) -> None:
+    Path(head(directory)["manifest-list"]).unlink()
+
+
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def result(ended: Ended, code: int = 0) -> dict[str, Any]:
+    document = checked_document(ended)
+    assert ended.code == code, ended.err or ended.out
+    found: dict[str, Any] = document["result"]
+    return found
+
+
+CHANGES: dict[str, Callable[[TableBuilder], Any]] = {
+    "append": lambda table: table.append(range(20, 26)),
+    "append of two files": lambda table: table.append(range(20, 26), files=2),
+    "deleted rows": lambda table: table.delete_rows([2, 9]),
+    "removed files": lambda table: table.remove_data_files(2),
+    "replaced files": lambda table: table.replace_data_files(2),
+}
+
+
+def grown(directory: Path, version: int, **options: Any) -> TableBuilder:
+    table = TableBuilder(directory, format_version=version, **options)
+    for start in (0, 4, 8):
+        table.append(range(start, start + 4))
+    if version > 1:
+        table.delete_rows([1, 5])
+    return table
+
+
+@pytest.mark.parametrize(
+    ("version", "change", "options"),
+    [
+        (1, "append", {}),
+        (1, "replaced files", {}),
+        (2, "append", {}),
+        (2, "append", {"merge_manifests_above": 1}),
+        (2, "append of two files", {"partitioning": "identity"}),
+        (2, "deleted rows", {}),
+        (2, "removed files", {}),
+        (2, "replaced files", {"partitioning": "identity"}),
+        (3, "append", {}),
+        (3, "append of two files", {}),
+        (3, "deleted rows", {}),
+        (3, "removed files", {}),
+        (3, "replaced files", {}),
+    ],
+)
+def test_a_lost_list_is_made_anew_of_the_snapshot_before_and_the_manifests_that_it_wrote(
+    repair, tmp_path, version, change, options
+) -> None:
+    table = grown(tmp_path / "t", version, **options)
+    CHANGES[change](table)
+    tell(table.directory)
+    before, lived, told = rows(table.directory), facts(table.directory), head(table.directory)
+    lose_list(table.directory)
+    left = contents(table.directory)
+
+    found = result(repair(table.directory, "--yes", "--json"))
+    assert ([one["id"] for one in found["repairs"]], found["remaining"]) == (["manifest-list"], [])
+    assert rows(table.directory) == before
+    assert facts(table.directory) == lived
+    now = head(table.directory)
+    assert now["parent-snapshot-id"] == told["snapshot-id"]
+    assert now["summary"]["operation"] == "replace"
+    for name in ("data-files", "delete-files", "records"):
+        assert now["summary"][f"total-{name}"] == told["summary"][f"total-{name}"]
+    kept = contents(table.directory)
+    assert {path.name for path in left if kept.get(path) != left[path]} <= {"version-hint.text"}
+    assert repair(table.directory, "--level", "data", command="validate").code == 0
+    assert result(repair(table.directory, "--yes", "--json"))["repairs"] == []
+
+
+@pytest.mark.parametrize("loss", [Path.unlink, lambda path: path.write_bytes(b"Obj\x01")])
+def test_the_first_snapshot_has_what_it_added(repair, tmp_path, loss) -> None:
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(4), files=2)
+    tell(table.directory)
+    before = rows(table.directory)
+    loss(Path(head(table.directory)["manifest-list"]))
+    assert result(repair(table.directory, "--yes", "--json"))["remaining"] == []
+    assert rows(table.directory) == before
+
+
+@pytest.mark.parametrize("command", ["rewrite-manifests", "compact"])
+def test_what_icectl_commits_tells_enough(repair, tmp_path, command) -> None:
+    table = grown(tmp_path / "t", 3)
+    words = {"compact": ["--rewrite-all", "--engine", "local"], "rewrite-manifests": []}[command]
+    assert repair(table.directory, *words, "--yes", command=command).code == 0
+    before, lived = rows(table.directory), facts(table.directory)
+    lose_list(table.directory)
+    found = result(repair(table.directory, "--yes", "--json"))
+    assert ([one["kind"] for one in found["repairs"]], found["remaining"]) == (
+        ["manifest-list"], [],
+    )  # fmt: skip
+    assert (rows(table.directory), facts(table.directory)) == (before, lived)
+
+
+def test_manifests_that_a_later_snapshot_lists_prove_what_was_added(repair, tmp_path) -> None:
+    """The branch `kept` goes back to a snapshot that main has merged since."""
+    table = grown(tmp_path / "t", 2)
+    table.append(range(20, 24))
+    table.ref("kept", "branch")
+    table.append(range(30, 34))
+    tell(table.directory)
+    (lost,) = [one for one in table.metadata.snapshots if one.snapshot_id == _kept(table)]
+    expected = read_rows(read_metadata(current_metadata(table.directory)), lost.snapshot_id)
+    Path(str(lost.manifest_list)).unlink()
+    found = result(repair(table.directory, "--branch", "kept", "--yes", "--json"))
+    assert [one["kind"] for one in found["repairs"]] == ["manifest-list"]
+    members = read_metadata(current_metadata(table.directory))
+    assert read_rows(members, members["refs"]["kept"]["snapshot-id"]) == expected
+
+
+def _kept(table: TableBuilder) -> int:
+    return table.metadata.refs["kept"].snapshot_id
+
+
+def new_manifest(directory: Path, content: int = 0) -> Path:
+    """The first manifest that the current snapshot wrote."""
+    wrote = head(directory)["snapshot-id"]
+    return next(
+        Path(one["manifest_path"])
+        for one in Broken(directory).manifests(content)
+        if one["added_snapshot_id"] == wrote
+    )
+
+
+def of_summary(change: Callable[[dict[str, str]], Any]) -> Callable[[Path], None]:
+    return lambda directory: Broken(directory).edit_head(
+        lambda snapshot: change(snapshot["summary"]) and None
+    )
+
+
+def lose_own(directory: Path) -> None:
+    new_manifest(directory).unlink()
+
+
+def another_attempt(directory: Path) -> None:
+    """A manifest of an attempt that did not land, with the file that landed later."""
+    own = new_manifest(directory)
+    shutil.copyfile(own, own.with_name("other-m0.avro"))
+
+
+def an_attempt_with_more(directory: Path) -> None:
+    another_attempt(directory)
+    other = new_manifest(directory).with_name("other-m0.avro")
+    rewrite_avro(
+        other, in_first(lambda entry: entry["data_file"].update(file_path="/elsewhere.parquet"))
+    )
+
+
+def lose_parent(directory: Path) -> None:
+    members = read_metadata(current_metadata(directory))
+    parent = head(directory)["parent-snapshot-id"]
+    (found,) = [one for one in members["snapshots"] if one["snapshot-id"] == parent]
+    Path(found["manifest-list"]).unlink()
+
+
+def expire_parent(directory: Path) -> None:
+    parent = head(directory)["parent-snapshot-id"]
+
+    def expire(members: dict[str, Any]) -> None:
+        members["snapshots"] = [one for one in members["snapshots"] if one["snapshot-id"] != parent]
+        members["snapshot-log"] = [
+            one for one in members["snapshot-log"] if one["snapshot-id"] != parent
+        ]
+
+    Broken(directory).edit(expire)
+
+
+def lose_manifest_before(directory: Path) -> None:
+    wrote = head(directory)["snapshot-id"]
+    manifests = Broken(directory).manifests()
+    Path(next(m["manifest_path"] for m in manifests if m["added_snapshot_id"] != wrote)).unlink()
+
+
+@pytest.mark.parametrize(
+    ("version", "change", "spoil"),
+    [
+        (2, "append", lose_own),
+        (2, "append", another_attempt),
+        (2, "append", an_attempt_with_more),
+        (2, "append", lose_parent),
+        (2, "append", expire_parent),
+        (2, "append", lose_manifest_before),
+        (2, "append", of_summary(lambda told: told.pop("added-data-files"))),
+        (2, "append", of_summary(lambda told: told.update({"added-records": "7"}))),
+        (2, "append", of_summary(lambda told: told.update({"added-files-size": "7"}))),
+        (2, "append", of_summary(lambda told: told.update({"deleted-records": "1"}))),
+        (2, "append", of_summary(lambda told: told.pop("total-delete-files"))),
+        (2, "append", of_summary(lambda told: told.update({"total-records": "19"}))),
+        (2, "deleted rows", of_summary(lambda told: told.pop("added-delete-files"))),
+        (2, "deleted rows", of_summary(lambda told: told.update({"total-delete-files": "1"}))),
+        (2, "removed files", lose_own),
+        (3, "removed files", of_summary(lambda told: told.pop("removed-delete-files"))),
+    ],
+)
+def test_a_list_of_which_something_is_missing_is_not_made_anew(
+    repair, tmp_path, version, change, spoil
+) -> None:
+    table = grown(tmp_path / "t", version)
+    CHANGES[change](table)
+    tell(table.directory)
+    spoil(table.directory)
+    lose_list(table.directory)
+    left = contents(table.directory)
+    refused = result(repair(table.directory, "--yes", "--json"), 5)
+    assert refused["repairs"] == []
+    (one,) = [one for one in refused["left"] if one["rule"] == "R-034"]
+    assert one["reason"] == "what it listed, nothing else proves; `--to-snapshot whole` goes back"
+    assert contents(table.directory) == left
+
+
+def test_a_snapshot_that_tells_of_nothing_is_not_taken_for_one_that_did_nothing(
+    repair, tmp_path
+) -> None:
+    """Its manifest is lost too, and the totals are those before: the rows may be others."""
+    table = TableBuilder(tmp_path / "t")
+    table.append(range(4))
+    table.append(range(4, 8))
+    tell(table.directory)
+    lose_own(table.directory)
+    before = read_metadata(current_metadata(table.directory))["snapshots"][0]["summary"]
+    for operation in ("overwrite", "append", "delete"):
+        Broken(table.directory).edit_head(
+            lambda snapshot, operation=operation: snapshot.update(
+                summary={
+                    "operation": operation,
+                    **{name: text for name, text in before.items() if name.startswith("total-")},
+                }
+            )
+        )
+        Path(head(table.directory)["manifest-list"]).unlink(missing_ok=True)
+        assert result(repair(table.directory, "--yes", "--json"), 5)["repairs"] == []
+
+
+def test_r103_row_ids_that_the_lost_list_gave_to_several_manifests_are_not_guessed(
+    repair, tmp_path
+) -> None:
+    """Two specs, two manifests: which of them had the first ids only the list told."""
+    table = grown(tmp_path / "t", 3)
+    table.append(range(20, 24))
+    own = new_manifest(table.directory)
+    entries = read_records(own)
+    second = table.loose_data_files(range(24, 28))
+    other = own.with_name("other-m0.avro")
+    shutil.copyfile(own, other)
+    rewrite_avro(
+        other,
+        in_first(lambda entry: entry["data_file"].update(file_path=second[0]["location"])),
+    )
+    size = Path(second[0]["location"]).stat().st_size
+    rewrite_avro(other, in_first(lambda entry: entry["data_file"].update(file_size_in_bytes=size)))
+    told = {
+        "added-data-files": "2",
+        "added-records": "8",
+        "total-data-files": "5",
+        "total-records": "20",
+        "total-files-size": None,
+    }
+
+    def add(snapshot: dict[str, Any]) -> None:
+        snapshot["summary"] |= told
+        del snapshot["summary"]["total-files-size"]
+        snapshot["added-rows"] = 8
+
+    tell(table.directory)
+    Broken(table.directory).edit_head(add)
+    Broken(table.directory).edit(lambda members: members.update({"next-row-id": 24}))
+    assert len(entries) == 1
+    lose_list(table.directory)
+    assert result(repair(table.directory, "--yes", "--json"), 5)["repairs"] == []
