@@ -143,12 +143,10 @@ def commit_file(
         content = store.read(base.metadata_location)
     except FileNotFoundError:
         return Conflict(f"{locations.name(base.metadata_location)} is gone")
-    problem = _changed(base, content) or _unmet(base.metadata, requirements)
+    problem = changed(base, content) or unmet(base.metadata, requirements)
     if problem is not None:
         return Conflict(problem)
-    now_ms = max(env.now_ms(), base.metadata.last_updated_ms)  # R-017
-    applied = apply_all(base.metadata, updates)
-    updated, _ = with_log(applied, base.metadata_location, now_ms)
+    updated = next_metadata(base, updates, env.now_ms())
     target = locations.join(base.metadata_folder, name)
     version = metadata_version(target).version
     committed = Committed(
@@ -164,7 +162,17 @@ def commit_file(
     return committed
 
 
-def _changed(base: LoadedTable, content: bytes) -> str | None:
+def next_metadata(base: LoadedTable, updates: Sequence[Update], now_ms: int) -> TableMetadata:
+    """The metadata after some updates, as the file that follows `base` holds it.
+
+    Raises: Refused, where an update breaks a rule.
+    """
+    now_ms = max(now_ms, base.metadata.last_updated_ms)  # R-017
+    applied = apply_all(base.metadata, updates)
+    return with_log(applied, base.metadata_location, now_ms)[0]
+
+
+def changed(base: LoadedTable, content: bytes) -> str | None:
     """Why the file that was loaded is no base any more, if so.
 
     Raises: Refused, when another table is there now.
@@ -176,7 +184,7 @@ def _changed(base: LoadedTable, content: bytes) -> str | None:
     return None
 
 
-def _unmet(metadata: TableMetadata, requirements: Sequence[Requirement]) -> str | None:
+def unmet(metadata: TableMetadata, requirements: Sequence[Requirement]) -> str | None:
     """Why a requirement does not hold; None where all do."""
     reasons = (check(metadata, requirement) for requirement in requirements)
     return next((reason for reason in reasons if reason is not None), None)

@@ -109,7 +109,7 @@ def _search(session: Session, request: Request, same_store: SameStore) -> Orphan
 def _spark_search(session: Session, request: Request) -> SparkOrphanSearch:
     options = spark_options(session, request.master, request.spark_conf)
     return SparkOrphanSearch(
-        options, session.storage, session.store, session.progress, session.deadline
+        options, session.storage(), session.store, session.progress, session.deadline
     )
 
 

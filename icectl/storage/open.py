@@ -23,13 +23,24 @@ _LOGGER = logging.getLogger(__name__)
 class StorageOptions:
     """How storage is reached: fsspec's options, what is read elsewhere, how much at once.
 
-    `warn` takes what the user should know of the storage itself.
+    `places` holds options of locations that begin with a prefix, of which the longest counts;
+    `options` win over them. `warn` takes what the user should know of the storage itself.
     """
 
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     path_map: tuple[tuple[str, str], ...] = ()
     concurrency: int = 8
     warn: Callable[[str], None] = _LOGGER.debug
+
+    def place(self, location: str) -> str:
+        """The prefix whose options a location has; empty where there is none."""
+        fitting = (start for start in self.places if location.startswith(start))
+        return max(fitting, key=len, default="")
+
+    def of(self, location: str) -> Mapping[str, str]:
+        """The options by which a location is reached."""
+        return {**self.places.get(self.place(location), {}), **self.options}
 
 
 def open_store(options: StorageOptions, env: Env) -> Store:
@@ -55,17 +66,17 @@ class SchemeStore:
         """The store that keeps a location."""
         if locations.is_local(location):
             return self.local
-        root = locations.root(location)
+        key = self._key(location)
         with self.lock:
-            if root not in self.remote:
-                self.remote[root] = open_remote(
+            if key not in self.remote:
+                self.remote[key] = open_remote(
                     location,
-                    self.options.options,
+                    self.options.of(location),
                     self.env,
                     self.options.concurrency,
                     self.options.warn,
                 )
-            return self.remote[root]
+            return self.remote[key]
 
     def read(self, location: str) -> bytes:
         """All bytes of one file."""
@@ -123,12 +134,16 @@ class SchemeStore:
         """Delete files; those already gone count as removed."""
         by_store: dict[str, list[str]] = {}
         for location in removed:
-            by_store.setdefault(locations.root(location), []).append(location)
+            by_store.setdefault(self._key(location), []).append(location)
         return [
             failed
             for group in by_store.values()
             for failed in self._of("remove", group[0]).remove(group)
         ]
+
+    def _key(self, location: str) -> str:
+        """What locations of one store have in common: scheme and authority, and their options."""
+        return f"{locations.root(location)} {self.options.place(location)}"
 
     def _of(self, call: str, location: str) -> Store:
         _LOGGER.debug("%s %s", call, locations.shown(location))

@@ -28,6 +28,7 @@ LAYERS = [
 
 HOME_OF = {
     "typer": {"cli"},
+    "yaml": {"catalog"},
     "rich": {"report"},
     "fsspec": {"storage"},
     "s3fs": {"storage"},
