@@ -65,10 +65,15 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nobody answered whether the commit landed (R-156)."""
+    """Nobody answered whether the commit landed, or what else it did (R-156).
+
+    `message` and `hint` are told in the place of what is usual.
+    """
 
     metadata_location: str
     reason: str
+    message: str | None = None
+    hint: str | None = None
 
 
 CommitOutcome = Committed | Conflict | Unknown

@@ -151,7 +151,9 @@ def _forget(access: TableAccess, base: LoadedTable, now: LoadedTable) -> None:
 
 def _unknown(outcome: Unknown) -> CommitUnknown:
     return CommitUnknown(
-        f"whether {outcome.metadata_location} was written is not known: {outcome.reason}",
-        hint="look whether that file exists: if it does, the commit has landed, and running the "
+        outcome.message
+        or f"whether {outcome.metadata_location} was written is not known: {outcome.reason}",
+        hint=outcome.hint
+        or "look whether that file exists: if it does, the commit has landed, and running the "
         "command again finishes it; if not, nothing has changed",
     )

@@ -23,7 +23,20 @@ def check_deletable(catalog: Catalog, loaded: LoadedTable, now_ms: int) -> None:
             id="clock-behind",
         )
     check_metadata(metadata)
+    check_kept_by_clients(loaded)
     catalog.check_writable(loaded)
+
+
+def check_kept_by_clients(loaded: LoadedTable) -> None:
+    """Refused where the table's catalog expires snapshots and deletes files itself."""
+    keeper = loaded.capabilities.maintained_by
+    if keeper is not None:
+        raise Refused(
+            f"snapshots and files of this table are left to {keeper}: what it needs does not show "
+            "in the table alone",
+            hint="set there how long snapshots and files are kept",
+            id="maintained-by-catalog",
+        )
 
 
 def check_gc_enabled(metadata: TableMetadata) -> None:

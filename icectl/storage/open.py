@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO
 
 import pyarrow as pa
@@ -13,25 +13,38 @@ from icectl.env import Env
 from icectl.storage import location as locations
 from icectl.storage.local import LocalStore
 from icectl.storage.path_map import PathMapStore
-from icectl.storage.remote import RemoteStore, open_remote
+from icectl.storage.remote import RemoteStore, open_remote, read_in_ranges
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 
 _LOGGER = logging.getLogger(__name__)
+
+Places = Mapping[str, Mapping[str, str]]
+"""Options of locations that begin with a prefix, of which the longest counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
     """How storage is reached: fsspec's options, what is read elsewhere, how much at once.
 
-    `places` holds options of locations that begin with a prefix, of which the longest counts;
-    `options` win over them. `warn` takes what the user should know of the storage itself.
+    `options` win over those of `places`. Where these end, `renewed` has those that are valid now:
+    it is asked before each use, and crosses to other processes. `warn` takes what the user should
+    know of the storage itself.
     """
 
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    places: Places = field(default_factory=dict, repr=False)
     path_map: tuple[tuple[str, str], ...] = ()
     concurrency: int = 8
     warn: Callable[[str], None] = _LOGGER.debug
+    renewed: Callable[[], Places] | None = field(default=None, repr=False)
+
+    def now(self) -> "StorageOptions":
+        """The options with the places that are valid at this moment. Raises: StorageError."""
+        return self if self.renewed is None else replace(self, places=self.renewed())
+
+    def crossing(self) -> "StorageOptions":
+        """The options for another process: what warns stays in this one."""
+        return replace(self, warn=_LOGGER.debug)
 
     def place(self, location: str) -> str:
         """The prefix whose options a location has; empty where there is none."""
@@ -54,29 +67,31 @@ def open_store(options: StorageOptions, env: Env) -> Store:
 
 @dataclass(frozen=True, slots=True)
 class SchemeStore:
-    """A Store that passes each location on to the store of its scheme and authority."""
+    """A Store that passes each location on to the store of its scheme and authority.
+
+    `remote` has each of them with the options that it was opened with.
+    """
 
     options: StorageOptions
     env: Env
     local: LocalStore
-    remote: dict[str, RemoteStore] = field(default_factory=dict, repr=False)
+    remote: dict[str, tuple[Mapping[str, str], RemoteStore]] = field(
+        default_factory=dict, repr=False
+    )
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def of(self, location: str) -> Store:
         """The store that keeps a location."""
         if locations.is_local(location):
             return self.local
-        key = self._key(location)
+        now = self.options.now()
+        options, key = now.of(location), _key(now, location)
         with self.lock:
-            if key not in self.remote:
-                self.remote[key] = open_remote(
-                    location,
-                    self.options.of(location),
-                    self.env,
-                    self.options.concurrency,
-                    self.options.warn,
-                )
-            return self.remote[key]
+            opened, store = self.remote.get(key, (None, None))
+            if store is None or opened != options:
+                store = open_remote(location, options, self.env, now.concurrency, now.warn)
+                self.remote[key] = options, store
+            return store
 
     def read(self, location: str) -> bytes:
         """All bytes of one file."""
@@ -88,7 +103,10 @@ class SchemeStore:
 
     def open(self, location: str) -> IO[bytes]:
         """A seekable reader."""
-        return self._of("open", location).open(location)
+        store = self._of("open", location)
+        if self.options.renewed is None or isinstance(store, LocalStore):
+            return store.open(location)
+        return read_in_ranges(self, location)  # credentials may end before the reader does
 
     def stat(self, location: str) -> FileStatus | None:
         """Size and time of one file; None where there is none."""
@@ -132,19 +150,21 @@ class SchemeStore:
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""
+        now = self.options.now()
         by_store: dict[str, list[str]] = {}
         for location in removed:
-            by_store.setdefault(self._key(location), []).append(location)
+            by_store.setdefault(_key(now, location), []).append(location)
         return [
             failed
             for group in by_store.values()
             for failed in self._of("remove", group[0]).remove(group)
         ]
 
-    def _key(self, location: str) -> str:
-        """What locations of one store have in common: scheme and authority, and their options."""
-        return f"{locations.root(location)} {self.options.place(location)}"
-
     def _of(self, call: str, location: str) -> Store:
         _LOGGER.debug("%s %s", call, locations.shown(location))
         return self.of(location)
+
+
+def _key(options: StorageOptions, location: str) -> str:
+    """What locations of one store have in common: scheme and authority, and their options."""
+    return f"{locations.root(location)} {options.place(location)}"

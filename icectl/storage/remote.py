@@ -31,7 +31,7 @@ from icectl.storage.s3 import (
 )
 from icectl.storage.s3_pages import parse_pages
 from icectl.storage.s3_write import Proof, S3Writer
-from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
+from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 
 _ALIASES = {"s3a": "s3", "s3n": "s3"}
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
@@ -109,10 +109,7 @@ class RemoteStore:
 
     def open(self, location: str) -> IO[bytes]:
         """A seekable reader; each of its reads is repeated when it fails for a passing reason."""
-        status = self.stat(location)
-        if status is None:
-            raise FileNotFoundError(location)
-        return io.BufferedReader(_RangeReader(self, status), _READ_AHEAD_BYTES)
+        return read_in_ranges(self, location)
 
     def stat(self, location: str) -> FileStatus | None:
         """Size and time of one file; None where there is none."""
@@ -269,10 +266,21 @@ class RemoteStore:
         ]
 
 
+def read_in_ranges(store: Store, location: str) -> IO[bytes]:
+    """A seekable reader that asks a store for each range that is read.
+
+    Raises: FileNotFoundError; StorageError.
+    """
+    status = store.stat(location)
+    if status is None:
+        raise FileNotFoundError(location)
+    return io.BufferedReader(_RangeReader(store, status), _READ_AHEAD_BYTES)
+
+
 class _RangeReader(io.RawIOBase):
     """A file as a stream of ranges."""
 
-    def __init__(self, store: RemoteStore, status: FileStatus) -> None:
+    def __init__(self, store: Store, status: FileStatus) -> None:
         self._store = store
         self._status = status
         self._position = 0

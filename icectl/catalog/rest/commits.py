@@ -1,0 +1,191 @@
+"""What became of a commit: told by the server, or found out by loading the table again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from icectl.catalog.protocol import (
+    CommitOutcome,
+    Committed,
+    Conflict,
+    LoadedTable,
+    Unknown,
+    check_same_table,
+)
+from icectl.catalog.rest.client import Refusal
+from icectl.catalog.rest.http import Answer, NoAnswerError, NotReachedError
+from icectl.catalog.rest.outcome import (
+    came_between,
+    changed_otherwise,
+    has_landed,
+    lost_in,
+    put_back,
+    removes,
+    replaced_file,
+    unmet,
+)
+from icectl.catalog.rest.served import ServedTable
+from icectl.catalog.rest.wire import commit_json
+from icectl.errors import IcectlError, Refused, TableNotFound, Unsupported
+from icectl.spec.requirements import Requirement
+from icectl.spec.updates import Update, apply_all
+
+_LOOKS_SECONDS = (0.0, 0.5, 1.0, 2.0, 4.0)
+"""Before each look at whether a commit has landed that was not answered."""
+_TRIES_TO_PUT_BACK = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One commit that was sent."""
+
+    table: ServedTable
+    base: LoadedTable
+    requirements: Sequence[Requirement]
+    updates: Sequence[Update]
+
+    def outcome_of(self, answer: Answer) -> CommitOutcome:
+        """What an answer means. Raises: as RestTable.commit."""
+        client = self.table.client
+        if answer.status == 200:
+            try:
+                now = self.table.loaded_from(client.parsed(answer, self.table.url))
+            except IcectlError as error:
+                return self.found_out(error.message, None)
+            return self._checked(now, is_own=True)
+        refusal = Refusal.of(answer)
+        if answer.status == 409:
+            return Conflict(f"the server refuses the commit: {refusal.message}")
+        if answer.status < 200 or answer.status >= 500 or answer.status in {204, 408}:
+            return self.found_out(str(refusal), refusal)
+        raise self._refused(refusal)
+
+    def found_out(self, reason: str, refusal: Refusal | None) -> CommitOutcome:
+        """Look whether a commit has landed of which nobody said so (R-156).
+
+        Raises: Refused, StorageError, where the catalog itself has refused it and nothing changed.
+        """
+        ended = refusal is not None and refusal.is_told and "Unknown" not in refusal.type
+        now = self.base
+        for seconds in _LOOKS_SECONDS[: 2 if ended else None]:
+            self.table.client.env.sleep(seconds)
+            try:
+                now = self.table.load()
+                check_same_table(self.base, now.metadata)
+            except (TableNotFound, Refused) as error:
+                return self._unknown(f"{reason}; afterwards {error.message}")
+            except IcectlError as error:
+                return self._unknown(f"{reason}; asked again: {error.message}")
+            changed = now.metadata_location != self.base.metadata_location
+            if changed and has_landed(self.updates, now.metadata):
+                return self._checked(now, is_own=False)
+            broken = unmet(self.requirements, now.metadata)
+            if changed and broken is not None:
+                return Conflict(broken)
+        if not ended:
+            return self._unknown(reason)
+        if now.metadata_location != self.base.metadata_location:
+            return Conflict(f"another writer has changed the table, and the server said: {reason}")
+        assert refusal is not None
+        raise self._refused(refusal)
+
+    def _unknown(self, reason: str) -> Unknown:
+        return Unknown(
+            self.base.metadata_location,
+            reason,
+            message=f"whether the commit to {self.table.shown} has landed is not known: {reason}",
+            hint="nothing was deleted; look at the table once the server answers again, and run "
+            "the command again",
+        )
+
+    def _refused(self, refusal: Refusal) -> IcectlError:
+        """The error for a commit that the server did not make, and never will."""
+        client, message = self.table.client, f"the server refuses the commit: {refusal}"
+        if refusal.status in {401, 403, 419}:
+            return client.denied(refusal, self.table.url)
+        if refusal.status == 404:
+            return TableNotFound(f"there is no table {self.table.shown}: {refusal}")
+        if refusal.status in {429, 503}:
+            return client.failed(refusal, self.table.url)
+        unknown = refusal.status in {405, 406, 501} or "Unsupported" in refusal.type
+        if unknown or "nrecognized action" in refusal.message:
+            return Unsupported(message, hint="the server does not know this kind of change")
+        return Refused(message, hint="nothing was changed; the message is the server's own")
+
+    def _checked(self, now: LoadedTable, *, is_own: bool) -> CommitOutcome:
+        """The outcome of a commit that has landed, once it has lost nothing of other writers.
+
+        `is_own`: `now` is what the commit made, and nothing newer.
+        """
+        between = came_between(self.base.metadata_location, now.metadata)
+        if not removes(self.updates):
+            if is_own and not between:
+                self._tell_changes(now)
+            return Committed(now)
+        try:
+            return self._kept(now, between, is_own=is_own)
+        except (IcectlError, OSError, NoAnswerError, NotReachedError) as error:
+            return self._uncertain(getattr(error, "message", None) or str(error))
+
+    def _kept(
+        self, now: LoadedTable, between: Sequence[str] | None, *, is_own: bool
+    ) -> CommitOutcome:
+        """Put back what a removal took along. Raises: IcectlError; OSError, for files."""
+        if is_own:
+            log = now.metadata.metadata_log
+            replaced = log[-1].metadata_file if log else None
+        else:
+            replaced = replaced_file(
+                self.base.metadata_location, now.metadata, self.updates, self.table.stored
+            )
+        if replaced is None:
+            return self._uncertain("the server keeps no log of the table's metadata files")
+        if is_own and between is not None and not between:
+            self._tell_changes(now)
+            return Committed(now)
+        if between is not None and not between:
+            return Committed(now)
+        before = self.table.stored(replaced)
+        for _ in range(_TRIES_TO_PUT_BACK):
+            lost = lost_in(before, now.metadata, self.updates)
+            if not lost.refs:
+                return Committed(now)
+            now = self._with(now, *put_back(lost, now.metadata, self.table.client.env.now_ms()))
+            names = ", ".join(f"`{name}`" for name in lost.refs)
+            if set(lost.refs) <= set(now.metadata.refs):
+                self.table.warn(
+                    f"another writer has set {names} on a snapshot while it was expired, and the "
+                    "server dropped that: it was put back"
+                )
+        return self._uncertain(f"{names} cannot be put back")
+
+    def _with(
+        self, now: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
+    ) -> LoadedTable:
+        """The table after another commit, whatever becomes of that one. Raises: IcectlError."""
+        table = self.table
+        name = (table.namespace, table.name)
+        body = commit_json(name, now.metadata, requirements, updates)
+        answer = table.post(body)
+        if answer.status not in {200, 409} and answer.status < 500:
+            raise self._refused(Refusal.of(answer))
+        return table.load()
+
+    def _uncertain(self, reason: str) -> Unknown:
+        return Unknown(
+            self.base.metadata_location,
+            reason,
+            message=f"the commit to {self.table.shown} has landed, but whether it has taken along "
+            "a branch or tag that another writer set at that moment is not known "
+            f"({reason}); no file was deleted",
+            hint="look whether every branch and tag is still there before the command runs again: "
+            "then it deletes the files",
+        )
+
+    def _tell_changes(self, now: LoadedTable) -> None:
+        expected = apply_all(self.base.metadata, self.updates)
+        changed = changed_otherwise(expected, now.metadata)
+        if changed:
+            self.table.warn(
+                f"the server made the commit, and has {', '.join(changed)} otherwise than was "
+                "asked for"
+            )
