@@ -72,6 +72,7 @@ def prepare(access: TableAccess, options: UpgradeOptions) -> Prepared:
     """
     loaded = open_to_change(access.catalog)
     metadata = loaded.metadata
+    loaded.capabilities.check_version(TO_VERSION)
     heads = [
         _head(access, metadata, name, snapshot, convert=options.convert_position_deletes)
         for name, snapshot in _branches(metadata)

@@ -149,12 +149,12 @@ class Attempt:
             lost = lost_in(before, now.metadata, self.updates)
             if not lost.refs:
                 return Committed(now)
-            now = self._with(now, *put_back(lost, now.metadata, self.table.client.env.now_ms()))
+            now = self._with(now, *put_back(lost, now.metadata, self.table.client.env))
             names = ", ".join(f"`{name}`" for name in lost.refs)
             if set(lost.refs) <= set(now.metadata.refs):
                 self.table.warn(
                     f"another writer has set {names} on a snapshot while it was expired, and the "
-                    "server dropped that: it was put back"
+                    "server dropped that: it was put back, on a snapshot that holds the same"
                 )
         return self._uncertain(f"{names} cannot be put back")
 

@@ -109,7 +109,8 @@ def _reason(error: Exception) -> str:
     """Say in a line why there is no answer."""
     if isinstance(error, urllib3.exceptions.ReadTimeoutError):
         return "no answer came in time"
-    if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
+    is_new = isinstance(error, urllib3.exceptions.NewConnectionError)
+    if isinstance(error, urllib3.exceptions.ConnectTimeoutError) and not is_new:
         return "no connection came about in time"
     cause: BaseException = error
     while inner := cause.__cause__ or cause.__context__:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from icectl.env import Env
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metadata_json import metadata_json
 from icectl.spec.requirements import AssertRefSnapshotId, AssertTableUuid, Requirement, check
@@ -152,29 +153,35 @@ def lost_in(before: TableMetadata, now: TableMetadata, updates: Sequence[Update]
 
 
 def put_back(
-    lost: Lost, now: TableMetadata, now_ms: int
+    lost: Lost, now: TableMetadata, env: Env
 ) -> tuple[Sequence[Requirement], Sequence[Update]]:
-    """The commit that brings lost refs back, to snapshots of the same ids and files.
+    """Make the commit that brings lost refs back, with all that their snapshots hold.
 
-    A server takes a snapshot only as a new one: behind the last sequence number and the last
-    update, with row ids that begin behind those in use (R-040, R-101). What the snapshot holds says
-    its manifest list, which stays the same.
+    Servers take a snapshot only as a new one: behind the last sequence number and the last update,
+    with row ids that begin behind those in use (R-040, R-101). What it holds says its manifest
+    list, which stays. So does its id, unless a snapshot has it as parent that is older by then.
     """
+    timestamp_ms = max(env.now_ms(), now.last_updated_ms)
+    parents = {snapshot.parent_snapshot_id for snapshot in now.snapshots}
+    ids: dict[int, int] = {}
     updates: list[Update] = []
-    sequence_number = now.last_sequence_number
-    timestamp_ms = max(now_ms, now.last_updated_ms)
-    for snapshot in lost.snapshots:
-        sequence_number += 1 if now.format_version > 1 else 0
+    for number, snapshot in enumerate(lost.snapshots, start=1):
+        old_id = snapshot.snapshot_id
+        ids[old_id] = env.new_snapshot_id() if old_id in parents else old_id
+        has_numbers = now.format_version > 1
         again = replace(
             snapshot,
+            snapshot_id=ids[old_id],
             parent_snapshot_id=None,
-            sequence_number=sequence_number if now.format_version > 1 else snapshot.sequence_number,
+            sequence_number=now.last_sequence_number + number if has_numbers else 0,
             timestamp_ms=timestamp_ms,
             first_row_id=now.next_row_id,
             added_rows=None if now.next_row_id is None else 0,
         )
         updates.append(AddSnapshot(again))
-    updates += [SetSnapshotRef(name, ref) for name, ref in lost.refs.items()]
+    for name, ref in lost.refs.items():
+        shown = replace(ref, snapshot_id=ids.get(ref.snapshot_id, ref.snapshot_id))
+        updates.append(SetSnapshotRef(name, shown))
     required: list[Requirement] = []
     if now.table_uuid is not None:
         required.append(AssertTableUuid(now.table_uuid))  # R-002

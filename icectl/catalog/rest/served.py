@@ -13,7 +13,7 @@ from icectl.catalog.rest.client import Client, NotThereError, Refusal
 from icectl.catalog.rest.http import Answer, NoAnswerError
 from icectl.catalog.rest.products import product_of
 from icectl.catalog.rest.vended import Vended
-from icectl.catalog.rest.wire import KNOWN_UPDATES
+from icectl.catalog.rest.wire import KNOWN_UPDATES, NEWEST_VERSION
 from icectl.catalog.versions import metadata_version
 from icectl.codec.metadata_file import check_texts, read_metadata
 from icectl.errors import CorruptTable, IcectlError, TableNotFound, Unsupported
@@ -134,6 +134,7 @@ class ServedTable:
             cleans_metadata=False,
             maintained_by=None if product is None else product.keeper,
             updates=KNOWN_UPDATES,
+            newest_version=NEWEST_VERSION,
         )
 
     def _not_found(self, refusal: Refusal) -> IcectlError:

@@ -10,7 +10,7 @@ from icectl.catalog.rest.commits import Attempt
 from icectl.catalog.rest.http import NoAnswerError, NotReachedError
 from icectl.catalog.rest.outcome import not_shown
 from icectl.catalog.rest.served import ServedTable
-from icectl.catalog.rest.wire import NEWEST_VERSION, check_updates, commit_json
+from icectl.catalog.rest.wire import check_updates, commit_json
 from icectl.errors import IcectlError, Unsupported
 from icectl.spec.requirements import Requirement
 from icectl.spec.updates import Update
@@ -38,11 +38,7 @@ class RestTable:
         Raises: Unsupported; Refused.
         """
         self.served.client.check_offers(addresses.UPDATE_TABLE, "changing a table")
-        if loaded.metadata.format_version > NEWEST_VERSION:
-            raise Unsupported(
-                f"REST catalogs do not keep tables of version {loaded.metadata.format_version}",
-                hint="only its reading is supported here",
-            )
+        loaded.capabilities.check_version(loaded.metadata.format_version)
         if loaded.metadata_location not in self.checked:
             self._check_shown(loaded)
             self.checked.add(loaded.metadata_location)

@@ -105,8 +105,7 @@ def check_updates(updates: Sequence[Update]) -> None:
             )
         if isinstance(update, UpgradeFormatVersion) and update.format_version > NEWEST_VERSION:
             raise Unsupported(
-                f"REST catalogs do not keep tables of version {update.format_version}",
-                hint="version 4 is written to tables in a directory",
+                f"REST catalogs do not keep tables of version {update.format_version}"
             )
 
 
