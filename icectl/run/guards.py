@@ -16,6 +16,7 @@ def check_deletable(catalog: Catalog, loaded: LoadedTable, now_ms: int) -> None:
     """
     metadata = loaded.metadata
     check_gc_enabled(metadata)
+    check_not_maintained(loaded)
     if now_ms < metadata.last_updated_ms - CLOCK_TOLERANCE_MS:
         raise Refused(
             "this machine's clock is more than a minute behind the table's last commit",
@@ -23,19 +24,19 @@ def check_deletable(catalog: Catalog, loaded: LoadedTable, now_ms: int) -> None:
             id="clock-behind",
         )
     check_metadata(metadata)
-    check_kept_by_clients(loaded)
     catalog.check_writable(loaded)
 
 
-def check_kept_by_clients(loaded: LoadedTable) -> None:
-    """Refused where the table's catalog expires snapshots and deletes files itself."""
-    keeper = loaded.capabilities.maintained_by
-    if keeper is not None:
+def check_not_maintained(loaded: LoadedTable) -> None:
+    """Refused where the catalog keeps it to itself to expire snapshots and to delete files."""
+    maintained_by = loaded.capabilities.maintained_by
+    if maintained_by is not None:
         raise Refused(
-            f"snapshots and files of this table are left to {keeper}: what it needs does not show "
-            "in the table alone",
-            hint="set there how long snapshots and files are kept",
-            id="maintained-by-catalog",
+            f"the catalog of this table leaves expiring snapshots and deleting files to "
+            f"{maintained_by}",
+            hint=f"use {maintained_by}; what icectl deletes there may be needed by what this "
+            "table's metadata does not show",
+            id="maintained-elsewhere",
         )
 
 

@@ -8,7 +8,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -135,15 +135,13 @@ def python_server(answering: Answering, tls: Any = None) -> Iterator[PythonServe
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_DELETE = handle_any
+        do_GET = do_POST = handle_any  # noqa: N815
 
         def log_message(self, *_: Any) -> None: ...
 
         def finish(self) -> None:
-            try:
+            with suppress(OSError, ValueError):
                 super().finish()
-            except (OSError, ValueError):
-                pass
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
@@ -189,11 +187,8 @@ def pass_on(uri: str, seen: Seen) -> Reply:
 
 def register(uri: str, namespace: str, name: str, metadata_location: str) -> None:
     """Make a table of a metadata file known to a server."""
-    try:
+    with suppress(urllib.error.HTTPError):  # it is there
         ask(uri, "/v1/namespaces", {"namespace": [namespace], "properties": {}})
-    except urllib.error.HTTPError as error:
-        error.close()
-        assert error.code == 409
     location = {"name": name, "metadata-location": metadata_location}
     ask(uri, f"/v1/namespaces/{namespace}/register", location)
 

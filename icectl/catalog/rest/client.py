@@ -60,8 +60,6 @@ class Config:
     properties: Mapping[str, str] = field(repr=False)
     addresses: Addresses
     endpoints: frozenset[str]
-    repeats_safely: bool
-    """Whether it knows requests by their Idempotency-Key."""
 
 
 @dataclass(slots=True)
@@ -282,7 +280,6 @@ class Client:
             properties,
             Addresses.of(properties),
             endpoints_of(found.get("endpoints")),
-            repeats_safely=bool(found.get("idempotency-key-lifetime")),
         )
 
     def _connect(self, uri: str, properties: Mapping[str, str]) -> None:

@@ -23,70 +23,100 @@ from icectl.catalog.rest.outcome import (
     replaced_file,
     unmet,
 )
-from icectl.catalog.rest.served import ServedTable
+from icectl.catalog.rest.served import ServedTable, time_ordered_uuid
 from icectl.catalog.rest.wire import commit_json
 from icectl.errors import IcectlError, Refused, TableNotFound, Unsupported
 from icectl.spec.requirements import Requirement
 from icectl.spec.updates import Update, apply_all
 
-_LOOKS_SECONDS = (0.0, 0.5, 1.0, 2.0, 4.0)
-"""Before each look at whether a commit has landed that was not answered."""
+_LOOKS, _LOOK_SECONDS = 3, 0.5
+"""How often, and how far apart, the table is looked at after a commit that was not answered."""
+_PAUSES_SECONDS = (0.5, 2.0, 5.0)
+"""Before a commit is sent again of which nobody knows."""
 _TRIES_TO_PUT_BACK = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempt:
-    """One commit that was sent."""
+    """One commit; `is_doubtful` once it was sent and nobody knows whether it may still come."""
 
     table: ServedTable
     base: LoadedTable
     requirements: Sequence[Requirement]
     updates: Sequence[Update]
+    key: str
+    is_doubtful: bool = False
 
-    def outcome_of(self, answer: Answer) -> CommitOutcome:
-        """What an answer means. Raises: as RestTable.commit."""
+    def outcome(self) -> CommitOutcome:
+        """Send it, and find out what became of it (R-156).
+
+        Where nobody knows, it is sent again as it was: its conditions and its changes are such that
+        of two that arrive one comes to nothing. Raises: Unsupported, Refused, TableNotFound,
+        StorageError: where nothing has changed and nothing can come any more.
+        """
+        name = (self.table.namespace, self.table.name)
+        body = commit_json(name, self.base.metadata, self.requirements, self.updates)
+        reason = ""
+        for pause in _PAUSES_SECONDS:
+            try:
+                answer = self.table.post(body, self.key)
+            except NotReachedError as error:
+                if not self.is_doubtful:
+                    raise self.table.client.unreachable(self.table.url, error) from error
+                reason = str(error)
+            except NoAnswerError as error:
+                self.is_doubtful, reason = True, str(error)
+            else:
+                found = self._told(answer)
+                if not isinstance(found, str):
+                    return found
+                reason = found
+            seen = self._seen(reason, _LOOKS)
+            if seen is not None:
+                return seen
+            self.table.client.env.sleep(pause)
+        return self._seen(reason, 1) or self._unknown(reason)
+
+    def _told(self, answer: Answer) -> CommitOutcome | str:
+        """What an answer means; why it means nothing, where it does. Raises: as outcome."""
         client = self.table.client
         if answer.status == 200:
             try:
                 now = self.table.loaded_from(client.parsed(answer, self.table.url))
             except IcectlError as error:
-                return self.found_out(error.message, None)
+                self.is_doubtful = True
+                return error.message
             return self._checked(now, is_own=True)
         refusal = Refusal.of(answer)
+        if _says_nothing(refusal):
+            self.is_doubtful = True
+            return str(refusal)
+        seen = self._seen(str(refusal), 2 if answer.status >= 500 else 1)
+        if seen is not None:
+            return seen
+        if self.is_doubtful:
+            return str(refusal)
         if answer.status == 409:
             return Conflict(f"the server refuses the commit: {refusal.message}")
-        if answer.status < 200 or answer.status >= 500 or answer.status in {204, 408}:
-            return self.found_out(str(refusal), refusal)
         raise self._refused(refusal)
 
-    def found_out(self, reason: str, refusal: Refusal | None) -> CommitOutcome:
-        """Look whether a commit has landed of which nobody said so (R-156).
-
-        Raises: Refused, StorageError, where the catalog itself has refused it and nothing changed.
-        """
-        ended = refusal is not None and refusal.is_told and "Unknown" not in refusal.type
-        now = self.base
-        for seconds in _LOOKS_SECONDS[: 2 if ended else None]:
-            self.table.client.env.sleep(seconds)
+    def _seen(self, reason: str, looks: int) -> CommitOutcome | None:
+        """The outcome as the table shows it; None where it is as before the commit."""
+        for look in range(looks):
+            self.table.client.env.sleep(_LOOK_SECONDS * look)
             try:
                 now = self.table.load()
                 check_same_table(self.base, now.metadata)
-            except (TableNotFound, Refused) as error:
-                return self._unknown(f"{reason}; afterwards {error.message}")
             except IcectlError as error:
                 return self._unknown(f"{reason}; asked again: {error.message}")
-            changed = now.metadata_location != self.base.metadata_location
-            if changed and has_landed(self.updates, now.metadata):
+            if now.metadata_location == self.base.metadata_location:
+                continue
+            if has_landed(self.updates, now.metadata):
                 return self._checked(now, is_own=False)
             broken = unmet(self.requirements, now.metadata)
-            if changed and broken is not None:
+            if broken is not None:
                 return Conflict(broken)
-        if not ended:
-            return self._unknown(reason)
-        if now.metadata_location != self.base.metadata_location:
-            return Conflict(f"another writer has changed the table, and the server said: {reason}")
-        assert refusal is not None
-        raise self._refused(refusal)
+        return None
 
     def _unknown(self, reason: str) -> Unknown:
         return Unknown(
@@ -149,7 +179,10 @@ class Attempt:
             lost = lost_in(before, now.metadata, self.updates)
             if not lost.refs:
                 return Committed(now)
-            now = self._with(now, *put_back(lost, now.metadata, self.table.client.env))
+            again = put_back(
+                lost, now.metadata, self.table.client.env, keep_ids=not self.is_doubtful
+            )
+            now = self._with(now, *again)
             names = ", ".join(f"`{name}`" for name in lost.refs)
             if set(lost.refs) <= set(now.metadata.refs):
                 self.table.warn(
@@ -165,7 +198,7 @@ class Attempt:
         table = self.table
         name = (table.namespace, table.name)
         body = commit_json(name, now.metadata, requirements, updates)
-        answer = table.post(body)
+        answer = table.post(body, time_ordered_uuid(table.client.env))
         if answer.status not in {200, 409} and answer.status < 500:
             raise self._refused(Refusal.of(answer))
         return table.load()
@@ -189,3 +222,13 @@ class Attempt:
                 f"the server made the commit, and has {', '.join(changed)} otherwise than was "
                 "asked for"
             )
+
+
+def _says_nothing(refusal: Refusal) -> bool:
+    """Whether a refusal leaves open what becomes of the commit (R-156).
+
+    What the catalog itself answers with status 500 is the end of it, unless it says otherwise.
+    """
+    if refusal.status < 200 or refusal.status in {204, 408, 502, 503, 504}:
+        return True
+    return refusal.status >= 500 and (not refusal.is_told or "Unknown" in refusal.type)

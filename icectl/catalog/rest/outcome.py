@@ -153,13 +153,14 @@ def lost_in(before: TableMetadata, now: TableMetadata, updates: Sequence[Update]
 
 
 def put_back(
-    lost: Lost, now: TableMetadata, env: Env
+    lost: Lost, now: TableMetadata, env: Env, *, keep_ids: bool
 ) -> tuple[Sequence[Requirement], Sequence[Update]]:
     """Make the commit that brings lost refs back, with all that their snapshots hold.
 
     Servers take a snapshot only as a new one: behind the last sequence number and the last update,
     with row ids that begin behind those in use (R-040, R-101). What it holds says its manifest
-    list, which stays. So does its id, unless a snapshot has it as parent that is older by then.
+    list, which stays. So does its id, unless a snapshot has it as parent that is older by then, or
+    the removal of that id may come a second time (`keep_ids`).
     """
     timestamp_ms = max(env.now_ms(), now.last_updated_ms)
     parents = {snapshot.parent_snapshot_id for snapshot in now.snapshots}
@@ -167,7 +168,7 @@ def put_back(
     updates: list[Update] = []
     for number, snapshot in enumerate(lost.snapshots, start=1):
         old_id = snapshot.snapshot_id
-        ids[old_id] = env.new_snapshot_id() if old_id in parents else old_id
+        ids[old_id] = old_id if keep_ids and old_id not in parents else env.new_snapshot_id()
         has_numbers = now.format_version > 1
         again = replace(
             snapshot,

@@ -47,12 +47,12 @@ def _is_snowflake(config: Config) -> bool:
 
 
 PRODUCTS = (
+    Product("Nessie", "`nessie-gc`, which knows all of Nessie's branches", _is_nessie),
+    Product("Amazon S3 Tables", "the maintenance of the table bucket in S3 Tables", _is_s3_tables),
     Product(
-        "Nessie", "Nessie's garbage collector, `nessie-gc`, which knows every branch", _is_nessie
+        "Databricks Unity Catalog", "the predictive optimization of Databricks", _is_databricks
     ),
-    Product("Amazon S3 Tables", "S3 Tables' own maintenance of the table bucket", _is_s3_tables),
-    Product("Databricks Unity Catalog", "Databricks' predictive optimization", _is_databricks),
-    Product("Snowflake", "Snowflake, which maintains its tables itself", _is_snowflake),
+    Product("Snowflake", "Snowflake", _is_snowflake),
 )
 """Recognised by address and configuration alone: nothing more is asked of the server."""
 

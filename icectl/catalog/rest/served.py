@@ -10,12 +10,13 @@ from icectl.catalog.pointer import folder_of
 from icectl.catalog.protocol import Capabilities, LoadedTable
 from icectl.catalog.rest import addresses
 from icectl.catalog.rest.client import Client, NotThereError, Refusal
-from icectl.catalog.rest.http import Answer, NoAnswerError
+from icectl.catalog.rest.http import Answer
 from icectl.catalog.rest.products import product_of
 from icectl.catalog.rest.vended import Vended
 from icectl.catalog.rest.wire import KNOWN_UPDATES, NEWEST_VERSION
 from icectl.catalog.versions import metadata_version
 from icectl.codec.metadata_file import check_texts, read_metadata
+from icectl.env import Env
 from icectl.errors import CorruptTable, IcectlError, TableNotFound, Unsupported
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metadata_json import parse_metadata
@@ -75,21 +76,17 @@ class ServedTable:
         """Read a metadata file of the table. Raises: FileNotFoundError; IcectlError."""
         return read_metadata(self.read(location))
 
-    def post(self, body: Mapping[str, Any]) -> Answer:
-        """Send a commit; again only where the server says that it did nothing yet, or knows a
-        request that comes again by its key.
+    def post(self, body: Mapping[str, Any], key: str) -> Answer:
+        """Send a commit; again only where the server says that it had no time for it.
+
+        `key` is the same for what is the same commit. Raises: NotReachedError; NoAnswerError;
+        StorageError, for the login.
         """
-        headers = {"Idempotency-Key": _time_ordered_uuid(self.client)}
-        repeats = self.client.config.repeats_safely
+        headers = {"Idempotency-Key": key}
         for seconds in _BUSY_SECONDS:
-            try:
-                answer = self.client.post(self.path, body, headers, self.vended.token)
-            except NoAnswerError:
-                if not repeats:
-                    raise
-            else:
-                if answer.status != 429 and not (repeats and answer.status in {502, 503, 504}):
-                    return answer
+            answer = self.client.post(self.path, body, headers, self.vended.token)
+            if answer.status != 429:
+                return answer
             self.client.env.sleep(seconds)
         return self.client.post(self.path, body, headers, self.vended.token)
 
@@ -172,8 +169,7 @@ class ServedTable:
         return True
 
 
-def _time_ordered_uuid(client: Client) -> str:
+def time_ordered_uuid(env: Env) -> str:
     """A version 7 UUID, the form that idempotency keys have."""
-    random = client.env.new_uuid()
-    ms = f"{client.env.now_ms():012x}"
+    random, ms = env.new_uuid(), f"{env.now_ms():012x}"
     return f"{ms[:8]}-{ms[8:]}-7{random[15:]}"

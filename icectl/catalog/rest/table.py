@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from icectl.catalog.protocol import CommitOutcome, LoadedTable
 from icectl.catalog.rest import addresses
 from icectl.catalog.rest.commits import Attempt
-from icectl.catalog.rest.http import NoAnswerError, NotReachedError
 from icectl.catalog.rest.outcome import not_shown
-from icectl.catalog.rest.served import ServedTable
-from icectl.catalog.rest.wire import check_updates, commit_json
+from icectl.catalog.rest.served import ServedTable, time_ordered_uuid
+from icectl.catalog.rest.wire import check_updates
 from icectl.errors import IcectlError, Unsupported
 from icectl.spec.requirements import Requirement
 from icectl.spec.updates import Update
@@ -55,16 +54,8 @@ class RestTable:
         """
         check_updates(updates)
         self.check_writable(base)
-        name = (self.served.namespace, self.served.name)
-        body = commit_json(name, base.metadata, requirements, updates)
-        attempt = Attempt(self.served, base, requirements, updates)
-        try:
-            answer = self.served.post(body)
-        except NotReachedError as error:
-            raise self.served.client.unreachable(self.served.url, error) from error
-        except NoAnswerError as error:
-            return attempt.found_out(str(error), None)
-        return attempt.outcome_of(answer)
+        key = time_ordered_uuid(self.served.client.env)
+        return Attempt(self.served, base, requirements, updates, key).outcome()
 
     def _check_shown(self, loaded: LoadedTable) -> None:
         """Raises: Unsupported, where the server's commits would lose what the table has."""
