@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.catalogs.rest_servers import rest_server
 from tests.catalogs.server import NAME, Server
 from tests.catalogs.sql_servers import sqlite_server
 
@@ -13,12 +14,15 @@ Start = Callable[[Path], AbstractContextManager[Server]]
 """Makes a catalog for one test, in a folder of its own; skips the test where it cannot be had."""
 
 SERVERS: Mapping[str, Start] = {
+    "rest": rest_server,
     "sqlite": sqlite_server,
 }
 """A kind of catalog joins the conformance tests by its line here."""
 
 
-@pytest.fixture(params=sorted(SERVERS))
+@pytest.fixture(
+    params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in sorted(SERVERS)]
+)
 def server(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Server]:

@@ -1,22 +1,36 @@
 """Iceberg's own REST server, a proxy that interferes, and a server in Python that answers oddly."""
 
+import atexit
 import json
 import os
 import shutil
 import subprocess
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import pytest
+
+from tests.catalogs.server import NAMESPACE
+from tests.fault import changing
 
 SOURCE = Path(__file__).parents[1] / "peers" / "RestServer.java"
 JARS = "ICECTL_TEST_REST_JARS"
 NO_SERVER = "ICECTL_TEST_NO_REST"
+
+
+def _encoded(namespace: tuple[str, ...]) -> str:
+    """A namespace in a path of Iceberg's server, which wants dots between its levels."""
+    return "%2E".join(namespace)
 
 
 def missing() -> str | None:
@@ -185,20 +199,118 @@ def pass_on(uri: str, seen: Seen) -> Reply:
             return Reply(error.code, error.read())
 
 
-def register(uri: str, namespace: str, name: str, metadata_location: str) -> None:
+def register(
+    uri: str, name: str, metadata_location: str, namespace: tuple[str, ...] = NAMESPACE
+) -> None:
     """Make a table of a metadata file known to a server."""
-    with suppress(urllib.error.HTTPError):  # it is there
-        ask(uri, "/v1/namespaces", {"namespace": [namespace], "properties": {}})
+    for depth in range(1, len(namespace) + 1):
+        with suppress(urllib.error.HTTPError):  # it is there
+            body = {"namespace": list(namespace[:depth]), "properties": {}}
+            ask(uri, "/v1/namespaces", body)
     location = {"name": name, "metadata-location": metadata_location}
-    ask(uri, f"/v1/namespaces/{namespace}/register", location)
+    ask(uri, f"/v1/namespaces/{_encoded(namespace)}/register", location)
 
 
-def load(uri: str, namespace: str, name: str) -> Any:
+def path_of(name: str) -> str:
+    """The path of a table in NAMESPACE."""
+    return f"/v1/namespaces/{_encoded(NAMESPACE)}/tables/{name}"
+
+
+def load(uri: str, name: str) -> Any:
     """A table as a server answers it."""
-    return ask(uri, f"/v1/namespaces/{namespace}/tables/{name}")
+    return ask(uri, path_of(name))
 
 
-def commit(uri: str, namespace: str, name: str, updates: list[Any]) -> Any:
+def commit(uri: str, name: str, updates: list[Any]) -> Any:
     """Change a table, whatever it looks like."""
-    path = f"/v1/namespaces/{namespace}/tables/{name}"
-    return ask(uri, path, {"requirements": [], "updates": updates})
+    return ask(uri, path_of(name), {"requirements": [], "updates": updates})
+
+
+def set_tag(uri: str, name: str, tag: str, snapshot_id: int) -> None:
+    """Set a tag, as another client does."""
+    ref = {"ref-name": tag, "type": "tag", "snapshot-id": snapshot_id}
+    commit(uri, name, [{"action": "set-snapshot-ref", **ref}])
+
+
+@cache
+def shared_server() -> str:
+    """Iceberg's server for all tests of this process; its address."""
+    stack = ExitStack()
+    folder = Path(stack.enter_context(TemporaryDirectory(prefix="icectl-rest-")))
+    uri = stack.enter_context(iceberg_server(folder))
+    atexit.register(stack.close)
+    return uri
+
+
+@dataclass
+class RestServer:
+    """Iceberg's own server behind a proxy of the tests' own, with one table at a time."""
+
+    properties: dict[str, str]
+    warehouse: Path
+    uri: str
+    proxy: PythonServer
+    swaps_pointer: bool = False
+
+    def register(self, table: str, metadata_location: str) -> None:
+        gone = urllib.request.Request(f"{self.uri}{path_of(table)}", method="DELETE")
+        with suppress(urllib.error.HTTPError), urllib.request.urlopen(gone, timeout=30):
+            pass
+        register(self.uri, table, metadata_location)
+
+    def current(self, table: str) -> str:
+        return str(load(self.uri, table)["metadata-location"])
+
+    def change(self, table: str, tag: str, snapshot_id: int) -> None:
+        set_tag(self.uri, table, tag, snapshot_id)
+
+    @contextmanager
+    def losing_answer(self, *, landed: bool) -> Iterator[None]:
+        armed = [True]
+
+        def answering(seen: Seen) -> Reply:
+            if seen.method != "POST" or not armed:
+                return pass_on(self.uri, seen)
+            armed.clear()
+            if landed:
+                pass_on(self.uri, seen)
+            return Reply(breaks=True)
+
+        with self._answering(answering):
+            yield
+        assert not armed, "nothing was committed"
+
+    @contextmanager
+    def dying(self) -> Iterator[None]:
+        dead: list[bool] = []
+
+        def answering(seen: Seen) -> Reply:
+            if seen.method == "POST":
+                dead.append(True)
+            return Reply(breaks=True) if dead else pass_on(self.uri, seen)
+
+        with self._answering(answering):
+            yield
+        assert dead, "nothing was committed"
+
+    @contextmanager
+    def _answering(self, answering: Answering) -> Iterator[None]:
+        before, self.proxy.answering = self.proxy.answering, answering
+        try:
+            yield
+        finally:
+            self.proxy.answering = before
+
+
+@contextmanager
+def rest_server(folder: Path) -> Iterator[RestServer]:
+    """A REST catalog."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    uri = shared_server()
+    with python_server(partial(pass_on, uri)) as proxy, pytest.MonkeyPatch.context() as patch:
+        # The server dates what it commits by a clock of its own.
+        patch.setattr(changing, "NOW_MS", time.time_ns() // 1_000_000)
+        properties = {"type": "rest", "uri": proxy.uri}
+        yield RestServer(properties, folder / "warehouse", uri, proxy)

@@ -22,10 +22,12 @@ class Server(Protocol):
     """A running catalog of one kind, of which a test has a part of its own.
 
     `properties` are what configures it, as in `.pyiceberg.yaml`; its tables lie in `warehouse`.
+    `swaps_pointer`: metadata files are icectl's own; else a server makes them of changes.
     """
 
     properties: dict[str, str]
     warehouse: Path
+    swaps_pointer: bool
 
     def register(self, table: str, metadata_location: str) -> None:
         """Make an entry for a table in NAMESPACE whose files are there."""

@@ -31,6 +31,7 @@ class SqlServer:
     warehouse: Path
     connect: Callable[[], Any]
     mark: str = "?"
+    swaps_pointer: bool = True
 
     def execute(self, statement: str, *values: object) -> list[Any]:
         with closing(self.connect()) as connection:

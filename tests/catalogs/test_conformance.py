@@ -67,6 +67,10 @@ def test_every_command_changes_a_table_by_its_name(
 ) -> None:
     directory = table(version)
     before = rows(server)
+    if "upgrade" in names and not server.swaps_pointer:
+        code, document = run([*COMMANDS["upgrade"], "--json"])
+        assert (code, document["error"]["id"]) == (14, "unsupported")
+        names = names[: names.index("upgrade")]
     for number, name in enumerate(names):
         lost = stray(directory / "data", f"lost-{number}.parquet", days=7)
         age(directory, 5)
@@ -88,8 +92,9 @@ def test_every_command_changes_a_table_by_its_name(
 def test_a_dry_run_changes_nothing(server: Server, table: MakeTable) -> None:
     directory = table()
     location, files = server.current("t"), sorted(directory.rglob("*"))
-    for words in COMMANDS.values():
-        assert run([*words, "--dry-run", "--json"])[0] == 0
+    for name, words in COMMANDS.items():
+        wanted = 14 if name == "upgrade" and not server.swaps_pointer else 0
+        assert run([*words, "--dry-run", "--json"])[0] == wanted
     assert (server.current("t"), sorted(directory.rglob("*"))) == (location, files)
 
 
@@ -102,7 +107,8 @@ def test_a_tag_set_between_plan_and_commit_keeps_its_snapshot(
     with meanwhile(lambda: server.change("t", "keep", oldest)) as outcomes:
         code, document = run(EXPIRE)
     assert code == 0, document
-    assert [type(outcome) for outcome in outcomes] == [Conflict, Committed]
+    wanted = [Conflict, Committed] if server.swaps_pointer else [Committed]
+    assert [type(outcome) for outcome in outcomes] == wanted
     assert current(server)["refs"]["keep"]["snapshot-id"] == oldest
     assert read_rows(current(server), oldest) == before
 
@@ -125,7 +131,8 @@ def test_a_commit_that_got_lost_on_its_way_is_made_again(server: Server, table: 
     with meanwhile() as outcomes, server.losing_answer(landed=False):
         code, document = run(EXPIRE)
     assert code == 0, document
-    assert [type(outcome) for outcome in outcomes] == [Conflict, Committed]
+    wanted = [Conflict, Committed] if server.swaps_pointer else [Committed]
+    assert [type(outcome) for outcome in outcomes] == wanted
     assert len(current(server)["snapshots"]) == 1
     assert rows(server) == before
 
@@ -148,7 +155,14 @@ def test_what_nobody_knows_in_metadata_is_kept(server: Server, table: MakeTable)
         members["schemas"][-1]["fields"][0]["x-field"] = {"deep": None}
         members["refs"]["main"]["x-ref"] = 7
 
-    table(change=change)
+    directory = table(change=change)
+    if not server.swaps_pointer:
+        files = set(directory.rglob("*"))
+        code, document = run([*COMMANDS["rewrite"], "--json"])
+        assert (code, document["error"]["id"]) == (14, "unsupported")
+        assert "x-top" in document["error"]["message"]
+        assert set(directory.rglob("*")) == files
+        return
     assert run([*COMMANDS["rewrite"], "--json"])[0] == 0
     found = current(server)
     assert found["x-top"] == {"a": [1, 2.5]}

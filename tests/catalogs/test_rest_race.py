@@ -1,6 +1,6 @@
 """The tag race on Iceberg's own REST server: a proxy sets a ref between plan and commit."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +15,36 @@ from tests.catalogs.rest_servers import (
     Seen,
     ask,
     commit,
-    iceberg_server,
     load,
     missing,
     pass_on,
     python_server,
     register,
+    set_tag,
+    shared_server,
 )
+from tests.catalogs.server import NAMESPACE
 from tests.fault.changing import run
 
 pytestmark = [
     pytest.mark.xdist_group("rest"),
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
 ]
+NAMED = ".".join(("r", *NAMESPACE))
 EXPIRE = ["--older-than", "0s", "--retain-last", "1", "--yes", "--json"]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with iceberg_server(tmp_path_factory.mktemp("rest")) as uri:
-        yield uri
+@pytest.fixture
+def server() -> str:
+    return shared_server()
 
 
-@pytest.fixture(params=[1, 2, 3])
+@pytest.fixture
 def table(request: pytest.FixtureRequest, server: str, tmp_path: Path) -> str:
-    """A table with old snapshots, all but one of which may go; its name in `db`."""
-    built = aged_table(tmp_path, format_version=request.param)
-    name = f"aged_{tmp_path.name}".replace("-", "_").lower()
-    register(server, "db", name, str(current_metadata(built.table.directory)))
+    """The name of a table with old snapshots, which may go."""
+    built = aged_table(tmp_path, format_version=getattr(request, "param", 2))
+    name = f"aged_{tmp_path.name}"
+    register(server, name, str(current_metadata(built.table.directory)))
     return name
 
 
@@ -61,7 +63,7 @@ def before_the_commit(server: str, act: Callable[[], Any]) -> Callable[[Seen], R
 def expire(server: PythonServer, name: str) -> tuple[int, dict[str, Any]]:
     uri = f"uri={server.uri}"
     return run(
-        ["expire-snapshots", f"r.db.{name}", "--catalog-option", uri, *EXPIRE], env=SystemEnv()
+        ["expire-snapshots", f"{NAMED}.{name}", "--catalog-option", uri, *EXPIRE], env=SystemEnv()
     )
 
 
@@ -71,58 +73,56 @@ def unnamed(metadata: dict[str, Any]) -> list[int]:
     return [one["snapshot-id"] for one in metadata["snapshots"] if one["snapshot-id"] not in shown]
 
 
-def tag(server: str, name: str, tag_name: str, snapshot_id: int) -> None:
-    ref = {"ref-name": tag_name, "type": "tag", "snapshot-id": snapshot_id}
-    commit(server, "db", name, [{"action": "set-snapshot-ref", **ref}])
-
-
 def rows_of(metadata: dict[str, Any], snapshot_id: int) -> list[Any]:
     found = read_rows(metadata, snapshot_id)
     return sorted(tuple(item for item in row if not item[0].startswith("_")) for row in found)
 
 
+@pytest.mark.parametrize("table", [1, 2, 3], indirect=True)
 def test_a_tag_set_between_plan_and_commit_comes_back_with_its_rows(
-    server: str, table: str, capsys: pytest.CaptureFixture[str]
+    server: str, table: str
 ) -> None:
-    before = load(server, "db", table)["metadata"]
+    before = load(server, table)["metadata"]
     old = unnamed(before)[0]
     rows = rows_of(before, old)
-    with python_server(before_the_commit(server, lambda: tag(server, table, "keep", old))) as proxy:
+    with python_server(
+        before_the_commit(server, lambda: set_tag(server, table, "keep", old))
+    ) as proxy:
         code, document = expire(proxy, table)
     assert code == 0, document
     assert any("`keep`" in each and "put back" in each for each in document["warnings"]), document
-    after = load(server, "db", table)["metadata"]
+    after = load(server, table)["metadata"]
     back = after["refs"]["keep"]["snapshot-id"]
     kept = {ref["snapshot-id"] for ref in before["refs"].values()}
     assert {one["snapshot-id"] for one in after["snapshots"]} == {back, *kept}
     assert after["refs"]["main"] == before["refs"]["main"]
     assert rows_of(after, back) == rows
-    words = ["validate", f"r.db.{table}", "--level", "data", "--catalog-option", f"uri={server}"]
+    words = ["validate", f"{NAMED}.{table}", "--level", "data", "--catalog-option", f"uri={server}"]
     code, document = run([*words, "--json"])
     assert (code, document["result"]["counts"]["error"]) == (0, 0), document
 
 
 def test_without_that_the_server_drops_the_tag(server: str, table: str) -> None:
     """What this is about: `remove-snapshots` takes a tag along that its sender did not know."""
-    before = load(server, "db", table)["metadata"]
+    before = load(server, table)["metadata"]
     old = unnamed(before)[0]
-    tag(server, table, "keep", old)
-    commit(server, "db", table, [{"action": "remove-snapshots", "snapshot-ids": [old]}])
-    assert "keep" not in load(server, "db", table)["metadata"]["refs"]
+    set_tag(server, table, "keep", old)
+    commit(server, table, [{"action": "remove-snapshots", "snapshot-ids": [old]}])
+    assert "keep" not in load(server, table)["metadata"]["refs"]
 
 
 def test_a_branch_set_meanwhile_comes_back_too(server: str, table: str) -> None:
-    before = load(server, "db", table)["metadata"]
+    before = load(server, table)["metadata"]
     old = unnamed(before)[0]
     branch = {"ref-name": "work", "type": "branch", "snapshot-id": old, "min-snapshots-to-keep": 3}
 
     def act() -> None:
-        commit(server, "db", table, [{"action": "set-snapshot-ref", **branch}])
-        tag(server, table, "beside", old)
+        commit(server, table, [{"action": "set-snapshot-ref", **branch}])
+        set_tag(server, table, "beside", old)
 
     with python_server(before_the_commit(server, act)) as proxy:
         assert expire(proxy, table)[0] == 0
-    after = load(server, "db", table)["metadata"]
+    after = load(server, table)["metadata"]
     back = after["refs"]["work"]["snapshot-id"]
     expected = {"snapshot-id": back, "type": "branch", "min-snapshots-to-keep": 3}
     assert after["refs"]["work"] == expected
@@ -132,36 +132,36 @@ def test_a_branch_set_meanwhile_comes_back_too(server: str, table: str) -> None:
 
 def test_what_came_between_and_lost_nothing_is_let_be(server: str, table: str) -> None:
     def act() -> None:
-        commit(server, "db", table, [{"action": "set-properties", "updates": {"a": "b"}}])
+        commit(server, table, [{"action": "set-properties", "updates": {"a": "b"}}])
 
     with python_server(before_the_commit(server, act)) as proxy:
         code, document = expire(proxy, table)
     assert (code, document["warnings"]) == (0, []), document
-    after = load(server, "db", table)["metadata"]
+    after = load(server, table)["metadata"]
     assert after["properties"]["a"] == "b"
     assert unnamed(after) == []
 
 
 def test_a_moved_branch_is_a_conflict_and_planned_anew(server: str, table: str) -> None:
-    before = load(server, "db", table)["metadata"]
+    before = load(server, table)["metadata"]
     old = unnamed(before)[0]
 
     def act() -> None:
         ref = {"ref-name": "v1", "type": "tag", "snapshot-id": old}
-        commit(server, "db", table, [{"action": "set-snapshot-ref", **ref}])
+        commit(server, table, [{"action": "set-snapshot-ref", **ref}])
 
     with python_server(before_the_commit(server, act)) as proxy:
         code, document = expire(proxy, table)
         assert len(proxy.asked("/tables/", "POST")) == 2
     assert code == 0, document
-    after = load(server, "db", table)["metadata"]
+    after = load(server, table)["metadata"]
     assert after["refs"]["v1"]["snapshot-id"] == old
     assert old in {one["snapshot-id"] for one in after["snapshots"]}
 
 
 def test_an_answer_that_is_lost_shows_the_race_too(server: str, table: str) -> None:
     """The server commits, and the proxy says 503: found out, and the tag is put back."""
-    before = load(server, "db", table)["metadata"]
+    before = load(server, table)["metadata"]
     old = unnamed(before)[0]
     rows = rows_of(before, old)
     posts: list[Seen] = []
@@ -172,34 +172,34 @@ def test_an_answer_that_is_lost_shows_the_race_too(server: str, table: str) -> N
         posts.append(seen)
         if len(posts) > 1:
             return pass_on(server, seen)
-        tag(server, table, "keep", old)
+        set_tag(server, table, "keep", old)
         pass_on(server, seen)
-        commit(server, "db", table, [{"action": "set-properties", "updates": {"later": "1"}}])
+        commit(server, table, [{"action": "set-properties", "updates": {"later": "1"}}])
         return Reply(503, b"upstream is busy")
 
     with python_server(answering) as proxy:
         code, document = expire(proxy, table)
     assert code == 0, document
-    after = load(server, "db", table)["metadata"]
+    after = load(server, table)["metadata"]
     assert rows_of(after, after["refs"]["keep"]["snapshot-id"]) == rows
     assert after["properties"]["later"] == "1"
 
 
 def test_where_the_file_between_cannot_be_read_nothing_is_deleted(server: str, table: str) -> None:
-    before = load(server, "db", table)
+    before = load(server, table)
     metadata = before["metadata"]
     old = unnamed(metadata)[0]
     files = sorted(Path(metadata["location"]).rglob("*.*"))
     hidden: list[Path] = []
 
     def act() -> None:
-        tag(server, table, "keep", old)
+        set_tag(server, table, "keep", old)
 
     def answering(seen: Seen) -> Reply:
         is_first = seen.method == "POST" and not hidden
         if is_first:
-            tag(server, table, "keep", old)
-            between = Path(load(server, "db", table)["metadata-location"])
+            set_tag(server, table, "keep", old)
+            between = Path(load(server, table)["metadata-location"])
             reply = pass_on(server, seen)
             hidden.append(between.rename(between.with_suffix(".hidden")))
             return reply

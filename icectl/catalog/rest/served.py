@@ -1,8 +1,8 @@
 """One table as a REST server has it: loading it, and sending it changes."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from icectl.catalog.identifier import dotted
@@ -138,26 +138,19 @@ class ServedTable:
         """The error for a table that is not there: what there is instead."""
         if self._is_view():
             return Unsupported(f"{self.shown} is a view", hint="a view has no files of its own")
-        near: list[str] = []
+        client, space = self.client, self.namespace
         try:
-            there = [
-                found["name"]
-                for found in self.client.pages(
-                    self.client.config.addresses.tables(self.namespace), {}, "identifiers"
-                )
-            ]
-            near = difflib.get_close_matches(self.name, there, n=3, cutoff=0.5)
-            hint = f"`icectl inspect {self.client.name}.{dotted(self.namespace)}` lists its tables"
+            found = client.pages(client.config.addresses.tables(space), {}, "identifiers")
+            near = get_close_matches(self.name, [one["name"] for one in found], n=3)
         except NotThereError:
-            return TableNotFound(
-                f"catalog `{self.client.name}` has no namespace `{dotted(self.namespace)}`",
-                hint=f"`icectl inspect {self.client.name}` lists its namespaces",
-            )
+            return no_namespace(client.name, space)
         except (IcectlError, KeyError, TypeError):
-            hint = f"the server says: {refusal}"
-        if near:
-            hint = f"is `{'`, or `'.join(near)}` meant?"
-        return TableNotFound(f"there is no table {self.shown}", hint=hint)
+            return TableNotFound(f"there is no table {self.shown}", hint=f"the server: {refusal}")
+        shown = ", ".join(f"`{dotted((client.name, *space, each))}`" for each in near)
+        listing = f"`icectl inspect {dotted((client.name, *space))}` lists what there is"
+        return TableNotFound(
+            f"there is no table {self.shown}", hint=f"did you mean {shown}?" if near else listing
+        )
 
     def _is_view(self) -> bool:
         if not self.client.offers(addresses.LOAD_VIEW):
@@ -167,6 +160,14 @@ class ServedTable:
         except (NotThereError, IcectlError):
             return False
         return True
+
+
+def no_namespace(catalog: str, namespace: tuple[str, ...]) -> TableNotFound:
+    """Make the error for a namespace that is not there."""
+    return TableNotFound(
+        f"catalog `{catalog}` has no namespace `{dotted(namespace)}`",
+        hint=f"`icectl inspect {catalog}` lists its namespaces",
+    )
 
 
 def time_ordered_uuid(env: Env) -> str:

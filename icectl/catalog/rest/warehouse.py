@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from icectl.catalog.identifier import TableName, dotted
+from icectl.catalog.identifier import TableName
 from icectl.catalog.rest import addresses
 from icectl.catalog.rest.client import Client, NotThereError
-from icectl.catalog.rest.served import ServedTable
+from icectl.catalog.rest.served import ServedTable, no_namespace
 from icectl.catalog.rest.table import RestTable
 from icectl.catalog.rest.vended import Vended
 from icectl.catalog.warehouse import Means, TableInCatalog
@@ -38,7 +38,7 @@ class RestWarehouse:
                 if found[:-1] == parent:  # some servers leave out to ask for what is below
                     yield found
         except NotThereError as error:
-            raise self._no_namespace(parent) from error
+            raise no_namespace(self.client.name, parent) from error
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
         """The tables right in a namespace.
@@ -53,7 +53,7 @@ class RestWarehouse:
                     raise self._odd_entry(path)
                 yield TableName(namespace, found["name"])
         except NotThereError as error:
-            raise self._no_namespace(namespace) from error
+            raise no_namespace(self.client.name, namespace) from error
 
     def table(self, name: TableName) -> TableInCatalog:
         """One table; whether it exists is seen when it is loaded."""
@@ -87,12 +87,6 @@ class RestWarehouse:
                 yield from self._locations_below(namespace)
             except TableNotFound:  # there is nothing below
                 continue
-
-    def _no_namespace(self, namespace: tuple[str, ...]) -> TableNotFound:
-        return TableNotFound(
-            f"catalog `{self.client.name}` has no namespace `{dotted(namespace)}`",
-            hint=f"`icectl inspect {self.client.name}` lists its namespaces",
-        )
 
     def _odd_entry(self, path: str) -> StorageError:
         return self.client.odd(
