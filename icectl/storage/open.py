@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import IO
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from icectl.env import Env
 from icectl.storage import location as locations
 from icectl.storage.local import LocalStore
 from icectl.storage.path_map import PathMapStore
-from icectl.storage.remote import RemoteStore, open_remote, read_in_ranges
+from icectl.storage.remote import RemoteStore, open_remote
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 
 _LOGGER = logging.getLogger(__name__)
@@ -88,8 +89,9 @@ class SchemeStore:
         options, key = now.of(location), _key(now, location)
         with self.lock:
             opened, store = self.remote.get(key, (None, None))
-            if store is None or opened != options:
-                store = open_remote(location, options, self.env, now.concurrency, now.warn)
+            if store is None or (opened != options and not store.renews):
+                renewed = None if self.options.renewed is None else partial(self._now_of, location)
+                store = open_remote(location, options, self.env, now.concurrency, now.warn, renewed)
                 self.remote[key] = options, store
             return store
 
@@ -103,10 +105,7 @@ class SchemeStore:
 
     def open(self, location: str) -> IO[bytes]:
         """A seekable reader."""
-        store = self._of("open", location)
-        if self.options.renewed is None or isinstance(store, LocalStore):
-            return store.open(location)
-        return read_in_ranges(self, location)  # credentials may end before the reader does
+        return self._of("open", location).open(location)
 
     def stat(self, location: str) -> FileStatus | None:
         """Size and time of one file; None where there is none."""
@@ -159,6 +158,9 @@ class SchemeStore:
             for group in by_store.values()
             for failed in self._of("remove", group[0]).remove(group)
         ]
+
+    def _now_of(self, location: str) -> Mapping[str, str]:
+        return self.options.now().of(location)
 
     def _of(self, call: str, location: str) -> Store:
         _LOGGER.debug("%s %s", call, locations.shown(location))

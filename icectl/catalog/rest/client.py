@@ -12,7 +12,7 @@ from icectl import __version__
 from icectl.catalog.rest.addresses import Addresses, endpoints_of, shown_url
 from icectl.catalog.rest.authentication import Authentication, authentication_of
 from icectl.catalog.rest.http import Answer, Http, NoAnswerError, NotReachedError, Request
-from icectl.env import Env
+from icectl.env import Env, SystemEnv
 from icectl.errors import IcectlError, StorageError, Unsupported, UsageError
 from icectl.storage.retry import retry
 
@@ -88,7 +88,7 @@ class Client:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross to another process without the connections of this one."""
-        return type(self), (self.name, self.given, self.env, self._config)
+        return type(self), (self.name, self.given, SystemEnv(), self._config)
 
     def offers(self, endpoint: str) -> bool:
         """Whether the server says that it has an endpoint."""

@@ -94,7 +94,7 @@ class Vended:
             raise Unsupported(
                 f"the server of catalog `{self.client.name}` signs each request to the storage "
                 "itself and hands out no credentials, and icectl cannot work so",
-                hint="let the server vend credentials, or give your own: `--storage-option key=…` "
+                hint="let the server vend credentials, or give your own: `--storage-option key=KEY` "
                 "and `secret=env:NAME`",
             )
 
