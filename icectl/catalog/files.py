@@ -280,6 +280,7 @@ def _catalog_owned(versions: tuple[MetadataVersion, ...]) -> Refused:
         hint=(
             f"if {odd} is left over from a failed commit, move it away; otherwise " if mixed else ""
         )
-        + "name the current metadata file with `--metadata-file FILE`; the next one is written "
-        "beside it, for the catalog to be pointed at",
+        + "name the table through its catalog, as CATALOG.NAMESPACE.TABLE; or name the current "
+        "metadata file with `--metadata-file FILE`: the next one is written beside it, for the "
+        "catalog to be pointed at",
     )

@@ -109,6 +109,11 @@ class PointerCatalog:
     name: str
     capabilities: Capabilities = POINTED
 
+    @property
+    def metadata_file(self) -> str:
+        """The file that the catalog says is current. Raises: TableNotFound; StorageError."""
+        return self.pointer.read().metadata_location
+
     def load(self, *, to_show: bool = False) -> LoadedTable:
         """Read the current metadata; what is only shown may have oddities.
 
