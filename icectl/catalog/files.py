@@ -56,7 +56,11 @@ _LOOKS = 3
 """How often metadata is looked for where files come and go between a listing and a reading."""
 
 FILE_SYSTEM = Capabilities(
-    is_certain=True, publishes=True, numbers_versions=True, cleans_metadata=True
+    is_certain=True,
+    publishes=True,
+    numbers_versions=True,
+    cleans_metadata=True,
+    commits_on_base=True,
 )
 """Every metadata file is a version of the table, and the highest one is current (R-162)."""
 
