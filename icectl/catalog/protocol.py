@@ -20,7 +20,9 @@ class Capabilities:
     `publishes`: a commit is what every reader sees next; where not, the caller points the catalog
     at the new file, and no file may be deleted before.
     `numbers_versions`: metadata files are numbered in a row, and of all writers one alone can take
-    the next number, so that what an earlier run may still commit can be ruled out.
+    the next number.
+    `commits_on_base`: a commit lands only while the metadata that it was built on is current, so
+    that what an earlier run may still commit can be ruled out.
     `cleans_metadata`: clients delete metadata files that leave the log (R-024).
     `maintained_by`: who expires snapshots and deletes files in the place of clients; None: clients.
     `updates`: the changes that it can carry out; `newest_version`: the newest format version that
@@ -34,6 +36,7 @@ class Capabilities:
     maintained_by: str | None = None
     updates: frozenset[type[Update]] = ALL_UPDATES
     newest_version: int = NEWEST_VERSION
+    commits_on_base: bool = False
 
     def check_update(self, kind: type[Update], purpose: str) -> None:
         """Raises: Unsupported, where the catalog cannot make a change that a purpose needs."""

@@ -1,6 +1,5 @@
 """Iceberg's own REST server, a proxy that interferes, and a server in Python that answers oddly."""
 
-import atexit
 import json
 import os
 import shutil
@@ -10,12 +9,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -232,16 +230,6 @@ def set_tag(uri: str, name: str, tag: str, snapshot_id: int) -> None:
     commit(uri, name, [{"action": "set-snapshot-ref", **ref}])
 
 
-@cache
-def shared_server() -> str:
-    """Iceberg's server for all tests of this process; its address."""
-    stack = ExitStack()
-    folder = Path(stack.enter_context(TemporaryDirectory(prefix="icectl-rest-")))
-    uri = stack.enter_context(iceberg_server(folder))
-    atexit.register(stack.close)
-    return uri
-
-
 @dataclass
 class RestServer:
     """Iceberg's own server behind a proxy of the tests' own, with one table at a time."""
@@ -303,12 +291,8 @@ class RestServer:
 
 
 @contextmanager
-def rest_server(folder: Path) -> Iterator[RestServer]:
-    """A REST catalog."""
-    reason = missing()
-    if reason is not None:
-        pytest.skip(reason)
-    uri = shared_server()
+def rest_server(uri: str, folder: Path) -> Iterator[RestServer]:
+    """A proxy in front of Iceberg's server."""
     with python_server(partial(pass_on, uri)) as proxy, pytest.MonkeyPatch.context() as patch:
         # The server dates what it commits by a clock of its own.
         patch.setattr(changing, "NOW_MS", time.time_ns() // 1_000_000)

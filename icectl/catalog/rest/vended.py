@@ -94,8 +94,8 @@ class Vended:
             raise Unsupported(
                 f"the server of catalog `{self.client.name}` signs each request to the storage "
                 "itself and hands out no credentials, and icectl cannot work so",
-                hint="let the server vend credentials, or give your own: `--storage-option key=KEY` "
-                "and `secret=env:NAME`",
+                hint="let the server vend credentials, or give your own with `--storage-option` "
+                "key=KEY and secret=env:NAME",
             )
 
     def _set_end(self, told: list[dict[str, str]]) -> None:
