@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.builders.expiry import aged_table
+from tests.builders.first_writers import as_first_writers_did
 from tests.builders.rows import current_metadata
 from tests.catalogs.rest_fake import Fake, fake
 from tests.catalogs.rest_servers import Reply, Seen, refusal
@@ -235,3 +236,14 @@ def test_what_a_server_changes_by_itself_is_told(catalog: Fake) -> None:
     code, document = catalog.expire()
     assert code == 0
     assert [each for each in document["warnings"] if "properties" in each]
+
+
+def test_embedded_manifests_have_no_way_through_a_server(tmp_path: Path) -> None:
+    """Version 1 snapshots without a manifest list: told before a list is written."""
+    built = aged_table(tmp_path, format_version=1)
+    as_first_writers_did(built.table.directory)
+    with fake(current_metadata(built.table.directory)) as catalog:
+        before = files(catalog)
+        code, document = catalog.run("migrate-v1-v2", "--yes")
+        assert (code, "manifest list" in document["error"]["message"]) == (14, True), document
+        assert (catalog.posts, files(catalog)) == ([], before)

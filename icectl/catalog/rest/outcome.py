@@ -41,6 +41,8 @@ _NOT_COMPARED = {
 }
 """Members that servers have in a form of their own, or of which they show a part."""
 
+_IDS = ("snapshot-id", "schema-id", "spec-id", "order-id", "field-id", "id", "key-id")
+
 
 def has_landed(updates: Sequence[Update], now: TableMetadata) -> bool:
     """Whether changes are in the table; new snapshots alone decide, as their ids are random."""
@@ -206,10 +208,19 @@ def _missing(stored: Any, answered: Any, path: str) -> Iterator[str]:
             else:
                 yield from _missing(value, answered[key], name)
     elif isinstance(stored, list) and isinstance(answered, list):
-        if len(stored) > len(answered):
-            yield path
-        for one, other in zip(stored, answered, strict=False):
-            yield from _missing(one, other, path)
+        others = {_identity(one, number): one for number, one in enumerate(answered)}
+        for number, one in enumerate(stored):
+            key = _identity(one, number)
+            if key in others:
+                yield from _missing(one, others[key], path)
+            else:
+                yield path
+
+
+def _identity(item: Any, number: int) -> object:
+    """What tells an item of a list from the others: its id, else its place."""
+    ids = [item[name] for name in _IDS if name in item] if isinstance(item, dict) else []
+    return ids[0] if ids else (number,)
 
 
 def changed_otherwise(expected: TableMetadata, answered: TableMetadata) -> Sequence[str]:
