@@ -17,10 +17,11 @@ from icectl.errors import TableNotFound, UsageError
 from tests.builders.compactions import build
 from tests.builders.orphans import age, stray
 from tests.builders.rows import current_metadata, local, read_metadata
-from tests.catalogs.server import NAME, NAMESPACE
+from tests.catalogs.server import NAME
 from tests.catalogs.sql_servers import SqlServer, free_port, sqlite_server
 from tests.fault.changing import run
 
+NAMESPACE = ("db", "inner")
 TABLE = ".".join((NAME, *NAMESPACE, "t"))
 REWRITE = ["rewrite-manifests", TABLE, "--min-manifests", "1", "--json"]
 EXPIRE = ["expire-snapshots", TABLE, "--older-than", "0s", "--retain-last", "1", "--yes", "--json"]
