@@ -6,6 +6,8 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from tests.catalogs.rest_servers import Reply, Seen, refusal
 from tests.fault.changing import run
 from tests.s3.conftest import Bucket
 from tests.s3.test_commits import build
+from tests.spark.engine import on_spark, why_skipped
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.s3_servers import S3Server, served_at
 
@@ -242,17 +245,29 @@ def test_requests_to_s3_are_signed_with_what_is_valid_then() -> None:
     assert asyncio.run(two()) == [("K1", "s", "t", None), ("K2", "s", "t", None)]
 
 
-@pytest.mark.full
-@pytest.mark.s3
-def test_a_compaction_outlives_the_credentials_it_began_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each key is good for ten minutes, and half a minute passes with every use of the storage."""
-    env, ends, used = Hurried(), {"test-key": 1 << 62}, set()
-    lock = threading.Lock()
+@dataclass
+class Vending:
+    """A table in a bucket, behind a server whose keys are good for ten minutes each."""
 
-    def now_ms() -> int:
-        return Quick.now_ms(env)
+    catalog: Fake
+    bucket: Bucket
+    used: set[str]
+    rows: list[Any]
+
+    def new_rows(self, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+        """The rows of the newest snapshot, read without icectl."""
+        directory, start = self.bucket.download("t"), self.bucket.location("t")
+        monkeypatch.setattr(
+            rows, "local", lambda place: directory / place.removeprefix(start).lstrip("/")
+        )
+        metadata = self.catalog.metadata
+        return sorted(rows.read_rows(metadata, metadata["current-snapshot-id"]))
+
+
+@contextmanager
+def vending(folder: Path, now_ms: Callable[[], int]) -> Iterator[Vending]:
+    ends, used = {"test-key": 1 << 62}, set()
+    lock = threading.Lock()
 
     def is_valid(key: str) -> bool:
         with lock:
@@ -260,13 +275,13 @@ def test_a_compaction_outlives_the_credentials_it_began_with(
             return now_ms() <= ends[key]
 
     with gated(is_valid) as server:
-        bucket = Bucket(server, "vended", tmp_path)
+        bucket = Bucket(server, "vended", folder)
         bucket.client.create_bucket(Bucket=bucket.name)
         table = build(bucket, "t", 2)
-        before = bucket.rows("t", monkeypatch)
+        with pytest.MonkeyPatch.context() as patch:
+            before = bucket.rows("t", patch)
         location = current_metadata(table.directory)
-        old_head = read_metadata(location)["current-snapshot-id"]
-        monkeypatch.undo()
+        head = read_metadata(location)["current-snapshot-id"]
         with fake(location) as catalog:
 
             def answer(seen: Seen) -> Reply | None:
@@ -278,23 +293,41 @@ def test_a_compaction_outlives_the_credentials_it_began_with(
                 ends[f"K{number}"] = ends_at_ms = now_ms() + 600_000
                 config = {**keys(number, ends_at_ms), "s3.endpoint": server.endpoint}
                 config["client.region"] = "us-east-1"
-                metadata_location = f"{bucket.location('t')}/metadata/{catalog.location.name}"
-                return Reply(
-                    body={**reply.body, "metadata-location": metadata_location, "config": config}
-                )
+                place = f"{bucket.location('t')}/metadata/{catalog.location.name}"
+                return Reply(body={**reply.body, "metadata-location": place, "config": config})
 
             catalog.before = answer
-            assert catalog.server is not None
-            words = ["compact", "c.db.t", "--catalog-option", f"uri={catalog.server.uri}"]
-            code, document = run([*words, "--engine", "local", "--rewrite-all", "--json"], env=env)
-            assert code == 0, document
-            assert catalog.commits == 1
-            assert len(used) > 3, used
-            directory = bucket.download("t")
-            start = bucket.location("t")
-            monkeypatch.setattr(
-                rows, "local", lambda place: directory / place.removeprefix(start).lstrip("/")
-            )
-            head = catalog.metadata["current-snapshot-id"]
-            assert head not in before
-            assert sorted(rows.read_rows(catalog.metadata, head)) == sorted(before[old_head])
+            yield Vending(catalog, bucket, used, sorted(before[head]))
+
+
+@pytest.mark.full
+@pytest.mark.s3
+def test_a_compaction_outlives_the_credentials_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a minute passes with every use of the storage."""
+    env = Hurried()
+    with vending(tmp_path, partial(Quick.now_ms, env)) as made:
+        assert made.catalog.server is not None
+        words = ["compact", "c.db.t", "--catalog-option", f"uri={made.catalog.server.uri}"]
+        code, document = run([*words, "--engine", "local", "--rewrite-all", "--json"], env=env)
+        assert code == 0, document
+        assert made.catalog.commits == 1
+        assert len(made.used) > 3, made.used
+        assert made.new_rows(monkeypatch) == made.rows
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.s3
+@pytest.mark.skipif(why_skipped() is not None, reason=str(why_skipped()))
+def test_tasks_on_spark_reach_the_storage_with_what_the_server_hands_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with vending(tmp_path, Quick().now_ms) as made:
+        assert made.catalog.server is not None
+        words = ["compact", "c.db.t", "--catalog-option", f"uri={made.catalog.server.uri}"]
+        done = on_spark("-m", "icectl", *words, "--rewrite-all", "--json")
+        assert done.returncode == 0, done.stderr
+        assert made.catalog.commits == 1
+        assert made.new_rows(monkeypatch) == made.rows

@@ -13,14 +13,17 @@ from pyiceberg.catalog import load_catalog
 
 from icectl.catalog.configured import Configuration
 from icectl.catalog.sql_drivers import database_of
+from icectl.cli import app
 from icectl.errors import TableNotFound, UsageError
 from tests.builders.compactions import build
+from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import age, stray
 from tests.builders.rows import current_metadata, local, read_metadata
-from tests.catalogs.server import NAME, NAMESPACE
+from tests.catalogs.server import NAME
 from tests.catalogs.sql_servers import SqlServer, free_port, sqlite_server
 from tests.fault.changing import run
 
+NAMESPACE = ("db", "inner")
 TABLE = ".".join((NAME, *NAMESPACE, "t"))
 REWRITE = ["rewrite-manifests", TABLE, "--min-manifests", "1", "--json"]
 EXPIRE = ["expire-snapshots", TABLE, "--older-than", "0s", "--retain-last", "1", "--yes", "--json"]
@@ -322,3 +325,53 @@ def test_a_write_that_the_database_refuses_leaves_no_file(server: SqlServer) -> 
     assert code == 13
     assert document["error"]["message"].endswith("catalog.db: read only")
     assert sorted((server.warehouse / "t").rglob("*")) == before
+
+
+def test_a_table_is_repaired_by_its_name(server: SqlServer) -> None:
+    members = json.loads(local(server.current("t")).read_bytes())
+    [newest] = [
+        each
+        for each in members["snapshots"]
+        if each["snapshot-id"] == members["current-snapshot-id"]
+    ]
+    local(newest["manifest-list"]).unlink()
+    older = newest["parent-snapshot-id"]
+    words = ["repair", TABLE, "--to-snapshot", str(older), "--json"]
+    location = server.current("t")
+    assert run([*words, "--dry-run"])[0] == 0
+    assert server.current("t") == location
+    code, document = run([*words, "--yes"])
+    assert code == 0, document
+    assert document["table"]["metadata_location_after"] == server.current("t") != location
+    assert run(["validate", TABLE, "--json"])[0] == 0
+
+
+def test_hints_lead_out_of_a_broken_table_by_its_name(server: SqlServer) -> None:
+    assert run(REWRITE)[0] == 0
+    current = local(server.current("t"))
+    current.write_text("{")
+    code, document = run(["compact", TABLE, "--engine", "local", "--json"])
+    assert code == 15
+    before = current.parent.glob("v*.metadata.json")
+    whole = max(before, key=lambda path: int(path.name[1:].partition(".")[0]))
+    assert document["error"]["hint"] == (
+        f"the newest whole metadata file before {current.name} is `{whole}`: point the catalog at "
+        f"it, or restore {current.name} from a copy"
+    )
+
+
+def test_a_given_metadata_file_tells_how_catalogs_are_pointed_at_the_next(
+    server: SqlServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(REWRITE)[0] == 0
+    location = local(server.current("t"))
+    words = ["rewrite-manifests", str(server.warehouse / "t"), "--min-manifests", "1"]
+    code, document = run([*words, "--json"])
+    assert code == 5
+    assert "CATALOG.NAMESPACE.TABLE" in document["error"]["hint"]
+    expire = ["expire-snapshots", str(server.warehouse / "t"), "--older-than", "0s", "--yes"]
+    app.main([*expire, "--retain-last", "1", "--metadata-file", str(location)], env=Clock(NOW_MS))
+    out = capsys.readouterr().out
+    assert "new metadata file: " in out
+    for kind in ("PyIceberg", "Spark", "REST", "SQL", "Hive", "Glue"):
+        assert f"\n  {kind} " in out

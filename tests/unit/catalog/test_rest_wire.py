@@ -126,7 +126,8 @@ def metadata(**changed: Any) -> dict[str, Any]:
         "last-updated-ms": 9, "last-column-id": 1, "schemas": [schema(0), schema(1)],
         "current-schema-id": 1, "partition-specs": [{"spec-id": 0, "fields": []}],
         "default-spec-id": 0, "last-partition-id": 999,
-        "sort-orders": [{"order-id": 0, "fields": []}], "default-sort-order-id": 0, "properties": {"a": "b"}, "current-snapshot-id": 2,
+        "sort-orders": [{"order-id": 0, "fields": []}], "default-sort-order-id": 0,
+        "properties": {"a": "b"}, "current-snapshot-id": 2,
         "snapshots": [snapshot(1), snapshot(2)],
         "refs": {"main": {"snapshot-id": 2, "type": "branch"}}, **changed,
     }  # fmt: skip
