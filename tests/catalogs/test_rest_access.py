@@ -70,6 +70,11 @@ def test_a_token_is_shown_with_each_request(catalog: Fake) -> None:
         assert one.headers["x_tenant"] == "a"
 
 
+def test_an_empty_header_leaves_out_what_is_usual(catalog: Fake) -> None:
+    for one in asked_with(catalog, **{"header.x-iceberg-access-delegation": ""}):
+        assert "x-iceberg-access-delegation" not in one.headers
+
+
 def test_basic_shows_user_and_password(catalog: Fake) -> None:
     given = {"auth.type": "basic", "auth.basic.username": "me", "auth.basic.password": "pw:1"}
     expected = "Basic " + base64.b64encode(b"me:pw:1").decode()

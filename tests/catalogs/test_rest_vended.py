@@ -18,7 +18,7 @@ from icectl.catalog.identifier import TableName
 from icectl.catalog.rest.warehouse import connect
 from icectl.catalog.warehouse import Means
 from icectl.errors import IcectlError
-from icectl.storage.open import StorageOptions
+from icectl.storage.open import SchemeStore, StorageOptions, open_store
 from icectl.storage.s3 import renewing
 from tests.builders import rows
 from tests.builders.rows import current_metadata, read_metadata
@@ -227,6 +227,20 @@ def gated(is_valid: Callable[[str], bool]) -> Iterator[S3Server]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def test_other_storage_is_opened_anew_with_what_is_valid_then() -> None:
+    now = {"memory:": {"a": "1"}}
+    store = open_store(
+        StorageOptions(renewed=lambda: {k: dict(v) for k, v in now.items()}), Quick()
+    )
+    assert isinstance(store, SchemeStore)
+    first = store.of("memory://b/x")
+    assert store.of("memory://b/y") is first
+    now["memory:"] = {"a": "2"}
+    second = store.of("memory://b/x")
+    assert second is not first
+    assert second.filesystem.storage_options == {"a": "2"}  # type: ignore[attr-defined]
 
 
 def test_requests_to_s3_are_signed_with_what_is_valid_then() -> None:

@@ -211,7 +211,8 @@ class Client:
             if name.startswith(_HEADER)
         }
         replaced = {name.lower() for name in given}
-        return {name: one for name, one in own.items() if name.lower() not in replaced} | given
+        kept = {name: one for name, one in own.items() if name.lower() not in replaced}
+        return kept | {name: value for name, value in given.items() if value}
 
     def _ask(self, url: str, query: Mapping[str, str], token: str | None) -> Answer:
         """The answer to a reading request, tried again while the reason may pass."""
