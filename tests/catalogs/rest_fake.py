@@ -69,7 +69,8 @@ class Fake:
         entry = {
             "timestamp-ms": metadata["last-updated-ms"], "metadata-file": str(self.location)
         }  # fmt: skip
-        metadata["metadata-log"] = [*metadata.get("metadata-log", []), entry]
+        keep = int(metadata["properties"].get("write.metadata.previous-versions-max", 100))
+        metadata["metadata-log"] = [*metadata.get("metadata-log", []), entry][-keep:]
         metadata["last-updated-ms"] = time.time_ns() // 1_000_000
         self.commits += 1
         self.location = self.location.parent / f"{self.commits:05}-fake.metadata.json"

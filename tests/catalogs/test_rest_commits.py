@@ -247,3 +247,18 @@ def test_embedded_manifests_have_no_way_through_a_server(tmp_path: Path) -> None
         code, document = catalog.run("migrate-v1-v2", "--yes")
         assert (code, "manifest list" in document["error"]["message"]) == (14, True), document
         assert (catalog.posts, files(catalog)) == ([], before)
+
+
+def test_metadata_files_that_leave_the_log_are_the_servers(catalog: Fake) -> None:
+    """The server may still need them, and cleans up as the table wants it."""
+    wanted = {
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "1",
+    }
+    metadata = catalog.metadata
+    metadata["properties"] |= wanted
+    catalog.location.write_text(json.dumps(metadata))
+    before = {path for path in files(catalog) if path.name.endswith(".metadata.json")}
+    assert len(before) > 3
+    assert catalog.expire()[0] == 0
+    assert before <= files(catalog)
