@@ -62,6 +62,32 @@ set_up_spark_peer() {
 set_up_spark_peer
 [ -z "${ICECTL_TEST_NO_SPARK:-}" ] || say "tests with Spark are skipped: $ICECTL_TEST_NO_SPARK"
 
+# Iceberg's own REST catalog, which Java compiles and runs from its source in tests/peers.
+set_up_rest_server() {
+    if ! command -v javac >/dev/null || [ "$(java_version)" -lt 17 ]; then
+        export ICECTL_TEST_NO_REST="a JDK 17 or newer is not on the PATH; install one, for example with \`apt-get install openjdk-17-jdk-headless\`"
+        return
+    fi
+    local list=$root/tests/peers/rest_jars.txt folder path
+    local url=${MAVEN_CENTRAL:-https://repo.maven.apache.org/maven2}
+    folder=$cache/rest-$(cksum <"$list" | cut -d' ' -f1)
+    mkdir -p "$folder"
+    [ -f "$folder/ready" ] || say "fetching Iceberg's REST catalog"
+    for path in $(grep -v '^#' "$list"); do
+        [ -f "$folder/ready" ] && break
+        if ! curl --fail --silent --show-error --location --retry 3 --max-time 300 \
+            --output "$folder/${path##*/}" "$url/$path"; then
+            export ICECTL_TEST_NO_REST="Iceberg's REST catalog could not be had from Maven Central"
+            return
+        fi
+    done
+    touch "$folder/ready"
+    ICECTL_TEST_REST_JARS=$(find "$folder" -name '*.jar' | sort | paste -sd:)
+    export ICECTL_TEST_REST_JARS
+}
+set_up_rest_server
+[ -z "${ICECTL_TEST_NO_REST:-}" ] || say "tests with Iceberg's REST catalog are skipped: $ICECTL_TEST_NO_REST"
+
 # S3 servers that are not moto's, built with Go from the Go module proxy.
 versitygw=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 rclone=github.com/rclone/rclone@v1.75.1

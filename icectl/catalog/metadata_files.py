@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from icectl.catalog.protocol import (
@@ -14,7 +14,7 @@ from icectl.catalog.protocol import (
     Unknown,
     check_same_table,
 )
-from icectl.catalog.versions import MetadataVersion, metadata_version
+from icectl.catalog.versions import MetadataVersion, list_versions, metadata_version
 from icectl.codec.metadata_file import (
     is_gzip,
     read_metadata,
@@ -116,6 +116,42 @@ def newer_than(base: LoadedTable, versions: Sequence[MetadataVersion]) -> Sequen
     return [v for v in versions if v.version is not None and v.version > base.version]
 
 
+def rivals(store: Store, loaded: LoadedTable) -> Iterator[str]:
+    """What to tell of files beside the current one of a catalog's table that may be taken for it.
+
+    Raises: StorageError.
+    """
+    if loaded.capabilities.numbers_versions or loaded.version is None:
+        return
+    current = locations.name(loaded.metadata_location)
+    beside = [
+        version
+        for version in list_versions(store, locations.parent(loaded.metadata_location))
+        if version.name != current
+    ]
+    newer = [version.name for version in newer_than(loaded, beside)]
+    doubled = [version.name for version in beside if version.version == loaded.version]
+    if newer and loaded.capabilities.is_certain:
+        yield (
+            f"{_listed(newer)} in the metadata directory is newer than {current}, which the "
+            "catalog says is current: a commit is under way, or has failed, or another catalog has "
+            "the table too"
+        )
+    if doubled:
+        who = (
+            "the catalog says that the last" if loaded.capabilities.is_certain else "here the last"
+        )
+        yield (
+            f"{_listed(doubled)} and {current} in the metadata directory are one version; {who} is "
+            "current"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - 1
+    return names[-1] if not more else f"{names[-1]} (and {more} more)"
+
+
 def wants_gzip(base: LoadedTable, *, otherwise: bool) -> bool:
     """Whether the table wants its metadata files compressed; `otherwise`, where it does not say.
 
@@ -143,12 +179,10 @@ def commit_file(
         content = store.read(base.metadata_location)
     except FileNotFoundError:
         return Conflict(f"{locations.name(base.metadata_location)} is gone")
-    problem = _changed(base, content) or _unmet(base.metadata, requirements)
+    problem = changed(base, content) or unmet(base.metadata, requirements)
     if problem is not None:
         return Conflict(problem)
-    now_ms = max(env.now_ms(), base.metadata.last_updated_ms)  # R-017
-    applied = apply_all(base.metadata, updates)
-    updated, _ = with_log(applied, base.metadata_location, now_ms)
+    updated = next_metadata(base, updates, env.now_ms())
     target = locations.join(base.metadata_folder, name)
     version = metadata_version(target).version
     committed = Committed(
@@ -164,7 +198,17 @@ def commit_file(
     return committed
 
 
-def _changed(base: LoadedTable, content: bytes) -> str | None:
+def next_metadata(base: LoadedTable, updates: Sequence[Update], now_ms: int) -> TableMetadata:
+    """The metadata after some updates, as the file that follows `base` holds it.
+
+    Raises: Refused, where an update breaks a rule.
+    """
+    now_ms = max(now_ms, base.metadata.last_updated_ms)  # R-017
+    applied = apply_all(base.metadata, updates)
+    return with_log(applied, base.metadata_location, now_ms)[0]
+
+
+def changed(base: LoadedTable, content: bytes) -> str | None:
     """Why the file that was loaded is no base any more, if so.
 
     Raises: Refused, when another table is there now.
@@ -176,7 +220,7 @@ def _changed(base: LoadedTable, content: bytes) -> str | None:
     return None
 
 
-def _unmet(metadata: TableMetadata, requirements: Sequence[Requirement]) -> str | None:
+def unmet(metadata: TableMetadata, requirements: Sequence[Requirement]) -> str | None:
     """Why a requirement does not hold; None where all do."""
     reasons = (check(metadata, requirement) for requirement in requirements)
     return next((reason for reason in reasons if reason is not None), None)

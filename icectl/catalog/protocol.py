@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from icectl.errors import Refused
+from icectl.errors import Refused, Unsupported
 from icectl.spec.metadata import TableMetadata
+from icectl.spec.metadata_json import NEWEST_VERSION
 from icectl.spec.requirements import Requirement
 from icectl.spec.updates import ALL_UPDATES, Update
 from icectl.storage.location import shown
@@ -19,10 +20,13 @@ class Capabilities:
     `publishes`: a commit is what every reader sees next; where not, the caller points the catalog
     at the new file, and no file may be deleted before.
     `numbers_versions`: metadata files are numbered in a row, and of all writers one alone can take
-    the next number, so that what an earlier run may still commit can be ruled out.
+    the next number.
+    `commits_on_base`: a commit lands only while the metadata that it was built on is current, so
+    that what an earlier run may still commit can be ruled out.
     `cleans_metadata`: clients delete metadata files that leave the log (R-024).
     `maintained_by`: who expires snapshots and deletes files in the place of clients; None: clients.
-    `updates`: the changes that it can carry out.
+    `updates`: the changes that it can carry out; `newest_version`: the newest format version that
+    it keeps tables of.
     """
 
     is_certain: bool
@@ -31,6 +35,25 @@ class Capabilities:
     cleans_metadata: bool
     maintained_by: str | None = None
     updates: frozenset[type[Update]] = ALL_UPDATES
+    newest_version: int = NEWEST_VERSION
+    commits_on_base: bool = False
+
+    def check_update(self, kind: type[Update], purpose: str) -> None:
+        """Raises: Unsupported, where the catalog cannot make a change that a purpose needs."""
+        if kind not in self.updates:
+            raise Unsupported(
+                f"the table's catalog has no way to {purpose}",
+                hint="rewrite the table with an engine that the catalog knows, such as Spark",
+            )
+
+    def check_version(self, format_version: int) -> None:
+        """Raises: Unsupported, where the catalog does not keep tables of a format version."""
+        if format_version > self.newest_version:
+            raise Unsupported(
+                f"the table's catalog does not keep tables of version {format_version}",
+                hint=f"it keeps those of version {self.newest_version}; newer ones lie in a "
+                "directory by themselves",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +88,15 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nobody answered whether the commit landed (R-156)."""
+    """Nobody answered whether the commit landed, or what else it did (R-156).
+
+    `message` and `hint` are told in the place of what is usual.
+    """
 
     metadata_location: str
     reason: str
+    message: str | None = None
+    hint: str | None = None
 
 
 CommitOutcome = Committed | Conflict | Unknown

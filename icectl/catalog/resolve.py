@@ -9,7 +9,7 @@ from icectl.catalog.given_file import GivenFileCatalog, SingleFileCatalog
 from icectl.catalog.metadata_files import no_metadata_file
 from icectl.catalog.protocol import Catalog
 from icectl.env import Env
-from icectl.errors import Refused, TableNotFound, Unsupported, UsageError
+from icectl.errors import Refused, UsageError
 from icectl.storage import location as locations
 from icectl.storage.store import Store
 
@@ -26,15 +26,15 @@ def resolve(
     metadata_file: str | None = None,
     warn: Callable[[str], None] = silent,
 ) -> Catalog:
-    """The catalog for a TABLE argument: a directory or URI, or one metadata file for reading.
+    """The catalog for a TABLE that is a location: a directory or URI, or one metadata file to read.
 
     `metadata_file` is the value of `--metadata-file`: a location, or a name in `metadata/`. `warn`
     is told of what is odd and does no harm.
 
-    Raises: TableNotFound; Unsupported, for a table of a configured catalog; Refused, when one
-    metadata file is named and the command is not read-only; UsageError.
+    Raises: TableNotFound; Refused, when one metadata file is named and the command is not
+    read-only; UsageError.
     """
-    location = _location(table)
+    location = _absolute(table)
     if location.endswith(_FILE_ENDINGS) and not _is_local_directory(location):
         return _single_file(location, store, read_only=read_only, metadata_file=metadata_file)
     if metadata_file is None:
@@ -62,20 +62,6 @@ def _single_file(
     raise Refused(
         f"{locations.shown(location)} is one metadata file, and nothing says that it is current",
         hint="name the table's directory, with `--metadata-file` if a catalog keeps the table",
-    )
-
-
-def _location(table: str) -> str:
-    if "/" in table or Path(table).exists():
-        return _absolute(table)
-    if "." in table:
-        raise Unsupported(
-            f"{table} would be a table of a catalog, and catalogs are not supported yet",
-            hint="name the table's directory or URI; a location holds a `/`",
-        )
-    raise TableNotFound(
-        f"there is no directory {table!r}",
-        hint="TABLE is a directory, a URI such as s3://bucket/db/table, or one metadata file",
     )
 
 

@@ -100,7 +100,7 @@ def _engine(session: Session, request: Request) -> AbstractContextManager[Engine
     settings = session.settings
     if settings.read(COMPACT_ENGINE) == "spark":
         options = spark_options(session, settings.read(COMPACT_MASTER), request.spark_conf)
-        return SparkEngine(options, session.storage, session.progress, session.deadline)
+        return SparkEngine(options, session.storage(), session.progress, session.deadline)
     is_asked_for = settings.origin(COMPACT_MASTER).layer is Layer.OPTION
     check_no_spark_options(
         settings.read(COMPACT_MASTER) if is_asked_for else None, request.spark_conf

@@ -35,7 +35,7 @@ TableArgument = Annotated[
     str,
     typer.Argument(
         metavar="TABLE",
-        help="table directory (path or URI), or one of its metadata files",
+        help="table directory (path or URI), one of its metadata files, or CATALOG.NAMESPACE.TABLE",
         show_default=False,
     ),
 ]
@@ -135,7 +135,22 @@ class Common:
     ] = None
     catalog: Annotated[
         str | None,
-        option("--catalog", group=STORAGE, metavar="NAME", help="catalog that has the table"),
+        option(
+            "--catalog",
+            group=STORAGE,
+            metavar="NAME",
+            help="catalog that has the table; TABLE is its name there",
+        ),
+    ] = None
+    catalog_option: Annotated[
+        list[str] | None,
+        option(
+            "--catalog-option",
+            group=STORAGE,
+            metavar="KEY=VALUE",
+            help="property of the catalog, repeatable; KEY=env:NAME takes the value from the "
+            "environment",
+        ),
     ] = None
     storage_option: Annotated[
         list[str] | None,

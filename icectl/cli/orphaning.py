@@ -109,7 +109,7 @@ def _search(session: Session, request: Request, same_store: SameStore) -> Orphan
 def _spark_search(session: Session, request: Request) -> SparkOrphanSearch:
     options = spark_options(session, request.master, request.spark_conf)
     return SparkOrphanSearch(
-        options, session.storage, session.store, session.progress, session.deadline
+        options, session.storage(), session.store, session.progress, session.deadline
     )
 
 
@@ -128,6 +128,7 @@ def _options(session: Session, request: Request, same_store: SameStore) -> Orpha
         allow_recent=request.allow_recent,
         delete_outside=request.delete_outside,
         quarantine=None if quarantine is None else _absolute(quarantine),
+        catalog_tables=session.other_tables,
     )
 
 

@@ -3,20 +3,25 @@
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from icectl.catalog.identifier import TableName, dotted
+from icectl.catalog.metadata_files import rivals
 from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.catalog.resolve import resolve
+from icectl.catalog.warehouse import Warehouse
+from icectl.cli.naming import called, name_in_catalog, warehouse_of
 from icectl.cli.options import Change, Common
-from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret
+from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
 from icectl.commit.access import TableAccess
 from icectl.env import Deadline, Env
-from icectl.errors import CorruptTable, Unsupported, UsageError
+from icectl.errors import CorruptTable, StorageError, UsageError
 from icectl.progress import Progress
 from icectl.report.console import Console
 from icectl.report.document import TableIdentity
+from icectl.run.other_tables import CatalogTables
 from icectl.run.reader import Reader
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
@@ -25,7 +30,11 @@ from icectl.table.open import open_table
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run on one table; `shield()` is for steps that a first Ctrl-C must not cut in two."""
+    """One run on one table; `shield()` is for steps that a first Ctrl-C must not cut in two.
+
+    `storage()` is what other processes reach the table's files with, once it is loaded.
+    `other_tables` asks the configured catalog, if the table was named in one, for its others.
+    """
 
     store: Store
     catalog: Catalog
@@ -36,7 +45,8 @@ class Session:
     deadline: Deadline
     shield: Callable[[], AbstractContextManager[None]]
     concurrency: int
-    storage: StorageOptions
+    storage: Callable[[], StorageOptions]
+    other_tables: CatalogTables | None = None
 
     @property
     def access(self) -> TableAccess:
@@ -60,8 +70,12 @@ class Session:
         if not loaded.capabilities.is_certain:
             self.console.note(
                 f"note: this table belongs to a catalog; {done} is its newest metadata file, "
-                f"`{loaded.metadata_location}`"
+                f"`{loaded.metadata_location}`; CATALOG.NAMESPACE.TABLE asks the catalog"
             )
+        if loaded.capabilities.publishes or not loaded.capabilities.is_certain:
+            with suppress(StorageError):  # listing is not what was asked for
+                for told in rivals(self.store, loaded):
+                    self.console.warn(told)
         return Reader(self.store, loaded, self.env, self.progress, self.deadline, self.concurrency)
 
 
@@ -87,11 +101,9 @@ def open_session(
 ) -> Session:
     """Connect a command to its table; nothing is read yet.
 
-    Raises: UsageError; Unsupported for a table of a catalog; TableNotFound.
+    Raises: UsageError; TableNotFound; Unsupported, for a library that is not installed.
     """
     shell = common.shell
-    if common.catalog is not None:
-        raise Unsupported("this version of icectl reads tables by location, not through a catalog")
     temp_dir = shell.settings.read(TEMP_DIR)
     if temp_dir is not None and not temp_dir.is_dir():
         raise UsageError(f"`--temp-dir`: there is no folder `{temp_dir}`")
@@ -103,28 +115,13 @@ def open_session(
             "`--path-map` is for reading, and this command changes the table",
             hint="`--dry-run` or `--check` plan without changing anything",
         )
-    concurrency = shell.settings.read(CONCURRENCY)
-    options = StorageOptions(
-        options=_storage_options(common),
-        path_map=path_map,
-        concurrency=concurrency,
-        warn=shell.console.warn,
-    )
-    store = open_store(options, shell.env)
-    metadata_file = None if change is None else change.metadata_file
-    catalog = resolve(
-        table,
-        store,
-        shell.env,
-        read_only=read_only,
-        metadata_file=metadata_file,
-        warn=shell.console.warn,
-    )
+    opened = _open(common, table, path_map, read_only=read_only, change=change)
+    store, catalog = opened.store, opened.catalog
 
     def way_out(error: CorruptTable) -> str | None:
         from icectl.run.way_out import BrokenTable
 
-        return BrokenTable(store, catalog, shell.env, table).hint(error)
+        return BrokenTable(store, catalog, shell.env, called(common, table)).hint(error)
 
     shell.ways_out.append(way_out)
     return Session(
@@ -136,8 +133,81 @@ def open_session(
         settings=shell.settings,
         deadline=shell.deadline,
         shield=shell.interrupts.shield,
-        concurrency=concurrency,
-        storage=options,
+        concurrency=shell.settings.read(CONCURRENCY),
+        storage=opened.storage,
+        other_tables=opened.other_tables,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A table's catalog, the store of its files, and the other tables of a configured catalog."""
+
+    catalog: Catalog
+    store: Store
+    storage: Callable[[], StorageOptions]
+    other_tables: CatalogTables | None = None
+
+
+def _open(
+    common: Common,
+    table: str,
+    path_map: tuple[tuple[str, str], ...],
+    *,
+    read_only: bool,
+    change: Change | None,
+) -> _Opened:
+    shell = common.shell
+    metadata_file = None if change is None else change.metadata_file
+    options = storage_of(common, path_map)
+    name = name_in_catalog(common, table)
+    if name is not None:
+        if metadata_file is not None:
+            raise UsageError(
+                f"`{table}` is a name in catalog `{name.catalog}`, which knows the current "
+                "metadata file",
+                hint="leave `--metadata-file` out, or name the table by its location",
+            )
+        warehouse = warehouse_of(common, name, options)
+        found = warehouse.table(name.table)
+        others = _others(warehouse, name.catalog, name.table)
+        return _Opened(found.catalog, found.store, found.storage, others)
+    if common.catalog_option:
+        raise UsageError(f"`--catalog-option` concerns no catalog: `{table}` is a location")
+    store = open_store(options, shell.env)
+    catalog = resolve(
+        table,
+        store,
+        shell.env,
+        read_only=read_only,
+        metadata_file=metadata_file,
+        warn=shell.console.warn,
+    )
+    return _Opened(catalog, store, lambda: options)
+
+
+def _others(warehouse: Warehouse, catalog: str, own: TableName) -> CatalogTables:
+    def others() -> Iterable[tuple[str, str]] | None:
+        found = warehouse.locations()
+        if found is None:
+            return None
+        return (
+            (dotted((catalog, *name.namespace, name.name)), location)
+            for name, location in found
+            if name != own
+        )
+
+    return others
+
+
+def storage_of(common: Common, path_map: tuple[tuple[str, str], ...] = ()) -> StorageOptions:
+    """What the user says of storage. Raises: UsageError."""
+    shell = common.shell
+    return StorageOptions(
+        options=_storage_options(common),
+        path_map=path_map,
+        concurrency=shell.settings.read(CONCURRENCY),
+        warn=shell.console.warn,
     )
 
 
@@ -168,14 +238,6 @@ def _path_map(common: Common) -> tuple[tuple[str, str], ...]:
     if common.path_map_file is not None:
         given += _read_path_map(Path(common.path_map_file))
     return tuple(given)
-
-
-def split_pair(text: str, option: str, parts: tuple[str, str, str]) -> tuple[str, str]:
-    """The two parts of an option's text around a `=`. Raises: UsageError, where one is missing."""
-    name, separator, value = parts
-    if not separator or not name:
-        raise UsageError(f"`{option}`: `{text}` has no `=` between its two parts")
-    return name, value
 
 
 def _read_path_map(file: Path) -> Iterable[tuple[str, str]]:

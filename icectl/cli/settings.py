@@ -6,12 +6,14 @@ them itself, since only it has the table.
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from icectl.catalog.configured import Layer as CatalogLayer
+from icectl.catalog.configured import own_layer
 from icectl.errors import UsageError
 from icectl.report.console import Color
 from icectl.units import parse_duration, parse_ratio
@@ -20,6 +22,7 @@ _Value = TypeVar("_Value")
 
 _SECRET_KEYS = ("secret", "password", "token", "credential", "account_key", "connection_string")
 STORAGE_TABLE = "storage-options"
+CATALOG_TABLE = "catalog"
 _MOST_DIGITS = 18
 """Digits of a count: more of them do not fit the 64 bits that libraries count in."""
 
@@ -83,11 +86,12 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting's value with its origin, and the storage options of the file."""
+    """Every setting's value with its origin, and the storage options and catalogs of the file."""
 
     values: Mapping[str, Resolved]
     storage_options: Mapping[str, str]
     file: Path | None
+    catalogs: CatalogLayer = field(default_factory=dict)
 
     def read(self, setting: Setting[_Value]) -> _Value:
         """Return the value."""
@@ -131,6 +135,14 @@ def whole_number(
     if not text.isascii() or not text.isdigit() or len(text) > most_digits:
         raise UsageError(f"`{option}`: `{text}` is no {what}", hint=hint)
     return int(text)
+
+
+def split_pair(text: str, option: str, parts: tuple[str, str, str]) -> tuple[str, str]:
+    """The two parts of an option's text around a `=`. Raises: UsageError, where one is missing."""
+    name, separator, value = parts
+    if not separator or not name:
+        raise UsageError(f"`{option}`: `{text}` has no `=` between its two parts")
+    return name, value
 
 
 def parse_option(option: str, text: str | None, parse: Callable[[str], _Value]) -> _Value | None:
@@ -283,7 +295,7 @@ def resolve(
     no sense, an unknown key of the file, a secret in it, or a file that is not there.
     """
     file = _config_file(environment, config)
-    in_file, storage_options = ({}, {}) if file is None else _read_file(file)
+    found = _InFile() if file is None else _read_file(file)
     values: dict[str, Resolved] = {}
     for setting in SETTINGS:
         if setting.key in options:
@@ -291,14 +303,14 @@ def resolve(
         elif environment.get(setting.variable):
             text = environment[setting.variable]
             origin = Origin(Layer.ENVIRONMENT, setting.variable)
-        elif setting.key in in_file:
-            text = in_file[setting.key]
+        elif setting.key in found.values:
+            text = found.values[setting.key]
             origin = Origin(Layer.FILE, f"`{setting.key}` in {file}")
         else:
             values[setting.key] = _built_in(setting)
             continue
         values[setting.key] = Resolved(_parse(setting, text, origin), text, origin)
-    return Settings(values=values, storage_options=storage_options, file=file)
+    return Settings(values, found.storage_options, file, found.catalogs)
 
 
 def _built_in(setting: Setting[Any]) -> Resolved:
@@ -333,13 +345,25 @@ def _config_file(environment: Mapping[str, str], config: str | None) -> Path | N
     return usual if usual is not None and usual.is_file() else None
 
 
-def _read_file(file: Path) -> tuple[dict[str, str], dict[str, str]]:
+@dataclass(frozen=True, slots=True)
+class _InFile:
+    """What a file says: settings by their keys, options of the storage, catalogs."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    catalogs: CatalogLayer = field(default_factory=dict)
+
+
+def _read_file(file: Path) -> _InFile:
     try:
         loaded = tomllib.loads(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is not a TOML file: {error}") from error
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
+    catalogs = loaded.pop(CATALOG_TABLE, {})
+    if not isinstance(catalogs, dict):
+        raise UsageError(f"`{CATALOG_TABLE}` in {file} must be a table of catalogs by their names")
     storage_options: dict[str, str] = {}
     values: dict[str, str] = {}
     known = {setting.key for setting in SETTINGS}
@@ -353,7 +377,7 @@ def _read_file(file: Path) -> tuple[dict[str, str], dict[str, str]]:
             close = get_close_matches(key, known, n=1)
             hint = f"did you mean `{close[0]}`?" if close else "`man icectl.toml` lists the keys"
             raise UsageError(f"unknown key `{key}` in {file}", hint=hint)
-    return values, storage_options
+    return _InFile(values, storage_options, own_layer(catalogs, file))
 
 
 def _flat(loaded: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from icectl.cli.session import Session, split_pair
-from icectl.cli.settings import is_secret
+from icectl.cli.session import Session
+from icectl.cli.settings import is_secret, split_pair
 from icectl.engine.spark import LOCAL_MASTER, SparkOptions
 from icectl.errors import UsageError
 

@@ -42,11 +42,11 @@ def read_members(content: bytes) -> Mapping[str, Any]:
     if not isinstance(members, dict):
         raise CorruptTable("the metadata file holds no JSON object", rule="R-005")
     if _SURROGATE.search(text):
-        _check_texts(members)
+        check_texts(members)
     return members
 
 
-def _check_texts(members: Mapping[str, Any]) -> None:
+def check_texts(members: Mapping[str, Any]) -> None:
     """Raises: CorruptTable R-005, for half of a surrogate pair: no file and no column has it."""
     try:
         json.dumps(members, ensure_ascii=False).encode()

@@ -90,9 +90,7 @@ class SparkOrphanSearch:
             _LOGGER.debug("listing the rest in %d tasks on Spark", len(tasks))
             there = None
             if tasks:
-                # What warns is bound to this process.
-                storage = replace(self.storage, warn=StorageOptions().warn)
-                there = spark.run(partial(_list, storage), tasks)
+                there = spark.run(partial(_list, self.storage.crossing()), tasks)
             yield _listing(spark, here, there)
 
     def _tasks(

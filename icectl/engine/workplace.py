@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from icectl.engine.compact_job import FileNames
 from icectl.engine.kernels.write_data import Outputs
@@ -24,7 +24,7 @@ class Workplace:
     @staticmethod
     def of(storage: StorageOptions, names: FileNames) -> "Workplace":
         """One that crosses to other processes: what warns stays here."""
-        return Workplace(replace(storage, warn=StorageOptions().warn), names)
+        return Workplace(storage.crossing(), names)
 
     @contextmanager
     def attempt(self, writer: int) -> Iterator[OutputsOf]:

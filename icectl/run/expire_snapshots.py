@@ -131,9 +131,7 @@ def prepare(access: TableAccess, options: ExpireOptions) -> Prepared:
     logged = log_files(metadata, loaded.metadata_location).table["key"]
     recorded = still_deletable([item.files for item in unfinished], [planned.protected])
     left = without(together([planned.deletable, recorded]), logged)
-    dropped = (
-        _dropped(metadata, loaded.metadata_location, sizes) if planned.changes_table else NO_FILES
-    )
+    dropped = _dropped(loaded, sizes) if planned.changes_table else NO_FILES
     every = distinct(together([left, dropped])) if len(recorded) else together([left, dropped])
     inside, outside = _by_place(every, metadata.location)
     if planned.unlogged:
@@ -157,11 +155,16 @@ def _deletes_files(loaded: LoadedTable, options: ExpireOptions) -> bool:
     return not options.keep_files and loaded.capabilities.publishes
 
 
-def _dropped(metadata: TableMetadata, metadata_location: str, sizes: Mapping[str, int]) -> Files:
-    """Metadata files that the commit drops from the log, where the table wants them deleted."""
-    if not properties.read(metadata.properties, properties.DELETE_AFTER_COMMIT):  # R-024
+def _dropped(loaded: LoadedTable, sizes: Mapping[str, int]) -> Files:
+    """Metadata files that the commit drops from the log, where the table wants them deleted.
+
+    None where the catalog sees to that itself.
+    """
+    metadata = loaded.metadata
+    wanted = properties.read(metadata.properties, properties.DELETE_AFTER_COMMIT)  # R-024
+    if not wanted or not loaded.capabilities.cleans_metadata:
         return NO_FILES
-    _, dropped = with_log(metadata, metadata_location, metadata.last_updated_ms)
+    _, dropped = with_log(metadata, loaded.metadata_location, metadata.last_updated_ms)
     return dropped_files(dropped, sizes)  # R-024
 
 

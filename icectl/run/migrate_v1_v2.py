@@ -34,6 +34,7 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
 from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
+from icectl.spec.updates import SetManifestList
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_manifests
 from icectl.table.open import open_table
@@ -82,6 +83,10 @@ def prepare(access: TableAccess, *, rewrite_manifests: bool) -> Prepared:
     unreadable: dict[int, Finding] = {}
     heads = _heads(access, metadata, unreadable)
     described = _embedded(access, metadata, unreadable)
+    if described:
+        loaded.capabilities.check_update(
+            SetManifestList, "give a manifest list to snapshots that have none (R-055)"
+        )
     problems = tuple(unreadable.values())
     planned = plan(metadata, pin, heads, problems, rewrite_manifests=rewrite_manifests)
     return Prepared(loaded, planned, described)

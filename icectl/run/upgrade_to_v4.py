@@ -78,6 +78,7 @@ def prepare(access: TableAccess, options: UpgradeOptions) -> Prepared:
             "the table is of version 4 already, as Iceberg 1.12 writes it, with manifest lists",
             hint="every command maintains it as it is; icectl does not turn it into layout sfc-1",
         )
+    loaded.capabilities.check_version(TO_VERSION)
     heads = [
         _head(access, metadata, name, snapshot, convert=options.convert_position_deletes)
         for name, snapshot in _branches(metadata)

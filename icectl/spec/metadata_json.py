@@ -439,8 +439,8 @@ def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
         members["next-row-id"] = metadata.next_row_id  # R-013
         if metadata.encryption_keys:
             members["encryption-keys"] = [dict(key) for key in metadata.encryption_keys]
-    members["refs"] = {name: _ref_json(ref) for name, ref in metadata.refs.items()}
-    members["snapshots"] = [_snapshot_json(item, version) for item in metadata.snapshots]
+    members["refs"] = {name: ref_json(ref) for name, ref in metadata.refs.items()}
+    members["snapshots"] = [snapshot_json(item, version) for item in metadata.snapshots]
     members["statistics"] = [_statistics_json(item) for item in metadata.statistics]
     members["partition-statistics"] = [
         _partition_statistics_json(item) for item in metadata.partition_statistics
@@ -463,7 +463,8 @@ def _put(members: dict[str, Any], name: str, value: Any) -> None:
         members[name] = value
 
 
-def _snapshot_json(snapshot: Snapshot, version: int) -> dict[str, Any]:
+def snapshot_json(snapshot: Snapshot, version: int) -> dict[str, Any]:
+    """The JSON object of a snapshot in a table of a format version."""
     members: dict[str, Any] = {}
     if version > 1 or snapshot.sequence_number:
         members["sequence-number"] = snapshot.sequence_number  # R-035
@@ -481,7 +482,8 @@ def _snapshot_json(snapshot: Snapshot, version: int) -> dict[str, Any]:
     return members | dict(snapshot.unknown)
 
 
-def _ref_json(ref: SnapshotRef) -> dict[str, Any]:
+def ref_json(ref: SnapshotRef) -> dict[str, Any]:
+    """The JSON object of a branch or tag."""
     members: dict[str, Any] = {"snapshot-id": ref.snapshot_id, "type": ref.type}
     _put(members, "min-snapshots-to-keep", ref.min_snapshots_to_keep)
     _put(members, "max-snapshot-age-ms", ref.max_snapshot_age_ms)

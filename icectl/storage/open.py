@@ -4,7 +4,8 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import IO
 
 import pyarrow as pa
@@ -18,18 +19,42 @@ from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 
 _LOGGER = logging.getLogger(__name__)
 
+Places = Mapping[str, Mapping[str, str]]
+"""Options of locations that begin with a prefix, of which the longest counts."""
+
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
     """How storage is reached: fsspec's options, what is read elsewhere, how much at once.
 
-    `warn` takes what the user should know of the storage itself.
+    `options` win over those of `places`. Where these end, `renewed` has those that are valid now:
+    it is asked before each use, and crosses to other processes. `warn` takes what the user should
+    know of the storage itself.
     """
 
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    places: Places = field(default_factory=dict, repr=False)
     path_map: tuple[tuple[str, str], ...] = ()
     concurrency: int = 8
     warn: Callable[[str], None] = _LOGGER.debug
+    renewed: Callable[[], Places] | None = field(default=None, repr=False)
+
+    def now(self) -> "StorageOptions":
+        """The options with the places that are valid at this moment. Raises: StorageError."""
+        return self if self.renewed is None else replace(self, places=self.renewed())
+
+    def crossing(self) -> "StorageOptions":
+        """The options for another process: what warns stays in this one."""
+        return replace(self, warn=_LOGGER.debug)
+
+    def place(self, location: str) -> str:
+        """The prefix whose options a location has; empty where there is none."""
+        fitting = (start for start in self.places if location.startswith(start))
+        return max(fitting, key=len, default="")
+
+    def of(self, location: str) -> Mapping[str, str]:
+        """The options by which a location is reached."""
+        return {**self.places.get(self.place(location), {}), **self.options}
 
 
 def open_store(options: StorageOptions, env: Env) -> Store:
@@ -43,29 +68,32 @@ def open_store(options: StorageOptions, env: Env) -> Store:
 
 @dataclass(frozen=True, slots=True)
 class SchemeStore:
-    """A Store that passes each location on to the store of its scheme and authority."""
+    """A Store that passes each location on to the store of its scheme and authority.
+
+    `remote` has each of them with the options that it was opened with.
+    """
 
     options: StorageOptions
     env: Env
     local: LocalStore
-    remote: dict[str, RemoteStore] = field(default_factory=dict, repr=False)
+    remote: dict[str, tuple[Mapping[str, str], RemoteStore]] = field(
+        default_factory=dict, repr=False
+    )
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def of(self, location: str) -> Store:
         """The store that keeps a location."""
         if locations.is_local(location):
             return self.local
-        root = locations.root(location)
+        now = self.options.now()
+        options, key = now.of(location), _key(now, location)
         with self.lock:
-            if root not in self.remote:
-                self.remote[root] = open_remote(
-                    location,
-                    self.options.options,
-                    self.env,
-                    self.options.concurrency,
-                    self.options.warn,
-                )
-            return self.remote[root]
+            opened, store = self.remote.get(key, (None, None))
+            if store is None or (opened != options and not store.renews):
+                renewed = None if self.options.renewed is None else partial(self._now_of, location)
+                store = open_remote(location, options, self.env, now.concurrency, now.warn, renewed)
+                self.remote[key] = options, store
+            return store
 
     def read(self, location: str) -> bytes:
         """All bytes of one file."""
@@ -121,15 +149,24 @@ class SchemeStore:
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
         """Delete files; those already gone count as removed."""
+        now = self.options.now()
         by_store: dict[str, list[str]] = {}
         for location in removed:
-            by_store.setdefault(locations.root(location), []).append(location)
+            by_store.setdefault(_key(now, location), []).append(location)
         return [
             failed
             for group in by_store.values()
             for failed in self._of("remove", group[0]).remove(group)
         ]
 
+    def _now_of(self, location: str) -> Mapping[str, str]:
+        return self.options.now().of(location)
+
     def _of(self, call: str, location: str) -> Store:
         _LOGGER.debug("%s %s", call, locations.shown(location))
         return self.of(location)
+
+
+def _key(options: StorageOptions, location: str) -> str:
+    """What locations of one store have in common: scheme and authority, and their options."""
+    return f"{locations.root(location)} {options.place(location)}"

@@ -25,6 +25,7 @@ from icectl.storage.s3 import (
     Call,
     list_objects,
     list_ranges,
+    renewing,
     s3_options,
     server_time_ms,
     split_objects,
@@ -46,9 +47,11 @@ def open_remote(
     env: Env,
     concurrency: int,
     warn: Callable[[str], None],
+    renewed: Callable[[], Mapping[str, str]] | None = None,
 ) -> "RemoteStore":
     """The store for a location, through the fsspec driver of its scheme; `warn` takes news.
 
+    `renewed` has the options as they are valid now, where credentials end.
     Raises: Unsupported, when there is no such driver; StorageError, when it cannot start.
     """
     import fsspec
@@ -68,6 +71,9 @@ def open_remote(
             hint="install it beside icectl, in the same environment",
         ) from error
     arguments = s3_options(options, concurrency) if protocol == "s3" else dict(options)
+    renews = renewed is not None and protocol == "s3" and "key" in options
+    if renewed is not None and renews:
+        arguments = renewing(arguments, renewed)
     url_arguments = driver._get_kwargs_from_urls(location)  # noqa: SLF001 - url_to_fs drops options
     secrets = _secrets(options)
     try:
@@ -78,12 +84,12 @@ def open_remote(
     if protocol == "s3":
         filesystem.retries = 1  # attempts; retry() is the only one to repeat
         writer = S3Writer(filesystem, env, concurrency, secrets, Proof(), warn)
-    return RemoteStore(filesystem, protocol, env, concurrency, secrets, writer)
+    return RemoteStore(filesystem, protocol, env, concurrency, secrets, writer, renews)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RemoteStore:
-    """A Store over an fsspec file system."""
+    """A Store over an fsspec file system; `renews` where it asks for new credentials by itself."""
 
     filesystem: Any
     protocol: str
@@ -91,6 +97,7 @@ class RemoteStore:
     concurrency: int
     secrets: tuple[str, ...]
     writer: S3Writer | None = None
+    renews: bool = False
 
     def read(self, location: str) -> bytes:
         """All bytes of one file."""

@@ -14,6 +14,7 @@ from icectl.storage.listing import Rows, Step, run_steps
 from icectl.storage.store import Part, Split
 
 _TEXT_OPTIONS = {"key", "secret", "token", "username", "password", "profile"}
+_CREDENTIALS = {"key", "secret", "token"}
 _BOOLEANS = {"true": True, "false": False}
 _UNORDERED_BUCKETS = "--x-s3"
 _SPLIT_PAGES = 10
@@ -44,6 +45,26 @@ def s3_options(options: Mapping[str, str], concurrency: int) -> dict[str, Any]:
                 raise UsageError(f"storage option {name}: {group} has a value already")
         place[last] = text if last in _TEXT_OPTIONS else _typed(text)
     return defaults
+
+
+def renewing(arguments: dict[str, Any], renewed: Callable[[], Mapping[str, str]]) -> dict[str, Any]:
+    """The same arguments of s3fs, with credentials that are asked for with each request.
+
+    What was begun with those that end goes on with those that follow, an upload in parts too.
+    """
+    from aiobotocore.credentials import AioCredentials
+    from aiobotocore.session import AioSession
+    from botocore.credentials import ReadOnlyCredentials
+
+    class Renewed(AioCredentials):  # type: ignore[misc]
+        async def get_frozen_credentials(self) -> ReadOnlyCredentials:
+            now = renewed()
+            return ReadOnlyCredentials(now["key"], now["secret"], now.get("token"))
+
+    session = AioSession()
+    session._credentials = Renewed("", "")  # noqa: SLF001 - no public way sets them
+    kept = {name: value for name, value in arguments.items() if name not in _CREDENTIALS}
+    return {**kept, "session": session}
 
 
 def _typed(text: str) -> str | int | bool:

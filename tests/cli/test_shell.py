@@ -802,18 +802,6 @@ def test_path_map_splits_at_the_last_equals_sign_and_reads_files(
     assert seen == [(("/a/p=1", "/b"), ("s3://old/wh", "/new wh"))]
 
 
-def test_catalogs_are_not_supported_yet(run: Run, serve: Serve) -> None:
-    def body(common: Common, change: Change) -> Outcome:
-        from icectl.cli.session import open_session
-
-        open_session(common, "prod.db.t", read_only=True)
-        return done(common, change)
-
-    serve(body)
-    assert run("inspect", "prod.db.t", "--catalog", "prod").code == 14
-    assert run("inspect", "prod.db.t").code == 14
-
-
 def test_no_table_there_is_exit_10_for_the_installed_command(tmp_path: Path) -> None:
     ended = icectl("inspect", str(tmp_path / "none"), "--json")
     assert ended.returncode == 10

@@ -108,7 +108,7 @@ def test_commands_work_by_the_protocol_alone(
         age(table, 5)
         committed = len(served.commits)
         command, *options = COMMANDS[name]
-        code, document = run([command, "by-name", *options, "--json"])
+        code, document = run([command, "./by-name", *options, "--json"])
         assert code == 0, document
         assert rows(served) == before
         if name == "orphans":
@@ -118,9 +118,9 @@ def test_commands_work_by_the_protocol_alone(
         assert document["table"]["metadata_location_after"] == served.location
         assert {path.name for path in (table / "metadata").iterdir()} <= beside
         assert [path for path in served.folder.iterdir() if "icectl-" in path.name] == []
-        code, document = run(["validate", "by-name", "--level", "data", "--json"])
+        code, document = run(["validate", "./by-name", "--level", "data", "--json"])
         assert (code, document["result"]["counts"]["error"]) == (0, 0), document
-        assert run(["inspect", "by-name", "--json"])[0] == 0
+        assert run(["inspect", "./by-name", "--json"])[0] == 0
 
 
 @pytest.mark.parametrize("served", [3], indirect=True)
@@ -139,7 +139,7 @@ def test_what_changes_meanwhile_is_a_conflict_and_planned_anew(served: Served) -
         return commit(base, required, updates)
 
     served.commit = meanwhile  # type: ignore[method-assign]
-    code, document = run([COMMANDS["expire"][0], "by-name", *COMMANDS["expire"][1:], "--json"])
+    code, document = run([COMMANDS["expire"][0], "./by-name", *COMMANDS["expire"][1:], "--json"])
     assert code == 0, document
     metadata = served.load().metadata
     assert metadata.refs["keep"].snapshot_id == oldest

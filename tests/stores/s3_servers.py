@@ -48,7 +48,7 @@ def moto() -> Iterator[S3Server]:
     server.start()
     host, port = server.get_host_and_port()
     try:
-        with _reached(f"http://{host}:{port}") as found:
+        with served_at(f"http://{host}:{port}") as found:
             yield found
     finally:
         server.stop()
@@ -87,7 +87,7 @@ def _process(command: Sequence[str], directory: Path, port: int) -> Iterator[S3S
         server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:
         _await(server, port, log)
-        with _reached(f"http://127.0.0.1:{port}") as found:
+        with served_at(f"http://127.0.0.1:{port}") as found:
             yield found
     finally:
         server.terminate()
@@ -106,7 +106,8 @@ def _await(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
 
 
 @contextmanager
-def _reached(endpoint: str) -> Iterator[S3Server]:
+def served_at(endpoint: str) -> Iterator[S3Server]:
+    """The server at an address."""
     import boto3
 
     client = boto3.client(

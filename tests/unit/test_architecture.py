@@ -28,10 +28,13 @@ LAYERS = [
 
 HOME_OF = {
     "typer": {"cli"},
+    "yaml": {"catalog"},
     "rich": {"report"},
     "fsspec": {"storage"},
     "s3fs": {"storage"},
-    "botocore": {"storage"},
+    "aiobotocore": {"storage"},
+    "botocore": {"storage", "catalog"},
+    "urllib3": {"catalog"},
     "fastavro": {"codec"},
     "numba": {"codec", "storage"},
     "isal": {"codec"},

@@ -7,7 +7,7 @@ import pytest
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.given_file import GIVEN, GivenFileCatalog, SingleFileCatalog
 from icectl.catalog.resolve import resolve
-from icectl.errors import Refused, TableNotFound, Unsupported, UsageError
+from icectl.errors import Refused, TableNotFound, UsageError
 from icectl.storage.local import LocalStore
 
 STORE = LocalStore()
@@ -47,18 +47,6 @@ def test_a_relative_directory_becomes_absolute(fixed_env, tmp_path, monkeypatch,
 def test_a_location_on_s3_names_a_bucket(fixed_env, argument):
     with pytest.raises(UsageError, match=f"^`{argument}` names no bucket$"):
         open_(argument, fixed_env)
-
-
-def test_a_name_in_a_catalog_is_not_supported_yet(fixed_env, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(Unsupported, match=r"^prod\.db\.orders would be a table of a catalog"):
-        open_("prod.db.orders", fixed_env)
-
-
-def test_a_bare_name_that_is_no_directory_is_no_table(fixed_env, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(TableNotFound, match="there is no directory 'orders'"):
-        open_("orders", fixed_env)
 
 
 FILES = ["v1.metadata.json", "v1.gz.metadata.json", "v1.metadata.json.gz", "base.json"]

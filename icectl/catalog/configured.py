@@ -1,0 +1,289 @@
+"""Catalogs as they are configured: icectl's own file, PyIceberg's file and variables, options.
+
+PyIceberg's are read as PyIceberg reads them. Of one key the strongest layer counts: option,
+environment, icectl.toml, `.pyiceberg.yaml`.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from icectl.errors import TableNotFound, Unsupported, UsageError
+
+PYICEBERG_FILE = ".pyiceberg.yaml"
+PYICEBERG_HOME = "PYICEBERG_HOME"
+_PREFIX = "pyiceberg_catalog__"
+
+_KINDS = {"rest": "rest", "sql": "sql", "jdbc": "sql", "hive": "hive", "glue": "glue"}
+_KIND_OF_URI = (
+    (("http",), "rest"),
+    (("thrift",), "hive"),
+    (("sqlite", "postgresql", "mysql", "mariadb", "jdbc:"), "sql"),
+)
+_NEEDS_URI = frozenset({"rest", "sql", "hive"})
+_SECRET_WORDS = ("secret", "password", "token", "credential", "account-key", "connection-string")
+_NO_SECRETS = re.compile(r"(enabled|uri|endpoint|expires-at|-ms|-seconds|scope|type|provider)$")
+_PLAIN_VALUE = re.compile(r"true|false|\d*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSettings:
+    """How one catalog is reached: its kind (`rest`, `sql`, `hive` or `glue`) and its properties.
+
+    `origins` tells in words where each property comes from.
+    """
+
+    name: str
+    kind: str
+    properties: Mapping[str, str] = field(repr=False)
+    origins: Mapping[str, str]
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """Values, and parts of values, that must not be shown."""
+        found = [value for key, value in self.properties.items() if is_secret_property(key, value)]
+        passwords = [password_in(value) for value in self.properties.values()]
+        found += [each for given in passwords if given for each in {given, unquote(given)}]
+        return found
+
+    def lines(self) -> Iterator[str]:
+        """Each property with its origin, without secrets, for `--verbose`."""
+        for key, value in sorted(self.properties.items()):
+            told = "***" if is_secret_property(key, value) else value
+            password = password_in(told)
+            if password:
+                told = told.replace(f":{password}@", ":***@")
+            yield f"catalog: {self.name}.{key} = {told} ({self.origins[key]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One property as it was written, and where."""
+
+    text: str
+    origin: str
+
+
+Layer = Mapping[str, Mapping[str, Value]]
+"""Properties by key, by the name of their catalog, all in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Every catalog that is configured, by its name in lower case."""
+
+    catalogs: Layer
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self.catalogs
+
+    def settings(
+        self, name: str, environment: Mapping[str, str], given: Mapping[str, str]
+    ) -> CatalogSettings:
+        """One catalog's settings, `given` being properties on the command line.
+
+        A catalog may be configured by these alone. The name stays as it was written: SQL catalogs
+        tell their tables by it.
+
+        Raises: UsageError; TableNotFound, for a catalog that is not configured; Unsupported.
+        """
+        found = dict(self.catalogs.get(name.lower(), {}))
+        found |= {key.lower(): Value(text, "`--catalog-option`") for key, text in given.items()}
+        if not found:
+            raise self.unknown(name)
+        properties = {
+            key: _from_environment(name, key, value.text, environment)
+            for key, value in found.items()
+        }
+        origins = {key: value.origin for key, value in found.items()}
+        return CatalogSettings(name, _kind(name, properties), properties, origins)
+
+    def unknown(self, name: str) -> TableNotFound:
+        """The error for a catalog that is not configured: it lists those that are."""
+        known = sorted(self.catalogs)
+        near = get_close_matches(name.lower(), known, n=1)
+        listed = ", ".join(f"`{each}`" for each in known)
+        if near:
+            hint = f"did you mean `{near[0]}`? configured are {listed}"
+        elif known:
+            hint = f"configured are {listed}"
+        else:
+            hint = (
+                "none is configured: `[catalog.NAME]` in icectl.toml does it, or PyIceberg's "
+                f"{PYICEBERG_FILE}; a location of a table holds a `/`"
+            )
+        return TableNotFound(f"there is no catalog `{name}`", hint=hint, id="catalog-not-found")
+
+
+def read_configuration(
+    environment: Mapping[str, str],
+    own: Layer,
+    folders: Callable[[], Sequence[Path]],
+) -> Configuration:
+    """All catalogs that are configured; `own` are those of icectl.toml.
+
+    `folders` are where PyIceberg's file may lie beside the one that PYICEBERG_HOME names; the first
+    file that says something counts. Raises: UsageError, for a file that cannot be read.
+    """
+    home = environment.get(PYICEBERG_HOME)
+    places = [*([Path(home)] if home else []), *folders()]
+    layers = (_first_file(places), own, _from_variables(environment))
+    names = {name for layer in layers for name in layer}
+    return Configuration(
+        {
+            name: {key: value for layer in layers for key, value in layer.get(name, {}).items()}
+            for name in names
+        }
+    )
+
+
+def own_layer(loaded: Mapping[str, Any], file: Path) -> Layer:
+    """The catalogs of icectl.toml, by the contents of its table `catalog`.
+
+    Raises: UsageError, for a value that is no text, number or boolean, and for a secret.
+    """
+    catalogs: dict[str, dict[str, Value]] = {}
+    for name, table in loaded.items():
+        if not isinstance(table, Mapping):
+            raise UsageError(f"`catalog.{name}` in {file} must be a table of properties")
+        catalogs[name.lower()] = {
+            key: _without_secret(file, name, key, value) for key, value in _flat(table)
+        }
+    return catalogs
+
+
+def is_secret_property(key: str, value: str) -> bool:
+    """Whether a property of this name holds a credential."""
+    words = key.lower().replace("_", "-")
+    if _NO_SECRETS.search(words) or _PLAIN_VALUE.fullmatch(value):
+        return False
+    return any(word in words for word in _SECRET_WORDS) or words == "header.authorization"
+
+
+def password_in(text: str) -> str | None:
+    """The password of a URI as it is written; None where there is none."""
+    try:
+        return urlsplit(text.removeprefix("jdbc:")).password if "@" in text else None
+    except ValueError:
+        return None
+
+
+def _first_file(folders: Sequence[Path]) -> Layer:
+    for folder in folders:
+        file = folder / PYICEBERG_FILE
+        if file.is_file():
+            found = _read_yaml(file)
+            if found:
+                catalogs = found.get("catalog")
+                origin = f"`{file}`"
+                return {
+                    name: {key: Value(str(value), origin) for key, value in _flat(properties)}
+                    for name, properties in (catalogs or {}).items()
+                    if isinstance(properties, Mapping)
+                }
+    return {}
+
+
+def _read_yaml(file: Path) -> Mapping[str, Any]:
+    """PyIceberg's file, all values as texts and all keys in lower case."""
+    import yaml
+
+    try:
+        loaded = yaml.load(file.read_text("utf-8"), yaml.BaseLoader)  # noqa: S506 - texts alone
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise UsageError(f"cannot read the catalogs in {file}: {reason}") from error
+    if loaded in (None, ""):
+        return {}
+    catalogs = loaded.get("catalog", {}) if isinstance(loaded, dict) else None
+    if not isinstance(catalogs, dict) and catalogs != "":
+        raise UsageError(f"{file} does not hold catalogs under `catalog:` by their names")
+    lowered: Mapping[str, Any] = _lowered(loaded)
+    return lowered
+
+
+def _lowered(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {str(key).lower(): _lowered(item) for key, item in value.items()}
+
+
+def _from_variables(environment: Mapping[str, str]) -> Layer:
+    """Properties by variables: `PYICEBERG_CATALOG__MY_CAT__S3__REGION` is `s3.region` of my-cat."""
+    catalogs: dict[str, dict[str, Value]] = {}
+    for variable, text in environment.items():
+        if not variable.lower().startswith(_PREFIX):
+            continue
+        name, _, key = variable[len(_PREFIX) :].lower().partition("__")
+        if name and key:
+            properties = catalogs.setdefault(name.replace("_", "-"), {})
+            plain = key.replace("__", ".").replace("_", "-")
+            properties[plain] = Value(text, f"`{variable}`")
+    return catalogs
+
+
+def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys in lower case, those of tables within joined by dots."""
+    for key, value in table.items():
+        name = f"{above}{key}".lower()
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _without_secret(file: Path, name: str, key: str, value: Any) -> Value:
+    place = f"`catalog.{name}.{key}` in {file}"
+    if isinstance(value, bool):
+        value = "true" if value else "false"
+    if not isinstance(value, str | int):
+        raise UsageError(f"{place} must be a text, a whole number or a boolean")
+    text = str(value)
+    if not text.startswith("env:") and (is_secret_property(key, text) or password_in(text)):
+        raise UsageError(
+            f"{place} looks like a secret, and none may stand there",
+            hint=f'`{key} = "env:NAME"` takes it from the environment variable NAME',
+        )
+    return Value(text, place)
+
+
+def _from_environment(catalog: str, key: str, text: str, environment: Mapping[str, str]) -> str:
+    if not text.startswith("env:"):
+        return text
+    variable = text.removeprefix("env:")
+    if variable not in environment:
+        raise UsageError(
+            f"property `{key}` of catalog `{catalog}`: the environment has no variable `{variable}`"
+        )
+    return environment[variable]
+
+
+def _kind(name: str, properties: Mapping[str, str]) -> str:
+    """The kind that the properties name, else that of the URI.
+
+    Raises: UsageError; Unsupported.
+    """
+    named, uri = properties.get("type", "").lower(), properties.get("uri", "")
+    if "py-catalog-impl" in properties:
+        raise Unsupported(f"catalog `{name}` is a class of Python's, and icectl runs none")
+    if named and named not in _KINDS:
+        raise Unsupported(
+            f"catalog `{name}` is of type `{named}`, which icectl does not know",
+            hint=f"it knows {', '.join(f'`{kind}`' for kind in sorted(set(_KINDS)))}"
+            + ("; name tables of a Hadoop catalog by location" if named == "hadoop" else ""),
+        )
+    kind = _KINDS.get(named) or next(
+        (kind for starts, kind in _KIND_OF_URI if uri.lower().startswith(starts)), None
+    )
+    if kind is None or (kind in _NEEDS_URI and not uri):
+        what = "`uri`" if not uri else "`type`, which its `uri` does not tell"
+        raise UsageError(
+            f"catalog `{name}` has no {what}",
+            hint="set it in icectl.toml, with `--catalog-option`, or in the environment as "
+            f"PYICEBERG_CATALOG__{name.upper().replace('-', '_')}__{'TYPE' if uri else 'URI'}",
+        )
+    return kind

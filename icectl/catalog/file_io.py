@@ -1,0 +1,97 @@
+"""Properties by which catalogs say how their tables' files are reached, as options of the storage.
+
+The keys are those of PyIceberg and of Iceberg's Java libraries, in configuration files and in what
+servers answer; each concerns the schemes of one kind of storage.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from icectl.storage.open import StorageOptions
+
+_S3 = {
+    "s3.endpoint": "client_kwargs.endpoint_url",
+    "s3.access-key-id": "key",
+    "s3.secret-access-key": "secret",
+    "s3.session-token": "token",
+    "s3.region": "client_kwargs.region_name",
+    "s3.profile-name": "profile",
+    "s3.anonymous": "anon",
+    "s3.connect-timeout": "config_kwargs.connect_timeout",
+    "s3.request-timeout": "config_kwargs.read_timeout",
+    "s3.server-side-encryption": "s3_additional_kwargs.ServerSideEncryption",
+    "s3.sse-kms-key-id": "s3_additional_kwargs.SSEKMSKeyId",
+    "client.access-key-id": "key",
+    "client.secret-access-key": "secret",
+    "client.session-token": "token",
+    "client.region": "client_kwargs.region_name",
+    "client.profile-name": "profile",
+}
+_GCS = {
+    "gcs.oauth2.token": "token",
+    "gcs.project-id": "project",
+    "gcs.service.host": "endpoint_url",
+    "gcs.requester-pays": "requester_pays",
+}
+_ADLS = {
+    "adls.connection-string": "connection_string",
+    "adls.account-name": "account_name",
+    "adls.account-key": "account_key",
+    "adls.sas-token": "sas_token",
+    "adls.tenant-id": "tenant_id",
+    "adls.client-id": "client_id",
+    "adls.client-secret": "client_secret",
+    "adls.account-host": "account_host",
+    "adls.anon": "anon",
+}
+_KINDS = (
+    (("s3", "s3a", "s3n"), _S3),
+    (("gs", "gcs"), _GCS),
+    (("abfs", "abfss", "wasb", "wasbs", "az"), _ADLS),
+)
+
+
+def with_file_io(given: StorageOptions, properties: Mapping[str, str]) -> StorageOptions:
+    """Storage options by a catalog's properties; what the user gave for storage wins over them.
+
+    Properties that do not concern storage are left out.
+    """
+    return with_file_io_at(given, {"": properties})
+
+
+def with_file_io_at(
+    given: StorageOptions, properties: Mapping[str, Mapping[str, str]]
+) -> StorageOptions:
+    """The same, where properties are of all locations that begin with a prefix."""
+    places = dict(given.places)
+    for prefix, values in properties.items():
+        for schemes, keys in _KINDS:
+            options = _translated(values, keys)
+            for scheme in schemes:
+                start = f"{scheme}:"
+                if prefix.startswith(start) or (not prefix and options):
+                    places[prefix or start] = options
+    return replace(given, places=places)
+
+
+def _translated(properties: Mapping[str, str], keys: Mapping[str, str]) -> Mapping[str, str]:
+    options: dict[str, str] = {}
+    for key, option in keys.items():  # of two keys for one option the first counts
+        if properties.get(key) and option not in options:
+            options[option] = properties[key]
+    options.update(_of_s3(properties) if keys is _S3 else {})
+    return options
+
+
+def _of_s3(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """Options of S3 that hold another value than the property does."""
+    options = {}
+    style = properties.get("s3.path-style-access", "").lower()
+    if properties.get("s3.force-virtual-addressing", "").lower() == "true" or style == "false":
+        options["config_kwargs.s3.addressing_style"] = "virtual"
+    elif style == "true":
+        options["config_kwargs.s3.addressing_style"] = "path"
+    if properties.get("s3.proxy-uri"):
+        for scheme in ("http", "https"):
+            options[f"config_kwargs.proxies.{scheme}"] = properties["s3.proxy-uri"]
+    return options

@@ -1,0 +1,245 @@
+"""Tables whose catalog keeps one pointer to a metadata file: SQL, Glue, Hive.
+
+A commit writes the next metadata file, whose bytes are icectl's own, and then swaps the pointer. So
+nothing that a catalog does not know is lost, and a file that no pointer ever named is no version.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from icectl.catalog.metadata_files import (
+    changed,
+    next_metadata,
+    read_file,
+    unmet,
+    wants_gzip,
+)
+from icectl.catalog.protocol import (
+    Capabilities,
+    CommitOutcome,
+    Committed,
+    Conflict,
+    LoadedTable,
+    Unknown,
+    check_same_table,
+)
+from icectl.catalog.versions import metadata_version
+from icectl.codec.metadata_file import is_gzip, write_metadata
+from icectl.env import Env
+from icectl.errors import CorruptTable, IcectlError
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.names import catalog_metadata_file_name
+from icectl.spec.properties import METADATA_PATH, read
+from icectl.spec.requirements import Requirement
+from icectl.spec.updates import Update
+from icectl.storage import location as locations
+from icectl.storage.create import check_creatable
+from icectl.storage.store import Store
+
+_LOGGER = logging.getLogger(__name__)
+_LOOKS = 3
+"""How often a table is read whose files come and go with the commits of others."""
+
+_PAUSES_SECONDS = (0.0, 0.5, 1.5, 3.0)
+"""Before each look at what became of a swap: a server may be on its way back."""
+
+POINTED = Capabilities(
+    is_certain=True,
+    publishes=True,
+    numbers_versions=False,
+    cleans_metadata=True,
+    commits_on_base=True,
+)
+"""What a pointer names is current; its clients delete metadata files that leave the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointed:
+    """What a catalog says of a table at one moment.
+
+    `token` is what the kind of catalog wants to see again at the swap; `parameters` are its own
+    words on the table.
+    """
+
+    metadata_location: str
+    previous: str | None = None
+    token: object = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+class Uncertain(Exception):
+    """A swap was asked for, and nobody said how it ended; `reason` is why, without secrets."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Pointer(Protocol):
+    """The one entry of a catalog that says which metadata file of a table is current."""
+
+    def read(self) -> Pointed:
+        """Ask the catalog. Raises: TableNotFound, with names that are near; StorageError."""
+
+    def check_writable(self, pointed: Pointed) -> None:
+        """Raises: Refused, where clients must not commit: what is managed elsewhere, and such."""
+
+    def swap(
+        self, pointed: Pointed, metadata_location: str, metadata: TableMetadata
+    ) -> Conflict | None:
+        """Name another metadata file, if the entry still is as it was read; `previous` is kept.
+
+        Returns why it is not, with nothing changed. Raises: Uncertain, where nobody knows; any
+        other error only where the pointer is certain not to change.
+        """
+
+    def settle(self, pointed: Pointed) -> bool:
+        """Whether a swap of `pointed` that ended in Uncertain can come no more; waits a little.
+
+        Raises: StorageError.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class PointerCatalog:
+    """One table behind a pointer; `name` is what its users call it."""
+
+    pointer: Pointer
+    store: Store
+    env: Env
+    name: str
+    capabilities: Capabilities = POINTED
+
+    @property
+    def metadata_file(self) -> str:
+        """The file that the catalog says is current. Raises: TableNotFound; StorageError."""
+        return self.pointer.read().metadata_location
+
+    def load(self, *, to_show: bool = False) -> LoadedTable:
+        """Read the current metadata; what is only shown may have oddities.
+
+        Raises: TableNotFound; CorruptTable; Unsupported; StorageError.
+        """
+        pointed = self.pointer.read()
+        for _ in range(_LOOKS):
+            try:
+                return self._loaded(pointed, to_show)
+            except FileNotFoundError:  # perhaps a commit that came meanwhile has deleted it
+                before, pointed = pointed, self.pointer.read()
+                if pointed.metadata_location == before.metadata_location:
+                    break
+        raise CorruptTable(
+            f"the catalog says that {locations.shown(pointed.metadata_location)} is the current "
+            f"metadata file of {self.name}, and that file is missing",
+            rule="R-034",
+            hint="bring it back, or register the table anew with the newest metadata file there is",
+        )
+
+    def check_writable(self, loaded: LoadedTable) -> None:
+        """Do nothing where a commit to, or a clean-up of, this table is safe.
+
+        Raises: Refused, with the way out; TableNotFound; StorageError.
+        """
+        check_creatable(loaded.metadata_folder)
+        self.pointer.check_writable(self.pointer.read())
+
+    def settle(self) -> None:
+        """Do nothing: a commit that is under way has not swapped the pointer."""
+
+    def commit(
+        self, base: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
+    ) -> CommitOutcome:
+        """Write the metadata file that follows `base`, and swap the pointer from one to the other.
+
+        Raises: Refused, TableNotFound, StorageError; each of them only where nothing is changed.
+        """
+        pointed = self.pointer.read()
+        self.pointer.check_writable(pointed)
+        if pointed.metadata_location != base.metadata_location:
+            return Conflict(f"{locations.name(pointed.metadata_location)} was committed meanwhile")
+        try:
+            content = self.store.read(base.metadata_location)
+        except FileNotFoundError:
+            return Conflict(f"{locations.name(base.metadata_location)} is gone")
+        problem = changed(base, content) or unmet(base.metadata, requirements)
+        if problem is not None:
+            return Conflict(problem)
+        updated = next_metadata(base, updates, self.env.now_ms())
+        gzip = wants_gzip(base, otherwise=is_gzip(content))
+        number = 0 if base.version is None else base.version + 1
+        name = catalog_metadata_file_name(number, self.env.new_uuid(), gzip=gzip)  # R-160
+        target = locations.join(folder_of(updated), name)
+        self.store.create(target, write_metadata(updated, compressed=gzip))
+        return self._swap(base, pointed, self._table(updated, target))
+
+    def _loaded(self, pointed: Pointed, to_show: bool) -> LoadedTable:  # noqa: FBT001
+        metadata = read_file(self.store, pointed.metadata_location, to_show=to_show)
+        return self._table(metadata, pointed.metadata_location)
+
+    def _table(self, metadata: TableMetadata, location: str) -> LoadedTable:
+        version = metadata_version(location).version
+        return LoadedTable(metadata, location, version, folder_of(metadata), self.capabilities)
+
+    def _swap(self, base: LoadedTable, pointed: Pointed, ours: LoadedTable) -> CommitOutcome:
+        """Swap the pointer; the file that was written for it goes where it is sure to have lost."""
+        try:
+            conflict = self.pointer.swap(pointed, ours.metadata_location, ours.metadata)
+        except Uncertain as error:
+            outcome = self._found_out(base, pointed, ours, error.reason)
+        except Exception:
+            self._remove(ours)
+            raise
+        else:
+            outcome = Committed(ours) if conflict is None else conflict
+        if isinstance(outcome, Conflict):
+            self._remove(ours)
+        return outcome
+
+    def _found_out(
+        self, base: LoadedTable, pointed: Pointed, ours: LoadedTable, reason: str
+    ) -> CommitOutcome:
+        """Look what became of a swap (R-156)."""
+        for seconds in _PAUSES_SECONDS:
+            self.env.sleep(seconds)
+            try:
+                is_settled = self.pointer.settle(pointed)
+                found = self._look(base, ours, is_settled=is_settled)
+            except Exception:  # whatever it is, nobody has answered yet
+                _LOGGER.debug("cannot look what became of the commit", exc_info=True)
+                continue
+            if found is not None:
+                return found
+        return Unknown(ours.metadata_location, reason)
+
+    def _look(
+        self, base: LoadedTable, ours: LoadedTable, *, is_settled: bool
+    ) -> CommitOutcome | None:
+        """What became of a swap, as far as the current metadata tells; None where it does not.
+
+        Raises: what loading raises.
+        """
+        now = self.load()
+        check_same_table(base, now.metadata)
+        key = locations.loosest_key(ours.metadata_location)
+        logged = [locations.loosest_key(entry.metadata_file) for entry in now.metadata.metadata_log]
+        if key in (locations.loosest_key(now.metadata_location), *logged):
+            return Committed(now)
+        before = locations.loosest_key(base.metadata_location)
+        if locations.loosest_key(now.metadata_location) == before:
+            return Conflict("the catalog did not carry out the commit") if is_settled else None
+        if before in logged:  # what followed it was another writer's file
+            return Conflict(f"{locations.name(now.metadata_location)} was committed meanwhile")
+        return None
+
+    def _remove(self, ours: LoadedTable) -> None:
+        with suppress(IcectlError):
+            self.store.remove([ours.metadata_location])
+
+
+def folder_of(metadata: TableMetadata) -> str:
+    """Where the table wants its metadata files (R-161)."""
+    path = read(metadata.properties, METADATA_PATH)
+    return path.rstrip("/") if path else locations.join(metadata.location, "metadata")

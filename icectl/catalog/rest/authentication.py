@@ -1,0 +1,303 @@
+"""How requests to a catalog prove who sends them."""
+
+import base64
+import hashlib
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+from icectl.catalog.rest.addresses import shown_url
+from icectl.catalog.rest.http import Http, NoAnswerError, NotReachedError, Request
+from icectl.env import Env
+from icectl.errors import StorageError, Unsupported, UsageError
+
+_FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+_MARGIN_SECONDS = 60.0
+_DEFAULT_SCOPE = "catalog"
+_KINDS = ("none", "noop", "basic", "oauth2", "legacyoauth2", "sigv4")
+_ELSEWHERE = {
+    "google": "gcloud auth print-access-token",
+    "entra": "az account get-access-token",
+}
+
+
+class Authentication(Protocol):
+    """One way to prove it; `named` is how messages call what was shown."""
+
+    @property
+    def named(self) -> str:
+        """What a server that refuses has refused."""
+
+    def headers(self, request: Request) -> Mapping[str, str]:
+        """The headers that prove it for one request. Raises: StorageError."""
+
+    def renew(self) -> bool:
+        """Forget what a server no longer accepts; whether there is something newer to show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A header that does not change, or none."""
+
+    named: str
+    authorization: str | None = field(default=None, repr=False)
+
+    def headers(self, _: Request) -> Mapping[str, str]:
+        """The header."""
+        return {} if self.authorization is None else {"Authorization": self.authorization}
+
+    def renew(self) -> bool:
+        """Say no: there is nothing else."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequest:
+    """What is asked for a token, where; `by_header` shows the client's secret as OAuth advises."""
+
+    url: str
+    client_id: str | None
+    secret: str = field(repr=False)
+    more: Mapping[str, str] = field(default_factory=dict)
+    by_header: bool = False
+
+    def request(self) -> Request:
+        """The request for a token."""
+        form = {"grant_type": "client_credentials", **self.more}
+        headers = dict(_FORM)
+        if self.by_header:
+            headers["Authorization"] = _basic(f"{self.client_id}:{self.secret}")
+        else:
+            if self.client_id is not None:
+                form["client_id"] = self.client_id
+            form["client_secret"] = self.secret
+        return Request("POST", self.url, headers, urlencode(form).encode())
+
+
+@dataclass(slots=True)
+class ClientCredentials:
+    """Tokens that are fetched for a client's credential, and again before their end."""
+
+    http: Http
+    env: Env
+    asked: TokenRequest
+    expires_in_seconds: float | None = None
+    _token: str | None = field(default=None, repr=False)
+    _ends_at: float = float("inf")
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def named(self) -> str:
+        """The client."""
+        client = f" of client `{self.asked.client_id}`" if self.asked.client_id else ""
+        return f"the OAuth2 token{client}"
+
+    def headers(self, _: Request) -> Mapping[str, str]:
+        """The header with a token that is valid for a while."""
+        with self._lock:
+            if self._token is None or self.env.monotonic_seconds() >= self._ends_at:
+                self._fetch()
+            return {"Authorization": f"Bearer {self._token}"}
+
+    def renew(self) -> bool:
+        """Forget the token."""
+        with self._lock:
+            self._token = None
+        return True
+
+    def _fetch(self) -> None:
+        now = self.env.monotonic_seconds()
+        found = _fetch_token(self.http, self.asked)
+        self._token = found["access_token"]
+        seconds = found.get("expires_in", self.expires_in_seconds)
+        self._ends_at = float("inf")
+        if isinstance(seconds, int | float) and seconds > 0:
+            self._ends_at = now + seconds - min(_MARGIN_SECONDS, seconds / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class SigV4:
+    """Signatures of AWS for each request."""
+
+    service: str
+    region: str
+    credentials: Any = field(repr=False)
+
+    @property
+    def named(self) -> str:
+        """The signature."""
+        return f"the AWS credentials (signed for {self.service} in {self.region})"
+
+    def headers(self, request: Request) -> Mapping[str, str]:
+        """The signature's headers, over all that the request has."""
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+
+        body = hashlib.sha256(request.body).hexdigest()
+        signed = AWSRequest(
+            request.method,
+            request.url,
+            headers={**request.headers, "x-amz-content-sha256": body},
+            data=request.body or None,
+        )
+        SigV4Auth(self.credentials, self.service, self.region).add_auth(signed)
+        return dict(signed.headers.items())
+
+    def renew(self) -> bool:
+        """Say no: the driver's credentials renew themselves."""
+        return False
+
+
+def authentication_of(
+    properties: Mapping[str, str], uri: str, http: Http, env: Env
+) -> Authentication:
+    """The way that a catalog's properties ask for.
+
+    Raises: UsageError; Unsupported, for ways that need a driver of their own.
+    """
+    kind = (properties.get("auth.type") or properties.get("rest.auth.type") or "").lower()
+    if kind in _ELSEWHERE:
+        raise Unsupported(
+            f"icectl does not log in as `{kind}` by itself",
+            hint=f"give a token: `token=env:NAME`, from `{_ELSEWHERE[kind]}` for example",
+        )
+    if kind and kind not in _KINDS:
+        raise Unsupported(f"catalog property `auth.type`: `{kind}` is none of {', '.join(_KINDS)}")
+    if kind == "sigv4" or properties.get("rest.sigv4-enabled", "").lower() == "true":
+        return _sigv4(properties)
+    if kind == "basic":
+        return _password(properties)
+    if kind == "oauth2" and _of_group(properties, "client_id"):
+        return ClientCredentials(http, env, _own_server(properties), _expires_in(properties))
+    if kind in ("none", "noop"):
+        return Fixed("a request without credentials")
+    if "credential" in properties:
+        asked = _token_request(properties, uri)
+        return ClientCredentials(http, env, asked, _expires_in(properties))
+    if "token" in properties:
+        return Fixed("the catalog property `token`", f"Bearer {properties['token']}")
+    return Fixed("a request without credentials")
+
+
+def _token_request(properties: Mapping[str, str], uri: str) -> TokenRequest:
+    client_id, colon, secret = properties["credential"].partition(":")
+    if not colon:
+        client_id, secret = "", client_id
+    server = properties.get("oauth2-server-uri") or f"{uri}/v1/oauth/tokens"
+    if "://" not in server:
+        server = f"{uri}/{server.lstrip('/')}"
+    more = {"scope": properties.get("scope") or _DEFAULT_SCOPE}
+    more |= {name: properties[name] for name in ("audience", "resource") if properties.get(name)}
+    return TokenRequest(server, client_id or None, secret, more)
+
+
+def _own_server(properties: Mapping[str, str]) -> TokenRequest:
+    found = {name: _of_group(properties, name) for name in ("client_id", "client_secret")}
+    found["token_url"] = _of_group(properties, "token_url")
+    missing = [name for name, value in found.items() if not value]
+    if missing:
+        raise UsageError(f"catalog property `auth.oauth2.{missing[0]}` is missing")
+    scope = _of_group(properties, "scope")
+    more = {"scope": scope} if scope else {}
+    client_id, secret, url = (str(value) for value in found.values())
+    return TokenRequest(url, client_id, secret, more, by_header=True)
+
+
+def _of_group(properties: Mapping[str, str], name: str) -> str | None:
+    """One of `auth.oauth2`; environment variables spell its names with hyphens."""
+    group = "auth.oauth2."
+    return properties.get(group + name) or properties.get(group + name.replace("_", "-"))
+
+
+def _expires_in(properties: Mapping[str, str]) -> float | None:
+    """How long tokens are valid whose server does not say.
+
+    Units: seconds.
+    """
+    own, legacy = _of_group(properties, "expires_in"), properties.get("token-expires-in-ms")
+    for text, per_second in ((own or "", 1), (legacy or "", 1000)):
+        if text.isascii() and text.isdigit():
+            return int(text) / per_second
+    return None
+
+
+def _password(properties: Mapping[str, str]) -> Fixed:
+    for group in ("auth.basic", "rest.auth.basic"):
+        user, password = (properties.get(f"{group}.{name}") for name in ("username", "password"))
+        if user is not None and password is not None:
+            return Fixed(f"user `{user}` with its password", _basic(f"{user}:{password}"))
+    raise UsageError("catalog properties `auth.basic.username` and `auth.basic.password` belong "
+                     "to `auth.type=basic`")  # fmt: skip
+
+
+def _basic(pair: str) -> str:
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+def _sigv4(properties: Mapping[str, str]) -> SigV4:
+    from botocore.credentials import Credentials
+    from botocore.session import Session
+
+    session = Session(profile=properties.get("client.profile-name"))
+    region = (
+        properties.get("rest.signing-region")
+        or properties.get("client.region")
+        or session.get_config_variable("region")
+    )
+    if not region:
+        raise UsageError("signed requests need the catalog property `rest.signing-region`")
+    for group in ("rest", "client"):
+        key = properties.get(f"{group}.access-key-id")
+        secret = properties.get(f"{group}.secret-access-key")
+        if key and secret:
+            credentials = Credentials(key, secret, properties.get(f"{group}.session-token"))
+            break
+    else:
+        credentials = session.get_credentials()
+    if credentials is None:
+        raise StorageError(
+            "there are no AWS credentials to sign requests to the catalog with",
+            hint="they come from `rest.access-key-id` and `rest.secret-access-key`, from "
+            "AWS_PROFILE, from the AWS_* environment or from the machine's role",
+        )
+    return SigV4(properties.get("rest.signing-name") or "execute-api", region, credentials)
+
+
+def _fetch_token(http: Http, asked: TokenRequest) -> Mapping[str, Any]:
+    """Fetch a token. Raises: StorageError, which names the client and what the server said."""
+    shown = shown_url(asked.url)
+    try:
+        answer = http.send(asked.request())
+    except (NotReachedError, NoAnswerError) as error:
+        raise StorageError(
+            f"cannot reach {shown} for an OAuth2 token: {error}",
+            hint="the catalog property `oauth2-server-uri` names the address that gives tokens",
+        ) from error
+    try:
+        found = json.loads(answer.body)
+    except ValueError:
+        found = None
+    if answer.status == 200 and isinstance(found, dict) and found.get("access_token"):
+        return found
+    said = _said(found) or "nothing more"
+    client = f"client `{asked.client_id}`" if asked.client_id else "the catalog's `credential`"
+    raise StorageError(
+        f"{shown} gives no OAuth2 token to {client} ({answer.status}): {said}",
+        hint="check the catalog properties `credential` (as ID:SECRET), `scope` and "
+        "`oauth2-server-uri`",
+        id="access-denied" if answer.status in (400, 401, 403) else None,
+    )
+
+
+def _said(found: object) -> str | None:
+    """What a server that gives tokens says of its refusal; never what was shown to it."""
+    if not isinstance(found, dict):
+        return None
+    error = found.get("error")
+    if isinstance(error, dict):
+        return str(error.get("message") or error.get("type") or "") or None
+    parts = [str(part) for part in (error, found.get("error_description")) if part]
+    return ": ".join(parts) or None

@@ -1,0 +1,176 @@
+"""One table as a REST server has it: loading it, and sending it changes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from icectl.catalog.identifier import dotted
+from icectl.catalog.pointer import folder_of
+from icectl.catalog.protocol import Capabilities, LoadedTable
+from icectl.catalog.rest import addresses
+from icectl.catalog.rest.client import Client, NotThereError, Refusal
+from icectl.catalog.rest.http import Answer
+from icectl.catalog.rest.products import product_of
+from icectl.catalog.rest.vended import Vended
+from icectl.catalog.rest.wire import KNOWN_UPDATES, NEWEST_VERSION
+from icectl.catalog.versions import metadata_version
+from icectl.codec.metadata_file import check_texts, read_metadata
+from icectl.env import Env
+from icectl.errors import CorruptTable, IcectlError, TableNotFound, Unsupported
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.metadata_json import parse_metadata
+from icectl.spec.metadata_oddities import parse_generously
+from icectl.storage import location as locations
+
+_BUSY_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
+"""Before a commit is sent again that the server had no time for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTable:
+    """A table by its namespace and name; `read` reads a file of the table's storage.
+
+    `warn` is told of what went otherwise than it should, and was put right.
+    """
+
+    client: Client
+    namespace: tuple[str, ...]
+    name: str
+    vended: Vended
+    read: Callable[[str], bytes]
+    warn: Callable[[str], None]
+
+    def load(self, *, to_show: bool = False) -> LoadedTable:
+        """Ask the server for the table.
+
+        Raises: TableNotFound, with names that are near; CorruptTable; Unsupported; StorageError.
+        """
+        self.client.check_offers(addresses.LOAD_TABLE, "reading a table")
+        try:
+            answer = self.client.get(self.path, token=self.vended.token)
+        except NotThereError as error:
+            raise self._not_found(error.refusal) from error
+        return self._loaded(answer, to_show=to_show)
+
+    def loaded_from(self, answer: Mapping[str, Any]) -> LoadedTable:
+        """Make a loaded table of the server's answer to a commit. Raises: as load."""
+        return self._loaded({**answer, "config": {}}, to_show=False, is_load=False)
+
+    @property
+    def path(self) -> str:
+        """Its path below the catalog's address."""
+        return self.client.config.addresses.table(self.namespace, self.name)
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"{self.client.config.uri}/{self.path}"
+
+    @property
+    def shown(self) -> str:
+        """The table as messages name it."""
+        return f"`{dotted((*self.namespace, self.name))}` of catalog `{self.client.name}`"
+
+    def stored(self, location: str) -> TableMetadata:
+        """Read a metadata file of the table. Raises: FileNotFoundError; IcectlError."""
+        return read_metadata(self.read(location))
+
+    def post(self, body: Mapping[str, Any], key: str) -> Answer:
+        """Send a commit; again only where the server says that it had no time for it.
+
+        `key` is the same for what is the same commit. Raises: NotReachedError; NoAnswerError;
+        StorageError, for the login.
+        """
+        headers = {"Idempotency-Key": key}
+        for seconds in _BUSY_SECONDS:
+            answer = self.client.post(self.path, body, headers, self.vended.token)
+            if answer.status != 429:
+                return answer
+            self.client.env.sleep(seconds)
+        return self.client.post(self.path, body, headers, self.vended.token)
+
+    def _loaded(
+        self, answer: Mapping[str, Any], *, to_show: bool, is_load: bool = True
+    ) -> LoadedTable:
+        members, location = answer.get("metadata"), answer.get("metadata-location")
+        if not isinstance(members, dict):
+            raise self.client.odd(self.url, "its answer has no table metadata")
+        if not isinstance(location, str) or not location:
+            raise Unsupported(
+                f"the server does not say where the metadata of {self.shown} lies: the table is "
+                "staged and not created yet, or the server keeps that to itself",
+                hint="maintain it with what the server offers for that",
+            )
+        try:
+            check_texts(members)
+            metadata = (
+                parse_generously(members, locations.parent(locations.parent(location)))
+                if to_show
+                else parse_metadata(members)
+            )
+        except CorruptTable as error:
+            what = error.message.removesuffix(f" ({error.rule})")
+            raise CorruptTable(f"{self.shown}: {what}", rule=error.rule, hint=error.hint) from error
+        if is_load:
+            self.vended.learn(answer)
+        return LoadedTable(
+            metadata,
+            location,
+            metadata_version(location).version,
+            folder_of(metadata),
+            self._capabilities(),
+        )
+
+    def _capabilities(self) -> Capabilities:
+        product = product_of(self.client.config)
+        return Capabilities(
+            is_certain=True,
+            publishes=True,
+            numbers_versions=False,
+            cleans_metadata=False,
+            maintained_by=None if product is None else product.keeper,
+            updates=KNOWN_UPDATES,
+            newest_version=NEWEST_VERSION,
+        )
+
+    def _not_found(self, refusal: Refusal) -> IcectlError:
+        """The error for a table that is not there: what there is instead."""
+        if self._is_view():
+            return Unsupported(f"{self.shown} is a view", hint="a view has no files of its own")
+        client, space = self.client, self.namespace
+        try:
+            found = client.pages(client.config.addresses.tables(space), {}, "identifiers")
+            near = get_close_matches(self.name, [one["name"] for one in found], n=3)
+        except NotThereError:
+            return no_namespace(client.name, space)
+        except (IcectlError, KeyError, TypeError):
+            return TableNotFound(f"there is no table {self.shown}", hint=f"the server: {refusal}")
+        shown = ", ".join(f"`{dotted((client.name, *space, each))}`" for each in near)
+        listing = f"`icectl inspect {dotted((client.name, *space))}` lists what there is"
+        return TableNotFound(
+            f"there is no table {self.shown}", hint=f"did you mean {shown}?" if near else listing
+        )
+
+    def _is_view(self) -> bool:
+        if not self.client.offers(addresses.LOAD_VIEW):
+            return False
+        try:
+            self.client.get(self.client.config.addresses.view(self.namespace, self.name))
+        except (NotThereError, IcectlError):
+            return False
+        return True
+
+
+def no_namespace(catalog: str, namespace: tuple[str, ...]) -> TableNotFound:
+    """Make the error for a namespace that is not there."""
+    return TableNotFound(
+        f"catalog `{catalog}` has no namespace `{dotted(namespace)}`",
+        hint=f"`icectl inspect {catalog}` lists its namespaces",
+    )
+
+
+def time_ordered_uuid(env: Env) -> str:
+    """A version 7 UUID, the form that idempotency keys have."""
+    random, ms = env.new_uuid(), f"{env.now_ms():012x}"
+    return f"{ms[:8]}-{ms[8:]}-7{random[15:]}"

@@ -1,0 +1,169 @@
+"""Credentials that a server hands out with a table, for the storage of its files.
+
+They end. Whatever uses the storage asks here for the current ones; half-way to their end they are
+fetched anew, so that what began with the old ones may go on for a while. A copy of this crosses to
+other processes, and fetches for itself there.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from icectl.catalog.configured import is_secret_property
+from icectl.catalog.file_io import with_file_io_at
+from icectl.catalog.rest import addresses
+from icectl.catalog.rest.client import Client, NotThereError
+from icectl.errors import IcectlError, StorageError, Unsupported
+from icectl.storage.open import Places, StorageOptions
+
+_LOGGER = logging.getLogger(__name__)
+_UNTOLD_LIFE_MS = 30 * 60_000
+"""How long temporary credentials are taken to be valid whose end nobody tells."""
+
+_TEMPORARY = ("s3.session-token", "gcs.oauth2.token", "adls.sas-token")
+_KEYS = ("s3.access-key-id", *_TEMPORARY, "adls.account-key", "adls.connection-string")
+_PREFIXES = {"gcp": "gs:", "adls": "abfss:"}
+
+
+@dataclass(slots=True)
+class Vended:
+    """What a server says of the storage of one table; `given` is what its user says, which wins.
+
+    `hide` takes secrets. Nothing is asked before the first use.
+    """
+
+    client: Client
+    namespace: tuple[str, ...]
+    name: str
+    given: StorageOptions
+    hide: Callable[[str], None]
+    token: str | None = field(default=None, repr=False)
+    _places: Places | None = field(default=None, repr=False)
+    _renews_at_ms: int | None = None
+    _ends_at_ms: int | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+
+    def __call__(self) -> Places:
+        """The options of the storage by beginnings of locations, as they are valid now.
+
+        Raises: Unsupported, where a server signs each request itself; StorageError.
+        """
+        with self._lock:
+            now_ms = self.client.env.now_ms()
+            if self._places is None:
+                self._load()
+            elif self._renews_at_ms is not None and now_ms >= self._renews_at_ms:
+                self._renew(now_ms)
+            assert self._places is not None
+            return self._places
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Cross to another process without what is bound to this one."""
+        values = (self.client, self.namespace, self.name, self.given.crossing(), _keep_to_itself)
+        state = (self.token, self._places, self._renews_at_ms, self._ends_at_ms)
+        return type(self), (*values, *state)
+
+    def learn(self, answer: Mapping[str, Any]) -> None:
+        """Take what the answer to a load, or for credentials, says of the storage."""
+        config = _texts(answer.get("config"))
+        granted = {
+            _prefix(str(one.get("prefix", ""))): _texts(one.get("config"))
+            for one in answer.get("storage-credentials") or ()
+            if isinstance(one, dict)
+        }
+        with self._lock:
+            for found in (config, *granted.values()):
+                for key, value in found.items():
+                    if is_secret_property(key, value):
+                        self.hide(value)
+            if "token" in config:
+                self.token = config["token"]
+            base = {**self.client.config.properties, **config}
+            self._check_signing(base, granted)
+            everywhere = {"": _of_accounts(base)}
+            special = {prefix: _of_accounts({**base, **own}) for prefix, own in granted.items()}
+            self._places = with_file_io_at(self.given, {**everywhere, **special}).places
+            self._set_end([config, *granted.values()])
+
+    def _check_signing(self, base: Mapping[str, str], granted: Mapping[str, Any]) -> None:
+        signs = base.get("s3.remote-signing-enabled", "").lower() == "true"
+        own = any(key in base for key in _KEYS) or granted or "key" in self.given.options
+        if signs and not own:
+            raise Unsupported(
+                f"the server of catalog `{self.client.name}` signs each request to the storage "
+                "itself and hands out no credentials, and icectl cannot work so",
+                hint="let the server vend credentials, or give your own with `--storage-option` "
+                "key=KEY and secret=env:NAME",
+            )
+
+    def _set_end(self, told: list[dict[str, str]]) -> None:
+        now_ms = self.client.env.now_ms()
+        ends = [
+            int(value)
+            for found in told
+            for key, value in found.items()
+            if "expires-at" in key and value.isascii() and value.isdigit()
+        ]
+        temporary = any(key.startswith(_TEMPORARY) for found in told for key in found)
+        self._ends_at_ms = min(ends, default=now_ms + _UNTOLD_LIFE_MS if temporary else None)
+        self._renews_at_ms = None
+        if self._ends_at_ms is not None:
+            self._renews_at_ms = now_ms + max(0, self._ends_at_ms - now_ms) // 2
+
+    def _renew(self, now_ms: int) -> None:
+        """Fetch new credentials; the old ones stay while they are valid, if that fails."""
+        try:
+            self._fetch()
+        except (IcectlError, NotThereError) as error:
+            assert self._ends_at_ms is not None
+            if now_ms < self._ends_at_ms:
+                _LOGGER.debug("cannot renew the credentials of the storage: %s", error)
+                return
+            raise StorageError(
+                f"catalog `{self.client.name}` gives no new credentials for the storage of "
+                f"`{self.name}`, and the old ones have ended: {error}",
+                hint="run the command again",
+            ) from error
+
+    def _fetch(self) -> None:
+        """Ask for credentials alone where that can be done, else for the whole table."""
+        if not self.client.offers(addresses.CREDENTIALS):
+            self._load()
+            return
+        path = self.client.config.addresses.credentials(self.namespace, self.name)
+        self.learn(self.client.get(path, token=self.token))
+
+    def _load(self) -> None:
+        path = self.client.config.addresses.table(self.namespace, self.name)
+        try:
+            self.learn(self.client.get(path, token=self.token))
+        except NotThereError as error:
+            raise StorageError(f"the table `{self.name}` is gone: {error}") from error
+
+
+def _keep_to_itself(_: str) -> None:
+    """Take a secret where nothing is shown."""
+
+
+def _texts(found: object) -> dict[str, str]:
+    if not isinstance(found, dict):
+        return {}
+    return {str(key): str(value) for key, value in found.items() if value is not None}
+
+
+def _prefix(given: str) -> str:
+    """A beginning of locations; servers also write the kind of storage alone."""
+    return given if ":" in given or not given else _PREFIXES.get(given, f"{given}:")
+
+
+def _of_accounts(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """Azure's tokens carry the account they are for in their names; one goes with its name."""
+    found = dict(properties)
+    for key, value in properties.items():
+        if key.startswith("adls.sas-token."):
+            host = key.removeprefix("adls.sas-token.")
+            found["adls.sas-token"] = value
+            found.setdefault("adls.account-name", host.partition(".")[0])
+    return found

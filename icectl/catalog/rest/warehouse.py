@@ -1,0 +1,107 @@
+"""A catalog behind a REST server: its namespaces, and its tables."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from icectl.catalog.identifier import TableName
+from icectl.catalog.rest import addresses
+from icectl.catalog.rest.client import Client, NotThereError
+from icectl.catalog.rest.served import ServedTable, no_namespace
+from icectl.catalog.rest.table import RestTable
+from icectl.catalog.rest.vended import Vended
+from icectl.catalog.warehouse import Means, TableInCatalog
+from icectl.errors import StorageError, TableNotFound
+from icectl.storage.open import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class RestWarehouse:
+    """One catalog of a REST server."""
+
+    means: Means
+    client: Client
+
+    def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        """The namespaces right below one.
+
+        Raises: TableNotFound, where `parent` is none; Unsupported; StorageError.
+        """
+        self.client.check_offers(addresses.NAMESPACES, "listing namespaces")
+        at = self.client.config.addresses
+        query = {"parent": at.joined(parent)} if parent else {}
+        try:
+            for levels in self.client.pages(at.namespaces(), query, "namespaces"):
+                if not isinstance(levels, list):
+                    raise self._odd_entry(at.namespaces())
+                found = tuple(str(level) for level in levels)
+                if found[:-1] == parent:  # some servers leave out to ask for what is below
+                    yield found
+        except NotThereError as error:
+            raise no_namespace(self.client.name, parent) from error
+
+    def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
+        """The tables right in a namespace.
+
+        Raises: TableNotFound, where there is no such namespace; Unsupported; StorageError.
+        """
+        self.client.check_offers(addresses.TABLES, "listing tables")
+        path = self.client.config.addresses.tables(namespace)
+        try:
+            for found in self.client.pages(path, {}, "identifiers"):
+                if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+                    raise self._odd_entry(path)
+                yield TableName(namespace, found["name"])
+        except NotThereError as error:
+            raise no_namespace(self.client.name, namespace) from error
+
+    def table(self, name: TableName) -> TableInCatalog:
+        """One table; whether it exists is seen when it is loaded."""
+        means = self.means
+        vended = Vended(self.client, name.namespace, name.name, means.storage, means.hide)
+        storage = replace(means.storage, renewed=vended)
+        store = open_store(storage, means.env)
+        served = ServedTable(self.client, name.namespace, name.name, vended, store.read, means.warn)
+        return TableInCatalog(RestTable(served), store, lambda: storage)
+
+    def locations(self) -> Iterator[tuple[TableName, str]] | None:
+        """Every table of the catalog with its location, each of which is asked for by itself.
+
+        None where the server does not list its tables. Raises: StorageError, while it is read too.
+        """
+        needed = (addresses.NAMESPACES, addresses.TABLES, addresses.LOAD_TABLE)
+        if not all(self.client.offers(endpoint) for endpoint in needed):
+            return None
+        return self._locations_below(())
+
+    def _locations_below(self, parent: tuple[str, ...]) -> Iterator[tuple[TableName, str]]:
+        for namespace in self.namespaces(parent):
+            for name in self.tables(namespace):
+                path = self.client.config.addresses.table(name.namespace, name.name)
+                try:
+                    found = self.client.get(path, {"snapshots": "refs"})
+                except NotThereError:  # it is gone, or not of Iceberg
+                    continue
+                yield name, _location(found) or ""
+            try:
+                yield from self._locations_below(namespace)
+            except TableNotFound:  # there is nothing below
+                continue
+
+    def _odd_entry(self, path: str) -> StorageError:
+        return self.client.odd(
+            f"{self.client.config.uri}/{path}", "an entry of its list has no name"
+        )
+
+
+def connect(means: Means) -> RestWarehouse:
+    """The catalog that settings name; nothing is asked yet."""
+    settings = means.settings
+    return RestWarehouse(means, Client(settings.name, settings.properties, means.env))
+
+
+def _location(answer: Mapping[str, Any]) -> str | None:
+    """The location that the answer to a load tells."""
+    metadata = answer.get("metadata")
+    found = metadata.get("location") if isinstance(metadata, dict) else None
+    return found if isinstance(found, str) else None

@@ -1,0 +1,325 @@
+"""Catalogs in a database: the tables of Iceberg's JdbcCatalog, which PyIceberg's SqlCatalog shares.
+
+One row of `iceberg_tables` is the pointer to a table's current metadata file. Its newer schema
+(V1) has a column `iceberg_type`, which tells views from tables. Nothing here makes such tables.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from icectl.catalog.file_io import with_file_io
+from icectl.catalog.identifier import TableName, dotted
+from icectl.catalog.metadata_files import read_file
+from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain
+from icectl.catalog.protocol import Conflict
+from icectl.catalog.sql_drivers import Database, database_of, reason_of
+from icectl.catalog.warehouse import Means, TableInCatalog
+from icectl.errors import CorruptTable, TableNotFound, Unsupported
+from icectl.spec.metadata import TableMetadata
+from icectl.storage.open import open_store
+from icectl.storage.store import Store
+
+_VIEW = "VIEW"
+_OF_TABLE = "catalog_name = ? AND table_namespace = ? AND table_name = ?"
+_SELECT = f"SELECT * FROM iceberg_tables WHERE {_OF_TABLE}"  # noqa: S608 - a constant
+_UPDATE = (
+    "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ? "  # noqa: S608
+    f"WHERE {_OF_TABLE} AND metadata_location = ?"
+)
+_NAMES = "SELECT * FROM iceberg_tables WHERE catalog_name = ? ORDER BY table_namespace, table_name"
+_IN_NAMESPACE = (
+    "SELECT * FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? "
+    "ORDER BY table_name"
+)
+_NAMESPACES = (
+    "SELECT table_namespace FROM iceberg_tables WHERE catalog_name = ? "
+    "UNION SELECT namespace FROM iceberg_namespace_properties WHERE catalog_name = ?"
+)
+_CATALOGS = "SELECT DISTINCT catalog_name FROM iceberg_tables ORDER BY catalog_name"
+
+
+def connect(means: Means) -> "SqlWarehouse":
+    """The catalog in a database. Raises: UsageError; Unsupported, where its driver is missing."""
+    settings = means.settings
+    database = database_of(settings.name, settings.properties)
+    storage = with_file_io(means.storage, settings.properties)
+    return SqlWarehouse(means, Rows(database, settings.name), open_store(storage, means.env))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of `iceberg_tables`."""
+
+    namespace: str
+    name: str
+    metadata_location: str | None
+    previous: str | None
+    is_view: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of one catalog, each call by a connection of its own: runs may take hours."""
+
+    database: Database
+    catalog: str
+
+    def one(self, namespace: str, name: str) -> Row | None:
+        """The row of a table or view. Raises: StorageError; TableNotFound."""
+        with self._reading() as ask:
+            found = ask(_SELECT, (self.catalog, namespace, name))
+        return found[0] if found else None
+
+    def all(self) -> Sequence[Row]:
+        """Every row, by namespace and name. Raises: StorageError; TableNotFound."""
+        with self._reading() as ask:
+            return ask(_NAMES, (self.catalog,))
+
+    def of(self, namespace: str) -> Sequence[Row]:
+        """Every row of one namespace, by name. Raises: StorageError; TableNotFound."""
+        with self._reading() as ask:
+            return ask(_IN_NAMESPACE, (self.catalog, namespace))
+
+    def namespaces(self) -> Sequence[str]:
+        """Every namespace that holds a table or has properties. Raises: as `all`."""
+        with self._cursor() as cursor:
+            try:
+                cursor.execute(self.database.sql(_NAMESPACES), (self.catalog,) * 2)
+                return sorted(str(row[0]) for row in cursor.fetchall())
+            except self.database.errors:  # a catalog without tables for namespaces
+                pass
+        return sorted({row.namespace for row in self.all()})
+
+    def catalogs(self) -> Sequence[str]:
+        """The names of all catalogs in the database. Raises: as `all`."""
+        with self._cursor() as cursor, self._told():
+            cursor.execute(_CATALOGS)
+            return [str(row[0]) for row in cursor.fetchall()]
+
+    def swap(self, row: Row, target: str) -> bool:
+        """Name another metadata file in a row that still is as it was read; whether it was.
+
+        Raises: Uncertain, where the commit of the transaction failed; StorageError before it.
+        """
+        parameters = (
+            target, row.metadata_location,
+            self.catalog, row.namespace, row.name, row.metadata_location,
+        )  # fmt: skip
+        with closing(self.database.connect()) as connection:
+            try:
+                cursor = connection.cursor()
+                if self.database.family == "sqlite":
+                    cursor.execute("BEGIN IMMEDIATE")
+                cursor.execute(self.database.sql(_UPDATE), parameters)
+                changed = cursor.rowcount
+            except self.database.errors as error:  # then nothing is ever committed
+                self._roll_back(connection)
+                if self.database.is_conflict(error):
+                    return False
+                raise self.database.failure(error, "cannot change") from error
+            if changed != 1:
+                self._roll_back(connection)
+                return False
+            try:
+                connection.commit()
+            except self.database.errors as error:
+                raise Uncertain(reason_of(error)) from error
+            return True
+
+    def wait_for(self, row: Row) -> bool:
+        """Wait until no transaction holds a row; whether none does.
+
+        One whose commit was asked for has held it since. Raises: StorageError.
+        """
+        is_file = self.database.family == "sqlite"
+        statement = "BEGIN IMMEDIATE" if is_file else self.database.sql(f"{_SELECT} FOR UPDATE")
+        parameters = () if is_file else (self.catalog, row.namespace, row.name)
+        with closing(self.database.connect()) as connection:
+            try:
+                cursor = connection.cursor()
+                if self.database.family == "postgresql":
+                    cursor.execute("SET LOCAL lock_timeout = '30s'")
+                cursor.execute(statement, parameters)
+            except self.database.errors:
+                return False
+            finally:
+                self._roll_back(connection)
+            return True
+
+    @contextmanager
+    def _reading(self) -> Iterator[Callable[[str, tuple[str, ...]], list[Row]]]:
+        with self._cursor() as cursor, self._told():
+
+            def ask(statement: str, parameters: tuple[str, ...]) -> list[Row]:
+                cursor.execute(self.database.sql(statement), parameters)
+                names = [column[0].lower() for column in cursor.description]
+                return [_row(dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
+
+            yield ask
+
+    @contextmanager
+    def _cursor(self) -> Iterator[Any]:
+        with closing(self.database.connect()) as connection:
+            yield connection.cursor()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except self.database.errors as error:
+            reason = reason_of(error)
+            if "iceberg_tables" in reason:  # every database names the table that is not there
+                raise TableNotFound(
+                    f"the database {self.database.shown} holds no catalog: {reason}",
+                    hint="check the `uri`; PyIceberg, or Iceberg's JdbcCatalog, makes those tables",
+                ) from error
+            raise self.database.failure(error) from error
+
+    def _roll_back(self, connection: Any) -> None:
+        with suppress(self.database.errors):
+            connection.rollback()
+
+
+def _row(found: dict[str, Any]) -> Row:
+    return Row(
+        namespace=found["table_namespace"],
+        name=found["table_name"],
+        metadata_location=found["metadata_location"],
+        previous=found["previous_metadata_location"],
+        is_view=found.get("iceberg_type") == _VIEW,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SqlWarehouse:
+    """The tables of one catalog in a database, which may hold several."""
+
+    means: Means
+    rows: Rows
+    store: Store
+
+    def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        """The namespaces right below one: levels are separated by dots in the database.
+
+        Raises: TableNotFound; StorageError.
+        """
+        every = [tuple(name.split(".")) for name in self.rows.namespaces() if name]
+        depth = len(parent)
+        below = sorted({each[: depth + 1] for each in every if each[:depth] == parent})
+        if not below and parent:
+            raise self._no_namespace(parent)
+        yield from (each for each in below if len(each) > depth)
+
+    def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
+        """The tables right in a namespace. Raises: TableNotFound; StorageError."""
+        joined = ".".join(namespace)
+        found = [row for row in self.rows.of(joined) if not row.is_view]
+        if not found and not any(
+            each == joined or each.startswith(f"{joined}.") for each in self.rows.namespaces()
+        ):
+            raise self._no_namespace(namespace)
+        yield from (TableName(namespace, row.name) for row in found)
+
+    def table(self, name: TableName) -> TableInCatalog:
+        """One table."""
+        shown = dotted((self.means.settings.name, *name.namespace, name.name))
+        catalog = PointerCatalog(SqlPointer(self, name), self.store, self.means.env, shown)
+        storage = with_file_io(self.means.storage, self.means.settings.properties)
+        return TableInCatalog(catalog, self.store, lambda: storage)
+
+    def locations(self) -> Iterator[tuple[TableName, str]]:
+        """Every table with its location, by its metadata file. Raises: StorageError."""
+        found = [row for row in self.rows.all() if not row.is_view and row.metadata_location]
+        with ThreadPoolExecutor(self.means.storage.concurrency) as pool:
+            for row, location in zip(found, pool.map(self._location, found), strict=True):
+                yield TableName(tuple(row.namespace.split(".")), row.name), location
+
+    def _location(self, row: Row) -> str:
+        """Where a table lies; where its metadata cannot be read, where it would usually be."""
+        assert row.metadata_location is not None
+        try:
+            return read_file(self.store, row.metadata_location, to_show=True).location
+        except (FileNotFoundError, CorruptTable, Unsupported):
+            return row.metadata_location.rpartition("/metadata/")[0]
+
+    def not_found(self, name: TableName) -> TableNotFound:
+        """The error for a table that is not there, with names that are near."""
+        joined = ".".join(name.namespace)
+        beside = [row.name for row in self.rows.of(joined)]
+        if not beside:
+            return self._no_namespace(name.namespace)
+        near = get_close_matches(name.name, beside, n=3)
+        catalog = self.means.settings.name
+        shown = ", ".join(f"`{dotted((catalog, *name.namespace, each))}`" for each in near)
+        listing = f"`icectl inspect {dotted((catalog, *name.namespace))}` lists what there is"
+        return TableNotFound(
+            f"catalog `{catalog}` has no table `{name}`",
+            hint=f"did you mean {shown}?" if near else listing,
+        )
+
+    def _no_namespace(self, namespace: tuple[str, ...]) -> TableNotFound:
+        catalog, joined = self.means.settings.name, ".".join(namespace)
+        known = self.rows.namespaces()
+        if not known:
+            return self._empty()
+        near = get_close_matches(joined, known, n=3) or list(known[:5])
+        listed = ", ".join(f"`{each}`" for each in near)
+        return TableNotFound(
+            f"catalog `{catalog}` has no namespace `{joined}`", hint=f"it has {listed}"
+        )
+
+    def _empty(self) -> TableNotFound:
+        """The error where no row has the catalog's name."""
+        catalog, others = self.means.settings.name, list(self.rows.catalogs())
+        listed = ", ".join(f"`{each}`" for each in others[:5])
+        return TableNotFound(
+            f"the database {self.rows.database.shown} has no tables of a catalog `{catalog}`",
+            hint=f"it has tables of {listed}: configure the catalog under that name, as letters are"
+            if others
+            else "no catalog has tables there yet",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SqlPointer:
+    """The row of one table."""
+
+    warehouse: SqlWarehouse
+    name: TableName
+
+    def read(self) -> Pointed:
+        """Ask for the row. Raises: TableNotFound; StorageError."""
+        row = self.warehouse.rows.one(".".join(self.name.namespace), self.name.name)
+        if row is None:
+            raise self.warehouse.not_found(self.name)
+        if row.is_view or not row.metadata_location:
+            raise TableNotFound(
+                f"`{self.name}` in catalog `{self.warehouse.means.settings.name}` is a view"
+                if row.is_view
+                else f"the row of `{self.name}` in `iceberg_tables` names no metadata file"
+            )
+        return Pointed(row.metadata_location, row.previous, row)
+
+    def check_writable(self, pointed: Pointed) -> None:
+        """Do nothing: a database that reads is one that may be asked to write."""
+
+    def swap(
+        self,
+        pointed: Pointed,
+        metadata_location: str,
+        metadata: TableMetadata,  # noqa: ARG002
+    ) -> Conflict | None:
+        """Change the row, if it still names the same file. Raises: Uncertain; StorageError."""
+        assert isinstance(pointed.token, Row)
+        if self.warehouse.rows.swap(pointed.token, metadata_location):
+            return None
+        return Conflict("another writer has changed the table's row in the catalog meanwhile")
+
+    def settle(self, pointed: Pointed) -> bool:
+        """Wait for the transaction that may still hold the row. Raises: StorageError."""
+        assert isinstance(pointed.token, Row)
+        return self.warehouse.rows.wait_for(pointed.token)

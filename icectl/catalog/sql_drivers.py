@@ -1,0 +1,169 @@
+"""Databases behind SQL catalogs: from a URI, as SQLAlchemy or JDBC spells it, to a connection.
+
+The drivers are used as they are: SQLAlchemy would take longer to import than a table to read.
+"""
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from icectl.errors import StorageError, TableNotFound, Unsupported, UsageError
+from icectl.storage.location import shown
+
+_WAIT_SECONDS = 30
+"""How long another writer of the same rows is waited for."""
+
+_DRIVERS: Mapping[str, Sequence[str]] = {
+    "postgresql": ("psycopg", "psycopg2"),
+    "mysql": ("pymysql", "MySQLdb"),
+}
+_FAMILY = {
+    "postgresql": "postgresql",
+    "postgres": "postgresql",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+    "sqlite": "sqlite",
+}
+_CONFLICTS = {
+    "postgresql": ("40001", "40P01"),  # serialization failure, deadlock
+    "mysql": (1213, 1020),  # deadlock, record has changed
+}
+_DATABASE_KEY = {"psycopg": "dbname", "psycopg2": "dbname", "pymysql": "database", "MySQLdb": "db"}
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """One database: how to connect, and how its driver is spoken to.
+
+    `family` is `sqlite`, `postgresql` or `mysql`; `shown` names it in messages, without secrets.
+    """
+
+    family: str
+    shown: str
+    placeholder: str
+    errors: type[Exception]
+    open: Callable[[], Any] = field(repr=False)
+
+    def connect(self) -> Any:
+        """A new connection, in no transaction. Raises: StorageError; TableNotFound."""
+        try:
+            return self.open()
+        except self.errors as error:
+            raise self.failure(error, "cannot reach") from error
+
+    def failure(self, error: Exception, what: str = "cannot read") -> StorageError:
+        """The error to tell, for one of the driver's."""
+        return StorageError(f"{what} the database {self.shown}: {reason_of(error)}")
+
+    def is_conflict(self, error: Exception) -> bool:
+        """Whether a statement failed since another transaction changed the same rows."""
+        code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+        if self.family == "mysql" and error.args:
+            code = error.args[0]
+        return code in _CONFLICTS.get(self.family, ())
+
+    def sql(self, statement: str) -> str:
+        """A statement whose parameters are written `?`, as the driver wants them."""
+        return statement.replace("?", self.placeholder)
+
+
+def database_of(catalog: str, properties: Mapping[str, str]) -> Database:
+    """The database that a catalog's properties name; nothing is connected to yet.
+
+    Raises: UsageError; Unsupported, where its driver is not installed.
+    """
+    uri = properties["uri"].removeprefix("jdbc:")
+    dialect, _, rest = uri.partition(":")
+    name, _, driver = dialect.lower().partition("+")
+    family = _FAMILY.get(name)
+    if family is None:
+        raise Unsupported(
+            f"catalog `{catalog}` is in a database of {name}, which icectl does not know",
+            hint="it knows SQLite, PostgreSQL, MySQL and MariaDB",
+        )
+    if family == "sqlite":
+        return _sqlite(rest)
+    return _server(catalog, uri, family, driver, properties)
+
+
+def reason_of(error: Exception) -> str:
+    """What a driver says, on one line."""
+    last = error.args[-1] if error.args else ""
+    return " ".join(str(last if isinstance(last, str) else error).split()) or type(error).__name__
+
+
+def _sqlite(rest: str) -> Database:
+    """SQLite: `sqlite:///relative`, `sqlite:////absolute`, and JDBC's `sqlite:path`."""
+    path, _, query = rest.partition("?")
+    path = path.removeprefix("///")
+    if path.startswith("file:"):
+        path = path.removeprefix("file:")
+    options = dict(parse_qsl(query))
+    if path in ("", "//", ":memory:"):
+        raise UsageError("a SQLite database in memory holds no tables that icectl could reach")
+    wait = float(options.get("timeout", _WAIT_SECONDS))
+
+    def connect() -> sqlite3.Connection:
+        file = Path(path).absolute()
+        if not file.is_file():
+            raise TableNotFound(
+                f"there is no SQLite database {file}", hint="check the `uri` of the catalog"
+            )
+        # Opened by a URI, a file that goes away is not made anew.
+        return sqlite3.connect(
+            f"file:{quote(str(file))}?mode=rw", timeout=wait, isolation_level=None, uri=True
+        )
+
+    return Database("sqlite", path, "?", sqlite3.Error, connect)
+
+
+def _server(
+    catalog: str, uri: str, family: str, driver: str, properties: Mapping[str, str]
+) -> Database:
+    parts = urlsplit(uri)
+    module = _driver(family, driver)
+    arguments: dict[str, Any] = {
+        "host": parts.hostname,
+        "user": unquote(parts.username) if parts.username else properties.get("jdbc.user"),
+        "password": unquote(parts.password) if parts.password else properties.get("jdbc.password"),
+        _DATABASE_KEY[module.__name__]: unquote(parts.path.lstrip("/")) or None,
+    }
+    try:
+        arguments["port"] = parts.port
+    except ValueError as error:
+        raise UsageError(f"catalog `{catalog}`: its `uri` names no port that there is") from error
+    arguments = {key: value for key, value in arguments.items() if value is not None}
+    arguments |= {"connect_timeout": _WAIT_SECONDS}
+    arguments |= {key: _typed(value) for key, value in parse_qsl(parts.query)}
+
+    def connect() -> Any:
+        return module.connect(**arguments)
+
+    return Database(family, shown(_plain(uri)), "%s", module.Error, connect)
+
+
+def _plain(uri: str) -> str:
+    """A URI without what stands behind the database's name: it may hold a password too."""
+    return uri.partition("?")[0]
+
+
+def _typed(value: str) -> str | int:
+    return int(value) if value.isascii() and value.isdigit() else value
+
+
+def _driver(family: str, wanted: str) -> Any:
+    """The driver that a URI asks for, where it is there; else another of the same database."""
+    known = _DRIVERS[family]
+    for name in sorted(known, key=lambda name: name.lower() != wanted):
+        try:
+            return import_module(name)
+        except ImportError:
+            continue
+    raise Unsupported(
+        f"no driver for {family} is installed: icectl uses {' or '.join(known)}",
+        hint="`pip install 'icectl[sql]'`, in the environment of icectl, installs one",
+    )

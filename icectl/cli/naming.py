@@ -1,0 +1,115 @@
+"""What TABLE on the command line is: a location, or a name in a configured catalog."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from icectl.catalog.configured import Configuration, read_configuration
+from icectl.catalog.identifier import TableName, dotted, parse_name
+from icectl.catalog.warehouse import Means, Warehouse, open_warehouse
+from icectl.cli.options import Common
+from icectl.cli.settings import split_pair
+from icectl.errors import TableNotFound, UsageError
+from icectl.storage.open import StorageOptions
+
+
+@dataclass(frozen=True, slots=True)
+class NameInCatalog:
+    """A configured catalog, and the parts of a name in it: none, namespaces, or a table's."""
+
+    catalog: str
+    parts: tuple[str, ...]
+    configuration: Configuration
+
+    @property
+    def table(self) -> TableName:
+        """The table of that name. Raises: UsageError, where the name is too short for one."""
+        if len(self.parts) < 2:
+            shown = dotted((self.catalog, *self.parts))
+            raise UsageError(
+                f"`{shown}` names no table: a table's name has a namespace in front",
+                hint=f"`icectl inspect {shown}` lists what there is",
+            )
+        return TableName(self.parts[:-1], self.parts[-1])
+
+
+def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
+    """The name that TABLE is; None where it is a location.
+
+    A `/` makes it a location, and so does an existing path, unless it is a catalog's name too.
+    Raises: UsageError, for what may be both; TableNotFound, for a catalog that is not configured.
+    """
+    if common.catalog is not None:
+        return NameInCatalog(common.catalog, parse_name(table), _configuration(common))
+    if "/" in table:
+        return None
+    is_path = Path(table).exists()
+    if is_path and not _may_be_name(table):
+        return None
+    catalog, *parts = parse_name(table)
+    configuration = _configuration(common)
+    is_known = catalog in configuration or bool(common.catalog_option)
+    if is_path and is_known:
+        inside = dotted(tuple(parts)) or "NAME"
+        raise UsageError(
+            f"`{table}` is a path, and a name in catalog `{catalog}`",
+            hint=f"`./{table}` means the path, `--catalog {catalog} {inside}` the name",
+        )
+    if is_path:
+        return None
+    if is_known:
+        return NameInCatalog(catalog, tuple(parts), configuration)
+    if not parts:
+        raise TableNotFound(
+            f"there is no directory {table!r}, and no catalog of that name",
+            hint="TABLE is a directory, a URI such as s3://bucket/db/table, one metadata file, or "
+            "a name such as catalog.namespace.table",
+        )
+    raise configuration.unknown(catalog)
+
+
+def called(common: Common, table: str) -> str:
+    """What hints call the table: TABLE, behind its catalog where an option named that."""
+    return table if common.catalog is None else f"{dotted((common.catalog,))}.{table}"
+
+
+def may_be_short(common: Common, table: str) -> bool:
+    """Whether TABLE may be a name too short for a table's; no configuration is read for that."""
+    return "/" not in table and table.count(".") < (1 if common.catalog is not None else 2)
+
+
+def warehouse_of(common: Common, name: NameInCatalog, storage: StorageOptions) -> Warehouse:
+    """The catalog of a name, of which nothing is read yet.
+
+    Raises: UsageError; TableNotFound; Unsupported.
+    """
+    console = common.shell.console
+    given = dict(
+        split_pair(text, "--catalog-option", text.partition("="))
+        for text in common.catalog_option or ()
+    )
+    settings = name.configuration.settings(name.catalog, os.environ, given)
+    for secret in settings.secrets:
+        console.hide(secret)
+    for line in settings.lines():
+        console.detail(line)
+    return open_warehouse(Means(settings, common.shell.env, storage, console.warn, console.hide))
+
+
+def _may_be_name(table: str) -> bool:
+    try:
+        return bool(parse_name(table))
+    except UsageError:
+        return False
+
+
+def _configuration(common: Common) -> Configuration:
+    return read_configuration(os.environ, common.shell.settings.catalogs, _folders)
+
+
+def _folders() -> list[Path]:
+    """Where PyIceberg looks for its file; a user may have no home."""
+    try:
+        return [Path.home(), Path.cwd()]
+    except (RuntimeError, OSError):
+        return []

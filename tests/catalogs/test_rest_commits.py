@@ -1,0 +1,264 @@
+"""Every end that a commit to a REST server may have, with a server that ends it so."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.expiry import aged_table
+from tests.builders.first_writers import as_first_writers_did
+from tests.builders.rows import current_metadata
+from tests.catalogs.rest_fake import Fake, fake
+from tests.catalogs.rest_servers import Reply, Seen, refusal
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Fake]:
+    built = aged_table(tmp_path)
+    with fake(current_metadata(built.table.directory)) as served:
+        yield served
+
+
+def files(catalog: Fake) -> set[Path]:
+    return set(catalog.location.parents[1].rglob("*"))
+
+
+def answered(catalog: Fake, *replies: Reply | Callable[[Seen], Reply | None] | None) -> None:
+    """The first commits get these answers; None: the catalog's own."""
+    left = list(replies)
+
+    def before(seen: Seen) -> Reply | None:
+        if seen.method != "POST" or "/tables/" not in seen.path or not left:
+            return None
+        reply = left.pop(0)
+        return reply(seen) if callable(reply) else reply
+
+    catalog.before = before
+
+
+def landed_but(catalog: Fake, reply: Reply) -> Callable[[Seen], Reply]:
+    """The commit is made, and this is answered."""
+
+    def answer(seen: Seen) -> Reply:
+        assert catalog.commit(seen).status == 200
+        return reply
+
+    return answer
+
+
+NO_ANSWER = [
+    Reply(breaks=True),
+    Reply(500, b"<html>oops</html>"),
+    Reply(502, b"bad gateway"),
+    refusal(503, "try later", "ServiceUnavailableException"),
+    Reply(504, b""),
+    refusal(500, "who knows", "CommitStateUnknownException"),
+    Reply(408, b""),
+    Reply(204, b""),
+    Reply(200, b"not json"),
+]
+NAMES = ["dropped", "500", "502", "503", "504", "said unknown", "408", "204", "no JSON"]
+
+
+def test_the_request_says_what_must_hold_and_what_changes(catalog: Fake) -> None:
+    before = catalog.metadata
+    assert catalog.expire()[0] == 0
+    [post] = catalog.posts
+    assert post.path == "/v1/namespaces/db/tables/t"
+    assert post.headers["content-type"] == "application/json"
+    main, v1 = (before["refs"][name]["snapshot-id"] for name in ("main", "v1"))
+    gone = [s["snapshot-id"] for s in before["snapshots"] if s["snapshot-id"] not in (main, v1)]
+    assert post.json == {
+        "identifier": {"namespace": ["db"], "name": "t"},
+        "requirements": [
+            {"type": "assert-table-uuid", "uuid": before["table-uuid"]},
+            {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": main},
+            {"type": "assert-ref-snapshot-id", "ref": "v1", "snapshot-id": v1},
+        ],
+        "updates": [{"action": "remove-snapshots", "snapshot-ids": gone}],
+    }
+
+
+@pytest.mark.parametrize("reply", NO_ANSWER, ids=NAMES)
+def test_a_commit_that_landed_is_found_whatever_was_answered(catalog: Fake, reply: Reply) -> None:
+    answered(catalog, landed_but(catalog, reply))
+    code, document = catalog.expire()
+    assert (code, catalog.commits, len(catalog.posts)) == (0, 1, 1), document
+    assert document["result"]["deleted"]["data_files"] > 0
+
+
+@pytest.mark.parametrize("reply", NO_ANSWER[:4], ids=NAMES[:4])
+def test_one_that_got_lost_is_sent_again_under_the_same_key(catalog: Fake, reply: Reply) -> None:
+    answered(catalog, reply)
+    code, document = catalog.expire()
+    assert (code, catalog.commits, len(catalog.posts)) == (0, 1, 2), document
+    first, second = catalog.posts
+    assert first.body == second.body
+    key = first.headers["idempotency-key"]
+    assert key == second.headers["idempotency-key"]
+    assert (len(key), key[14], key[19] in "89ab") == (36, "7", True)
+
+
+@pytest.mark.parametrize("reply", NO_ANSWER[:4], ids=NAMES[:4])
+def test_where_nobody_ever_says_nothing_is_deleted(catalog: Fake, reply: Reply) -> None:
+    before = files(catalog)
+    answered(catalog, *[reply] * 9)
+    code, document = catalog.expire()
+    assert (code, document["error"]["id"], catalog.commits) == (12, "commit-unknown", 0)
+    assert before <= files(catalog)
+
+
+def test_a_late_commit_is_found_when_it_comes(catalog: Fake) -> None:
+    """The first request is still on its way when the second is refused as a conflict."""
+    late: list[Seen] = []
+
+    def second(seen: Seen) -> Reply:
+        catalog.commit(late[0])
+        return refusal(409, "snapshots are gone", "CommitFailedException")
+
+    answered(catalog, lambda seen: late.append(seen) or Reply(504, b""), second)
+    assert catalog.expire()[0] == 0
+    assert catalog.commits == 1
+
+
+def test_a_refusal_of_the_second_says_nothing_of_the_first(catalog: Fake) -> None:
+    """The first may still come: then its files must be there."""
+    before = files(catalog)
+    bad = refusal(400, "no such update", "BadRequestException")
+    answered(catalog, Reply(504, b""), bad, bad, bad)
+    assert catalog.expire()[0] == 12
+    assert before <= files(catalog)
+
+
+def test_a_refusal_dressed_as_500_is_told_as_one(catalog: Fake) -> None:
+    before = files(catalog)
+    message = "Nessie does not allow external snapshot management"
+    answered(catalog, refusal(500, message, "IllegalArgumentException"))
+    code, document = catalog.expire()
+    assert (code, document["error"]["id"]) == (5, "refused")
+    assert message in document["error"]["message"]
+    assert (len(catalog.posts), files(catalog)) == (1, before)
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "said"),
+    [
+        (refusal(400, "malformed thing"), 5, "malformed thing"),
+        (refusal(422, "not allowed here"), 5, "not allowed here"),
+        (refusal(400, "Unrecognized action: remove-snapshots"), 14, "Unrecognized action"),
+        (refusal(406, "not supported", "UnsupportedOperationException"), 14, "not supported"),
+        (refusal(501, "not done yet"), 14, "not done yet"),
+        (refusal(403, "no right to commit"), 13, "no right to commit"),
+        (refusal(404, "Table does not exist", "NoSuchTableException"), 10, "does not exist"),
+    ],
+)
+def test_refusals_are_told_with_the_servers_words(
+    catalog: Fake, reply: Reply, code: int, said: str
+) -> None:
+    before = files(catalog)
+    answered(catalog, *[reply] * 5)
+    found, document = catalog.expire()
+    assert (found, said in document["error"]["message"]) == (code, True), document
+    assert (catalog.commits, files(catalog)) == (0, before)
+
+
+def test_a_conflict_is_planned_anew_and_given_up_in_the_end(catalog: Fake) -> None:
+    answered(catalog, refusal(409, "someone else was faster"))
+    assert catalog.expire()[0] == 0
+    first, second = (post.headers["idempotency-key"] for post in catalog.posts)
+    assert first != second
+
+
+def test_conflicts_without_end_are_exit_11(catalog: Fake) -> None:
+    before = files(catalog)
+    answered(catalog, *[refusal(409, "someone else was faster")] * 99)
+    code, document = catalog.expire()
+    assert (code, "someone else was faster" in document["error"]["message"]) == (11, True)
+    assert files(catalog) == before
+
+
+def test_429_is_waited_for(catalog: Fake) -> None:
+    answered(catalog, *[refusal(429, "slow down")] * 2)
+    assert catalog.expire()[0] == 0
+    assert len({post.headers["idempotency-key"] for post in catalog.posts}) == 1
+
+
+def test_a_server_without_a_metadata_log_deletes_nothing(catalog: Fake) -> None:
+    """Whether a tag was dropped cannot be told, so no file goes."""
+    before = files(catalog)
+
+    def without_log(seen: Seen) -> Reply:
+        reply = catalog.commit(seen)
+        reply.body["metadata"].pop("metadata-log")
+        return reply
+
+    answered(catalog, without_log)
+    code, document = catalog.expire()
+    assert (code, "has landed" in document["error"]["message"]) == (12, True)
+    assert before <= files(catalog)
+
+
+def test_an_endpoint_that_is_not_offered_is_exit_14_before_anything(catalog: Fake) -> None:
+    catalog.config["endpoints"] = ["GET /v1/{prefix}/namespaces/{namespace}/tables/{table}"]
+    before = files(catalog)
+    code, document = catalog.expire()
+    assert (code, document["error"]["id"]) == (14, "unsupported")
+    assert "POST /v1/{prefix}/namespaces" in document["error"]["message"]
+    assert (catalog.posts, files(catalog)) == ([], before)
+
+
+@pytest.mark.parametrize("command", ["expire-snapshots", "rewrite-manifests", "compact"])
+@pytest.mark.parametrize("member", ["encryption-keys", "x-unknown"])
+def test_what_the_server_does_not_show_is_kept_by_changing_nothing(
+    catalog: Fake, command: str, member: str
+) -> None:
+    """The file has a member that the server's answer lacks: a commit would lose it."""
+    before = files(catalog)
+    whole = {**catalog.metadata, "format-version": 3, "next-row-id": 100, member: [{"key-id": "k"}]}
+    catalog.location.write_text(json.dumps(whole))
+    shown = {name: value for name, value in whole.items() if name != member}
+    catalog.extra = {"metadata": shown}
+    options = ["--engine", "local"] if command == "compact" else []
+    code, document = catalog.run(command, *options)
+    assert (code, member in document["error"]["message"]) == (14, True), document
+    assert (catalog.posts, files(catalog)) == ([], before)
+
+
+def test_what_a_server_changes_by_itself_is_told(catalog: Fake) -> None:
+    def with_more(seen: Seen) -> Any:
+        reply = catalog.commit(seen)
+        reply.body["metadata"]["properties"] = {"owner": "server"}
+        return reply
+
+    answered(catalog, with_more)
+    code, document = catalog.expire()
+    assert code == 0
+    assert [each for each in document["warnings"] if "properties" in each]
+
+
+def test_embedded_manifests_have_no_way_through_a_server(tmp_path: Path) -> None:
+    """Version 1 snapshots without a manifest list: told before a list is written."""
+    built = aged_table(tmp_path, format_version=1)
+    as_first_writers_did(built.table.directory)
+    with fake(current_metadata(built.table.directory)) as catalog:
+        before = files(catalog)
+        code, document = catalog.run("migrate-v1-v2", "--yes")
+        assert (code, "manifest list" in document["error"]["message"]) == (14, True), document
+        assert (catalog.posts, files(catalog)) == ([], before)
+
+
+def test_metadata_files_that_leave_the_log_are_the_servers(catalog: Fake) -> None:
+    """The server may still need them, and cleans up as the table wants it."""
+    wanted = {
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "1",
+    }
+    metadata = catalog.metadata
+    metadata["properties"] |= wanted
+    catalog.location.write_text(json.dumps(metadata))
+    before = {path for path in files(catalog) if path.name.endswith(".metadata.json")}
+    assert len(before) > 3
+    assert catalog.expire()[0] == 0
+    assert before <= files(catalog)

@@ -1,0 +1,251 @@
+"""The tag race on Iceberg's own REST server: a proxy sets a ref between plan and commit."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.env import SystemEnv
+from tests.builders.expiry import aged_table
+from tests.builders.rows import current_metadata, read_rows
+from tests.catalogs.rest_servers import (
+    PythonServer,
+    Reply,
+    Seen,
+    commit,
+    load,
+    pass_on,
+    python_server,
+    register,
+    set_tag,
+)
+from tests.catalogs.server import NAMESPACE
+from tests.fault.changing import run
+
+pytestmark = pytest.mark.xdist_group("rest")
+NAMED = ".".join(("r", *NAMESPACE))
+EXPIRE = ["--older-than", "0s", "--retain-last", "1", "--yes", "--json"]
+
+
+@pytest.fixture
+def table(request: pytest.FixtureRequest, iceberg_rest: str, tmp_path: Path) -> str:
+    """The name of a table with old snapshots, which may go."""
+    built = aged_table(tmp_path, format_version=getattr(request, "param", 2))
+    name = f"aged_{tmp_path.name}"
+    register(iceberg_rest, name, str(current_metadata(built.table.directory)))
+    return name
+
+
+def before_the_commit(iceberg_rest: str, act: Callable[[], Any]) -> Callable[[Seen], Reply]:
+    """A proxy that acts once, right before it passes on the first commit."""
+    done: list[Any] = []
+
+    def answering(seen: Seen) -> Reply:
+        if seen.method == "POST" and not done:
+            done.append(act())
+        return pass_on(iceberg_rest, seen)
+
+    return answering
+
+
+def expire(server: PythonServer, name: str) -> tuple[int, dict[str, Any]]:
+    uri = f"uri={server.uri}"
+    return run(
+        ["expire-snapshots", f"{NAMED}.{name}", "--catalog-option", uri, *EXPIRE], env=SystemEnv()
+    )
+
+
+def unnamed(metadata: dict[str, Any]) -> list[int]:
+    """The snapshots that no ref shows, oldest first."""
+    shown = {ref["snapshot-id"] for ref in metadata["refs"].values()}
+    return [one["snapshot-id"] for one in metadata["snapshots"] if one["snapshot-id"] not in shown]
+
+
+def rows_of(metadata: dict[str, Any], snapshot_id: int) -> list[Any]:
+    found = read_rows(metadata, snapshot_id)
+    return sorted(tuple(item for item in row if not item[0].startswith("_")) for row in found)
+
+
+@pytest.mark.parametrize("table", [1, 2, 3], indirect=True)
+def test_a_tag_set_between_plan_and_commit_comes_back_with_its_rows(
+    iceberg_rest: str, table: str
+) -> None:
+    before = load(iceberg_rest, table)["metadata"]
+    old = unnamed(before)[0]
+    rows = rows_of(before, old)
+    with python_server(
+        before_the_commit(iceberg_rest, lambda: set_tag(iceberg_rest, table, "keep", old))
+    ) as proxy:
+        code, document = expire(proxy, table)
+    assert code == 0, document
+    assert any("`keep`" in each and "put back" in each for each in document["warnings"]), document
+    after = load(iceberg_rest, table)["metadata"]
+    back = after["refs"]["keep"]["snapshot-id"]
+    kept = {ref["snapshot-id"] for ref in before["refs"].values()}
+    assert {one["snapshot-id"] for one in after["snapshots"]} == {back, *kept}
+    assert after["refs"]["main"] == before["refs"]["main"]
+    assert rows_of(after, back) == rows
+    words = [
+        "validate",
+        f"{NAMED}.{table}",
+        "--level",
+        "data",
+        "--catalog-option",
+        f"uri={iceberg_rest}",
+    ]
+    code, document = run([*words, "--json"])
+    assert (code, document["result"]["counts"]["error"]) == (0, 0), document
+
+
+def test_without_that_the_server_drops_the_tag(iceberg_rest: str, table: str) -> None:
+    """What this is about: `remove-snapshots` takes a tag along that its sender did not know."""
+    before = load(iceberg_rest, table)["metadata"]
+    old = unnamed(before)[0]
+    set_tag(iceberg_rest, table, "keep", old)
+    commit(iceberg_rest, table, [{"action": "remove-snapshots", "snapshot-ids": [old]}])
+    assert "keep" not in load(iceberg_rest, table)["metadata"]["refs"]
+
+
+def test_a_branch_set_meanwhile_comes_back_too(iceberg_rest: str, table: str) -> None:
+    before = load(iceberg_rest, table)["metadata"]
+    old = unnamed(before)[0]
+    branch = {"ref-name": "work", "type": "branch", "snapshot-id": old, "min-snapshots-to-keep": 3}
+
+    def act() -> None:
+        commit(iceberg_rest, table, [{"action": "set-snapshot-ref", **branch}])
+        set_tag(iceberg_rest, table, "beside", old)
+
+    with python_server(before_the_commit(iceberg_rest, act)) as proxy:
+        assert expire(proxy, table)[0] == 0
+    after = load(iceberg_rest, table)["metadata"]
+    back = after["refs"]["work"]["snapshot-id"]
+    expected = {"snapshot-id": back, "type": "branch", "min-snapshots-to-keep": 3}
+    assert after["refs"]["work"] == expected
+    assert after["refs"]["beside"]["snapshot-id"] == back
+    assert rows_of(after, back) == rows_of(before, old)
+
+
+def test_what_came_between_and_lost_nothing_is_let_be(iceberg_rest: str, table: str) -> None:
+    def act() -> None:
+        commit(iceberg_rest, table, [{"action": "set-properties", "updates": {"a": "b"}}])
+
+    with python_server(before_the_commit(iceberg_rest, act)) as proxy:
+        code, document = expire(proxy, table)
+    assert (code, document["warnings"]) == (0, []), document
+    after = load(iceberg_rest, table)["metadata"]
+    assert after["properties"]["a"] == "b"
+    assert unnamed(after) == []
+
+
+def test_a_moved_branch_is_a_conflict_and_planned_anew(iceberg_rest: str, table: str) -> None:
+    before = load(iceberg_rest, table)["metadata"]
+    old = unnamed(before)[0]
+
+    def act() -> None:
+        ref = {"ref-name": "v1", "type": "tag", "snapshot-id": old}
+        commit(iceberg_rest, table, [{"action": "set-snapshot-ref", **ref}])
+
+    with python_server(before_the_commit(iceberg_rest, act)) as proxy:
+        code, document = expire(proxy, table)
+        assert len(proxy.asked("/tables/", "POST")) == 2
+    assert code == 0, document
+    after = load(iceberg_rest, table)["metadata"]
+    assert after["refs"]["v1"]["snapshot-id"] == old
+    assert old in {one["snapshot-id"] for one in after["snapshots"]}
+
+
+def test_an_answer_that_is_lost_shows_the_race_too(iceberg_rest: str, table: str) -> None:
+    """The server commits, and the proxy says 503: found out, and the tag is put back."""
+    before = load(iceberg_rest, table)["metadata"]
+    old = unnamed(before)[0]
+    rows = rows_of(before, old)
+    posts: list[Seen] = []
+
+    def answering(seen: Seen) -> Reply:
+        if seen.method != "POST":
+            return pass_on(iceberg_rest, seen)
+        posts.append(seen)
+        if len(posts) > 1:
+            return pass_on(iceberg_rest, seen)
+        set_tag(iceberg_rest, table, "keep", old)
+        pass_on(iceberg_rest, seen)
+        commit(iceberg_rest, table, [{"action": "set-properties", "updates": {"later": "1"}}])
+        return Reply(503, b"upstream is busy")
+
+    with python_server(answering) as proxy:
+        code, document = expire(proxy, table)
+    assert code == 0, document
+    after = load(iceberg_rest, table)["metadata"]
+    assert rows_of(after, after["refs"]["keep"]["snapshot-id"]) == rows
+    assert after["properties"]["later"] == "1"
+
+
+def test_where_the_file_between_cannot_be_read_nothing_is_deleted(
+    iceberg_rest: str, table: str
+) -> None:
+    before = load(iceberg_rest, table)
+    metadata = before["metadata"]
+    old = unnamed(metadata)[0]
+    files = sorted(Path(metadata["location"]).rglob("*.*"))
+    hidden: list[Path] = []
+
+    def answering(seen: Seen) -> Reply:
+        is_first = seen.method == "POST" and not hidden
+        if is_first:
+            set_tag(iceberg_rest, table, "keep", old)
+            between = Path(load(iceberg_rest, table)["metadata-location"])
+            reply = pass_on(iceberg_rest, seen)
+            hidden.append(between.rename(between.with_suffix(".hidden")))
+            return reply
+        return pass_on(iceberg_rest, seen)
+
+    with python_server(answering) as proxy:
+        code, document = expire(proxy, table)
+    assert code == 12, document
+    assert "has landed" in document["error"]["message"]
+    assert all(file.exists() for file in files)
+
+
+@pytest.mark.parametrize("rounds", [4, pytest.param(200, marks=pytest.mark.full)])
+def test_beside_pyiceberg_nothing_is_lost(iceberg_rest: str, rounds: int) -> None:
+    """PyIceberg appends and tags while icectl rewrites manifests, compacts and expires."""
+    import pyarrow as pa
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import CommitFailedException
+
+    catalog = load_catalog("r", type="rest", uri=iceberg_rest)
+    catalog.create_namespace_if_not_exists(NAMESPACE[:1])
+    catalog.create_namespace_if_not_exists(NAMESPACE)
+    identifier = (*NAMESPACE, f"shared_{rounds}")
+    schema = pa.schema([("n", pa.int64())])
+    catalog.create_table(identifier, schema).append(pa.table({"n": [0]}, schema))
+
+    def append() -> None:
+        number = 0
+        while number < rounds:
+            with suppress(CommitFailedException):
+                catalog.load_table(identifier).append(pa.table({"n": [number + 1]}, schema))
+                number += 1
+
+    name = ".".join(("r", *identifier))
+    uri = ["--catalog-option", f"uri={iceberg_rest}", "--json"]
+    commands = (
+        ["rewrite-manifests", name, "--min-manifests", "2"],
+        ["compact", name, "--engine", "local"],
+        ["expire-snapshots", name, "--older-than", "0s", "--retain-last", "1", "--yes"],
+    )
+    codes = []
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(append)
+        while not writing.done():
+            codes += [run([*words, *uri], env=SystemEnv())[0] for words in commands]
+        writing.result()
+    assert set(codes) <= {0, 11}
+    assert 0 in codes
+    rows = catalog.load_table(identifier).scan().to_arrow()["n"].to_pylist()
+    assert sorted(rows) == list(range(rounds + 1))
+    code, document = run(["validate", name, "--level", "data", *uri])
+    assert (code, document["result"]["counts"]["error"]) == (0, 0), document
