@@ -32,7 +32,7 @@ HOME_OF = {
     "rich": {"report"},
     "fsspec": {"storage"},
     "s3fs": {"storage"},
-    "botocore": {"storage"},
+    "botocore": {"storage", "catalog"},
     "fastavro": {"codec"},
     "numba": {"codec", "storage"},
     "isal": {"codec"},
