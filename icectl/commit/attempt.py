@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
 from icectl.commit.access import TableAccess
-from icectl.errors import CommitConflict, CommitUnknown
+from icectl.errors import CommitConflict, CommitUnknown, Unsupported
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import (
     COMMIT_MAX_WAIT_MS,
@@ -96,6 +96,7 @@ class _Attempts:
 
     def _ask(self, base: LoadedTable, updates: Sequence[Update]) -> CommitOutcome:
         """Ask for one commit; `asked` says from then on whether it may have landed."""
+        _check_possible(base, updates)
         required = requirements_of(base.metadata, updates)
         self.asked.sent = True
         try:
@@ -123,6 +124,17 @@ class _Attempts:
         wait_ms = min(shortest * 2**attempt, longest)
         self.access.progress.warn(f"{conflict.reason}; the plan is made anew on it")
         self.access.env.sleep(wait_ms / 1000)
+
+
+def _check_possible(base: LoadedTable, updates: Sequence[Update]) -> None:
+    """Raises: Unsupported, for a change that the catalog cannot carry out."""
+    beyond = {type(update) for update in updates} - base.capabilities.updates
+    if beyond:
+        names = ", ".join(sorted(kind.__name__ for kind in beyond))
+        raise Unsupported(
+            f"the catalog of this table cannot carry out this change ({names})",
+            hint="nothing was changed; other commands work on the table",
+        )
 
 
 def _forget(access: TableAccess, base: LoadedTable, now: LoadedTable) -> None:

@@ -16,6 +16,7 @@ def check_deletable(catalog: Catalog, loaded: LoadedTable, now_ms: int) -> None:
     """
     metadata = loaded.metadata
     check_gc_enabled(metadata)
+    check_not_maintained(loaded)
     if now_ms < metadata.last_updated_ms - CLOCK_TOLERANCE_MS:
         raise Refused(
             "this machine's clock is more than a minute behind the table's last commit",
@@ -24,6 +25,19 @@ def check_deletable(catalog: Catalog, loaded: LoadedTable, now_ms: int) -> None:
         )
     check_metadata(metadata)
     catalog.check_writable(loaded)
+
+
+def check_not_maintained(loaded: LoadedTable) -> None:
+    """Refused where the catalog keeps it to itself to expire snapshots and to delete files."""
+    maintained_by = loaded.capabilities.maintained_by
+    if maintained_by is not None:
+        raise Refused(
+            f"the catalog of this table leaves expiring snapshots and deleting files to "
+            f"{maintained_by}",
+            hint=f"use {maintained_by}; what icectl deletes there may be needed by what this "
+            "table's metadata does not show",
+            id="maintained-elsewhere",
+        )
 
 
 def check_gc_enabled(metadata: TableMetadata) -> None:

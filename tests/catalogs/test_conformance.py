@@ -1,0 +1,166 @@
+"""What every kind of catalog has to pass: the commands by name, and every end of a commit."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.catalog.protocol import Committed, Conflict, Unknown
+from tests.builders.compactions import build
+from tests.builders.orphans import age, stray
+from tests.builders.rows import current_metadata, local, read_metadata, read_rows
+from tests.catalogs.server import NAME, NAMESPACE, Server, meanwhile
+from tests.fault.changing import run
+
+TABLE = ".".join((NAME, *NAMESPACE, "t"))
+EXPIRE = ["expire-snapshots", TABLE, "--older-than", "0s", "--retain-last", "1", "--yes", "--json"]
+COMMANDS = {
+    "expire": EXPIRE[:-1],
+    "rewrite": ["rewrite-manifests", TABLE, "--min-manifests", "1"],
+    "compact": ["compact", TABLE, "--engine", "local", "--rewrite-all"],
+    "orphans": ["remove-orphans", TABLE, "--older-than", "2d", "--yes", "--max-fraction", "1"],
+    "migrate": ["migrate-v1-v2", TABLE, "--yes"],
+    "upgrade": ["upgrade-to-v4", TABLE, "--yes", "--eager"],
+}
+EVERYWHERE = ("rewrite", "compact", "orphans", "expire")
+
+MakeTable = Callable[..., Path]
+
+
+@pytest.fixture
+def table(server: Server) -> MakeTable:
+    """Makes a table of small files with deletes and old snapshots, and registers it as `t`."""
+
+    def make(version: int = 2, change: Callable[[dict[str, Any]], None] | None = None) -> Path:
+        directory = server.warehouse / "t"
+        build(directory, version, "identity")
+        current = current_metadata(directory)
+        if change is not None:
+            members = json.loads(current.read_bytes())
+            change(members)
+            current.write_text(json.dumps(members))
+        server.register("t", str(current))
+        return directory
+
+    return make
+
+
+def current(server: Server) -> dict[str, Any]:
+    """The metadata that the catalog says is current."""
+    return read_metadata(local(server.current("t")))
+
+
+def rows(server: Server) -> list[Any]:
+    """The rows of the current snapshot, read without icectl."""
+    found = read_rows(current(server))
+    return sorted(tuple(item for item in row if not item[0].startswith("_")) for row in found)
+
+
+@pytest.mark.parametrize(
+    ("version", "names"),
+    [(1, ("migrate", *EVERYWHERE)), (2, EVERYWHERE), (3, (*EVERYWHERE, "upgrade", "compact"))],
+)
+def test_every_command_changes_a_table_by_its_name(
+    server: Server, table: MakeTable, version: int, names: tuple[str, ...]
+) -> None:
+    directory = table(version)
+    before = rows(server)
+    for number, name in enumerate(names):
+        lost = stray(directory / "data", f"lost-{number}.parquet", days=7)
+        age(directory, 5)
+        location = server.current("t")
+        code, document = run([*COMMANDS[name], "--json"])
+        assert code == 0, document
+        assert rows(server) == before
+        if name == "orphans":
+            assert not lost.exists()
+            assert server.current("t") == location
+            continue
+        assert document["table"]["metadata_location_after"] == server.current("t") != location
+        logged = [local(entry["metadata-file"]) for entry in current(server)["metadata-log"]]
+        assert local(location) in logged
+        code, document = run(["validate", TABLE, "--json"])
+        assert (code, document["result"]["counts"]["error"]) == (0, 0), document
+
+
+def test_a_dry_run_changes_nothing(server: Server, table: MakeTable) -> None:
+    directory = table()
+    location, files = server.current("t"), sorted(directory.rglob("*"))
+    for words in COMMANDS.values():
+        assert run([*words, "--dry-run", "--json"])[0] == 0
+    assert (server.current("t"), sorted(directory.rglob("*"))) == (location, files)
+
+
+def test_a_tag_set_between_plan_and_commit_keeps_its_snapshot(
+    server: Server, table: MakeTable
+) -> None:
+    table()
+    oldest = current(server)["snapshots"][0]["snapshot-id"]
+    before = read_rows(current(server), oldest)
+    with meanwhile(lambda: server.change("t", "keep", oldest)) as outcomes:
+        code, document = run(EXPIRE)
+    assert code == 0, document
+    assert [type(outcome) for outcome in outcomes] == [Conflict, Committed]
+    assert current(server)["refs"]["keep"]["snapshot-id"] == oldest
+    assert read_rows(current(server), oldest) == before
+
+
+def test_a_commit_whose_answer_is_lost_has_landed(server: Server, table: MakeTable) -> None:
+    table()
+    before = rows(server)
+    with meanwhile() as outcomes, server.losing_answer(landed=True):
+        code, document = run(EXPIRE)
+    assert code == 0, document
+    assert [type(outcome) for outcome in outcomes] == [Committed]
+    assert document["result"]["deleted"]["manifest_lists"] > 0
+    assert len(current(server)["snapshots"]) == 1
+    assert rows(server) == before
+
+
+def test_a_commit_that_got_lost_on_its_way_is_made_again(server: Server, table: MakeTable) -> None:
+    table()
+    before = rows(server)
+    with meanwhile() as outcomes, server.losing_answer(landed=False):
+        code, document = run(EXPIRE)
+    assert code == 0, document
+    assert [type(outcome) for outcome in outcomes] == [Conflict, Committed]
+    assert len(current(server)["snapshots"]) == 1
+    assert rows(server) == before
+
+
+def test_after_an_unknown_end_nothing_is_deleted(server: Server, table: MakeTable) -> None:
+    directory = table()
+    files = set(directory.rglob("*"))
+    with meanwhile() as outcomes, server.dying():
+        code, document = run(EXPIRE)
+    assert [type(outcome) for outcome in outcomes] == [Unknown]
+    assert (code, document["status"], document["error"]["id"]) == (12, "unknown", "commit-unknown")
+    assert files <= set(directory.rglob("*"))
+    assert run(EXPIRE)[0] == 0
+
+
+def test_what_nobody_knows_in_metadata_is_kept(server: Server, table: MakeTable) -> None:
+    def change(members: dict[str, Any]) -> None:
+        members["x-top"] = {"a": [1, 2.5]}
+        members["snapshots"][-1]["x-snapshot"] = "s"
+        members["schemas"][-1]["fields"][0]["x-field"] = {"deep": None}
+        members["refs"]["main"]["x-ref"] = 7
+
+    table(change=change)
+    assert run([*COMMANDS["rewrite"], "--json"])[0] == 0
+    found = current(server)
+    assert found["x-top"] == {"a": [1, 2.5]}
+    assert found["snapshots"][-2]["x-snapshot"] == "s"
+    assert found["schemas"][-1]["fields"][0]["x-field"] == {"deep": None}
+    assert found["refs"]["main"]["x-ref"] == 7
+
+
+def test_a_table_that_is_not_there_is_exit_10_with_near_names(
+    server: Server, table: MakeTable
+) -> None:
+    table()
+    code, document = run(["inspect", TABLE + "t", "--json"])
+    assert (code, document["error"]["id"]) == (10, "table-not-found")
+    assert f"`{TABLE}`" in document["error"]["hint"]
