@@ -7,7 +7,7 @@ nothing that a catalog does not know is lost, and a file that no pointer ever na
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from icectl.catalog.metadata_files import (
@@ -57,13 +57,14 @@ class Pointed:
     """What a catalog says of a table at one moment.
 
     `token` is what the kind of catalog wants to see again at the swap; `parameters` are its own
-    words on the table.
+    words on the table, and `maintained_by` is as in Capabilities.
     """
 
     metadata_location: str
     previous: str | None = None
     token: object = None
     parameters: Mapping[str, str] = field(default_factory=dict)
+    maintained_by: str | None = None
 
 
 class Uncertain(Exception):
@@ -164,15 +165,12 @@ class PointerCatalog:
         name = catalog_metadata_file_name(number, self.env.new_uuid(), gzip=gzip)  # R-160
         target = locations.join(folder_of(updated), name)
         self.store.create(target, write_metadata(updated, compressed=gzip))
-        return self._swap(base, pointed, self._table(updated, target))
+        return self._swap(base, pointed, _table(updated, target, base.capabilities))
 
     def _loaded(self, pointed: Pointed, to_show: bool) -> LoadedTable:  # noqa: FBT001
         metadata = read_file(self.store, pointed.metadata_location, to_show=to_show)
-        return self._table(metadata, pointed.metadata_location)
-
-    def _table(self, metadata: TableMetadata, location: str) -> LoadedTable:
-        version = metadata_version(location).version
-        return LoadedTable(metadata, location, version, folder_of(metadata), self.capabilities)
+        capabilities = replace(self.capabilities, maintained_by=pointed.maintained_by)
+        return _table(metadata, pointed.metadata_location, capabilities)
 
     def _swap(self, base: LoadedTable, pointed: Pointed, ours: LoadedTable) -> CommitOutcome:
         """Swap the pointer; the file that was written for it goes where it is sure to have lost."""
@@ -228,6 +226,11 @@ class PointerCatalog:
     def _remove(self, ours: LoadedTable) -> None:
         with suppress(IcectlError):
             self.store.remove([ours.metadata_location])
+
+
+def _table(metadata: TableMetadata, location: str, capabilities: Capabilities) -> LoadedTable:
+    version = metadata_version(location).version
+    return LoadedTable(metadata, location, version, folder_of(metadata), capabilities)
 
 
 def folder_of(metadata: TableMetadata) -> str:

@@ -1,10 +1,11 @@
 """Databases and tables of AWS Glue, and the entry that points to a table's metadata."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from icectl.catalog.file_io import with_file_io
+from icectl.catalog.glue.optimizers import keeper_of
 from icectl.catalog.glue.service import AnswerLost, Glue, Rejected, glue_of
 from icectl.catalog.identifier import TableName, dotted
 from icectl.catalog.missing import no_iceberg_table, no_namespace, no_table
@@ -119,12 +120,14 @@ class GlueWarehouse:
 class GluePointer:
     """The parameter `metadata_location` of one table, and the version of its entry.
 
-    `is_settled` says whether the last swap that ended in Uncertain can come no more.
+    `is_settled` says whether the last swap that ended in Uncertain can come no more; `keepers`
+    holds who maintains the table in the place of clients, once Glue was asked.
     """
 
     warehouse: GlueWarehouse
     name: TableName
     is_settled: bool = False
+    keepers: list[str | None] = field(default_factory=list)
 
     def read(self) -> Pointed:
         """Ask for the table. Raises: TableNotFound; StorageError."""
@@ -143,7 +146,13 @@ class GluePointer:
                 f"AWS Glue names no metadata file of `{self.name}`: it has no parameter "
                 f"`{METADATA_LOCATION}`"
             )
-        return Pointed(parameters[METADATA_LOCATION], parameters.get(PREVIOUS), table, parameters)
+        return Pointed(
+            parameters[METADATA_LOCATION],
+            parameters.get(PREVIOUS),
+            table,
+            parameters,
+            self._keeper(table),
+        )
 
     def check_writable(self, pointed: Pointed) -> None:
         """Raises: Refused, where Glue tells no version of the entry."""
@@ -187,6 +196,11 @@ class GluePointer:
     def settle(self, pointed: Pointed) -> bool:  # noqa: ARG002
         """Whether Glue has said that the version which was to be changed is no more."""
         return self.is_settled
+
+    def _keeper(self, table: Mapping[str, Any]) -> str | None:
+        if not self.keepers:
+            self.keepers.append(keeper_of(self.warehouse.service, table))
+        return self.keepers[0]
 
     def _rejected(self, error: Rejected, lost: str | None) -> Conflict:
         """The conflict that Glue tells of. Raises: StorageError; Uncertain, after a lost answer."""

@@ -137,22 +137,21 @@ def get_table(connection: Connection, database: str, name: str) -> HiveTable | N
         raise _failure(connection, error.reason) from error
 
 
-def alter_table(connection: Connection, table: HiveTable, expected: str) -> None:
-    """Put a table in the place of that of its name, `expected` being its metadata location so far.
+def alter_table(connection: Connection, table: HiveTable, expected: str | None = None) -> None:
+    """Put a table in the place of that of its name.
 
-    A server that knows how compares that location in the same transaction; others do not.
+    With `expected`, its metadata location so far, a server that knows how compares that in the same
+    transaction; others ignore it, and some databases of such servers cannot.
     Raises: AnswerLost; Raised; CallRefused.
     """
     database, name = (text_of(table.fields, each) or "" for each in (_DATABASE, _TABLE_NAME))
-    context: Fields = {
-        1: texts(
-            {
-                "DO_NOT_UPDATE_STATS": "true",
-                "expected_parameter_key": "metadata_location",
-                "expected_parameter_value": expected,
-            }
-        )
-    }
+    words = {"DO_NOT_UPDATE_STATS": "true"}
+    if expected is not None:
+        words |= {
+            "expected_parameter_key": "metadata_location",
+            "expected_parameter_value": expected,
+        }
+    context: Fields = {1: texts(words)}
     arguments: Fields = {
         1: text(database),
         2: text(name),

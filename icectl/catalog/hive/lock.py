@@ -33,7 +33,11 @@ _CALL_ERRORS = (AnswerLost, Raised, CallRefused)
 
 @dataclass(slots=True)
 class TableLock:
-    """A lock that is held; `keep` leaves it to end by itself, as the server's time limit wills."""
+    """A lock that is held.
+
+    One that is `kept` ends by itself, when the server's time limit is over: a change may still be
+    under way behind it.
+    """
 
     connection: Connection
     lock_id: int
@@ -47,10 +51,6 @@ class TableLock:
             _LOGGER.debug("lock %s is lost", self.lock_id, exc_info=True)
             return False
         return True
-
-    def keep(self) -> None:
-        """Leave the lock as it is: a change may still be under way behind it."""
-        self.kept = True
 
 
 @dataclass(frozen=True, slots=True)

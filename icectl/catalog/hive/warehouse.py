@@ -9,7 +9,7 @@ from icectl.catalog.file_io import with_file_io
 from icectl.catalog.hive import calls
 from icectl.catalog.hive.calls import HiveTable, Raised, one_line
 from icectl.catalog.hive.connection import AnswerLost, Connection, Servers, servers_of
-from icectl.catalog.hive.lock import Locker, locker_of
+from icectl.catalog.hive.lock import Locker, TableLock, locker_of
 from icectl.catalog.hive.parameters import (
     METADATA_HASH,
     METADATA_LOCATION,
@@ -22,7 +22,7 @@ from icectl.catalog.missing import no_iceberg_table, no_namespace, no_table
 from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain
 from icectl.catalog.protocol import Conflict
 from icectl.catalog.warehouse import Means, TableInCatalog
-from icectl.errors import Refused, StorageError, TableNotFound, Unsupported
+from icectl.errors import CommitConflict, Refused, StorageError, TableNotFound, Unsupported
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.open import open_store
 from icectl.storage.store import Store
@@ -32,6 +32,7 @@ _COMPARES_KEY = "hive.compares-parameters"
 _COMPARING = re.compile(r"(?!4\.0\.0-alpha)([4-9]|\d\d)\..*")
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
 _RESENDS = 2
+_MODIFIED = "The table has been modified"
 _LOOK_SECONDS = (0.0, 0.5, 1.5)
 """Before each look at a table whose change was sent and not answered."""
 
@@ -133,19 +134,17 @@ class HivePointer:
         """
         self.is_settled = False
         with self._servers.connected() as connection:
-            compares = self._compares(connection)
-            if not self._wants_lock(metadata):
-                self._check_unlocked(connection, compares=compares)
-                return self._change(connection, pointed, metadata_location, metadata, compares)
-            with self._locker.locked(connection) as lock:
-                if not lock.is_held():
-                    return Conflict("the metastore's lock of the table was lost")
-                try:
-                    return self._change(connection, pointed, metadata_location, metadata, compares)
-                except Uncertain:
-                    if not self.is_settled:
-                        lock.keep()
-                    raise
+            if self._wants_lock(metadata):
+                with self._locker.locked(connection) as lock:
+                    change = self._change(connection, pointed, metadata_location, metadata)
+                    if isinstance(change, _Change):
+                        self._alter(connection, change, lock)
+            else:
+                self._check_compares(connection)
+                change = self._change(connection, pointed, metadata_location, metadata)
+                if isinstance(change, _Change):
+                    self._compare_and_alter(connection, change)
+        return change if isinstance(change, Conflict) else None
 
     def settle(self, pointed: Pointed) -> bool:  # noqa: ARG002
         """Whether the server has answered: then it has done what it will ever do."""
@@ -184,20 +183,17 @@ class HivePointer:
             )
         return Pointed(parameters[METADATA_LOCATION], parameters.get(PREVIOUS), found, parameters)
 
-    def _compares(self, connection: Connection) -> bool:
-        """Whether the server compares the pointer as it alters a table: Hive 4, or so configured.
-
-        Hive 2.3.10 does too, and tells no version of its own.
-        """
-        given = self._properties.get(_COMPARES_KEY, "").lower()
-        return given == "true" or bool(_COMPARING.match(calls.version(connection)))
-
     def _wants_lock(self, metadata: TableMetadata) -> bool:
         configured = self._properties.get(f"iceberg.{_LOCK_KEY}", "true")
         return metadata.properties.get(_LOCK_KEY, configured).lower() == "true"
 
-    def _check_unlocked(self, connection: Connection, *, compares: bool) -> None:
-        if not compares:
+    def _check_compares(self, connection: Connection) -> None:
+        """Refuse to go without the lock where the server does not compare the pointer.
+
+        Hive 4 does, and Hive 2.3.10, which tells no version of its own.
+        """
+        is_said = self._properties.get(_COMPARES_KEY, "").lower() == "true"
+        if not is_said and not _COMPARING.match(calls.version(connection)):
             raise Refused(
                 f"`{_LOCK_KEY}=false` of `{self.name}` has writers do without the metastore's "
                 f"lock, and the metastore at {connection.server} does not compare the pointer: "
@@ -208,83 +204,101 @@ class HivePointer:
             )
 
     def _change(
-        self,
-        connection: Connection,
-        pointed: Pointed,
-        target: str,
-        metadata: TableMetadata,
-        compares: bool,  # noqa: FBT001
-    ) -> Conflict | None:
+        self, connection: Connection, pointed: Pointed, target: str, metadata: TableMetadata
+    ) -> "_Change | Conflict":
+        """What the table becomes, from what it is now."""
         now = self._pointed(connection)
         if now.metadata_location != pointed.metadata_location:
             return Conflict("another writer has committed to the table in the metastore meanwhile")
         assert isinstance(now.token, HiveTable)
         parameters = next_parameters(now.parameters, target, metadata, self._properties)
-        self._alter(connection, now, now.token.with_parameters(parameters), compares)
-        return None
+        return _Change(now.metadata_location, target, now.token.with_parameters(parameters))
 
-    def _alter(
-        self,
-        connection: Connection,
-        now: Pointed,
-        altered: HiveTable,
-        compares: bool,  # noqa: FBT001
-    ) -> None:
-        """Send the change; again after a lost answer where the server compares: one can win."""
+    def _alter(self, connection: Connection, change: "_Change", lock: TableLock) -> None:
+        """Send the change once, under the lock, which is left behind where no answer comes.
+
+        Raises: CommitConflict; StorageError; Uncertain.
+        """
+        if not lock.is_held():
+            raise CommitConflict(f"the metastore's lock of `{self.name}` was lost")
+        try:
+            calls.alter_table(connection, change.table)
+        except AnswerLost as error:
+            lock.kept = True
+            self._after_silence(change, error.reason)
+            lock.kept = False
+        except Raised as error:
+            self._after_refusal(change, one_line(error.reason), None)
+        except CallRefused as error:
+            raise self._failure(error.reason) from error
+        else:
+            if not lock.is_held():  # another writer may have changed the table at once
+                self.is_settled = True
+                raise Uncertain("the metastore's lock was lost")
+
+    def _compare_and_alter(self, connection: Connection, change: "_Change") -> None:
+        """Send the change, again after a lost answer: of equal ones only one can be carried out.
+
+        Raises: StorageError; Uncertain.
+        """
         lost: str | None = None
-        for number in range(1 + _RESENDS if compares else 1):
+        for number in range(1 + _RESENDS):
             try:
                 if number == 0:
-                    calls.alter_table(connection, altered, now.metadata_location)
+                    calls.alter_table(connection, change.table, change.before)
                 else:
                     with self._servers.connected() as again:
-                        calls.alter_table(again, altered, now.metadata_location)
+                        calls.alter_table(again, change.table, change.before)
             except AnswerLost as error:
                 lost = error.reason
             except Raised as error:
-                self._after_refusal(now, altered, one_line(error.reason), lost)
-                return
+                return self._after_refusal(change, one_line(error.reason), lost)
             except (CallRefused, StorageError) as error:
                 if lost is None:
-                    raise self._failure(connection, str(error)) from error
+                    raise self._failure(str(error)) from error
             else:
-                return
+                return None
         assert lost is not None
-        self._after_silence(altered, lost)
+        return self._after_silence(change, lost)
 
-    def _after_refusal(
-        self, now: Pointed, altered: HiveTable, reason: str, lost: str | None
-    ) -> None:
+    def _after_refusal(self, change: "_Change", reason: str, lost: str | None) -> None:
         """Return where the change is there nevertheless: servers try again after errors.
 
         `lost` is why an answer to the same change did not come, if so.
         Raises: StorageError, where it is not; Uncertain.
         """
-        self.is_settled = lost is None or "has been modified" in reason
+        self.is_settled = lost is None or _MODIFIED in reason
         try:
-            with self._servers.connected() as connection:
-                found = self._pointed(connection).metadata_location
+            found = self.read().metadata_location
         except (StorageError, TableNotFound) as error:
             raise Uncertain(reason) from error
-        if found == altered.parameters[METADATA_LOCATION]:
+        if found == change.target:
             return
-        if lost is None and found == now.metadata_location:
-            raise self._failure(connection, reason)
+        if lost is None and found == change.before:
+            raise self._failure(reason)
         raise Uncertain(reason)
 
-    def _after_silence(self, altered: HiveTable, reason: str) -> None:
+    def _after_silence(self, change: "_Change", reason: str) -> None:
         """Return where the change is there; looks for a while. Raises: Uncertain."""
         for seconds in _LOOK_SECONDS:
             self.warehouse.means.env.sleep(seconds)
-            with suppress(StorageError, TableNotFound), self._servers.connected() as connection:
-                found = self._pointed(connection).metadata_location
-                if found == altered.parameters[METADATA_LOCATION]:
+            with suppress(StorageError, TableNotFound):
+                if self.read().metadata_location == change.target:
                     return
         raise Uncertain(reason)
 
-    def _failure(self, connection: Connection, reason: str) -> StorageError:
+    def _failure(self, reason: str) -> StorageError:
         return StorageError(
-            f"the Hive metastore at {connection.server} did not change `{self.name}`: {reason}",
+            f"the Hive metastore at {self._servers.shown} did not change `{self.name}`: {reason}",
             hint="a metastore with authorization wants the right to alter the table; `ugi` in the "
             "catalog's configuration says who asks, where the metastore takes a client's word",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What a table becomes, and its metadata locations before and afterwards."""
+
+    before: str
+    target: str
+    table: HiveTable
