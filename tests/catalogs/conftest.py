@@ -7,18 +7,55 @@ from pathlib import Path
 import pytest
 
 from tests.catalogs.server import NAME, Server
-from tests.catalogs.sql_servers import sqlite_server
+from tests.catalogs.sql_servers import DatabaseServer, mariadb, postgresql, sqlite_server
 
-Start = Callable[[Path], AbstractContextManager[Server]]
-"""Makes a catalog for one test, in a folder of its own; skips the test where it cannot be had."""
+Start = Callable[[pytest.FixtureRequest, Path], AbstractContextManager[Server]]
+"""Makes a catalog for one test, in a folder of its own; skips the test where it cannot be had.
+
+What is slow to start is a fixture of the session, by the request.
+"""
+
+
+def _in_database(name: str) -> Start:
+    def start(request: pytest.FixtureRequest, folder: Path) -> AbstractContextManager[Server]:
+        database: DatabaseServer = request.getfixturevalue(name)
+        return database.catalog(folder)
+
+    return start
+
 
 SERVERS: Mapping[str, Start] = {
-    "sqlite": sqlite_server,
+    "sqlite": lambda _, folder: sqlite_server(folder),
+    "postgresql": _in_database("postgresql_server"),
+    "mariadb": _in_database("mariadb_server"),
 }
 """A kind of catalog joins the conformance tests by its line here."""
 
 
-@pytest.fixture(params=sorted(SERVERS))
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[DatabaseServer]:
+    """PostgreSQL, one for the session."""
+    with postgresql() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[DatabaseServer]:
+    """MariaDB, one for the session."""
+    with mariadb() as started:
+        yield started
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In the quick tier, one version of the format is enough for all kinds of catalogs but one."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if parameters.get("server", "sqlite") != "sqlite" and parameters.get("version", 2) != 2:
+            item.add_marker(pytest.mark.full)
+
+
+@pytest.fixture(params=SERVERS)
 def server(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Server]:
@@ -27,7 +64,7 @@ def server(
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("PYICEBERG_HOME", raising=False)
-    with SERVERS[request.param](tmp_path) as started:
+    with SERVERS[request.param](request, tmp_path) as started:
         started.warehouse.mkdir(exist_ok=True)
         for key, value in started.properties.items():
             variable = key.upper().replace(".", "__").replace("-", "_")

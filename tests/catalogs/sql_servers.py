@@ -1,12 +1,22 @@
 """Catalogs in databases, for the tests that every kind of catalog has to pass."""
 
+import os
+import pwd
+import shutil
+import socket
 import sqlite3
+import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from uuid import uuid4
+
+import pytest
 
 from icectl.catalog import sql_drivers
 from tests.catalogs.server import NAME, NAMESPACE
@@ -63,8 +73,10 @@ class SqlServer:
     def change(self, table: str, tag: str, snapshot_id: int) -> None:
         from pyiceberg.catalog import load_catalog
 
-        catalog = load_catalog(NAME, **self.properties)
-        with catalog.load_table((*NAMESPACE, table)).manage_snapshots() as snapshots:
+        with (
+            closing(load_catalog(NAME, **self.properties)) as catalog,
+            catalog.load_table((*NAMESPACE, table)).manage_snapshots() as snapshots,
+        ):
             snapshots.create_tag(snapshot_id, tag)
 
     @contextmanager
@@ -128,3 +140,136 @@ def sqlite_server(folder: Path) -> Iterator[SqlServer]:
     )
     server.create()
     yield server
+
+
+@dataclass(frozen=True)
+class DatabaseServer:
+    """A database server on this machine; `database` makes a database, and tells its URI.
+
+    `driver` connects by the URI, without icectl.
+    """
+
+    database: Callable[[str], str]
+    driver: Callable[[str], Any]
+
+    @contextmanager
+    def catalog(self, folder: Path) -> Iterator[SqlServer]:
+        """A catalog in a database of its own."""
+        uri = self.database(f"d{uuid4().hex}")
+        server = SqlServer(
+            {"type": "sql", "uri": uri}, folder / "warehouse", lambda: self.driver(uri), "%s"
+        )
+        server.create()
+        yield server
+
+
+@contextmanager
+def postgresql() -> Iterator[DatabaseServer]:
+    """PostgreSQL by the programs of this machine; skips where there are none."""
+    psycopg = pytest.importorskip("psycopg")
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    initdb = found[-1] if found else shutil.which("initdb")
+    if initdb is None:
+        pytest.skip("there is no PostgreSQL: `apt-get install postgresql` brings one")
+    programs, port = Path(initdb).parent, free_port()
+    with _folder_of("postgres") as (folder, as_user):
+        data = folder / "data"
+        _run([*as_user, programs / "initdb", "-D", data, "-U", "icectl", "-A", "trust", "-N"])
+        options = f"-c fsync=off -c unix_socket_directories= -c port={port}"
+        _run([*as_user, programs / "pg_ctl", "-D", data, "-o", options, "-l", folder / "log",
+              "-w", "start"])  # fmt: skip
+        try:
+            root = f"postgresql://icectl@127.0.0.1:{port}"
+
+            def database(name: str) -> str:
+                with psycopg.connect(f"{root}/postgres", autocommit=True) as connection:
+                    connection.execute(f'CREATE DATABASE "{name}"')
+                return f"{root}/{name}".replace("://", "+psycopg://")
+
+            def driver(uri: str) -> Any:
+                return psycopg.connect(uri.replace("+psycopg", ""))
+
+            yield DatabaseServer(database, driver)
+        finally:
+            _run([*as_user, programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"])
+
+
+@contextmanager
+def mariadb() -> Iterator[DatabaseServer]:
+    """MariaDB by the program of this machine, or ICECTL_TEST_MARIADBD; skips without one."""
+    pymysql = pytest.importorskip("pymysql")
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin"
+    program = os.environ.get("ICECTL_TEST_MARIADBD") or shutil.which("mariadbd", path=path)
+    if program is None:
+        pytest.skip("there is no MariaDB: `apt-get install mariadb-server-core` brings one")
+    port = free_port()
+    with _folder_of("mysql") as (folder, as_user):
+        command = [
+            *as_user, program, "--no-defaults", f"--datadir={folder}", f"--port={port}",
+            "--bind-address=127.0.0.1", f"--socket={folder}/s", "--skip-grant-tables",
+            "--skip-networking=0", "--innodb-flush-log-at-trx-commit=0", f"--pid-file={folder}/pid",
+            "--innodb-buffer-pool-size=32M",
+        ]  # fmt: skip
+        with (folder / "log").open("w") as log:
+            process = subprocess.Popen([str(word) for word in command], stdout=log, stderr=log)
+        try:
+
+            def driver(uri: str) -> Any:
+                name = uri.rpartition("/")[2]
+                return pymysql.connect(host="127.0.0.1", port=port, user="root", database=name)
+
+            def database(name: str) -> str:
+                with pymysql.connect(host="127.0.0.1", port=port, user="root") as connection:
+                    connection.cursor().execute(f"CREATE DATABASE {name}")
+                return f"mysql+pymysql://root@127.0.0.1:{port}/{name}"
+
+            _wait_until_open(port, process, folder / "log")
+            yield DatabaseServer(database, driver)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@contextmanager
+def _folder_of(user: str) -> Iterator[tuple[Path, list[str]]]:
+    """A folder for a server that refuses to run as root, and what runs a command as its user."""
+    folder = Path(tempfile.mkdtemp(prefix="icectl-"))
+    as_user: list[str] = []
+    try:
+        if os.getuid() == 0:
+            try:
+                entry = pwd.getpwnam(user)
+            except KeyError:
+                entry = pwd.getpwnam("nobody")
+            os.chown(folder, entry.pw_uid, entry.pw_gid)
+            as_user = ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}",
+                       "--clear-groups"]  # fmt: skip
+        yield folder, as_user
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _run(command: list[Any]) -> None:
+    words = [str(word) for word in command]
+    ended = subprocess.run(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        cwd="/", timeout=120, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout.decode()
+
+
+def _wait_until_open(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    for _ in range(600):
+        assert process.poll() is None, log.read_text()
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
