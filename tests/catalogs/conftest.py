@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.catalogs.glue_servers import glue_server
+from tests.catalogs.hive_servers import hive_server, metastore
 from tests.catalogs.server import NAME, Server
 from tests.catalogs.sql_servers import DatabaseServer, mariadb, postgresql, sqlite_server
 
@@ -24,10 +26,21 @@ def _in_database(name: str) -> Start:
     return start
 
 
+def _in_metastore(name: str, *, locks: bool) -> Start:
+    def start(request: pytest.FixtureRequest, folder: Path) -> AbstractContextManager[Server]:
+        return hive_server(request.getfixturevalue(name), folder, locks=locks)
+
+    return start
+
+
 SERVERS: Mapping[str, Start] = {
     "sqlite": lambda _, folder: sqlite_server(folder),
     "postgresql": _in_database("postgresql_server"),
     "mariadb": _in_database("mariadb_server"),
+    "glue": lambda _, folder: glue_server(folder),
+    "hive-3": _in_metastore("hive3", locks=True),
+    "hive-4": _in_metastore("hive4", locks=False),
+    "hive-4-locks": _in_metastore("hive4", locks=True),
 }
 """A kind of catalog joins the conformance tests by its line here."""
 
@@ -44,6 +57,20 @@ def mariadb_server() -> Iterator[DatabaseServer]:
     """MariaDB, one for the session."""
     with mariadb() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def hive3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a metastore of Hive 3, which knows locks alone, one for the session."""
+    with metastore(3, tmp_path_factory.mktemp("hive3")) as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def hive4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a metastore of Hive 4, which can compare the pointer, one for the session."""
+    with metastore(4, tmp_path_factory.mktemp("hive4")) as port:
+        yield port
 
 
 @pytest.hookimpl(tryfirst=True)
