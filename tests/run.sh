@@ -104,6 +104,9 @@ hive_jars=(
     org/apache/httpcomponents/httpclient/4.5.13/httpclient-4.5.13.jar
     org/apache/httpcomponents/httpcore/4.4.15/httpcore-4.4.15.jar
     com/google/code/gson/gson/2.9.0/gson-2.9.0.jar
+    commons-collections/commons-collections/3.2.2/commons-collections-3.2.2.jar
+    commons-logging/commons-logging/1.2/commons-logging-1.2.jar
+    javax/servlet/javax.servlet-api/3.1.0/javax.servlet-api-3.1.0.jar
 )
 
 # fetch_hive FOLDER ARTIFACT VERSION SCHEMA TOOL: a metastore with its libraries and an empty database.
