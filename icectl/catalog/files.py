@@ -56,7 +56,11 @@ _LOOKS = 3
 """How often metadata is looked for where files come and go between a listing and a reading."""
 
 FILE_SYSTEM = Capabilities(
-    is_certain=True, publishes=True, numbers_versions=True, cleans_metadata=True
+    is_certain=True,
+    publishes=True,
+    numbers_versions=True,
+    cleans_metadata=True,
+    commits_on_base=True,
 )
 """Every metadata file is a version of the table, and the highest one is current (R-162)."""
 
@@ -280,6 +284,7 @@ def _catalog_owned(versions: tuple[MetadataVersion, ...]) -> Refused:
         hint=(
             f"if {odd} is left over from a failed commit, move it away; otherwise " if mixed else ""
         )
-        + "name the current metadata file with `--metadata-file FILE`; the next one is written "
-        "beside it, for the catalog to be pointed at",
+        + "name the table through its catalog, as CATALOG.NAMESPACE.TABLE; or name the current "
+        "metadata file with `--metadata-file FILE`: the next one is written beside it, for the "
+        "catalog to be pointed at",
     )

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from icectl.catalog.protocol import (
@@ -14,7 +14,7 @@ from icectl.catalog.protocol import (
     Unknown,
     check_same_table,
 )
-from icectl.catalog.versions import MetadataVersion, metadata_version
+from icectl.catalog.versions import MetadataVersion, list_versions, metadata_version
 from icectl.codec.metadata_file import (
     is_gzip,
     read_metadata,
@@ -114,6 +114,42 @@ def newer_than(base: LoadedTable, versions: Sequence[MetadataVersion]) -> Sequen
     """List the files with a higher number than the loaded one has."""
     assert base.version is not None
     return [v for v in versions if v.version is not None and v.version > base.version]
+
+
+def rivals(store: Store, loaded: LoadedTable) -> Iterator[str]:
+    """What to tell of files beside the current one of a catalog's table that may be taken for it.
+
+    Raises: StorageError.
+    """
+    if loaded.capabilities.numbers_versions or loaded.version is None:
+        return
+    current = locations.name(loaded.metadata_location)
+    beside = [
+        version
+        for version in list_versions(store, locations.parent(loaded.metadata_location))
+        if version.name != current
+    ]
+    newer = [version.name for version in newer_than(loaded, beside)]
+    doubled = [version.name for version in beside if version.version == loaded.version]
+    if newer and loaded.capabilities.is_certain:
+        yield (
+            f"{_listed(newer)} in the metadata directory is newer than {current}, which the "
+            "catalog says is current: a commit is under way, or has failed, or another catalog has "
+            "the table too"
+        )
+    if doubled:
+        who = (
+            "the catalog says that the last" if loaded.capabilities.is_certain else "here the last"
+        )
+        yield (
+            f"{_listed(doubled)} and {current} in the metadata directory are one version; {who} is "
+            "current"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - 1
+    return names[-1] if not more else f"{names[-1]} (and {more} more)"
 
 
 def wants_gzip(base: LoadedTable, *, otherwise: bool) -> bool:

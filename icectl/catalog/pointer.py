@@ -47,7 +47,11 @@ _PAUSES_SECONDS = (0.0, 0.5, 1.5, 3.0)
 """Before each look at what became of a swap: a server may be on its way back."""
 
 POINTED = Capabilities(
-    is_certain=True, publishes=True, numbers_versions=False, cleans_metadata=True
+    is_certain=True,
+    publishes=True,
+    numbers_versions=False,
+    cleans_metadata=True,
+    commits_on_base=True,
 )
 """What a pointer names is current; its clients delete metadata files that leave the log."""
 
@@ -109,6 +113,11 @@ class PointerCatalog:
     env: Env
     name: str
     capabilities: Capabilities = POINTED
+
+    @property
+    def metadata_file(self) -> str:
+        """The file that the catalog says is current. Raises: TableNotFound; StorageError."""
+        return self.pointer.read().metadata_location
 
     def load(self, *, to_show: bool = False) -> LoadedTable:
         """Read the current metadata; what is only shown may have oddities.

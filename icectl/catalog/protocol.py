@@ -19,7 +19,9 @@ class Capabilities:
     `publishes`: a commit is what every reader sees next; where not, the caller points the catalog
     at the new file, and no file may be deleted before.
     `numbers_versions`: metadata files are numbered in a row, and of all writers one alone can take
-    the next number, so that what an earlier run may still commit can be ruled out.
+    the next number.
+    `commits_on_base`: a commit lands only while the metadata that it was built on is current, so
+    that what an earlier run may still commit can be ruled out.
     `cleans_metadata`: clients delete metadata files that leave the log (R-024).
     `maintained_by`: who expires snapshots and deletes files in the place of clients; None: clients.
     `updates`: the changes that it can carry out.
@@ -31,6 +33,7 @@ class Capabilities:
     cleans_metadata: bool
     maintained_by: str | None = None
     updates: frozenset[type[Update]] = ALL_UPDATES
+    commits_on_base: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ One row of `iceberg_tables` is the pointer to a table's current metadata file. I
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -17,7 +18,7 @@ from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain
 from icectl.catalog.protocol import Conflict
 from icectl.catalog.sql_drivers import Database, database_of, reason_of
 from icectl.catalog.warehouse import Means, TableInCatalog
-from icectl.errors import CorruptTable, TableNotFound
+from icectl.errors import CorruptTable, TableNotFound, Unsupported
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.open import open_store
 from icectl.storage.store import Store
@@ -30,6 +31,10 @@ _UPDATE = (
     f"WHERE {_OF_TABLE} AND metadata_location = ?"
 )
 _NAMES = "SELECT * FROM iceberg_tables WHERE catalog_name = ? ORDER BY table_namespace, table_name"
+_IN_NAMESPACE = (
+    "SELECT * FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? "
+    "ORDER BY table_name"
+)
 _NAMESPACES = (
     "SELECT table_namespace FROM iceberg_tables WHERE catalog_name = ? "
     "UNION SELECT namespace FROM iceberg_namespace_properties WHERE catalog_name = ?"
@@ -73,6 +78,11 @@ class Rows:
         """Every row, by namespace and name. Raises: StorageError; TableNotFound."""
         with self._reading() as ask:
             return ask(_NAMES, (self.catalog,))
+
+    def of(self, namespace: str) -> Sequence[Row]:
+        """Every row of one namespace, by name. Raises: StorageError; TableNotFound."""
+        with self._reading() as ask:
+            return ask(_IN_NAMESPACE, (self.catalog, namespace))
 
     def namespaces(self) -> Sequence[str]:
         """Every namespace that holds a table or has properties. Raises: as `all`."""
@@ -207,7 +217,7 @@ class SqlWarehouse:
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
         """The tables right in a namespace. Raises: TableNotFound; StorageError."""
         joined = ".".join(namespace)
-        found = [row for row in self.rows.all() if row.namespace == joined and not row.is_view]
+        found = [row for row in self.rows.of(joined) if not row.is_view]
         if not found and not any(
             each == joined or each.startswith(f"{joined}.") for each in self.rows.namespaces()
         ):
@@ -223,22 +233,23 @@ class SqlWarehouse:
 
     def locations(self) -> Iterator[tuple[TableName, str]]:
         """Every table with its location, by its metadata file. Raises: StorageError."""
-        for row in self.rows.all():
-            if row.is_view or row.metadata_location is None:
-                continue
-            name = TableName(tuple(row.namespace.split(".")), row.name)
-            try:
-                yield name, read_file(self.store, row.metadata_location, to_show=True).location
-            except (FileNotFoundError, CorruptTable):  # its files lie where such a table's would
-                yield name, row.metadata_location.rpartition("/metadata/")[0]
+        found = [row for row in self.rows.all() if not row.is_view and row.metadata_location]
+        with ThreadPoolExecutor(self.means.storage.concurrency) as pool:
+            for row, location in zip(found, pool.map(self._location, found), strict=True):
+                yield TableName(tuple(row.namespace.split(".")), row.name), location
+
+    def _location(self, row: Row) -> str:
+        """Where a table lies; where its metadata cannot be read, where it would usually be."""
+        assert row.metadata_location is not None
+        try:
+            return read_file(self.store, row.metadata_location, to_show=True).location
+        except (FileNotFoundError, CorruptTable, Unsupported):
+            return row.metadata_location.rpartition("/metadata/")[0]
 
     def not_found(self, name: TableName) -> TableNotFound:
         """The error for a table that is not there, with names that are near."""
         joined = ".".join(name.namespace)
-        rows = self.rows.all()
-        if not rows:
-            return self._empty()
-        beside = [row.name for row in rows if row.namespace == joined]
+        beside = [row.name for row in self.rows.of(joined)]
         if not beside:
             return self._no_namespace(name.namespace)
         near = get_close_matches(name.name, beside, n=3)

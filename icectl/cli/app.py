@@ -255,7 +255,10 @@ def _way_out(run: _Run, error: IcectlError) -> str | None:
     if isinstance(error, CorruptTable):
         for way_out in run.shell.ways_out:
             hint = way_out(error)
-    return None if hint is None else with_table(hint, str(run.invocation.value("table")))
+    table, catalog = run.invocation.value("table"), run.invocation.value("catalog")
+    return (
+        None if hint is None else with_table(hint, table if not catalog else f"{catalog}.{table}")
+    )
 
 
 def _print_document(console: Console, built: Mapping[str, Any]) -> None:

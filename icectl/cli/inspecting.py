@@ -6,11 +6,14 @@ from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path
 
+from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.cli.app import COMMANDS
+from icectl.cli.listing import ListOptions, list_tables
+from icectl.cli.naming import may_be_short, name_in_catalog
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.settings import parse_count, parse_option
-from icectl.errors import Incomplete, UsageError
+from icectl.errors import Incomplete, StorageError, TableNotFound, UsageError
 from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
 from icectl.plan.inspect.entry_rows import CONTENTS
 from icectl.plan.inspect.views import VIEWS, Row, RowSet, View
@@ -78,6 +81,44 @@ def show_view(common: Common, given: ViewOptions) -> Outcome:
 
     Raises: UsageError for options that make no sense together; what reading the table raises.
     """
+    if _is_listing(common, given):
+        return list_tables(common, _list_options(given))
+    try:
+        return _show_table(common, given)
+    except TableNotFound as error:
+        if error.error_id != TableNotFound.id or not _may_be_listing(given):
+            raise
+        try:
+            return list_tables(common, _list_options(given))
+        except (TableNotFound, StorageError):
+            raise error from None
+
+
+def _is_listing(common: Common, given: ViewOptions) -> bool:
+    """Whether TABLE is a catalog or a namespace of one, or is asked for what only a listing has."""
+    if not _may_be_listing(given) or given.table in VIEWS:
+        return False
+    if may_be_short(common, given.table):
+        name = name_in_catalog(common, given.table)
+        if name is not None and len(name.parts) < 2:
+            return True
+    asks_for_rows = given.limit or given.columns or given.format in ("jsonl", "csv")
+    return bool(asks_for_rows) and not Path(given.table, METADATA_FOLDER).is_dir()
+
+
+def _may_be_listing(given: ViewOptions) -> bool:
+    """Whether no option asks for anything of one table."""
+    return given.view == "summary" and not any(
+        (given.snapshot, given.ref, given.as_of, given.all_snapshots, given.content,
+         given.from_id, given.to_id, given.html)
+    )  # fmt: skip
+
+
+def _list_options(given: ViewOptions) -> ListOptions:
+    return ListOptions(given.table, _names(given.columns), given.limit, given.format)
+
+
+def _show_table(common: Common, given: ViewOptions) -> Outcome:
     request = _parsed(given, common.shell.env.now_ms())
     session = open_session(common, given.table, read_only=True)
     reader = session.read("shown")

@@ -68,6 +68,16 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
     raise configuration.unknown(catalog)
 
 
+def called(common: Common, table: str) -> str:
+    """What hints call the table: TABLE, behind its catalog where an option named that."""
+    return table if common.catalog is None else f"{dotted((common.catalog,))}.{table}"
+
+
+def may_be_short(common: Common, table: str) -> bool:
+    """Whether TABLE may be a name too short for a table's; no configuration is read for that."""
+    return "/" not in table and table.count(".") < (1 if common.catalog is not None else 2)
+
+
 def warehouse_of(common: Common, name: NameInCatalog, storage: StorageOptions) -> Warehouse:
     """The catalog of a name, of which nothing is read yet.
 

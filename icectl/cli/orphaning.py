@@ -128,6 +128,7 @@ def _options(session: Session, request: Request, same_store: SameStore) -> Orpha
         allow_recent=request.allow_recent,
         delete_outside=request.delete_outside,
         quarantine=None if quarantine is None else _absolute(quarantine),
+        catalog_tables=session.other_tables,
     )
 
 

@@ -3,22 +3,25 @@
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from icectl.catalog.identifier import TableName, dotted
+from icectl.catalog.metadata_files import rivals
 from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.catalog.resolve import resolve
 from icectl.catalog.warehouse import Warehouse
-from icectl.cli.naming import name_in_catalog, warehouse_of
+from icectl.cli.naming import called, name_in_catalog, warehouse_of
 from icectl.cli.options import Change, Common
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
 from icectl.commit.access import TableAccess
 from icectl.env import Deadline, Env
-from icectl.errors import CorruptTable, UsageError
+from icectl.errors import CorruptTable, StorageError, UsageError
 from icectl.progress import Progress
 from icectl.report.console import Console
 from icectl.report.document import TableIdentity
+from icectl.run.other_tables import CatalogTables
 from icectl.run.reader import Reader
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
@@ -29,8 +32,8 @@ from icectl.table.open import open_table
 class Session:
     """One run on one table; `shield()` is for steps that a first Ctrl-C must not cut in two.
 
-    `storage()` is what other processes reach the table's files with, once it is loaded. `warehouse`
-    is the configured catalog that has the table, if one has.
+    `storage()` is what other processes reach the table's files with, once it is loaded.
+    `other_tables` asks the configured catalog, if the table was named in one, for its others.
     """
 
     store: Store
@@ -43,7 +46,7 @@ class Session:
     shield: Callable[[], AbstractContextManager[None]]
     concurrency: int
     storage: Callable[[], StorageOptions]
-    warehouse: Warehouse | None = None
+    other_tables: CatalogTables | None = None
 
     @property
     def access(self) -> TableAccess:
@@ -67,8 +70,12 @@ class Session:
         if not loaded.capabilities.is_certain:
             self.console.note(
                 f"note: this table belongs to a catalog; {done} is its newest metadata file, "
-                f"`{loaded.metadata_location}`"
+                f"`{loaded.metadata_location}`; CATALOG.NAMESPACE.TABLE asks the catalog"
             )
+        if loaded.capabilities.publishes or not loaded.capabilities.is_certain:
+            with suppress(StorageError):  # listing is not what was asked for
+                for told in rivals(self.store, loaded):
+                    self.console.warn(told)
         return Reader(self.store, loaded, self.env, self.progress, self.deadline, self.concurrency)
 
 
@@ -114,7 +121,7 @@ def open_session(
     def way_out(error: CorruptTable) -> str | None:
         from icectl.run.way_out import BrokenTable
 
-        return BrokenTable(store, catalog, shell.env, table).hint(error)
+        return BrokenTable(store, catalog, shell.env, called(common, table)).hint(error)
 
     shell.ways_out.append(way_out)
     return Session(
@@ -128,18 +135,18 @@ def open_session(
         shield=shell.interrupts.shield,
         concurrency=shell.settings.read(CONCURRENCY),
         storage=opened.storage,
-        warehouse=opened.warehouse,
+        other_tables=opened.other_tables,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A table's catalog, the store of its files, and the configured catalog it was named in."""
+    """A table's catalog, the store of its files, and the other tables of a configured catalog."""
 
     catalog: Catalog
     store: Store
     storage: Callable[[], StorageOptions]
-    warehouse: Warehouse | None = None
+    other_tables: CatalogTables | None = None
 
 
 def _open(
@@ -163,7 +170,8 @@ def _open(
             )
         warehouse = warehouse_of(common, name, options)
         found = warehouse.table(name.table)
-        return _Opened(found.catalog, found.store, found.storage, warehouse)
+        others = _others(warehouse, name.catalog, name.table)
+        return _Opened(found.catalog, found.store, found.storage, others)
     if common.catalog_option:
         raise UsageError(f"`--catalog-option` concerns no catalog: `{table}` is a location")
     store = open_store(options, shell.env)
@@ -176,6 +184,20 @@ def _open(
         warn=shell.console.warn,
     )
     return _Opened(catalog, store, lambda: options)
+
+
+def _others(warehouse: Warehouse, catalog: str, own: TableName) -> CatalogTables:
+    def others() -> Iterable[tuple[str, str]] | None:
+        found = warehouse.locations()
+        if found is None:
+            return None
+        return (
+            (dotted((catalog, *name.namespace, name.name)), location)
+            for name, location in found
+            if name != own
+        )
+
+    return others
 
 
 def storage_of(common: Common, path_map: tuple[tuple[str, str], ...] = ()) -> StorageOptions:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from icectl.cli.failures import with_table
+from icectl.cli.naming import called
 from icectl.cli.options import Common
 from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL, parse_option
@@ -43,12 +44,13 @@ def check(common: Common, request: Request) -> Outcome:
     session = open_session(common, request.table, read_only=True)
     reader = session.read("checked")
     found = validate(reader, options)
-    broken = BrokenTable(session.store, session.catalog, session.env, request.table)
+    name = called(common, request.table)
+    broken = BrokenTable(session.store, session.catalog, session.env, name)
     findings = broken.hinted(found.findings, "metadata" if level == "metadata" else "files")
     checked = Checked(
         table_location=reader.metadata.location,
         level=level,
-        findings=tuple(replace(one, hint=with_table(one.hint, request.table)) for one in findings),
+        findings=tuple(replace(one, hint=with_table(one.hint, name)) for one in findings),
         snapshots_checked=found.snapshots_checked,
         files_checked=found.files_checked,
         files_decoded=found.files_decoded,

@@ -8,8 +8,8 @@ Whether another run is dead can only be presumed, so what is removed does not de
 presumes it marks the journal as abandoned, and then looks which version of the table is the newest.
 A run that is about to commit looks at its journal after it has loaded the version it builds on, and
 gives up where the mark is. So whatever it may still have under way builds on that version at most;
-once there is a newer one, the file name that it needs is taken, and what the newest metadata does
-not reach no commit will ever name.
+once there is a newer one, the file name that it needs is taken, or the pointer that it swaps names
+another file, and what the newest metadata does not reach no commit will ever name.
 """
 
 import json
@@ -67,7 +67,8 @@ NO_DATA = DataPlaces()
 class OutputJournal:
     """One run, which writes files with `uuid` in their names for one commit.
 
-    `newest_version` is that of the table after the journal was marked as abandoned.
+    `newest_version` is that of the table after the journal was marked as abandoned, and
+    `newest_location` its metadata file.
     """
 
     location: str
@@ -78,6 +79,12 @@ class OutputJournal:
     data: DataPlaces
     abandoned: bool = False
     newest_version: int | None = None
+    newest_location: str | None = None
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether it says which version was the newest after it was marked."""
+        return self.newest_version is not None or self.newest_location is not None
 
 
 def new_journal(env: Env, metadata_folder: str, command: str, data: DataPlaces) -> OutputJournal:
@@ -128,9 +135,9 @@ class Leftovers:
     def removed_after(self, loaded: LoadedTable) -> Iterator[None]:
         """Abandon dead runs before, and remove what is left of them after, what a run does.
 
-        Only where the newest version is sure, and the name of the next one is any writer's.
+        Only where a commit lands on nothing newer than what it was built on.
         """
-        if not loaded.capabilities.numbers_versions:
+        if not loaded.capabilities.commits_on_base:
             yield
             return
         listed = self._listed(loaded)
@@ -174,8 +181,8 @@ class Leftovers:
                 )
             ]
             marked = [self._marked(journal) for journal in found]
-            if any(journal.abandoned and journal.newest_version is None for journal in marked):
-                newest = self.access.catalog.load().version
+            if any(journal.abandoned and not journal.is_dated for journal in marked):
+                newest = self.access.catalog.load()
                 marked = [self._dated(journal, newest) for journal in marked]
         except IcectlError as error:
             self._warn(error)
@@ -185,9 +192,11 @@ class Leftovers:
     def _marked(self, journal: OutputJournal) -> OutputJournal:
         return journal if self._may_run(journal) else self._changed(journal, abandoned=True)
 
-    def _dated(self, journal: OutputJournal, newest: int | None) -> OutputJournal:
-        undated = journal.abandoned and journal.newest_version is None
-        return self._changed(journal, newest_version=newest) if undated else journal
+    def _dated(self, journal: OutputJournal, newest: LoadedTable) -> OutputJournal:
+        if not journal.abandoned or journal.is_dated:
+            return journal
+        place = newest.metadata_location
+        return self._changed(journal, newest_version=newest.version, newest_location=place)
 
     def _changed(self, journal: OutputJournal, **members: Any) -> OutputJournal:
         changed = replace(journal, **members)
@@ -294,10 +303,16 @@ def _is_running(env: Env, journal: OutputJournal) -> bool:
 
 
 def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
-    """Whether the version that an abandoned run might still create is there already (R-162)."""
-    if not journal.abandoned or journal.newest_version is None or newest.version is None:
+    """Whether the version that an abandoned run might still create is there already (R-162), or
+    the pointer that it would swap has gone on.
+    """
+    if not journal.abandoned:
         return False
-    return newest.capabilities.numbers_versions and newest.version > journal.newest_version
+    if newest.capabilities.numbers_versions:
+        if journal.newest_version is None or newest.version is None:
+            return False
+        return newest.version > journal.newest_version
+    return journal.newest_location not in (None, newest.metadata_location)
 
 
 def is_output(file_name: str, uuid: str) -> bool:
@@ -349,6 +364,7 @@ def _content(journal: OutputJournal) -> bytes:
         "trees": journal.data.trees,
         "abandoned": journal.abandoned,
         "newest-version": journal.newest_version,
+        "newest-location": journal.newest_location,
     }
     return json.dumps(content, separators=(",", ":")).encode()
 
@@ -368,4 +384,5 @@ def _read(store: Store, location: str) -> OutputJournal:
         DataPlaces(tuple(content["folders"]), tuple(content["trees"])),
         abandoned=content["abandoned"] is True,
         newest_version=None if version is None else int(version),
+        newest_location=content.get("newest-location"),
     )

@@ -95,5 +95,5 @@ def outputs_of(
     """
     folder = loaded.metadata_folder
     journal = new_journal(env, folder, command, data)
-    is_journalled = loaded.capabilities.numbers_versions
+    is_journalled = loaded.capabilities.commits_on_base
     return Outputs(store, folder, journal, is_journalled)

@@ -73,7 +73,7 @@ def check_quarantine(quarantine: str, places: Places) -> None:
                 hint="name a quarantine on the storage of the table",
                 id="quarantine-place",
             )
-        first, second = _key(quarantine), _key(place)
+        first, second = place_key(quarantine), place_key(place)
         if first.startswith(second) or second.startswith(first):
             raise Refused(
                 f"the quarantine {shown(quarantine)} lies at, above or below {shown(place)}",
@@ -82,6 +82,6 @@ def check_quarantine(quarantine: str, places: Places) -> None:
             )
 
 
-def _key(location: str) -> str:
+def place_key(location: str) -> str:
     """The loosest key, behind symbolic links, with a slash at its end."""
     return loosest_key(real_location(location)).rstrip("/") + "/"

@@ -1,7 +1,7 @@
 """Proving that no other table lies at, above or below the locations whose files may go."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from icectl.catalog.protocol import LoadedTable
@@ -9,7 +9,9 @@ from icectl.catalog.under_way import uncommitted
 from icectl.catalog.versions import is_metadata_file_name, metadata_version
 from icectl.codec.metadata_file import find_last_updated_ms, find_table_uuid, read_members
 from icectl.env import Env
-from icectl.errors import CorruptTable, Refused
+from icectl.errors import CorruptTable, Refused, StorageError
+from icectl.progress import Progress
+from icectl.run.orphan_places import place_key
 from icectl.storage.location import is_within, join, loosest_key, name, parent, shown
 from icectl.storage.real_paths import real_location
 from icectl.storage.store import Store
@@ -19,6 +21,10 @@ _BEGINNING_BYTES = 4_096
 _OTHER_FORMATS = {"_delta_log": r".", ".hoodie": r".", "schema": r"schema-[0-9]+$"}
 """Folders of table formats (Delta, Hudi, Paimon) whose tables may share data files with an Iceberg
 table, and how the names of files in them begin."""
+
+
+CatalogTables = Callable[[], Iterable[tuple[str, str]] | None]
+"""Asks a catalog for its other tables, each with its location; None where it does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,8 @@ class OtherTables:
         The caller may have named an old one, or a copy that lies elsewhere. A catalog with which
         the table was registered may have begun to count anew: then the time tells.
         """
+        if loaded.capabilities.publishes and not loaded.capabilities.numbers_versions:
+            return  # a catalog has said which is current
         folder = loosest_key(loaded.metadata_folder)
         for location, updated_ms in sorted(self.accepted.items()):
             is_beside = loosest_key(parent(location)) == folder
@@ -130,6 +138,34 @@ class OtherTables:
         log = loaded.metadata.metadata_log
         since_ms = min((entry.timestamp_ms for entry in log), default=0)
         return [place for place, ms in sorted(self.accepted.items()) if (ms or 0) > since_ms]
+
+
+def check_catalog(tables: CatalogTables, places: Sequence[str], progress: Progress) -> None:
+    """Look for other tables of a catalog at, above or below the places.
+
+    A catalog that cannot be asked is told of: the search for metadata files is left then.
+    Raises: Refused.
+    """
+    keys = [place_key(place) for place in places]
+    try:
+        found = tables()
+        for name, location in found or ():
+            other = place_key(location)
+            if any(other.startswith(key) or key.startswith(other) for key in keys):
+                raise Refused(
+                    f"`{name}`, another table of the catalog, lies in {shown(location)}: its files "
+                    "would be taken for orphans",
+                    hint="give each table a location of its own",
+                    id="other-table",
+                )
+    except StorageError as error:
+        found = None
+        progress.warn(error.message)
+    if found is None:
+        progress.warn(
+            "the catalog does not tell where its other tables lie: that none lies here is known "
+            "only from the metadata files that are here"
+        )
 
 
 def _above(place: str) -> Iterator[str]:

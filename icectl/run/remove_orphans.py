@@ -14,7 +14,7 @@ from icectl.plan.model import pin_of
 from icectl.plan.remove_orphans import OrphanPlan, OrphanRule, Verdict
 from icectl.run.guards import check_deletable
 from icectl.run.orphan_places import Places, check_quarantine, places_of
-from icectl.run.other_tables import OtherTables
+from icectl.run.other_tables import CatalogTables, OtherTables, check_catalog
 from icectl.storage.location import is_relative, shown
 from icectl.storage.real_paths import real_location
 from icectl.storage.same_store import SameStore
@@ -30,7 +30,10 @@ LEAST_AGE_MS = DURATION_UNITS_MS["d"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanOptions:
-    """What the caller asks for; `older_than` is the limit of age, given what time it is."""
+    """What the caller asks for; `older_than` is the limit of age, given what time it is.
+
+    `catalog_tables` are the other tables of the catalog that the table was named in.
+    """
 
     older_than: Callable[[int], int]
     locations: Sequence[str] = ()
@@ -40,6 +43,7 @@ class OrphanOptions:
     allow_recent: bool = False
     delete_outside: bool = False
     quarantine: str | None = None
+    catalog_tables: CatalogTables | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,10 @@ def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -
         check_quarantine(options.quarantine, places)
     others = OtherTables(access.store, access.env, access.concurrency)
     access.progress.phase("looking for other tables")
-    others.check_above(before, [*places.listed, *filter(None, [options.quarantine])])
+    held = [*places.listed, *filter(None, [options.quarantine])]
+    others.check_above(before, held)
+    if options.catalog_tables is not None:
+        check_catalog(options.catalog_tables, held, access.progress)
     access.deadline.check()
     with search.list(places.listed) as listing:
         loaded = open_deletable(access)

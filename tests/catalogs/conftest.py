@@ -78,8 +78,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In the quick tier, one version of the format is enough for all kinds of catalogs but one."""
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if parameters.get("server", "sqlite") != "sqlite" and parameters.get("version", 2) != 2:
+        kind = parameters.get("server", "sqlite")
+        if kind != "sqlite" and parameters.get("version", 2) != 2:
             item.add_marker(pytest.mark.full)
+        if kind.startswith("hive"):  # test_hive.py has what the quick tier needs
+            item.add_marker(pytest.mark.full)
+        if kind.startswith("hive") or item.path.name == "test_hive.py":
+            item.add_marker(pytest.mark.xdist_group("hive"))
 
 
 @pytest.fixture(params=SERVERS)
@@ -87,13 +92,18 @@ def server(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Server]:
     """A catalog that is configured as NAME in the environment, and nothing else is."""
-    home = tmp_path / "home"
+    with SERVERS[request.param](request, tmp_path) as started:
+        configure(monkeypatch, tmp_path, started)
+        yield started
+
+
+def configure(monkeypatch: pytest.MonkeyPatch, folder: Path, server: Server) -> None:
+    """Configure a catalog as NAME in the environment, and nothing else."""
+    home = folder / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("PYICEBERG_HOME", raising=False)
-    with SERVERS[request.param](request, tmp_path) as started:
-        started.warehouse.mkdir(exist_ok=True)
-        for key, value in started.properties.items():
-            variable = key.upper().replace(".", "__").replace("-", "_")
-            monkeypatch.setenv(f"PYICEBERG_CATALOG__{NAME.upper()}__{variable}", value)
-        yield started
+    server.warehouse.mkdir(exist_ok=True)
+    for key, value in server.properties.items():
+        variable = key.upper().replace(".", "__").replace("-", "_")
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__{NAME.upper()}__{variable}", value)

@@ -7,7 +7,7 @@ answers, refuses what a test wants refused, and answers for table optimizers, wh
 import itertools
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,6 +22,7 @@ import pytest
 from icectl.catalog.protocol import Committed
 
 NUMBERS = itertools.count()
+LISTS = {"GetTables": "TableList", "GetDatabases": "DatabaseList"}
 KEYS = {"access-key-id": "AKIATEST", "secret-access-key": "very-secret", "region": "eu-west-1"}
 
 
@@ -29,14 +30,18 @@ KEYS = {"access-key-id": "AKIATEST", "secret-access-key": "very-secret", "region
 class Faults:
     """What the proxy does to requests; `asked` are those that it got, by their actions.
 
-    `lose` are actions whose next request is lost on its way, or whose answer on its way back;
-    `refuse` are what it answers to an action, by an error's name and message.
+    `lose` are actions whose next request gets lost on its way (`there`), whose answer does on its
+    way back (`back`), or is an error of the server's own (`500-there`, `500-back`), and those after
+    which nothing answers (`dead`). `refuse` are errors that it answers, with status, name and
+    message. `before` is called at the next request of an action. Lists come in pages of `page`.
     """
 
     asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     lose: dict[str, str] = field(default_factory=dict)
     refuse: dict[str, tuple[int, str, str]] = field(default_factory=dict)
+    before: dict[str, Callable[[], None]] = field(default_factory=dict)
     optimizers: set[str] = field(default_factory=set)
+    page: int = 100
     is_dead: bool = False
 
 
@@ -140,20 +145,25 @@ def _proxy(endpoint: str, faults: Faults) -> Iterator[str]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             action = self.headers["X-Amz-Target"].rpartition(".")[2]
-            with lock:
-                self._answer(action, body)
+            if action not in faults.before:
+                with lock:
+                    return self._answer(action, body)
+            return self._answer(action, body)
 
         def _answer(self, action: str, body: bytes) -> None:
             if faults.is_dead:
                 return self._drop()
             request = json.loads(body)
             faults.asked.append((action, request))
-            how = faults.lose.pop(action, None)
+            if action in faults.before:
+                faults.before.pop(action)()
+            how = faults.lose.pop(action, "")
             faults.is_dead = how == "dead"
-            if how in ("there", "dead"):
-                return self._drop()
-            status, answer = self._answered(action, request, body)
-            return self._drop() if how == "back" else self._send(status, answer)
+            status, answer = 500, b'{"__type": "InternalServiceException", "Message": "oops"}'
+            if not how.endswith(("there", "dead")):
+                answered = self._answered(action, request, body)
+                status, answer = (status, answer) if how.startswith("500") else answered
+            return self._drop() if how in ("there", "back", "dead") else self._send(status, answer)
 
         def _answered(self, action: str, request: Any, body: bytes) -> tuple[int, bytes]:
             if action in faults.refuse:
@@ -167,7 +177,20 @@ def _proxy(endpoint: str, faults: Faults) -> Iterator[str]:
                     "Message": "Update table failed",
                 }
                 return 400, json.dumps(told).encode()
+            if action in LISTS:
+                return self._page(action, request)
             return self._forward(action, body)
+
+        def _page(self, action: str, request: Any) -> tuple[int, bytes]:
+            start = int(request.pop("NextToken", 0))
+            status, answer = self._forward(action, json.dumps(request).encode())
+            found = json.loads(answer)
+            every = found.get(LISTS[action], ())
+            if len(every) > start + faults.page:
+                found["NextToken"] = str(start + faults.page)
+            return status, json.dumps(
+                {**found, LISTS[action]: every[start : start + faults.page]} if every else found
+            ).encode()
 
         def _version(self, request: Any) -> str:
             named = {

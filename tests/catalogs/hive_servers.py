@@ -168,8 +168,13 @@ class HiveServer:
     def current(self, table: str) -> str:
         return str(self.entry(table).parameters["metadata_location"])
 
+    @property
+    def locks(self) -> bool:
+        """Whether writers take the lock, and do not have the pointer compared."""
+        return "iceberg.engine.hive.lock-enabled" not in self.properties
+
     def change(self, table: str, tag: str, snapshot_id: int) -> None:
-        """As a client does that writes the metadata file itself, and takes the lock."""
+        """As a client does that writes the metadata file itself, and swaps the pointer safely."""
         from hive_metastore.ttypes import (
             EnvironmentContext,
             LockComponent,
@@ -192,6 +197,9 @@ class HiveServer:
             target.write_text(json.dumps(metadata))
             entry.parameters["metadata_location"] = str(target)
             context = EnvironmentContext({"DO_NOT_UPDATE_STATS": "true"})
+            if not self.locks:
+                context.properties["expected_parameter_key"] = "metadata_location"
+                context.properties["expected_parameter_value"] = str(location)
             asked.alter_table_with_environment_context(self.namespace[0], table, entry, context)
             asked.unlock(UnlockRequest(lock.lockid))
 
@@ -204,6 +212,17 @@ class HiveServer:
     def dying(self) -> Iterator[None]:
         with self.proxy.losing(b"alter_table_with_environment_context", landed=False, dies=True):
             yield
+        self.await_locks()
+
+    def await_locks(self) -> None:
+        """Wait until locks that were left behind have ended."""
+        from hive_metastore.ttypes import ShowLocksRequest
+
+        ends = time.monotonic() + STARTS_WITHIN_SECONDS
+        with client(self.port) as asked:
+            while asked.show_locks(ShowLocksRequest(dbname=self.namespace[0])).locks:
+                assert time.monotonic() < ends, "the lock does not end"
+                time.sleep(0.2)
 
 
 class Proxy:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from icectl.catalog.protocol import Committed, Conflict, Unknown
+from icectl.commit.outputs import Outputs
 from tests.builders.compactions import build
 from tests.builders.orphans import age, stray
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
@@ -177,3 +178,28 @@ def test_a_table_that_is_not_there_is_exit_10_with_near_names(
     code, document = run(["inspect", f"{name_of(server)}t", "--json"])
     assert (code, document["error"]["id"]) == (10, "table-not-found")
     assert f"`{name_of(server)}`" in document["error"]["hint"]
+
+
+def test_what_a_killed_run_has_left_goes_with_the_next_commit(
+    server: Server, table: MakeTable
+) -> None:
+    directory = table()
+
+    def die() -> None:
+        raise SystemExit(9)
+
+    with meanwhile(die), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Outputs, "keep", lambda *_: None)  # as a process that is killed
+        on(server, [*COMMANDS["rewrite"], "--json"])
+    journals = list(directory.glob("metadata/icectl-*.json"))
+    if not journals:
+        pytest.skip("what a killed run may still commit cannot be ruled out with this catalog")
+    [journal] = journals
+    uuid = journal.stem[-36:]
+    left = [path for path in directory.rglob(f"*{uuid}*") if path != journal]
+    assert left
+    members = json.loads(journal.read_text())
+    journal.write_text(json.dumps({**members, "pid": 2**22 + 1}))  # its process is over
+    assert on(server, [*COMMANDS["rewrite"], "--json"])[0] == 0
+    assert not journal.exists()
+    assert not [path for path in left if path.exists()]

@@ -352,6 +352,15 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _number("seq", "latest_sequence_number", plain),
         _column("file", "file", _name, cut="end"),
     ),
+    "tables": (
+        _column("table", "table", cut="middle"),
+        _number("version", "format_version", plain),
+        _column("updated (UTC)", "last_updated", _moment),
+        _number("snapshots", "snapshot_count", _some),
+        _number("files", "file_count", plain),
+        _number("size", "file_bytes", _size),
+        _column("problem", "error", cut="end"),
+    ),
     "statistics": (
         _column("snapshot", "snapshot_id"),
         _column("kind", "kind"),
