@@ -182,8 +182,9 @@ def _proxy(endpoint: str, faults: Faults) -> Iterator[str]:
             return self._forward(action, body)
 
         def _page(self, action: str, request: Any) -> tuple[int, bytes]:
-            start = int(request.pop("NextToken", 0))
-            status, answer = self._forward(action, json.dumps(request).encode())
+            start = int(request.get("NextToken", 0))
+            whole = {key: value for key, value in request.items() if key != "NextToken"}
+            status, answer = self._forward(action, json.dumps(whole).encode())
             found = json.loads(answer)
             every = found.get(LISTS[action], ())
             if len(every) > start + faults.page:

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,6 +230,7 @@ class Proxy:
 
     def __init__(self, port: int) -> None:
         self._target = port
+        self.before: tuple[bytes, Callable[[], None]] | None = None
         self._lost: bytes | None = None
         self._landed = self._dies = self._is_dead = False
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -261,6 +262,9 @@ class Proxy:
                 back = threading.Thread(target=self._copy, args=(far, near), daemon=True)
                 back.start()
                 while chunk := near.recv(1 << 20):
+                    if self.before is not None and self.before[0] in chunk[:200]:
+                        (_, happens), self.before = self.before, None
+                        happens()
                     if self._lost is not None and self._lost in chunk[:200]:
                         self._lose(near, far, chunk)
                         break

@@ -27,6 +27,9 @@ _LOGGER = logging.getLogger(__name__)
 _PORT = 9083
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 600
+_FIRST_ANSWER_SECONDS = 60
+"""What is no metastore may wait for more to come, and never answer."""
+
 _SERVER = re.compile(r"(?:thrift://)?(?P<host>\[[^\]]+\]|[^:/\s,]+)(?::(?P<port>\d{1,5}))?/?")
 _SECONDS = re.compile(r"(\d{1,9})(s|ms|m)?", re.IGNORECASE)
 _UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
@@ -68,12 +71,14 @@ class Servers:
                 failures.append(f"{_joined(host, port)}: {error.strerror or error}")
                 continue
             with plain:
-                plain.settimeout(self.answer_seconds)
+                plain.settimeout(min(self.answer_seconds, _FIRST_ANSWER_SECONDS))
                 plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with plain.makefile("rb") as reader:
-                    yield self._introduced(
-                        Connection(plain, reader, _joined(host, port), self.is_framed)
+                    server = _joined(host, port)
+                    connection = Connection(
+                        plain, reader, server, self.is_framed, self.answer_seconds
                     )
+                    yield self._introduced(connection)
             return
         raise StorageError(
             f"cannot reach the Hive metastore at {'; '.join(failures)}",
@@ -96,6 +101,7 @@ class Connection:
     reader: IO[bytes]
     server: str
     is_framed: bool
+    answer_seconds: float
     calls: int = 0
 
     def ask(self, name: str, arguments: Fields) -> Fields:
@@ -122,7 +128,7 @@ class Connection:
         try:
             self.socket.sendall(request)
             read = self._frame() if self.is_framed else self.reader
-            return read_reply(lambda size: _exactly(read, size), name)
+            reply = read_reply(lambda size: _exactly(read, size), name)
         except OSError as error:
             raise AnswerLost(_told(error)) from error
         except EOFError as error:
@@ -136,6 +142,8 @@ class Connection:
                 hint="check the port in the catalog's `uri`; metastores that want SASL, TLS, HTTP "
                 "or Thrift's compact protocol answer like that",
             ) from error
+        self.socket.settimeout(self.answer_seconds)
+        return reply
 
     def _frame(self) -> IO[bytes]:
         (size,) = struct.unpack(">I", _exactly(self.reader, 4))
