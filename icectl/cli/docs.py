@@ -19,7 +19,7 @@ from icectl.cli.app import COMMANDS, load_command, parser_of
 from icectl.cli.env_vars import ENV_VARS
 from icectl.cli.help import GROUPS, ROOT_SUMMARY, choices, is_flag, is_in_group, option_row
 from icectl.cli.options import Command
-from icectl.cli.settings import SETTINGS, STORAGE_TABLE, Setting
+from icectl.cli.settings import CATALOG_TABLE, SETTINGS, STORAGE_TABLE, Setting
 from icectl.errors import EXIT_CODES
 from icectl.spec.rule import Rule
 from icectl.spec.rules import RULES
@@ -88,7 +88,14 @@ def root_page() -> str:
     lines += [".SH SYNOPSIS", r"\fBicectl\fR \fICOMMAND\fR \fITABLE\fR [\fIOPTIONS\fR]"]
     lines += [".br", r"\fBicectl\fR \fB\-\-help\fR | \fB\-\-version\fR"]
     lines += [".SH DESCRIPTION", roff(ROOT_SUMMARY), ".PP"]
-    lines.append(roff("TABLE is a table directory (path or URI), or one of its metadata files."))
+    lines.append(
+        roff(
+            "TABLE is a table directory (path or URI), one of its metadata files, or a name such as"
+            " CATALOG.NAMESPACE.TABLE in a catalog that icectl.toml(5) or PyIceberg's configuration"
+            " names. What holds a `/` is a location; parts of a name that hold a dot stand in"
+            " quotes or backticks."
+        )
+    )
     lines += [".PP", roff(_UNITS)]
     lines.append(".SH COMMANDS")
     lines += _list((rf"\fBicectl\-{roff(name)}\fR(1)", text) for name, text in COMMANDS.items())
@@ -158,6 +165,8 @@ def settings_page() -> str:
             ' file: `key = "env:NAME"` takes the value from the environment variable NAME.'
         )
     )
+    lines.append(f'.SH "[{roff(f"{CATALOG_TABLE}.NAME")}]"')
+    lines += [roff(_CATALOGS), ".PP", roff(_CATALOG_SECRETS)]
     lines += [".SH EXAMPLE", ".nf", *map(roff, _EXAMPLE.splitlines()), ".fi"]
     return _page([*lines, *_see_also(["icectl(1)"])])
 
@@ -195,6 +204,17 @@ would be wrong, unreadable or unsafe to maintain, a warning where it is harmless
 is worth knowing; behind it stands the next step."""
 
 
+_CATALOGS = """\
+A catalog, by the properties that PyIceberg has for it: `type` (`rest`, `sql`, `hive` or `glue`;
+otherwise told from the `uri`), `uri`, `warehouse`, `s3.endpoint` and the like. Catalogs in
+PyIceberg's `.pyiceberg.yaml` (in the folder that `PYICEBERG_HOME` names, the home directory or the
+working directory) and in `PYICEBERG_CATALOG__NAME__KEY` are known too. Of one key the first of
+these counts: `--catalog-option`, the environment, this file, PyIceberg's."""
+
+_CATALOG_SECRETS = """\
+Tokens, secrets and passwords, those of a `uri` too, may not stand in this file: `key = "env:NAME"`
+takes the value from the environment variable NAME."""
+
 _EXAMPLE = """\
 concurrency = 16
 metrics-file = "/var/lib/node_exporter/icectl.prom"
@@ -206,7 +226,16 @@ retain-last = 20
 [storage-options]
 endpoint_url = "https://minio.example:9000"
 key = "env:MINIO_KEY"
-secret = "env:MINIO_SECRET\""""
+secret = "env:MINIO_SECRET"
+
+[catalog.prod]
+type = "rest"
+uri = "https://catalog.example/api"
+credential = "env:CATALOG_CREDENTIAL"
+warehouse = "prod"
+
+[catalog.local]
+uri = "sqlite:////var/lib/iceberg/catalog.db\""""
 
 
 def _about(setting: Setting[Any]) -> str:

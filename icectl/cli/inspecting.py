@@ -9,7 +9,7 @@ from pathlib import Path
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.cli.app import COMMANDS
 from icectl.cli.listing import ListOptions, list_tables
-from icectl.cli.naming import may_be_short, name_in_catalog
+from icectl.cli.naming import called, may_be_short, name_in_catalog
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.settings import parse_count, parse_option
@@ -120,6 +120,7 @@ def _list_options(given: ViewOptions) -> ListOptions:
 
 def _show_table(common: Common, given: ViewOptions) -> Outcome:
     request = _parsed(given, common.shell.env.now_ms())
+    request = replace(request, table=called(common, given.table))
     session = open_session(common, given.table, read_only=True)
     reader = session.read("shown")
     if request.view.name != "changes":  # what one side lacks would be shown as a change

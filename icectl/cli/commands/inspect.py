@@ -34,6 +34,7 @@ _VIEWS = (
     examples=[
         ("icectl inspect /wh/db/t", "what the table is, and its counts"),
         ("icectl inspect /wh/db/t health", "what maintenance it needs"),
+        ("icectl inspect prod.db", "the tables in a namespace of catalog prod"),
         ("icectl inspect s3://b/t files --ref audit --format csv", "live files of a branch"),
         ("icectl inspect /wh/db/t snapshots --limit 5 --json", "the newest five, for scripts"),
     ],
@@ -116,6 +117,9 @@ def inspect(
     VIEW is one of summary (the default), health, snapshots, history, refs, manifests, files,
     entries, partitions, schemas, specs, sort-orders, properties, metadata-log, statistics, tree
     and changes. Views of files show the current snapshot unless another is chosen.
+
+    Where TABLE is a catalog, a namespace of one or a folder, the tables in it and below it are
+    listed, by their metadata alone; --limit, --columns and --format shape that list.
 
     Nothing is changed. A directory that belongs to a catalog is read too: the newest metadata
     file is taken for the current one.

@@ -1,0 +1,136 @@
+"""Names of tables in catalogs, and what tells them from locations."""
+
+from pathlib import Path
+
+import pytest
+
+from icectl.catalog.identifier import TableName, dotted, parse_name
+from icectl.errors import UsageError
+from tests.builders.table_builder import TableBuilder
+from tests.catalogs.sql_servers import sqlite_server
+from tests.fault.changing import run
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("c.ns.t", ("c", "ns", "t")),
+        ("c.a.b.c.t", ("c", "a", "b", "c", "t")),
+        ('c."a.b".t', ("c", "a.b", "t")),
+        ("c.`a.b`.t", ("c", "a.b", "t")),
+        ('"c.d"."e ""f"""', ("c.d", 'e "f"')),
+        ("`a``b`.t", ("a`b", "t")),
+        ("c", ("c",)),
+        ("c.größe.t", ("c", "größe", "t")),
+    ],
+)
+def test_a_name_is_split_at_dots_outside_of_quotes(text: str, parts: tuple[str, ...]) -> None:
+    assert parse_name(text) == parts
+    assert parse_name(dotted(parts)) == parts
+
+
+@pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", '"a', 'a"b"', '"a"b.c', '"".t', "`"])
+def test_what_is_no_name_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is no name of a table"):
+        parse_name(text)
+
+
+def test_a_name_is_printed_with_the_quotes_it_needs() -> None:
+    assert str(TableName(("a.b", 'q"'), "t u")) == '"a.b"."q"""."t u"'
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a SQLite catalog `main`, in which `db.inner.t` is a table."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("PYICEBERG_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    table = TableBuilder(tmp_path / "warehouse" / "t")
+    table.append(range(3))
+    with sqlite_server(tmp_path) as server:
+        monkeypatch.setenv("PYICEBERG_CATALOG__MAIN__URI", server.properties["uri"])
+        [current] = sorted((tmp_path / "warehouse" / "t" / "metadata").glob("v*.json"))[-1:]
+        server.register("t", str(current))
+    return tmp_path
+
+
+def test_a_name_a_name_with_its_catalog_and_a_location_are_one_table(catalog: Path) -> None:
+    uuids = {
+        run(["inspect", *words, "--json"])[1]["table"]["uuid"]
+        for words in (
+            ["main.db.inner.t"],
+            ["db.inner.t", "--catalog", "main"],
+            ['main."db".`inner`.t'],
+            ["./warehouse/t"],
+        )
+    }
+    assert len(uuids) == 1
+
+
+def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: Path) -> None:
+    TableBuilder(catalog / "other.db.t").append(range(3))
+    assert run(["inspect", "other.db.t", "--json"])[0] == 0
+    (catalog / "main.db.inner.t").mkdir()
+    code, document = run(["inspect", "main.db.inner.t", "--json"])
+    assert (code, document["error"]["message"], document["error"]["hint"]) == (
+        2,
+        "`main.db.inner.t` is a path, and a name in catalog `main`",
+        "`./main.db.inner.t` means the path, `--catalog main db.inner.t` the name",
+    )
+    code, document = run(["inspect", "./main.db.inner.t", "--json"])
+    assert (code, document["error"]["id"]) == (10, "table-not-found")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message", "hint"),
+    [
+        (
+            ["validate", "mian.db.inner.t"],
+            10,
+            "there is no catalog `mian`",
+            "did you mean `main`? configured are `main`",
+        ),
+        (
+            ["validate", "main.db.iner.t"],
+            10,
+            "catalog `main` has no namespace `db.iner`",
+            "it has `db.inner`",
+        ),
+        (
+            ["validate", "main.db.inner.tt"],
+            10,
+            "catalog `main` has no table `db.inner.tt`",
+            "did you mean `main.db.inner.t`?",
+        ),
+        (
+            ["validate", "main.db.inner.other"],
+            10,
+            "catalog `main` has no table `db.inner.other`",
+            "`icectl inspect main.db.inner` lists what there is",
+        ),
+        (
+            ["validate", "main"],
+            2,
+            "`main` names no table: a table's name has a namespace in front",
+            "`icectl inspect main` lists what there is",
+        ),
+        (
+            ["compact", "main.db.inner.t", "--metadata-file", "x", "--engine", "local"],
+            2,
+            "`main.db.inner.t` is a name in catalog `main`, which knows the current metadata file",
+            "leave `--metadata-file` out, or name the table by its location",
+        ),
+        (
+            ["validate", "./warehouse/t", "--catalog-option", "a=b"],
+            2,
+            "`--catalog-option` concerns no catalog: `./warehouse/t` is a location",
+            "`icectl COMMAND --help` lists the options",
+        ),
+    ],
+)
+def test_a_name_that_leads_nowhere_says_what_is_near(
+    catalog: Path, words: list[str], code: int, message: str, hint: str
+) -> None:
+    ended, document = run([*words, "--json"])
+    error = document["error"]
+    assert (ended, error["message"], error["hint"]) == (code, message, hint)
