@@ -246,3 +246,10 @@ def folder_of(metadata: TableMetadata) -> str:
     """Where the table wants its metadata files (R-161)."""
     path = read(metadata.properties, METADATA_PATH)
     return path.rstrip("/") if path else locations.join(metadata.location, "metadata")
+
+
+def told_locations(location: str | None, parameters: Mapping[str, str]) -> list[str]:
+    """Where a catalog's entry says that a table's files lie: its location, and by its metadata."""
+    metadata = parameters.get("metadata_location", "").rpartition("/metadata/")[0]
+    found = {locations.loosest_key(each): each for each in (metadata, location) if each}
+    return list(found.values())

@@ -9,7 +9,7 @@ from icectl.catalog.glue.optimizers import keeper_of
 from icectl.catalog.glue.service import AnswerLost, Glue, Rejected, glue_of
 from icectl.catalog.identifier import TableName, dotted
 from icectl.catalog.missing import no_iceberg_table, no_namespace, no_table
-from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain
+from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain, told_locations
 from icectl.catalog.protocol import Conflict
 from icectl.catalog.warehouse import Means, TableInCatalog
 from icectl.errors import IcectlError, Refused, StorageError, TableNotFound
@@ -87,8 +87,10 @@ class GlueWarehouse:
         for database in self._databases():
             for table in self._tables((database,)):
                 location = (table.get("StorageDescriptor") or {}).get("Location")
-                if location and not _is_view(table):
-                    yield TableName((database,), table["Name"]), location
+                parameters = table.get("Parameters") or {}
+                if not _is_view(table):
+                    for place in told_locations(location, parameters):
+                        yield TableName((database,), table["Name"]), place
 
     def not_found(self, name: TableName) -> TableNotFound:
         """The error for a table that is not there. Raises: StorageError; TableNotFound."""

@@ -19,7 +19,7 @@ from icectl.catalog.hive.parameters import (
 from icectl.catalog.hive.thrift import CallRefused
 from icectl.catalog.identifier import TableName, dotted
 from icectl.catalog.missing import no_iceberg_table, no_namespace, no_table
-from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain
+from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain, told_locations
 from icectl.catalog.protocol import Conflict
 from icectl.catalog.warehouse import Means, TableInCatalog
 from icectl.errors import CommitConflict, Refused, StorageError, TableNotFound, Unsupported
@@ -70,7 +70,8 @@ class HiveWarehouse:
                     yield TableName(namespace, table.name)
 
     def table(self, name: TableName) -> TableInCatalog:
-        """One table."""
+        """One table; the metastore has all names in lower case."""
+        name = TableName(tuple(part.lower() for part in name.namespace), name.name.lower())
         settings = self.means.settings
         shown = dotted((settings.name, *name.namespace, name.name))
         catalog = PointerCatalog(HivePointer(self, name), self.store, self.means.env, shown)
@@ -85,8 +86,10 @@ class HiveWarehouse:
         with self.servers.connected() as connection:
             for database in calls.databases(connection):
                 for table in calls.tables(connection, database):
-                    if table.location and table.table_type not in _VIEWS:
-                        yield TableName((database,), table.name), table.location
+                    if table.table_type not in _VIEWS:
+                        name = TableName((database,), table.name)
+                        for place in told_locations(table.location, table.parameters):
+                            yield name, place
 
     def not_found(self, connection: Connection, name: TableName) -> TableNotFound:
         """The error for a table that is not there. Raises: StorageError; TableNotFound."""
