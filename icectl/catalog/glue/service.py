@@ -21,7 +21,6 @@ from botocore.exceptions import (
     EndpointConnectionError,
     HTTPClientError,
     ProxyConnectionError,
-    SSLError,
 )
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
@@ -50,7 +49,7 @@ _OF_CREDENTIALS = frozenset(
     }
 )
 _UNANSWERED = frozenset({"OperationTimeoutException", "InternalServiceException"})
-_NOT_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError, SSLError)
+_NOT_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
 
 
 class Rejected(Exception):

@@ -234,7 +234,10 @@ class GluePointer:
             if error.code == _NOT_FOUND:
                 raise self.warehouse.not_found(self.name) from error
             raise self.warehouse.service.failure(error, f"read `{self.name}`") from error
-        table: Mapping[str, Any] = found["Table"]
+        table = found.get("Table")
+        if not isinstance(table, dict) or "DatabaseName" not in table:
+            endpoint = self.warehouse.service.endpoint
+            raise StorageError(f"what answers at {endpoint} is not AWS Glue: it sent no table")
         return table
 
     def _request(self, pointed: Pointed, target: str) -> Mapping[str, Any]:
