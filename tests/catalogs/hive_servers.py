@@ -105,6 +105,12 @@ def client(port: int) -> Iterator[Any]:
         yield Client(TBinaryProtocol.TBinaryProtocol(transport))
 
 
+class Faster(Exception):
+    """Another client has changed a table first. Exceptions of the generated client cannot leave a
+    context.
+    """
+
+
 @dataclass
 class HiveServer:
     """A database of its own in a metastore at `port`; `proxy` stands before that."""
@@ -173,24 +179,19 @@ class HiveServer:
         """Whether writers take the lock, and do not have the pointer compared."""
         return "iceberg.engine.hive.lock-enabled" not in self.properties
 
-    def change(self, table: str, tag: str, snapshot_id: int) -> None:
-        """As a client does that writes the metadata file itself, and swaps the pointer safely."""
-        from hive_metastore.ttypes import (
-            EnvironmentContext,
-            LockComponent,
-            LockLevel,
-            LockRequest,
-            LockType,
-            UnlockRequest,
-        )
+    def change(self, table: str, tag: str, snapshot_id: int | None) -> None:
+        """As a client that writes the metadata file itself: a tag, of the newest snapshot for None.
 
-        component = LockComponent(LockType.EXCLUSIVE, LockLevel.TABLE, self.namespace[0], table)
-        with client(self.port) as asked:
-            lock = asked.lock(LockRequest([component], user="other", hostname="there"))
+        Raises: Faster, where the metastore says that another client was.
+        """
+        from hive_metastore.ttypes import EnvironmentContext, MetaException
+
+        with client(self.port) as asked, self._lock(asked, table):
             entry = self.entry(table)
             location = Path(entry.parameters["metadata_location"])
             metadata = json.loads(location.read_bytes())
-            metadata["refs"][tag] = {"snapshot-id": snapshot_id, "type": "tag"}
+            tagged = snapshot_id or metadata["current-snapshot-id"]
+            metadata["refs"][tag] = {"snapshot-id": tagged, "type": "tag"}
             logged = {"timestamp-ms": metadata["last-updated-ms"], "metadata-file": str(location)}
             metadata["metadata-log"] = [*metadata.get("metadata-log", ()), logged]
             target = location.with_name(f"00099-{next(NUMBERS)}.metadata.json")
@@ -200,7 +201,34 @@ class HiveServer:
             if not self.locks:
                 context.properties["expected_parameter_key"] = "metadata_location"
                 context.properties["expected_parameter_value"] = str(location)
-            asked.alter_table_with_environment_context(self.namespace[0], table, entry, context)
+            try:
+                asked.alter_table_with_environment_context(self.namespace[0], table, entry, context)
+            except MetaException as error:
+                raise Faster(error.message) from None
+
+    @contextmanager
+    def _lock(self, asked: Any, table: str) -> Iterator[None]:
+        """Hold the lock of a table, where writers take it."""
+        from hive_metastore.ttypes import (
+            CheckLockRequest,
+            LockComponent,
+            LockLevel,
+            LockRequest,
+            LockState,
+            LockType,
+            UnlockRequest,
+        )
+
+        if not self.locks:
+            yield
+            return
+        component = LockComponent(LockType.EXCLUSIVE, LockLevel.TABLE, self.namespace[0], table)
+        lock = asked.lock(LockRequest([component], user="other", hostname="there"))
+        try:
+            while lock.state != LockState.ACQUIRED:
+                lock = asked.check_lock(CheckLockRequest(lock.lockid))
+            yield
+        finally:
             asked.unlock(UnlockRequest(lock.lockid))
 
     @contextmanager
