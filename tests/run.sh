@@ -7,7 +7,7 @@
 #   tests/run.sh -- ARGS      only pytest, with these arguments
 #
 # Needs Python 3.11+ and a package index. With Java 17 or newer it also tests against Iceberg's own
-# Spark runtime (from Maven Central), and with Go against two S3 servers (from the Go module proxy);
+# Spark runtime and Hive's metastores (from Maven Central), and with Go against two S3 servers (from the Go module proxy);
 # without, those tests are skipped and say why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -116,6 +116,66 @@ set_up_s3_servers() {
 }
 set_up_s3_servers
 [ -z "${ICECTL_TEST_NO_S3_SERVERS:-}" ] || say "tests with other S3 servers are skipped: $ICECTL_TEST_NO_S3_SERVERS"
+
+# Metastores of Hive 3 and 4, with the jars of Hadoop that they expect to find, each with an empty
+# database in Derby.
+central=${MAVEN_CENTRAL:-https://repo.maven.apache.org/maven2}
+hive_jars=(
+    org/apache/hadoop/hadoop-client-api/3.3.6/hadoop-client-api-3.3.6.jar
+    org/apache/hadoop/hadoop-client-runtime/3.3.6/hadoop-client-runtime-3.3.6.jar
+    org/apache/hadoop/hadoop-hdfs/3.3.6/hadoop-hdfs-3.3.6.jar
+    org/slf4j/slf4j-api/1.7.36/slf4j-api-1.7.36.jar
+    commons-io/commons-io/2.11.0/commons-io-2.11.0.jar
+    commons-cli/commons-cli/1.5.0/commons-cli-1.5.0.jar
+    org/apache/httpcomponents/httpclient/4.5.13/httpclient-4.5.13.jar
+    org/apache/httpcomponents/httpcore/4.4.15/httpcore-4.4.15.jar
+    com/google/code/gson/gson/2.9.0/gson-2.9.0.jar
+    commons-collections/commons-collections/3.2.2/commons-collections-3.2.2.jar
+    commons-logging/commons-logging/1.2/commons-logging-1.2.jar
+    javax/servlet/javax.servlet-api/3.1.0/javax.servlet-api-3.1.0.jar
+)
+
+# fetch_hive FOLDER ARTIFACT VERSION SCHEMA TOOL: a metastore with its libraries and an empty database.
+fetch_hive() {
+    local folder=$1 artifact=$2 version=$3 schema=$4 tool=$5 jar
+    [ ! -f "$folder/ready" ] || return 0
+    say "fetching Hive metastore $version"
+    rm -rf "$folder" && mkdir -p "$folder/lib" &&
+        curl --fail --silent --show-error --location --retry 3 --max-time 600 \
+            "$central/org/apache/hive/$artifact/$version/$artifact-$version-bin.tar.gz" |
+        tar -xz -C "$folder" --strip-components 1 || return 1
+    for jar in "${hive_jars[@]}"; do
+        curl --fail --silent --show-error --location --retry 3 --max-time 600 \
+            --output "$folder/lib/${jar##*/}" "$central/$jar" || return 1
+    done
+    # Derby compares no CLOBs, which Hive 4 has it do where clients go without locks.
+    sed -i '/CREATE TABLE "APP"."TABLE_PARAMS"/s/CLOB/VARCHAR(32672)/' \
+        "$folder/scripts/metastore/upgrade/derby/hive-schema-$schema.derby.sql"
+    cat >"$folder/metastore-site.xml" <<END
+<configuration><property><name>javax.jdo.option.ConnectionURL</name>
+<value>jdbc:derby:;databaseName=$folder/db;create=true</value></property></configuration>
+END
+    (cd "$folder" && METASTORE_HOME=$folder java -XX:TieredStopAtLevel=1 -cp "$folder:$folder/lib/*" \
+        "org.apache.hadoop.hive.metastore.tools.$tool" -dbType derby -initSchema >init.log 2>&1) &&
+        touch "$folder/ready"
+}
+
+set_up_hive() {
+    if ! command -v java >/dev/null; then
+        export ICECTL_TEST_NO_HIVE="Java is not on the PATH; install a JDK, for example with \`apt-get install openjdk-17-jre-headless\`"
+        return
+    fi
+    ICECTL_TEST_HIVE3=$cache/hive-3.1.3 ICECTL_TEST_HIVE4=$cache/hive-4.0.1
+    if ! fetch_hive "$ICECTL_TEST_HIVE3" hive-standalone-metastore 3.1.3 3.1.0 MetastoreSchemaTool ||
+        ! fetch_hive "$ICECTL_TEST_HIVE4" hive-standalone-metastore-server 4.0.1 4.0.0 \
+            schematool.MetastoreSchemaTool; then
+        export ICECTL_TEST_NO_HIVE="Hive's metastores could not be had from Maven Central"
+        return
+    fi
+    export ICECTL_TEST_HIVE3 ICECTL_TEST_HIVE4
+}
+set_up_hive
+[ -z "${ICECTL_TEST_NO_HIVE:-}" ] || say "tests with Hive metastores are skipped: $ICECTL_TEST_NO_HIVE"
 
 workers=$(python -c 'import os; print(min(os.cpu_count() or 1, 8))')
 if [ ${#only_pytest[@]} -gt 0 ]; then

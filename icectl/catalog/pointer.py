@@ -7,11 +7,12 @@ nothing that a catalog does not know is lost, and a file that no pointer ever na
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from icectl.catalog.metadata_files import (
     changed,
+    check_original,
     next_metadata,
     read_file,
     unmet,
@@ -61,13 +62,14 @@ class Pointed:
     """What a catalog says of a table at one moment.
 
     `token` is what the kind of catalog wants to see again at the swap; `parameters` are its own
-    words on the table.
+    words on the table, and `maintained_by` is as in Capabilities.
     """
 
     metadata_location: str
     previous: str | None = None
     token: object = None
     parameters: Mapping[str, str] = field(default_factory=dict)
+    maintained_by: str | None = None
 
 
 class Uncertain(Exception):
@@ -144,6 +146,7 @@ class PointerCatalog:
         Raises: Refused, with the way out; TableNotFound; StorageError.
         """
         check_creatable(loaded.metadata_folder)
+        check_original(loaded)
         self.pointer.check_writable(self.pointer.read())
 
     def settle(self) -> None:
@@ -158,6 +161,7 @@ class PointerCatalog:
         """
         pointed = self.pointer.read()
         self.pointer.check_writable(pointed)
+        check_original(base)
         if pointed.metadata_location != base.metadata_location:
             return Conflict(f"{locations.name(pointed.metadata_location)} was committed meanwhile")
         try:
@@ -173,15 +177,12 @@ class PointerCatalog:
         name = catalog_metadata_file_name(number, self.env.new_uuid(), gzip=gzip)  # R-160
         target = locations.join(folder_of(updated), name)
         self.store.create(target, write_metadata(updated, compressed=gzip))
-        return self._swap(base, pointed, self._table(updated, target))
+        return self._swap(base, pointed, _table(updated, target, base.capabilities))
 
     def _loaded(self, pointed: Pointed, to_show: bool) -> LoadedTable:  # noqa: FBT001
         metadata = read_file(self.store, pointed.metadata_location, to_show=to_show)
-        return self._table(metadata, pointed.metadata_location)
-
-    def _table(self, metadata: TableMetadata, location: str) -> LoadedTable:
-        version = metadata_version(location).version
-        return LoadedTable(metadata, location, version, folder_of(metadata), self.capabilities)
+        capabilities = replace(self.capabilities, maintained_by=pointed.maintained_by)
+        return _table(metadata, pointed.metadata_location, capabilities)
 
     def _swap(self, base: LoadedTable, pointed: Pointed, ours: LoadedTable) -> CommitOutcome:
         """Swap the pointer; the file that was written for it goes where it is sure to have lost."""
@@ -239,7 +240,19 @@ class PointerCatalog:
             self.store.remove([ours.metadata_location])
 
 
+def _table(metadata: TableMetadata, location: str, capabilities: Capabilities) -> LoadedTable:
+    version = metadata_version(location).version
+    return LoadedTable(metadata, location, version, folder_of(metadata), capabilities)
+
+
 def folder_of(metadata: TableMetadata) -> str:
     """Where the table wants its metadata files (R-161)."""
     path = read(metadata.properties, METADATA_PATH)
     return path.rstrip("/") if path else locations.join(metadata.location, "metadata")
+
+
+def told_locations(location: str | None, parameters: Mapping[str, str]) -> list[str]:
+    """Where a catalog's entry says that a table's files lie: its location, and by its metadata."""
+    metadata = parameters.get("metadata_location", "").rpartition("/metadata/")[0]
+    found = {locations.loosest_key(each): each for each in (metadata, location) if each}
+    return list(found.values())

@@ -69,7 +69,7 @@ class Warehouse(Protocol):
 _MODULES: Mapping[str, str] = {
     "sql": "icectl.catalog.sql",
     "rest": "icectl.catalog.rest.warehouse",
-    "glue": "icectl.catalog.glue",
+    "glue": "icectl.catalog.glue.warehouse",
     "hive": "icectl.catalog.hive.warehouse",
 }
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.catalogs.glue_servers import glue_server
+from tests.catalogs.hive_servers import hive_server, metastore
 from tests.catalogs.rest_servers import iceberg_server, missing, rest_server
 from tests.catalogs.server import NAME, Server
 from tests.catalogs.sql_servers import DatabaseServer, mariadb, postgresql, sqlite_server
@@ -29,11 +31,22 @@ def _on_iceberg(request: pytest.FixtureRequest, folder: Path) -> AbstractContext
     return rest_server(request.getfixturevalue("iceberg_rest"), folder)
 
 
+def _in_metastore(name: str, *, locks: bool) -> Start:
+    def start(request: pytest.FixtureRequest, folder: Path) -> AbstractContextManager[Server]:
+        return hive_server(request.getfixturevalue(name), folder, locks=locks)
+
+    return start
+
+
 SERVERS: Mapping[str, Start] = {
     "rest": _on_iceberg,
     "sqlite": lambda _, folder: sqlite_server(folder),
     "postgresql": _in_database("postgresql_server"),
     "mariadb": _in_database("mariadb_server"),
+    "glue": lambda _, folder: glue_server(folder),
+    "hive-3": _in_metastore("hive3", locks=True),
+    "hive-4": _in_metastore("hive4", locks=False),
+    "hive-4-locks": _in_metastore("hive4", locks=True),
 }
 """A kind of catalog joins the conformance tests by its line here."""
 
@@ -62,13 +75,32 @@ def mariadb_server() -> Iterator[DatabaseServer]:
         yield started
 
 
+@pytest.fixture(scope="session")
+def hive3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a metastore of Hive 3, which knows locks alone, one for the session."""
+    with metastore(3, tmp_path_factory.mktemp("hive3")) as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def hive4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a metastore of Hive 4, which can compare the pointer, one for the session."""
+    with metastore(4, tmp_path_factory.mktemp("hive4")) as port:
+        yield port
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In the quick tier, one version of the format is enough for all kinds of catalogs but one."""
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if parameters.get("server", "sqlite") != "sqlite" and parameters.get("version", 2) != 2:
+        kind = parameters.get("server", "sqlite")
+        if kind != "sqlite" and parameters.get("version", 2) != 2:
             item.add_marker(pytest.mark.full)
+        if kind.startswith("hive"):  # test_hive.py has what the quick tier needs
+            item.add_marker(pytest.mark.full)
+        if kind.startswith("hive") or item.path.name == "test_hive.py":
+            item.add_marker(pytest.mark.xdist_group("hive"))
 
 
 @pytest.fixture(
@@ -78,13 +110,18 @@ def server(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Server]:
     """A catalog that is configured as NAME in the environment, and nothing else is."""
-    home = tmp_path / "home"
+    with SERVERS[request.param](request, tmp_path) as started:
+        configure(monkeypatch, tmp_path, started)
+        yield started
+
+
+def configure(monkeypatch: pytest.MonkeyPatch, folder: Path, server: Server) -> None:
+    """Configure a catalog as NAME in the environment, and nothing else."""
+    home = folder / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("PYICEBERG_HOME", raising=False)
-    with SERVERS[request.param](request, tmp_path) as started:
-        started.warehouse.mkdir(exist_ok=True)
-        for key, value in started.properties.items():
-            variable = key.upper().replace(".", "__").replace("-", "_")
-            monkeypatch.setenv(f"PYICEBERG_CATALOG__{NAME.upper()}__{variable}", value)
-        yield started
+    server.warehouse.mkdir(exist_ok=True)
+    for key, value in server.properties.items():
+        variable = key.upper().replace(".", "__").replace("-", "_")
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__{NAME.upper()}__{variable}", value)

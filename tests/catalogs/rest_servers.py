@@ -239,6 +239,8 @@ class RestServer:
     uri: str
     proxy: PythonServer
     swaps_pointer: bool = False
+    namespace: tuple[str, ...] = NAMESPACE
+    lost_on_the_way: Sequence[type] = (Committed,)
 
     def register(self, table: str, metadata_location: str) -> None:
         gone = urllib.request.Request(f"{self.uri}{path_of(table)}", method="DELETE")

@@ -13,7 +13,6 @@ from icectl.cli import naming
 from icectl.spec.requirements import Requirement
 from icectl.spec.updates import Update
 
-NAMESPACE = ("db", "inner")
 NAME = "main"
 """What tests call the catalog."""
 
@@ -21,19 +20,22 @@ NAME = "main"
 class Server(Protocol):
     """A running catalog of one kind, of which a test has a part of its own.
 
-    `properties` are what configures it, as in `.pyiceberg.yaml`; its tables lie in `warehouse`.
+    `properties` are what configures it, as in `.pyiceberg.yaml`; its tables lie in `warehouse`, and
+    are in `namespace`. `lost_on_the_way` is what comes of commits the first of which got lost.
     `swaps_pointer`: metadata files are icectl's own; else a server makes them of changes.
     """
 
     properties: dict[str, str]
     warehouse: Path
     swaps_pointer: bool
+    namespace: tuple[str, ...]
+    lost_on_the_way: Sequence[type]
 
     def register(self, table: str, metadata_location: str) -> None:
-        """Make an entry for a table in NAMESPACE whose files are there."""
+        """Make an entry for a table of the namespace whose files are there."""
 
     def current(self, table: str) -> str:
-        """The metadata location of a table in NAMESPACE, asked without icectl."""
+        """The metadata location of a table of the namespace, asked without icectl."""
 
     def change(self, table: str, tag: str, snapshot_id: int) -> None:
         """Set a tag, as another client does."""

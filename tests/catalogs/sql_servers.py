@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,8 @@ from uuid import uuid4
 import pytest
 
 from icectl.catalog import sql_drivers
-from tests.catalogs.server import NAME, NAMESPACE
+from icectl.catalog.protocol import Committed, Conflict
+from tests.catalogs.server import NAME
 
 _V1 = """CREATE TABLE iceberg_tables (
   catalog_name VARCHAR(255) NOT NULL, table_namespace VARCHAR(255) NOT NULL,
@@ -42,6 +43,8 @@ class SqlServer:
     connect: Callable[[], Any]
     mark: str = "?"
     swaps_pointer: bool = True
+    namespace: tuple[str, ...] = ("db", "inner")
+    lost_on_the_way: Sequence[type] = (Conflict, Committed)
 
     def execute(self, statement: str, *values: object) -> list[Any]:
         with closing(self.connect()) as connection:
@@ -60,14 +63,14 @@ class SqlServer:
         self.execute(
             "INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name,"
             " metadata_location) VALUES (?, ?, ?, ?)",
-            NAME, ".".join(NAMESPACE), table, metadata_location,
+            NAME, ".".join(self.namespace), table, metadata_location,
         )  # fmt: skip
 
     def current(self, table: str) -> str:
         [[location]] = self.execute(
             "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ?"
             " AND table_namespace = ? AND table_name = ?",
-            NAME, ".".join(NAMESPACE), table,
+            NAME, ".".join(self.namespace), table,
         )  # fmt: skip
         return str(location)
 
@@ -76,7 +79,7 @@ class SqlServer:
 
         with (
             closing(load_catalog(NAME, **self.properties)) as catalog,
-            catalog.load_table((*NAMESPACE, table)).manage_snapshots() as snapshots,
+            catalog.load_table((*self.namespace, table)).manage_snapshots() as snapshots,
         ):
             snapshots.create_tag(snapshot_id, tag)
 

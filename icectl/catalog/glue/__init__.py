@@ -1,0 +1,1 @@
+"""Tables in AWS Glue; `warehouse` is where reading starts."""

@@ -1,0 +1,273 @@
+"""Databases and tables of AWS Glue, and the entry that points to a table's metadata."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from icectl.catalog.file_io import with_file_io
+from icectl.catalog.glue.optimizers import keeper_of
+from icectl.catalog.glue.service import AnswerLost, Glue, Rejected, glue_of
+from icectl.catalog.identifier import TableName, dotted
+from icectl.catalog.missing import no_iceberg_table, no_namespace, no_table
+from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain, told_locations
+from icectl.catalog.protocol import Conflict
+from icectl.catalog.warehouse import Means, TableInCatalog
+from icectl.errors import IcectlError, Refused, StorageError, TableNotFound
+from icectl.spec.metadata import TableMetadata
+from icectl.storage.open import open_store
+from icectl.storage.store import Store
+
+METADATA_LOCATION = "metadata_location"
+PREVIOUS = "previous_metadata_location"
+_NOT_FOUND = "EntityNotFoundException"
+_CHANGED = "ConcurrentModificationException"
+_RESENDS = 3
+_PAUSE_SECONDS = 0.5
+
+_INPUT = (
+    "Name",
+    "Description",
+    "Owner",
+    "LastAccessTime",
+    "LastAnalyzedTime",
+    "Retention",
+    "StorageDescriptor",
+    "PartitionKeys",
+    "ViewOriginalText",
+    "ViewExpandedText",
+    "TableType",
+    "Parameters",
+    "TargetTable",
+    "FederatedTable",
+)
+"""The members of a table that Glue takes back; the others are its own to tell."""
+
+
+def connect(means: Means) -> "GlueWarehouse":
+    """The catalog in AWS Glue. Raises: UsageError; StorageError, without credentials."""
+    settings = means.settings
+    storage = with_file_io(means.storage, settings.properties)
+    service = glue_of(settings.name, settings.properties, means.env)
+    return GlueWarehouse(means, service, open_store(storage, means.env))
+
+
+@dataclass(frozen=True, slots=True)
+class GlueWarehouse:
+    """The databases of one Glue catalog."""
+
+    means: Means
+    service: Glue
+    store: Store
+
+    def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        """The databases; there is nothing below one. Raises: TableNotFound; StorageError."""
+        if parent:
+            if len(parent) > 1 or parent[0].lower() not in self._databases():
+                raise no_namespace(self.means.settings.name, parent, self._databases())
+            return
+        for name in self._databases():
+            yield (name,)
+
+    def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
+        """The Iceberg tables of a database. Raises: TableNotFound; StorageError."""
+        for table in self._tables(namespace):
+            if _iceberg_type(table) == "iceberg":
+                yield TableName(namespace, table["Name"])
+
+    def table(self, name: TableName) -> TableInCatalog:
+        """One table."""
+        settings = self.means.settings
+        shown = dotted((settings.name, *name.namespace, name.name))
+        catalog = PointerCatalog(GluePointer(self, name), self.store, self.means.env, shown)
+        storage = with_file_io(self.means.storage, settings.properties)
+        return TableInCatalog(catalog, self.store, lambda: storage)
+
+    def locations(self) -> Iterator[tuple[TableName, str]]:
+        """Every table, those of other formats too, with its location. Raises: StorageError."""
+        for database in self._databases():
+            for table in self._tables((database,)):
+                location = (table.get("StorageDescriptor") or {}).get("Location")
+                parameters = table.get("Parameters") or {}
+                if not _is_view(table):
+                    for place in told_locations(location, parameters):
+                        yield TableName((database,), table["Name"]), place
+
+    def not_found(self, name: TableName) -> TableNotFound:
+        """The error for a table that is not there. Raises: StorageError; TableNotFound."""
+        beside = [table["Name"] for table in self._tables(name.namespace)]
+        return no_table(self.means.settings.name, name, beside)
+
+    def _databases(self) -> list[str]:
+        try:
+            found = list(self.service.pages("GetDatabases", "DatabaseList", {}))
+        except Rejected as error:
+            raise self.service.failure(error, "list databases") from error
+        return [database["Name"] for database in found]
+
+    def _tables(self, namespace: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
+        catalog = self.means.settings.name
+        if len(namespace) != 1:
+            raise no_namespace(catalog, namespace, self._databases())
+        request = {"DatabaseName": namespace[0]}
+        try:
+            yield from self.service.pages("GetTables", "TableList", request)
+        except Rejected as error:
+            if error.code == _NOT_FOUND:
+                raise no_namespace(catalog, namespace, self._databases()) from error
+            doing = f"list the tables of `{dotted(namespace)}`"
+            raise self.service.failure(error, doing) from error
+
+
+@dataclass(slots=True)
+class GluePointer:
+    """The parameter `metadata_location` of one table, and the version of its entry.
+
+    `is_settled` says whether the last swap that ended in Uncertain can come no more; `keepers`
+    holds who maintains the table in the place of clients, once Glue was asked.
+    """
+
+    warehouse: GlueWarehouse
+    name: TableName
+    is_settled: bool = False
+    keepers: list[str | None] = field(default_factory=list)
+
+    def read(self) -> Pointed:
+        """Ask for the table. Raises: TableNotFound; StorageError."""
+        catalog = self.warehouse.means.settings.name
+        table = self._table()
+        if _is_view(table):
+            raise no_iceberg_table(catalog, self.name, "a view")
+        target = table.get("TargetTable")
+        parameters = table.get("Parameters") or {}
+        if target and METADATA_LOCATION not in parameters:
+            raise no_iceberg_table(catalog, self.name, _link(target))
+        if _iceberg_type(table) != "iceberg":
+            raise no_iceberg_table(catalog, self.name, "a table of another format")
+        if not parameters.get(METADATA_LOCATION):
+            raise TableNotFound(
+                f"AWS Glue names no metadata file of `{self.name}`: it has no parameter "
+                f"`{METADATA_LOCATION}`"
+            )
+        return Pointed(
+            parameters[METADATA_LOCATION],
+            parameters.get(PREVIOUS),
+            table,
+            parameters,
+            self._keeper(table),
+        )
+
+    def check_writable(self, pointed: Pointed) -> None:
+        """Raises: Refused, where Glue tells no version of the entry."""
+        assert isinstance(pointed.token, dict)
+        if not pointed.token.get("VersionId"):
+            raise Refused(
+                f"what answers at {self.warehouse.service.endpoint} tells no version of "
+                f"`{self.name}`, so commits of others could be overwritten",
+                hint="commit with an engine, through AWS Glue itself",
+            )
+
+    def swap(
+        self,
+        pointed: Pointed,
+        metadata_location: str,
+        metadata: TableMetadata,  # noqa: ARG002
+    ) -> Conflict | None:
+        """Update the table, if it has the version that was read; again after a lost answer.
+
+        Of the requests with one version Glue carries out one. Raises: Uncertain; StorageError.
+        """
+        self.is_settled = False
+        request = self._request(pointed, metadata_location)
+        lost: str | None = None
+        for number in range(1 + _RESENDS):
+            try:
+                self.warehouse.service.send("UpdateTable", request)
+            except AnswerLost as error:
+                lost = error.reason
+            except Rejected as error:
+                return self._rejected(error, lost)
+            except StorageError:
+                if lost is None:
+                    raise
+            else:
+                return None
+            self.warehouse.means.env.sleep(_PAUSE_SECONDS * 2**number)
+        assert lost is not None
+        raise Uncertain(lost)
+
+    def settle(self, pointed: Pointed) -> bool:  # noqa: ARG002
+        """Whether Glue has said that the version which was to be changed is no more."""
+        return self.is_settled
+
+    def _keeper(self, table: Mapping[str, Any]) -> str | None:
+        if not self.keepers:
+            self.keepers.append(keeper_of(self.warehouse.service, table))
+        return self.keepers[0]
+
+    def _rejected(self, error: Rejected, lost: str | None) -> Conflict:
+        """The conflict that Glue tells of. Raises: StorageError; Uncertain, after a lost answer."""
+        if error.code == _CHANGED and lost is None:
+            return Conflict("another writer has changed the table in AWS Glue meanwhile")
+        if lost is not None:  # the version may be gone because the first request was carried out
+            self.is_settled = error.code == _CHANGED
+            raise Uncertain(lost) from error
+        raise self._failure(error) from error
+
+    def _failure(self, error: Rejected) -> IcectlError:
+        if error.code == _NOT_FOUND:
+            return TableNotFound(f"`{self.name}` is no longer in AWS Glue")
+        if error.code == "ResourceNumberLimitExceededException":
+            return StorageError(
+                f"AWS Glue keeps no more versions of `{self.name}`: {error.message}",
+                hint="`glue.skip-archive=true` in the catalog's configuration keeps no old ones; "
+                "`aws glue batch-delete-table-version` deletes those there are",
+            )
+        return self.warehouse.service.failure(error, f"change `{self.name}`")
+
+    def _table(self) -> Mapping[str, Any]:
+        if len(self.name.namespace) != 1:
+            raise self.warehouse.not_found(self.name)
+        request = {"DatabaseName": self.name.namespace[0], "Name": self.name.name}
+        try:
+            found = self.warehouse.service.ask("GetTable", request)
+        except Rejected as error:
+            if error.code == _NOT_FOUND:
+                raise self.warehouse.not_found(self.name) from error
+            raise self.warehouse.service.failure(error, f"read `{self.name}`") from error
+        table = found.get("Table")
+        if not isinstance(table, dict) or "DatabaseName" not in table:
+            endpoint = self.warehouse.service.endpoint
+            raise StorageError(f"what answers at {endpoint} is not AWS Glue: it sent no table")
+        return table
+
+    def _request(self, pointed: Pointed, target: str) -> Mapping[str, Any]:
+        """The request that changes the pointer and nothing else of the table."""
+        assert isinstance(pointed.token, dict)
+        kept = {name: pointed.token[name] for name in _INPUT if name in pointed.token}
+        properties = self.warehouse.means.settings.properties
+        return {
+            "DatabaseName": self.name.namespace[0],
+            "TableInput": {
+                **kept,
+                "Parameters": {
+                    **pointed.parameters,
+                    METADATA_LOCATION: target,
+                    PREVIOUS: pointed.metadata_location,
+                },
+            },
+            "SkipArchive": properties.get("glue.skip-archive", "true").lower() == "true",
+            "VersionId": pointed.token["VersionId"],
+        }
+
+
+def _iceberg_type(table: Mapping[str, Any]) -> str:
+    return str((table.get("Parameters") or {}).get("table_type", "")).lower()
+
+
+def _is_view(table: Mapping[str, Any]) -> bool:
+    return "VIEW" in str(table.get("TableType", "")).upper() or "view" in _iceberg_type(table)
+
+
+def _link(target: Mapping[str, Any]) -> str:
+    place = f"{target.get('DatabaseName')}.{target.get('Name')}"
+    return f"a link to `{place}` of account {target.get('CatalogId')} (set `glue.id` to that)"

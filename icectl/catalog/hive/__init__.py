@@ -1,0 +1,1 @@
+"""Tables in a Hive metastore; `warehouse` is where reading starts."""

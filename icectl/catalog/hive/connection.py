@@ -1,0 +1,207 @@
+"""Connections to the servers of a Hive metastore, one call at a time."""
+
+import logging
+import re
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import BytesIO
+from typing import IO
+
+from icectl.catalog.hive.thrift import (
+    LIST,
+    TEXT,
+    CallRefused,
+    Fields,
+    Many,
+    NotThrift,
+    read_reply,
+    text,
+    write_call,
+)
+from icectl.errors import StorageError, Unsupported, UsageError
+
+_LOGGER = logging.getLogger(__name__)
+_PORT = 9083
+_CONNECT_SECONDS = 10
+_ANSWER_SECONDS = 600
+_FIRST_ANSWER_SECONDS = 60
+"""What is no metastore may wait for more to come, and never answer."""
+
+_SERVER = re.compile(r"(?:thrift://)?(?P<host>\[[^\]]+\]|[^:/\s,]+)(?::(?P<port>\d{1,5}))?/?")
+_SECONDS = re.compile(r"(\d{1,9})(s|ms|m)?", re.IGNORECASE)
+_UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
+
+
+class AnswerLost(Exception):
+    """A call was sent, or may have been, and no answer came; `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Where a metastore answers, and how it is spoken to; the servers of one metastore are equal.
+
+    `user` is told to servers that take a client's word for who it is, with its groups.
+    """
+
+    addresses: tuple[tuple[str, int], ...]
+    user: tuple[str, ...] = ()
+    is_framed: bool = False
+    answer_seconds: float = _ANSWER_SECONDS
+
+    @property
+    def shown(self) -> str:
+        """The servers, for messages."""
+        return ", ".join(f"thrift://{_joined(*address)}" for address in self.addresses)
+
+    @contextmanager
+    def connected(self) -> "Iterator[Connection]":
+        """A connection to the first server that takes one. Raises: StorageError."""
+        failures = []
+        for host, port in self.addresses:
+            try:
+                plain = socket.create_connection((host.strip("[]"), port), _CONNECT_SECONDS)
+            except OSError as error:
+                failures.append(f"{_joined(host, port)}: {error.strerror or error}")
+                continue
+            with plain:
+                plain.settimeout(min(self.answer_seconds, _FIRST_ANSWER_SECONDS))
+                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with plain.makefile("rb") as reader:
+                    server = _joined(host, port)
+                    connection = Connection(
+                        plain, reader, server, self.is_framed, self.answer_seconds
+                    )
+                    yield self._introduced(connection)
+            return
+        raise StorageError(
+            f"cannot reach the Hive metastore at {'; '.join(failures)}",
+            hint="check the catalog's `uri`, and that the metastore runs",
+        )
+
+    def _introduced(self, connection: "Connection") -> "Connection":
+        if self.user:
+            groups = Many(TEXT, tuple(group.encode() for group in self.user[1:]))
+            with suppress(CallRefused):  # a server that asks nobody who they are
+                connection.ask("set_ugi", {1: text(self.user[0]), 2: (LIST, groups)})
+        return connection
+
+
+@dataclass(slots=True)
+class Connection:
+    """One connection; after an answer was lost it is of no more use."""
+
+    socket: socket.socket
+    reader: IO[bytes]
+    server: str
+    is_framed: bool
+    answer_seconds: float
+    calls: int = 0
+
+    def ask(self, name: str, arguments: Fields) -> Fields:
+        """Make a call that only reads. Raises: StorageError; CallRefused."""
+        try:
+            return self.call(name, arguments)
+        except AnswerLost as error:
+            raise StorageError(
+                f"the Hive metastore at {self.server} did not answer: {error.reason}",
+                hint="run the command again; see the metastore's log if it stays like that",
+            ) from error
+
+    def call(self, name: str, arguments: Fields) -> Fields:
+        """Make a call: its value is member 0 of what is returned, what it raised a later one.
+
+        Raises: AnswerLost; CallRefused, where the server did not run it; StorageError, where it is
+        no metastore.
+        """
+        self.calls += 1
+        _LOGGER.debug("metastore %s: %s", self.server, name)
+        request = write_call(name, arguments, self.calls)
+        if self.is_framed:
+            request = struct.pack(">I", len(request)) + request
+        try:
+            self.socket.sendall(request)
+            read = self._frame() if self.is_framed else self.reader
+            reply = read_reply(lambda size: _exactly(read, size), name)
+        except OSError as error:
+            raise AnswerLost(_told(error)) from error
+        except EOFError as error:
+            raise AnswerLost("the connection was closed") from error
+        except NotThrift as error:
+            if self.calls > 1:
+                raise AnswerLost(str(error)) from error
+            raise StorageError(
+                f"what answers at {self.server} is no Hive metastore, or not by the protocol it "
+                f"was asked in: {error}",
+                hint="check the port in the catalog's `uri`; metastores that want SASL, TLS, HTTP "
+                "or Thrift's compact protocol answer like that",
+            ) from error
+        self.socket.settimeout(self.answer_seconds)
+        return reply
+
+    def _frame(self) -> IO[bytes]:
+        (size,) = struct.unpack(">I", _exactly(self.reader, 4))
+        if size > 1 << 28:
+            raise NotThrift(f"it announced a frame of {size} bytes")
+        return BytesIO(_exactly(self.reader, size))
+
+
+def servers_of(catalog: str, properties: Mapping[str, str]) -> Servers:
+    """The servers that a catalog's properties name. Raises: UsageError; Unsupported."""
+    if properties.get("hive.kerberos-authentication", "").lower() == "true":
+        raise Unsupported(
+            f"catalog `{catalog}` wants Kerberos (`hive.kerberos-authentication`), which icectl "
+            "does not speak to a Hive metastore",
+            hint="reach the metastore through Iceberg's REST catalog, where it offers one",
+        )
+    ugi = properties.get("ugi", "")
+    framed = properties.get("hive.metastore.thrift.framed.transport.enabled", "")
+    return Servers(
+        tuple(_addresses(catalog, properties["uri"].split(","))),
+        tuple(part for part in re.split(r"[:,]", ugi) if part),
+        framed.lower() == "true",
+        _seconds(catalog, properties),
+    )
+
+
+def _addresses(catalog: str, uris: Sequence[str]) -> Iterator[tuple[str, int]]:
+    for uri in uris:
+        match = _SERVER.fullmatch(uri.strip())
+        if match is None:
+            raise UsageError(
+                f"catalog `{catalog}`: `{uri.strip()}` is no address of a Hive metastore",
+                hint="`uri` is like thrift://host:9083, several of them with commas between",
+            )
+        yield match["host"], int(match["port"] or _PORT)
+
+
+def _seconds(catalog: str, properties: Mapping[str, str]) -> float:
+    key = "hive.metastore.client.socket.timeout"
+    given = properties.get(key)
+    match = _SECONDS.fullmatch(given.strip()) if given is not None else None
+    if given is not None and match is None:
+        raise UsageError(f"catalog `{catalog}`: `{key}` is a number of seconds, not `{given}`")
+    return _ANSWER_SECONDS if match is None else int(match[1]) * _UNITS[(match[2] or "").lower()]
+
+
+def _exactly(reader: IO[bytes], size: int) -> bytes:
+    found = reader.read(size)
+    if len(found) < size:
+        raise EOFError
+    return found
+
+
+def _told(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    return error.strerror or str(error) or type(error).__name__
+
+
+def _joined(host: str, port: int) -> str:
+    return f"{host}:{port}"

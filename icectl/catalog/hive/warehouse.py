@@ -1,0 +1,307 @@
+"""Databases and tables of a Hive metastore, and the entry that points to a table's metadata."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from icectl.catalog.file_io import with_file_io
+from icectl.catalog.hive import calls
+from icectl.catalog.hive.calls import HiveTable, Raised, one_line
+from icectl.catalog.hive.connection import AnswerLost, Connection, Servers, servers_of
+from icectl.catalog.hive.lock import Locker, TableLock, locker_of
+from icectl.catalog.hive.parameters import (
+    METADATA_HASH,
+    METADATA_LOCATION,
+    PREVIOUS,
+    next_parameters,
+)
+from icectl.catalog.hive.thrift import CallRefused
+from icectl.catalog.identifier import TableName, dotted
+from icectl.catalog.missing import no_iceberg_table, no_namespace, no_table
+from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain, told_locations
+from icectl.catalog.protocol import Conflict
+from icectl.catalog.warehouse import Means, TableInCatalog
+from icectl.errors import CommitConflict, Refused, StorageError, TableNotFound, Unsupported
+from icectl.spec.metadata import TableMetadata
+from icectl.storage.open import open_store
+from icectl.storage.store import Store
+
+_LOCK_KEY = "engine.hive.lock-enabled"
+_COMPARES_KEY = "hive.compares-parameters"
+_COMPARING = re.compile(r"(?!4\.0\.0-alpha)([4-9]|\d\d)\..*")
+_VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
+_RESENDS = 2
+_MODIFIED = "The table has been modified"
+_LOOK_SECONDS = (0.0, 0.5, 1.5)
+"""Before each look at a table whose change was sent and not answered."""
+
+
+def connect(means: Means) -> "HiveWarehouse":
+    """The catalog in a Hive metastore. Raises: UsageError; Unsupported."""
+    settings = means.settings
+    storage = with_file_io(means.storage, settings.properties)
+    servers = servers_of(settings.name, settings.properties)
+    return HiveWarehouse(means, servers, open_store(storage, means.env))
+
+
+@dataclass(frozen=True, slots=True)
+class HiveWarehouse:
+    """The databases of one metastore; each question has a connection of its own."""
+
+    means: Means
+    servers: Servers
+    store: Store
+
+    def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+        """The databases; there is nothing below one. Raises: TableNotFound; StorageError."""
+        with self.servers.connected() as connection:
+            known = calls.databases(connection)
+        if parent and parent not in {(name,) for name in known}:
+            raise no_namespace(self.means.settings.name, parent, known)
+        yield from () if parent else ((name,) for name in known)
+
+    def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
+        """The Iceberg tables of a database. Raises: TableNotFound; StorageError."""
+        with self.servers.connected() as connection:
+            self._check_database(connection, namespace)
+            for table in calls.tables(connection, namespace[0]):
+                if table.iceberg_type == "iceberg":
+                    yield TableName(namespace, table.name)
+
+    def table(self, name: TableName) -> TableInCatalog:
+        """One table; the metastore has all names in lower case."""
+        name = TableName(tuple(part.lower() for part in name.namespace), name.name.lower())
+        settings = self.means.settings
+        shown = dotted((settings.name, *name.namespace, name.name))
+        catalog = PointerCatalog(HivePointer(self, name), self.store, self.means.env, shown)
+        storage = with_file_io(self.means.storage, settings.properties)
+        return TableInCatalog(catalog, self.store, lambda: storage)
+
+    def locations(self) -> Iterator[tuple[TableName, str]]:
+        """Every table, Hive's own too, with its location: all their files are somebody's.
+
+        Raises: StorageError.
+        """
+        with self.servers.connected() as connection:
+            for database in calls.databases(connection):
+                for table in calls.tables(connection, database):
+                    if table.table_type not in _VIEWS:
+                        name = TableName((database,), table.name)
+                        for place in told_locations(table.location, table.parameters):
+                            yield name, place
+
+    def not_found(self, connection: Connection, name: TableName) -> TableNotFound:
+        """The error for a table that is not there. Raises: StorageError; TableNotFound."""
+        self._check_database(connection, name.namespace)
+        beside = calls.table_names(connection, name.namespace[0])
+        return no_table(self.means.settings.name, name, beside)
+
+    def _check_database(self, connection: Connection, namespace: tuple[str, ...]) -> None:
+        known = calls.databases(connection)
+        if tuple(part.lower() for part in namespace) not in {(name,) for name in known}:
+            raise no_namespace(self.means.settings.name, namespace, known)
+
+
+@dataclass(slots=True)
+class HivePointer:
+    """The parameter `metadata_location` of one table.
+
+    `is_settled` says whether the server has answered the last swap that ended in Uncertain.
+    """
+
+    warehouse: HiveWarehouse
+    name: TableName
+    is_settled: bool = False
+
+    def read(self) -> Pointed:
+        """Ask for the table. Raises: TableNotFound; StorageError."""
+        with self._servers.connected() as connection:
+            return self._pointed(connection)
+
+    def check_writable(self, pointed: Pointed) -> None:
+        """Raises: Unsupported, for a table whose metadata has a hash that nobody else can make."""
+        if METADATA_HASH in pointed.parameters:
+            raise Unsupported(
+                f"the metastore keeps a hash of the metadata of `{self.name}`, an encrypted table, "
+                "which icectl cannot make anew",
+                hint="maintain the table with the engine that writes it",
+            )
+
+    def swap(
+        self, pointed: Pointed, metadata_location: str, metadata: TableMetadata
+    ) -> Conflict | None:
+        """Alter the table under its lock, or without one on a server that compares the pointer.
+
+        Raises: Uncertain; CommitConflict, where the lock cannot be had; Refused; StorageError.
+        """
+        self.is_settled = False
+        with self._servers.connected() as connection:
+            if self._wants_lock(metadata):
+                with self._locker.locked(connection) as lock:
+                    change = self._change(connection, pointed, metadata_location, metadata)
+                    if isinstance(change, _Change):
+                        self._alter(connection, change, lock)
+            else:
+                self._check_compares(connection)
+                change = self._change(connection, pointed, metadata_location, metadata)
+                if isinstance(change, _Change):
+                    self._compare_and_alter(connection, change)
+        return change if isinstance(change, Conflict) else None
+
+    def settle(self, pointed: Pointed) -> bool:  # noqa: ARG002
+        """Whether the server has answered: then it has done what it will ever do."""
+        return self.is_settled
+
+    @property
+    def _servers(self) -> Servers:
+        return self.warehouse.servers
+
+    @property
+    def _properties(self) -> Mapping[str, str]:
+        return self.warehouse.means.settings.properties
+
+    @property
+    def _locker(self) -> Locker:
+        means = self.warehouse.means
+        named = self.name.namespace[0], self.name.name
+        return locker_of(self._servers, means.env, named, self._properties)
+
+    def _pointed(self, connection: Connection) -> Pointed:
+        catalog = self.warehouse.means.settings.name
+        found = None
+        if len(self.name.namespace) == 1:
+            found = calls.get_table(connection, self.name.namespace[0], self.name.name)
+        if found is None:
+            raise self.warehouse.not_found(connection, self.name)
+        if found.table_type in _VIEWS:
+            raise no_iceberg_table(catalog, self.name, "a view")
+        parameters = found.parameters
+        if found.iceberg_type != "iceberg":
+            raise no_iceberg_table(catalog, self.name, "a table of Hive's own")
+        if not parameters.get(METADATA_LOCATION):
+            raise TableNotFound(
+                f"the metastore names no metadata file of `{self.name}`: it has no parameter "
+                f"`{METADATA_LOCATION}`"
+            )
+        return Pointed(parameters[METADATA_LOCATION], parameters.get(PREVIOUS), found, parameters)
+
+    def _wants_lock(self, metadata: TableMetadata) -> bool:
+        configured = self._properties.get(f"iceberg.{_LOCK_KEY}", "true")
+        return metadata.properties.get(_LOCK_KEY, configured).lower() == "true"
+
+    def _check_compares(self, connection: Connection) -> None:
+        """Refuse to go without the lock where the server does not compare the pointer.
+
+        Hive 4 does, and Hive 2.3.10, which tells no version of its own.
+        """
+        is_said = self._properties.get(_COMPARES_KEY, "").lower() == "true"
+        if not is_said and not _COMPARING.match(calls.version(connection)):
+            raise Refused(
+                f"`{_LOCK_KEY}=false` of `{self.name}` has writers do without the metastore's "
+                f"lock, and the metastore at {connection.server} does not compare the pointer: "
+                "commits would overwrite each other",
+                hint=f"set `{_LOCK_KEY}=true` for all its writers; if the metastore does compare, "
+                f"as that of Hive 2.3.10 does, `{_COMPARES_KEY}=true` in the catalog's "
+                "configuration says so",
+            )
+
+    def _change(
+        self, connection: Connection, pointed: Pointed, target: str, metadata: TableMetadata
+    ) -> "_Change | Conflict":
+        """What the table becomes, from what it is now."""
+        now = self._pointed(connection)
+        if now.metadata_location != pointed.metadata_location:
+            return Conflict("another writer has committed to the table in the metastore meanwhile")
+        assert isinstance(now.token, HiveTable)
+        parameters = next_parameters(now.parameters, target, metadata, self._properties)
+        return _Change(now.metadata_location, target, now.token.with_parameters(parameters))
+
+    def _alter(self, connection: Connection, change: "_Change", lock: TableLock) -> None:
+        """Send the change once, under the lock, which is left behind where no answer comes.
+
+        Raises: CommitConflict; StorageError; Uncertain.
+        """
+        if not lock.is_held():
+            raise CommitConflict(f"the metastore's lock of `{self.name}` was lost")
+        try:
+            calls.alter_table(connection, change.table)
+        except AnswerLost as error:
+            lock.kept = True
+            self._after_silence(change, error.reason)
+            lock.kept = False
+        except Raised as error:
+            self._after_refusal(change, one_line(error.reason), None)
+        except CallRefused as error:
+            raise self._failure(error.reason) from error
+        else:
+            if not lock.is_held():  # another writer may have changed the table at once
+                self.is_settled = True
+                raise Uncertain("the metastore's lock was lost")
+
+    def _compare_and_alter(self, connection: Connection, change: "_Change") -> None:
+        """Send the change, again after a lost answer: of equal ones only one can be carried out.
+
+        Raises: StorageError; Uncertain.
+        """
+        lost: str | None = None
+        for number in range(1 + _RESENDS):
+            try:
+                if number == 0:
+                    calls.alter_table(connection, change.table, change.before)
+                else:
+                    with self._servers.connected() as again:
+                        calls.alter_table(again, change.table, change.before)
+            except AnswerLost as error:
+                lost = error.reason
+            except Raised as error:
+                return self._after_refusal(change, one_line(error.reason), lost)
+            except (CallRefused, StorageError) as error:
+                if lost is None:
+                    raise self._failure(str(error)) from error
+            else:
+                return None
+        assert lost is not None
+        return self._after_silence(change, lost)
+
+    def _after_refusal(self, change: "_Change", reason: str, lost: str | None) -> None:
+        """Return where the change is there nevertheless: servers try again after errors.
+
+        `lost` is why an answer to the same change did not come, if so.
+        Raises: StorageError, where it is not; Uncertain.
+        """
+        self.is_settled = lost is None or _MODIFIED in reason
+        try:
+            found = self.read().metadata_location
+        except (StorageError, TableNotFound) as error:
+            raise Uncertain(reason) from error
+        if found == change.target:
+            return
+        if lost is None and found == change.before:
+            raise self._failure(reason)
+        raise Uncertain(reason)
+
+    def _after_silence(self, change: "_Change", reason: str) -> None:
+        """Return where the change is there; looks for a while. Raises: Uncertain."""
+        for seconds in _LOOK_SECONDS:
+            self.warehouse.means.env.sleep(seconds)
+            with suppress(StorageError, TableNotFound):
+                if self.read().metadata_location == change.target:
+                    return
+        raise Uncertain(reason)
+
+    def _failure(self, reason: str) -> StorageError:
+        return StorageError(
+            f"the Hive metastore at {self._servers.shown} did not change `{self.name}`: {reason}",
+            hint="a metastore with authorization wants the right to alter the table; `ugi` in the "
+            "catalog's configuration says who asks, where the metastore takes a client's word",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What a table becomes, and its metadata locations before and afterwards."""
+
+    before: str
+    target: str
+    table: HiveTable

@@ -1,0 +1,330 @@
+"""Hive metastores, as far as they are unlike other catalogs: locks, entries, who else writes."""
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.compactions import build
+from tests.builders.rows import current_metadata, local, read_metadata, read_rows
+from tests.catalogs.conftest import configure
+from tests.catalogs.hive_servers import Faster, HiveServer, client, hive_server
+from tests.catalogs.races import icectl, race, race_with_appends
+from tests.catalogs.server import NAME, meanwhile
+from tests.fault.changing import run
+
+COMPACT = ("--engine", "local", "--rewrite-all", "--json")
+EXPIRE = ("--older-than", "0s", "--retain-last", "1", "--yes", "--json")
+KINDS = {"hive3": True, "hive4": False, "hive4-locks": True}
+OPTION = f"PYICEBERG_CATALOG__{NAME.upper()}__"
+
+
+@pytest.fixture
+def hive(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[HiveServer]:
+    """A database with one table, `t`, in a metastore of a kind, configured as NAME."""
+    port = request.getfixturevalue(request.param.partition("-")[0])
+    with hive_server(port, tmp_path, locks=KINDS[request.param]) as server:
+        configure(monkeypatch, tmp_path, server)
+        directory = server.warehouse / "t"
+        build(directory, 2, "identity")
+        server.register("t", str(current_metadata(directory)))
+        yield server
+
+
+every = pytest.mark.parametrize(
+    "hive", ["hive3", "hive4", pytest.param("hive4-locks", marks=pytest.mark.full)], indirect=True
+)
+hive3 = pytest.mark.parametrize("hive", ["hive3"], indirect=True)
+hive4 = pytest.mark.parametrize("hive", ["hive4"], indirect=True)
+
+
+def on(server: HiveServer, command: str, *options: str, table: str = "t") -> tuple[int, Any]:
+    """Run a command on a table: its exit code and its document."""
+    return run([command, f"{NAME}.{server.namespace[0]}.{table}", *options])
+
+
+def metadata(server: HiveServer, table: str = "t") -> dict[str, Any]:
+    """The metadata that the metastore says is current."""
+    return read_metadata(local(server.current(table)))
+
+
+def rows(server: HiveServer) -> list[Any]:
+    """The rows of the table's current snapshot, read without icectl."""
+    found = read_rows(metadata(server))
+    return sorted(tuple(item for item in row if not item[0].startswith("_")) for row in found)
+
+
+@every
+def test_a_commit_gives_the_entry_back_whole(hive: HiveServer) -> None:
+    """Parameters follow the metadata as Iceberg's Java has them, and nothing else is changed."""
+    before, kept = hive.entry("t"), rows(hive)
+    code, document = on(hive, "compact", *COMPACT)
+    assert code == 0, document
+    after = hive.entry("t")
+    snapshot = metadata(hive)["snapshots"][-1]
+    summary = {key: item for key, item in snapshot["summary"].items() if key != "operation"}
+    assert json.loads(after.parameters.pop("current-snapshot-summary")) == summary
+    assert after.parameters == {
+        **before.parameters,
+        "metadata_location": document["table"]["metadata_location_after"],
+        "previous_metadata_location": before.parameters["metadata_location"],
+        "current-snapshot-id": str(snapshot["snapshot-id"]),
+        "current-snapshot-timestamp-ms": str(snapshot["timestamp-ms"]),
+        "snapshot-count": str(len(metadata(hive)["snapshots"])),
+        "numRows": summary["total-records"],
+        "numFiles": summary["total-data-files"],
+        "totalSize": summary["total-files-size"],
+        "DO_NOT_UPDATE_STATS": "true",
+    }
+    after.parameters = before.parameters
+    assert after == before
+    assert rows(hive) == kept
+
+
+@every
+def test_another_writer_between_plan_and_commit_loses_nothing(hive: HiveServer) -> None:
+    kept = rows(hive)
+    oldest = metadata(hive)["snapshots"][0]["snapshot-id"]
+    with meanwhile(lambda: hive.change("t", "keep", oldest)):
+        code, document = on(hive, "expire-snapshots", *EXPIRE)
+    assert code == 0, document
+    assert metadata(hive)["refs"]["keep"]["snapshot-id"] == oldest
+    assert len(read_rows(metadata(hive), oldest)) > 0
+    assert rows(hive) == kept
+
+
+@every
+def test_a_lost_answer_is_found_out(hive: HiveServer) -> None:
+    kept = rows(hive)
+    with hive.losing_answer(landed=True):
+        code, document = on(hive, "expire-snapshots", *EXPIRE)
+    assert code == 0, document
+    assert hive.current("t") == document["table"]["metadata_location_after"]
+    assert document["result"]["deleted"]["manifest_lists"] > 0
+    assert rows(hive) == kept
+
+
+@hive4
+def test_a_server_that_compares_refuses_what_came_too_late(hive: HiveServer) -> None:
+    """The other writer commits after the pointer was read: the alteration itself is refused."""
+    oldest = metadata(hive)["snapshots"][0]["snapshot-id"]
+    with before_calls(hive, b"alter_table", lambda: hive.change("t", "keep", oldest)):
+        code, document = on(hive, "expire-snapshots", *EXPIRE)
+    assert code == 0, document
+    assert metadata(hive)["refs"]["keep"]["snapshot-id"] == oldest
+
+
+@hive3
+def test_a_lock_that_is_lost_ends_the_commit_before_it_changes_anything(hive: HiveServer) -> None:
+    location = hive.current("t")
+
+    def end_locks() -> None:
+        from hive_metastore.ttypes import ShowLocksRequest, UnlockRequest
+
+        with client(hive.port) as asked:
+            for lock in asked.show_locks(ShowLocksRequest(dbname=hive.namespace[0])).locks:
+                asked.unlock(UnlockRequest(lock.lockid))
+
+    with before_calls(hive, b"heartbeat", end_locks):
+        code, document = on(hive, "expire-snapshots", *EXPIRE)
+    assert (code, document["error"]["id"]) == (11, "commit-conflict"), document
+    assert "the metastore's lock of" in document["error"]["message"]
+    assert hive.current("t") == location
+    assert on(hive, "expire-snapshots", *EXPIRE)[0] == 0
+
+
+@hive3
+def test_a_lock_of_another_is_waited_for_and_named(hive: HiveServer) -> None:
+    from hive_metastore.ttypes import (
+        LockComponent,
+        LockLevel,
+        LockRequest,
+        LockType,
+        UnlockRequest,
+    )
+
+    location = hive.current("t")
+    component = LockComponent(LockType.EXCLUSIVE, LockLevel.TABLE, hive.namespace[0], "t")
+    with client(hive.port) as asked:
+        lock = asked.lock(LockRequest([component], user="ann", hostname="far"))
+        code, document = on(hive, "expire-snapshots", *EXPIRE)
+        assert (code, document["error"]["id"]) == (11, "commit-conflict"), document
+        assert document["error"]["message"].endswith("in 180 seconds: held by ann on far")
+        assert hive.current("t") == location
+        asked.unlock(UnlockRequest(lock.lockid))
+    assert on(hive, "expire-snapshots", *EXPIRE)[0] == 0
+    hive.await_locks()
+
+
+@hive3
+def test_going_without_locks_is_refused_where_nothing_is_compared(
+    hive: HiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = hive.current("t")
+    monkeypatch.setenv(f"{OPTION}ICEBERG__ENGINE__HIVE__LOCK_ENABLED", "false")
+    code, document = on(hive, "expire-snapshots", *EXPIRE)
+    assert code == 5, document
+    assert "does not compare the pointer" in document["error"]["message"]
+    assert hive.current("t") == location
+
+
+@hive3
+def test_what_is_no_iceberg_table_is_told(hive: HiveServer) -> None:
+    with client(hive.port) as asked:
+        for name, kind, words in (
+            ("text", "EXTERNAL_TABLE", "is a table of Hive's own"),
+            ("seen", "VIRTUAL_VIEW", "is a view"),
+        ):
+            entry = hive.entry("t")
+            entry.tableName, entry.tableType = name, kind
+            entry.parameters = {"EXTERNAL": "TRUE"}
+            entry.viewOriginalText = entry.viewExpandedText = "select 1"
+            asked.create_table(entry)
+            code, document = on(hive, "inspect", "--json", table=name)
+            assert (code, document["error"]["id"]) == (10, "table-not-found"), document
+            assert words in document["error"]["message"]
+    code, document = on(hive, "inspect", "--json", table="tt")
+    assert f"`{NAME}.{hive.namespace[0]}.t`" in document["error"]["hint"]
+    code, document = run(["inspect", f"{NAME}.{hive.namespace[0]}x.t", "--json"])
+    assert (code, hive.namespace[0] in document["error"]["hint"]) == (10, True)
+    code, document = run(["inspect", f"{NAME}.{hive.namespace[0]}", "--json"])
+    listed = json.dumps(document["result"])
+    assert ('"t"' in listed or ".t" in listed, "text" in listed, "seen" in listed) == (
+        True,
+        False,
+        False,
+    )
+
+
+@hive3
+def test_a_table_whose_metadata_has_a_hash_is_not_changed(hive: HiveServer) -> None:
+    entry = hive.entry("t")
+    entry.parameters["metadata_hash"] = "abc="
+    with client(hive.port) as asked:
+        asked.alter_table(hive.namespace[0], "t", entry)
+    assert on(hive, "inspect", "--json")[0] == 0
+    code, document = on(hive, "compact", *COMPACT)
+    assert (code, document["error"]["id"]) == (14, "unsupported"), document
+
+
+@hive3
+def test_the_first_server_that_answers_is_asked(
+    hive: HiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive = hive.properties["uri"]
+    monkeypatch.setenv(f"{OPTION}URI", f"thrift://127.0.0.1:1,{alive}")
+    assert on(hive, "inspect", "--json")[0] == 0
+    monkeypatch.setenv(f"{OPTION}URI", "thrift://127.0.0.1:1,thrift://127.0.0.1:2")
+    code, document = on(hive, "inspect", "--json")
+    assert code == 13, document
+    assert document["error"]["message"].startswith(
+        "cannot reach the Hive metastore at 127.0.0.1:1: "
+    )
+
+
+@hive3
+def test_another_server_is_not_taken_for_a_metastore(
+    hive: HiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        thread = threading.Thread(target=other.serve_forever, args=(0.05,))
+        thread.start()
+        monkeypatch.setenv(f"{OPTION}URI", f"thrift://127.0.0.1:{other.server_address[1]}")
+        monkeypatch.setenv(f"{OPTION}HIVE__METASTORE__CLIENT__SOCKET__TIMEOUT", "1")
+        code, document = on(hive, "inspect", "--json")
+        other.shutdown()
+        thread.join()
+    assert code == 13, document
+
+
+@hive3
+def test_pyiceberg_reads_what_was_maintained(hive: HiveServer, tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog("other", **hive.properties)
+    found = pa.table({"id": pa.array(range(60), pa.int64())})
+    name = (*hive.namespace, "theirs")
+    theirs = catalog.create_table(name, found.schema, location=f"file://{tmp_path}/theirs")
+    for start in range(0, 60, 20):
+        theirs.append(found.slice(start, 20))
+    for command, options in (("compact", COMPACT), ("expire-snapshots", EXPIRE)):
+        code, told = icectl(command, ".".join((NAME, *name)), *options[:-1])
+        assert code == 0, told
+    now = catalog.load_table(name)
+    assert now.scan().to_arrow().sort_by("id") == found
+    assert len(now.metadata.snapshots) == 1
+    now.append(found.slice(0, 1))
+    assert icectl("validate", ".".join((NAME, *name)))[0] == 0
+
+
+@pytest.mark.full
+@hive3
+def test_two_of_icectl_and_pyiceberg_lose_nothing(hive: HiveServer, tmp_path: Path) -> None:
+    race_with_appends(hive, 200, tmp_path)
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(200, marks=pytest.mark.full)])
+@hive4
+def test_two_of_icectl_and_another_writer_lose_no_tag(hive: HiveServer, rounds: int) -> None:
+    def tag(number: int) -> None:
+        while True:
+            try:
+                return hive.change("t", f"tag-{number}", None)
+            except (Faster, FileNotFoundError):  # icectl was faster
+                continue
+
+    kept = rows(hive)
+    race(hive, "t", range(rounds), tag)
+    assert {f"tag-{number}" for number in range(rounds)} <= set(metadata(hive)["refs"])
+    assert rows(hive) == kept
+
+
+@pytest.mark.spark
+@pytest.mark.full
+@hive3
+def test_spark_goes_on_where_icectl_was(hive: HiveServer, tmp_path: Path) -> None:
+    """Iceberg's HiveCatalog writes while icectl compacts, and finds all rows at the end."""
+    if os.environ.get("ICECTL_TEST_NO_SPARK") or "ICECTL_TEST_SPARK_JAR" not in os.environ:
+        pytest.skip(os.environ.get("ICECTL_TEST_NO_SPARK", "tests/run.sh sets up the Spark peer"))
+    script = Path(__file__).parents[1] / "peers" / "hive_catalog.py"
+    python, jar = os.environ["ICECTL_TEST_SPARK_PYTHON"], os.environ["ICECTL_TEST_SPARK_JAR"]
+    uri, name = f"thrift://127.0.0.1:{hive.port}", ".".join((*hive.namespace, "spark"))
+    ready, told = tmp_path / "ready", {}
+
+    def write() -> None:
+        command = [python, str(script), jar, uri, name, f"file://{tmp_path}/wh", str(ready)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        told.update(code=done.returncode, out=done.stdout, errors=done.stderr[-4000:])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    ends = []
+    while writer.is_alive():
+        if ready.exists():
+            ends.append(icectl("compact", f"{NAME}.{name}", *COMPACT[:-1])[0])
+        writer.join(timeout=0.2)
+    assert told["code"] == 0, told["errors"]
+    assert set(ends) <= {0, 11}
+    assert 0 in ends
+    assert json.loads(told["out"].splitlines()[-1]) == list(range(25))
+    entry = hive.entry("spark")
+    assert entry.parameters["previous_metadata_location"]
+    assert icectl("validate", f"{NAME}.{name}", "--all-snapshots")[0] == 0
+
+
+@contextmanager
+def before_calls(server: HiveServer, call: bytes, happens: Callable[[], None]) -> Iterator[None]:
+    """Right before the next such call reaches the metastore, something happens."""
+    server.proxy.before = (call, happens)
+    yield
+    assert server.proxy.before is None, "there was no such call"
