@@ -149,14 +149,21 @@ def test_specs_of_a_tree_are_those_of_its_rows_too(tmp_path: Path) -> None:
     assert found.spec_ids == {0, 1}
 
 
+ILL = StorageError("the network is down")
+
+
 @pytest.mark.parametrize("of_list", [True, False])
-def test_a_store_that_is_ill_is_no_loss(table: TableBuilder, of_list: bool) -> None:
+@pytest.mark.parametrize("answers", [[ILL], [FileNotFoundError(), ILL]])
+def test_a_store_that_is_ill_even_for_once_is_no_loss(
+    table: TableBuilder, answers: list[Exception], of_list: bool
+) -> None:
     lost = str(table.metadata.snapshots[1].manifest_list if of_list else own_manifest(table, 1))
+    left = list(answers)
 
     class Ill(WrappedStore):
         def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
-            if method == "read" and location == lost:
-                raise StorageError("the network is down")
+            if method == "read" and location == lost and left:
+                raise left.pop(0)
             return action()
 
     with pytest.raises(StorageError, match="the network is down"):
