@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from icectl.env import Env
 from icectl.storage import location as locations
+from icectl.storage.credentials import Refresh, Renewed
 from icectl.storage.local import LocalStore
 from icectl.storage.path_map import PathMapStore
 from icectl.storage.remote import RemoteStore, open_remote
@@ -23,13 +24,17 @@ _LOGGER = logging.getLogger(__name__)
 class StorageOptions:
     """How storage is reached: fsspec's options, what is read elsewhere, how much at once.
 
-    `warn` takes what the user should know of the storage itself.
+    `warn` takes what the user should know of the storage itself. `refresh` is for credentials that
+    a catalog vends: its options go over the others, and it is called before the first use, again
+    some minutes before they end, and when the storage says that they have ended. It crosses to
+    other processes with the rest, so it must pickle.
     """
 
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     path_map: tuple[tuple[str, str], ...] = ()
     concurrency: int = 8
     warn: Callable[[str], None] = _LOGGER.debug
+    refresh: Refresh | None = field(default=None, repr=False)
 
 
 def open_store(options: StorageOptions, env: Env) -> Store:
@@ -37,7 +42,8 @@ def open_store(options: StorageOptions, env: Env) -> Store:
 
     Nothing is connected to before it is used, and each scheme's driver is imported then.
     """
-    store = SchemeStore(options, env, LocalStore(options.concurrency))
+    renewed = Renewed(options.options, options.refresh, env)
+    store = SchemeStore(options, env, LocalStore(options.concurrency), renewed)
     return PathMapStore(store, options.path_map) if options.path_map else store
 
 
@@ -48,7 +54,10 @@ class SchemeStore:
     options: StorageOptions
     env: Env
     local: LocalStore
-    remote: dict[str, RemoteStore] = field(default_factory=dict, repr=False)
+    renewed: Renewed = field(repr=False)
+    remote: dict[str, tuple[RemoteStore, Mapping[str, str]]] = field(
+        default_factory=dict, repr=False
+    )
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def of(self, location: str) -> Store:
@@ -56,16 +65,15 @@ class SchemeStore:
         if locations.is_local(location):
             return self.local
         root = locations.root(location)
+        options = self.renewed.current()
         with self.lock:
-            if root not in self.remote:
-                self.remote[root] = open_remote(
-                    location,
-                    self.options.options,
-                    self.env,
-                    self.options.concurrency,
-                    self.options.warn,
+            known, opened_with = self.remote.get(root, (None, None))
+            if known is None or opened_with is not options:
+                known = open_remote(
+                    location, options, self.env, self.options.concurrency, self.options.warn
                 )
-            return self.remote[root]
+                self.remote[root] = known, options
+            return known
 
     def read(self, location: str) -> bytes:
         """All bytes of one file."""
