@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 
 from icectl.env import Env
 
@@ -66,3 +67,50 @@ class Renewed:
         if vended.ends_ms is not None:
             life_ms = max(0, vended.ends_ms - self._env.now_ms())
             self._renewed_at_ms = vended.ends_ms - min(_RENEWED_BEFORE_MS, life_ms // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class AwsKeys:
+    """What requests to S3 are signed with."""
+
+    key: str
+    secret: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+class AwsSession:
+    """Credentials and settings as AWS's own tools find them, by botocore.
+
+    Environment, profiles, SSO, assumed and web-identity roles, containers and instances; botocore
+    renews those that end.
+    """
+
+    def __init__(self, profile: str | None) -> None:
+        import botocore.session
+
+        self._session = botocore.session.Session(profile=profile)
+        self._credentials: Any = None
+        self._lock = Lock()
+
+    @property
+    def profile(self) -> Mapping[str, Any]:
+        """All that the profile's section says."""
+        found: Mapping[str, Any] = self._session.get_scoped_config()
+        return found
+
+    def keys(self) -> AwsKeys:
+        """The keys that hold now. Raises: what botocore does."""
+        with self._lock:
+            if self._credentials is None:
+                self._credentials = self._session.get_credentials()
+            if self._credentials is None:
+                from botocore.exceptions import NoCredentialsError
+
+                raise NoCredentialsError
+            found = self._credentials.get_frozen_credentials()
+        return AwsKeys(found.access_key, found.secret_key, found.token)
+
+    def forget(self) -> None:
+        """Look for credentials anew, as the storage takes these no more."""
+        with self._lock:
+            self._credentials = None

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from icectl.env import Env
 from icectl.storage import location as locations
+from icectl.storage.bucket import Driver, bucket_store
 from icectl.storage.credentials import Refresh, Renewed
 from icectl.storage.local import LocalStore
 from icectl.storage.path_map import PathMapStore
-from icectl.storage.remote import RemoteStore, open_remote
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 
 _LOGGER = logging.getLogger(__name__)
@@ -55,9 +55,7 @@ class SchemeStore:
     env: Env
     local: LocalStore
     renewed: Renewed = field(repr=False)
-    remote: dict[str, tuple[RemoteStore, Mapping[str, str]]] = field(
-        default_factory=dict, repr=False
-    )
+    remote: dict[str, Callable[[], Store]] = field(default_factory=dict, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def of(self, location: str) -> Store:
@@ -65,15 +63,14 @@ class SchemeStore:
         if locations.is_local(location):
             return self.local
         root = locations.root(location)
-        options = self.renewed.current()
         with self.lock:
-            known, opened_with = self.remote.get(root, (None, None))
-            if known is None or opened_with is not options:
-                known = open_remote(
-                    location, options, self.env, self.options.concurrency, self.options.warn
+            if root not in self.remote:
+                options = self.options
+                self.remote[root] = bucket_store(
+                    Driver(location, self.renewed, self.env, options.concurrency, options.warn)
                 )
-                self.remote[root] = known, options
-            return known
+            opened = self.remote[root]
+        return opened()
 
     def read(self, location: str) -> bytes:
         """All bytes of one file."""

@@ -20,6 +20,8 @@ from icectl.storage import location as locations
 from icectl.storage.create import check_creatable, create_in_memory
 from icectl.storage.failures import error_code, is_transient, remote_failure
 from icectl.storage.listing import Rows, Step, first_steps, run_steps
+from icectl.storage.proof import Proof
+from icectl.storage.range_reader import Tail, range_reader
 from icectl.storage.retry import retry
 from icectl.storage.s3 import (
     Call,
@@ -30,12 +32,11 @@ from icectl.storage.s3 import (
     split_objects,
 )
 from icectl.storage.s3_pages import parse_pages
-from icectl.storage.s3_write import Proof, S3Writer
+from icectl.storage.s3_write import S3Writer
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
 
 _ALIASES = {"s3a": "s3", "s3n": "s3"}
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
-_READ_AHEAD_BYTES = 1 << 20
 
 Result = TypeVar("Result")
 
@@ -69,7 +70,7 @@ def open_remote(
         ) from error
     arguments = s3_options(options, concurrency) if protocol == "s3" else dict(options)
     url_arguments = driver._get_kwargs_from_urls(location)  # noqa: SLF001 - url_to_fs drops options
-    secrets = _secrets(options)
+    secrets = secrets_of(options)
     try:
         filesystem = driver(**{**url_arguments, **arguments})
     except Exception as error:  # drivers raise what they like
@@ -112,7 +113,7 @@ class RemoteStore:
         status = self.stat(location)
         if status is None:
             raise FileNotFoundError(location)
-        return io.BufferedReader(_RangeReader(self, status), _READ_AHEAD_BYTES)
+        return range_reader(Tail(status.size_bytes), partial(self.read_range, location))
 
     def stat(self, location: str) -> FileStatus | None:
         """Size and time of one file; None where there is none."""
@@ -269,36 +270,6 @@ class RemoteStore:
         ]
 
 
-class _RangeReader(io.RawIOBase):
-    """A file as a stream of ranges."""
-
-    def __init__(self, store: RemoteStore, status: FileStatus) -> None:
-        self._store = store
-        self._status = status
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._status.size_bytes}
-        self._position = max(0, starts[whence] + offset)
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        length = min(len(buffer), max(0, self._status.size_bytes - self._position))
-        content = self._store.read_range(self._status.location, self._position, length)
-        buffer[: len(content)] = content
-        self._position += len(content)
-        return len(content)
-
-
 def _status(location: str, found: Mapping[str, Any]) -> FileStatus:
     return FileStatus(location, int(found["size"] or 0), _modified_ms(found))
 
@@ -314,7 +285,8 @@ def _modified_ms(found: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _secrets(options: Mapping[str, str]) -> tuple[str, ...]:
+def secrets_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of options that no message repeats."""
     words = ("key", "secret", "token", "password", "credential", "connection_string")
     return tuple(
         value for name, value in options.items() if value and any(w in name.lower() for w in words)

@@ -8,11 +8,12 @@ import time
 import pytest
 
 from icectl.errors import Refused
-from icectl.storage import s3_upload
+from icectl.storage import native_upload, s3_upload
 from icectl.storage.create import check_creatable
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.local import LocalStore
 from icectl.storage.open import StorageOptions, open_store
+from tests.stores.s3_servers import BY_S3FS
 
 NUMBERS = itertools.count()
 
@@ -48,11 +49,11 @@ def memory_place(env):
     )
 
 
-def s3_place(scheme, server, env):
+def s3_place(scheme, server, env, **more):
     bucket = f"conformance-{next(NUMBERS)}"
     server.client.create_bucket(Bucket=bucket)
     return Place(
-        open_store(StorageOptions(server.options, concurrency=2), env),
+        open_store(StorageOptions(server.options | more, concurrency=2), env),
         f"{scheme}://{bucket}/wh/t",
         lambda path, content: server.client.put_object(
             Bucket=bucket, Key=f"wh/t/{path}", Body=content
@@ -67,6 +68,7 @@ def s3_place(scheme, server, env):
         "memory",
         pytest.param("s3", marks=pytest.mark.s3),
         pytest.param("s3a", marks=pytest.mark.s3),
+        pytest.param("s3fs", marks=pytest.mark.s3),
         pytest.param("versitygw", marks=pytest.mark.s3),
     ]
 )
@@ -77,6 +79,8 @@ def place(request, tmp_path, fixed_env):
         return local_place("file://", tmp_path, fixed_env)
     if request.param == "memory":
         return memory_place(fixed_env)
+    if request.param == "s3fs":
+        return s3_place("s3", request.getfixturevalue("s3_server"), fixed_env, **BY_S3FS)
     if request.param == "versitygw":
         return s3_place("s3", request.getfixturevalue("versitygw_server"), fixed_env)
     return s3_place(request.param, request.getfixturevalue("s3_server"), fixed_env)
@@ -315,7 +319,8 @@ def test_other_object_storage_is_not_written_to():
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(s3_upload, "_PART_BYTES", 5 << 20)  # the least that S3 takes
+    for module in (native_upload, s3_upload):
+        monkeypatch.setattr(module, "_PART_BYTES", 5 << 20)  # the least that S3 takes
 
 
 @pytest.mark.parametrize("size", [0, 10, 5 << 20, 11 << 20])

@@ -16,6 +16,10 @@ from pathlib import Path
 from typing import Any
 
 KEY, SECRET = "test-key", "test-secret"
+
+BY_S3FS = {"default_fill_cache": "false"}
+"""Options that only s3fs understands, so that it does the work."""
+
 STARTS_WITHIN_SECONDS = 30
 
 

@@ -32,6 +32,7 @@ HOME_OF = {
     "fsspec": {"storage"},
     "s3fs": {"storage"},
     "botocore": {"storage"},
+    "obstore": {"storage"},
     "fastavro": {"codec"},
     "numba": {"codec", "storage"},
     "isal": {"codec"},
