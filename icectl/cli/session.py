@@ -18,7 +18,7 @@ from icectl.progress import Progress
 from icectl.report.console import Console
 from icectl.report.document import TableIdentity
 from icectl.run.reader import Reader
-from icectl.storage.open import StorageOptions, open_store
+from icectl.storage.open import StorageOptions, open_store, requests_at_once
 from icectl.storage.store import Store
 from icectl.table.open import open_table
 
@@ -103,7 +103,7 @@ def open_session(
             "`--path-map` is for reading, and this command changes the table",
             hint="`--dry-run` or `--check` plan without changing anything",
         )
-    concurrency = shell.settings.read(CONCURRENCY)
+    concurrency = requests_at_once(shell.settings.read(CONCURRENCY), table)
     options = StorageOptions(
         options=_storage_options(common),
         path_map=path_map,

@@ -18,23 +18,36 @@ from icectl.storage.path_map import PathMapStore
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 
 _LOGGER = logging.getLogger(__name__)
+_AT_ONCE_LOCALLY = 8
+_AT_ONCE_IN_STORES = 48
 
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
     """How storage is reached: fsspec's options, what is read elsewhere, how much at once.
 
-    `warn` takes what the user should know of the storage itself. `refresh` is for credentials that
-    a catalog vends: its options go over the others, and it is called before the first use, again
-    some minutes before they end, and when the storage says that they have ended. It crosses to
-    other processes with the rest, so it must pickle.
+    `concurrency` is by kind of storage where it is None. `warn` takes what the user should know of
+    the storage itself. `refresh` is for credentials that a catalog vends: its options go over the
+    others, and it is called before the first use, again some minutes before they end, and when the
+    storage says that they have ended. It crosses to other processes with the rest, so it must
+    pickle.
     """
 
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     path_map: tuple[tuple[str, str], ...] = ()
-    concurrency: int = 8
+    concurrency: int | None = None
     warn: Callable[[str], None] = _LOGGER.debug
     refresh: Refresh | None = field(default=None, repr=False)
+
+
+def requests_at_once(given: int | None, location: str) -> int:
+    """How many files are read or removed at the same time, where the user does not say.
+
+    Those of a store wait for answers most of the time; those of a disk do not.
+    """
+    if given is not None:
+        return given
+    return _AT_ONCE_LOCALLY if locations.is_local(location) else _AT_ONCE_IN_STORES
 
 
 def open_store(options: StorageOptions, env: Env) -> Store:
@@ -43,7 +56,8 @@ def open_store(options: StorageOptions, env: Env) -> Store:
     Nothing is connected to before it is used, and each scheme's driver is imported then.
     """
     renewed = Renewed(options.options, options.refresh, env)
-    store = SchemeStore(options, env, LocalStore(options.concurrency), renewed)
+    local = LocalStore(requests_at_once(options.concurrency, "/"))
+    store = SchemeStore(options, env, local, renewed)
     return PathMapStore(store, options.path_map) if options.path_map else store
 
 
@@ -65,9 +79,9 @@ class SchemeStore:
         root = locations.root(location)
         with self.lock:
             if root not in self.remote:
-                options = self.options
+                concurrency = requests_at_once(self.options.concurrency, location)
                 self.remote[root] = bucket_store(
-                    Driver(location, self.renewed, self.env, options.concurrency, options.warn)
+                    Driver(location, self.renewed, self.env, concurrency, self.options.warn)
                 )
             opened = self.remote[root]
         return opened()
