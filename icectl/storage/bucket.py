@@ -6,6 +6,7 @@ from threading import Lock
 
 from icectl.env import Env
 from icectl.storage import location as locations
+from icectl.storage.azure_client import azure_source
 from icectl.storage.credentials import Renewed
 from icectl.storage.failures import remote_failure
 from icectl.storage.in_flight import InFlight
@@ -86,4 +87,9 @@ _SOURCES: Mapping[str, Callable[[str, Renewed], Source | None]] = {
     "s3": s3_source,
     "s3a": s3_source,
     "s3n": s3_source,
+    "abfs": azure_source,
+    "abfss": azure_source,
+    "az": azure_source,
+    "wasb": azure_source,
+    "wasbs": azure_source,
 }

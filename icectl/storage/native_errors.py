@@ -17,6 +17,7 @@ _MESSAGE = re.compile(r"<(?:Message|Details)>(.*?)</(?:Message|Details)>", re.DO
 _KIND = re.compile(r"HttpError \{\s*kind: (\w+)")
 _SERVER = re.compile(r"Error performing \w+ (https?://[^/\s?]*)")
 _OF_A_KEY = re.compile(r"DeleteObjects request failed for key .*?: (.*) \(code: (\w+)\)", re.DOTALL)
+_PAST_THE_END = "Wanted range starting at"
 _BARE_REDIRECT = "Received redirect without LOCATION"
 _MISSING = {"", "NoSuchKey", "NoSuchVersion", "NotFound", "BlobNotFound", "PathNotFound"}
 """Codes of a 404 that speak of the object; with others there may be one."""
@@ -65,6 +66,8 @@ def translation(error: Exception) -> Exception:
         return Answered(200, found[2], found[1])
     if _BARE_REDIRECT in text:
         return Answered(301, "PermanentRedirect", "the bucket is elsewhere")
+    if _PAST_THE_END in text:
+        return Answered(416, "InvalidRange", "the file ends before")
     kind = _KIND.search(text)
     if kind is None:
         return _other(error, text)

@@ -1,6 +1,7 @@
 """Files behind fsspec: S3 and every other scheme that a driver is installed for.
 
-Writing only to S3 and `memory:`. Errors are translated here and passing ones tried again.
+Writing only to S3 and `memory:`, as other drivers may overwrite what another writer has committed.
+Errors are translated here and passing ones tried again.
 """
 
 import errno
@@ -15,7 +16,7 @@ from typing import IO, Any, TypeVar
 import pyarrow as pa
 
 from icectl.env import Env
-from icectl.errors import Unsupported
+from icectl.errors import Refused, Unsupported
 from icectl.storage import location as locations
 from icectl.storage.create import check_creatable, create_in_memory
 from icectl.storage.failures import error_code, is_transient, remote_failure
@@ -160,7 +161,7 @@ class RemoteStore:
 
     def create(self, location: str, content: bytes) -> None:
         """Write a whole new file, atomically; FileExistsError where one is there."""
-        check_creatable(location)
+        self._check_creatable(location)
         if self.writer is not None:
             self.writer.create(location, content)
         else:
@@ -168,7 +169,7 @@ class RemoteStore:
 
     def replace(self, location: str, content: bytes) -> None:
         """Write or overwrite a whole file, atomically."""
-        check_creatable(location)
+        self._check_creatable(location)
         if self.writer is not None:
             self.writer.replace(location, content)
         else:
@@ -177,7 +178,7 @@ class RemoteStore:
     @contextmanager
     def open_new(self, location: str) -> Iterator[IO[bytes]]:
         """A file to write, which is there, whole, once this is left without an error."""
-        check_creatable(location)
+        self._check_creatable(location)
         if self.stat(location) is not None:
             raise FileExistsError(errno.EEXIST, "it is there already", location)
         if self.writer is not None:
@@ -190,7 +191,7 @@ class RemoteStore:
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file, without its bytes passing through here where the storage can."""
-        check_creatable(target)
+        self._check_creatable(target)
         action = partial(self.filesystem.cp_file, self._path(source), self._path(target))
         self._call("copy", source, action)
 
@@ -204,13 +205,23 @@ class RemoteStore:
         """Delete files; those already gone count as removed."""
         doomed = list(removed)
         for location in doomed:
-            check_creatable(location)
+            self._check_creatable(location)
         if self.writer is not None:
             return self.writer.remove(doomed)
         for location in doomed:
             if self.stat(location) is not None:
                 self.filesystem.rm_file(self._path(location))
         return ()
+
+    def _check_creatable(self, location: str) -> None:
+        """Do nothing where this driver writes only what is new. Raises: Refused."""
+        check_creatable(location)
+        if self.writer is None and self.protocol != "memory":
+            raise Refused(
+                f"nothing is written through the fsspec driver for {self.protocol}:, and "
+                f"{locations.shown(location)} would be",
+                hint="leave out the storage options that only that driver knows",
+            )
 
     def _listing_call(self, location: str) -> Call:
         """How S3 is asked for pages of a listing."""
