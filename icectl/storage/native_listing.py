@@ -162,7 +162,9 @@ class _Below:
             if following["path"].startswith(f"{one['path']}/"):
                 doubted.add(one["path"])
         certain = [one["path"] for one in entries if one["path"] not in doubted]
-        if len(set(certain)) < len(certain) or any(key in page.before for key in certain):
+        is_behind = bool(page.after) and entries[-1]["path"] <= page.after.rstrip("/")
+        comes_again = any(key in page.before for key in certain)
+        if is_behind or comes_again or len(set(certain)) < len(certain):
             raise StorageError(
                 f"cannot list {locations.shown(self.base)}: the storage tells the same names again",
                 hint="nothing was changed; the listing may be whole when it is run again",
