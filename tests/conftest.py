@@ -1,5 +1,7 @@
 """Fixtures that more than one kind of test needs."""
 
+import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.stores import s3_servers
+from tests.stores import azure_server, s3_servers
+from tests.stores.azure_server import Azurite
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.s3_servers import S3Server
 
@@ -70,6 +73,17 @@ def rclone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server
     if binary is None:
         pytest.skip(s3_servers.why_missing("rclone"))
     with s3_servers.rclone(binary, tmp_path_factory.mktemp("rclone")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """Azure's blob storage as its emulator has it, one for the session."""
+    binary = os.environ.get("ICECTL_TEST_AZURITE") or shutil.which("azurite-blob")
+    if binary is None:
+        reason = os.environ.get("ICECTL_TEST_NO_AZURITE")
+        pytest.skip(f"azurite: {reason or 'tests/run.sh installs it'}")
+    with azure_server.azurite(binary, tmp_path_factory.mktemp("azurite")) as server:
         yield server
 
 

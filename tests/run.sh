@@ -7,8 +7,8 @@
 #   tests/run.sh -- ARGS      only pytest, with these arguments
 #
 # Needs Python 3.11+ and a package index. With Java 17 or newer it also tests against Iceberg's own
-# Spark runtime and Hive's metastores (from Maven Central), and with Go against two S3 servers (from the Go module proxy);
-# without, those tests are skipped and say why.
+# Spark runtime and Hive's metastores (from Maven Central), with Go against two S3 servers (from the Go
+# module proxy), and with npm against Azure's emulator; without, those tests are skipped and say why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tests/environment.sh
@@ -176,6 +176,27 @@ set_up_hive() {
 }
 set_up_hive
 [ -z "${ICECTL_TEST_NO_HIVE:-}" ] || say "tests with Hive metastores are skipped: $ICECTL_TEST_NO_HIVE"
+# Azure's emulator, from npm.
+azurite_version=3.35.0
+
+set_up_azurite() {
+    local folder=$cache/azurite-$azurite_version
+    if ! command -v npm >/dev/null; then
+        export ICECTL_TEST_NO_AZURITE="npm is not on the PATH; install it, for example with \`apt-get install npm\`"
+        return
+    fi
+    if [ ! -x "$folder/node_modules/.bin/azurite-blob" ]; then
+        say "installing azurite $azurite_version"
+        if ! npm install --prefix "$folder" --no-audit --no-fund --silent \
+            "azurite@$azurite_version" >&2; then
+            export ICECTL_TEST_NO_AZURITE="azurite $azurite_version could not be had from npm"
+            return
+        fi
+    fi
+    export ICECTL_TEST_AZURITE=$folder/node_modules/.bin/azurite-blob
+}
+set_up_azurite
+[ -z "${ICECTL_TEST_NO_AZURITE:-}" ] || say "tests with Azure's emulator are skipped: $ICECTL_TEST_NO_AZURITE"
 
 workers=$(python -c 'import os; print(min(os.cpu_count() or 1, 8))')
 if [ ${#only_pytest[@]} -gt 0 ]; then

@@ -16,7 +16,7 @@ from icectl.report.document import Outcome
 from icectl.report.inspect import rows as row_output
 from icectl.run.list_tables import TABLE_COLUMNS, Entry, table_rows, tables_below, tables_in
 from icectl.storage.location import scheme
-from icectl.storage.open import open_store
+from icectl.storage.open import open_store, requests_at_once
 
 VIEW = "tables"
 _PRINTERS: Mapping[str, Callable[[Console, RowSet], None]] = {
@@ -67,7 +67,7 @@ def list_tables(common: Common, given: ListOptions) -> Outcome:
     first = list(islice(entries, 1))  # that the namespace is none shows before a header is printed
     loaded = table_rows(
         islice(chain(first, entries), limit),
-        shell.settings.read(CONCURRENCY),
+        requests_at_once(shell.settings.read(CONCURRENCY), given.table),
         shell.console.progress,
         shell.deadline,
     )

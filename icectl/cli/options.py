@@ -108,7 +108,7 @@ class Common:
             "--concurrency",
             group=RUNNING,
             metavar="N",
-            help="files read or removed at the same time (default 8)",
+            help="files read or removed at once (default 8 on local disks, 48 on stores)",
         ),
     ] = None
     time_limit: Annotated[

@@ -23,9 +23,12 @@ from icectl.report.console import Console
 from icectl.report.document import TableIdentity
 from icectl.run.other_tables import CatalogTables
 from icectl.run.reader import Reader
-from icectl.storage.open import StorageOptions, open_store
+from icectl.storage.open import StorageOptions, open_store, requests_at_once
 from icectl.storage.store import Store
 from icectl.table.open import open_table
+
+_UNKNOWN_STORE = "catalog:"
+"""Where tables of catalogs lie that were not loaded yet: most of them not on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,9 @@ def open_session(
         settings=shell.settings,
         deadline=shell.deadline,
         shield=shell.interrupts.shield,
-        concurrency=shell.settings.read(CONCURRENCY),
+        concurrency=requests_at_once(
+            shell.settings.read(CONCURRENCY), _UNKNOWN_STORE if opened.other_tables else table
+        ),
         storage=opened.storage,
         other_tables=opened.other_tables,
     )

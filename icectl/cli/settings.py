@@ -186,8 +186,12 @@ def _one_of(*choices: str) -> Callable[[str], str | None]:
     return parse
 
 
-CONCURRENCY: Setting[int] = Setting(
-    "concurrency", "N", parse_count, 8, "files read or removed at the same time"
+CONCURRENCY: Setting[int | None] = Setting(
+    "concurrency",
+    "N",
+    parse_count,
+    None,
+    "files read or removed at once (default 8 on local disks, 48 on stores)",
 )
 TIME_LIMIT: Setting[int | None] = Setting(
     "time-limit", "DURATION", parse_duration, None, "stop safely after so long (exit 3)"

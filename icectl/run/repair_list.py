@@ -30,8 +30,9 @@ from icectl.run.repair_head import Change, Head, read_head
 from icectl.spec.manifest import ManifestContent, ManifestFile, Status
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import loosest_key, name
-from icectl.table.manifest_lists import ManifestListRead, distinct_manifests, try_manifest_lists
+from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
 from icectl.table.manifests import ManifestRead, try_manifests
+from icectl.table.snapshot_reader import ManifestListRead
 
 _Key = tuple[str, int | None]
 """What tells a file: its location, and where in it a deletion vector begins."""

@@ -36,11 +36,19 @@ _UNREACHABLE = {  # by name: importing botocore and aiohttp to name them costs s
     "ConnectTimeoutError",
     "ConnectionRefusedError",
     "EndpointConnectionError",
+    "NotReached",
     "ProxyConnectionError",
     "TimeoutError",
 }
-_NOT_SENT = {"ConnectTimeoutError", "ConnectionRefusedError", "EndpointConnectionError"}
+_NOT_SENT = {
+    "ConnectTimeoutError",
+    "ConnectionRefusedError",
+    "EndpointConnectionError",
+    "NoCredentials",
+    "NotReached",
+}
 _BROKEN_OFF = {
+    "BrokenOff",
     "ClientPayloadError",
     "ConnectionClosedError",
     "HTTPClientError",
@@ -49,12 +57,32 @@ _BROKEN_OFF = {
     "ResponseStreamingError",
 }
 _TRANSIENT_ERRNO = {errno.EBUSY, errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT}
-_BAD_CREDENTIALS = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"}
-_DENIED = {"403", "AccessDenied", "AllAccessDisabled"}
+ENDED_CREDENTIALS = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
+"""Codes of answers to credentials that held before, and may be renewed."""
+
+_BAD_CREDENTIALS = ENDED_CREDENTIALS | {
+    "AuthenticationFailed",
+    "AuthenticationRequired",
+    "InvalidAccessKeyId",
+    "InvalidAuthenticationInfo",
+    "InvalidToken",
+    "SignatureDoesNotMatch",
+}
+_DENIED = {
+    "403",
+    "AccessDenied",
+    "AllAccessDisabled",
+    "AuthorizationFailure",
+    "AuthorizationPermissionMismatch",
+    "InsufficientAccountPermissions",
+}
 _DENIED_REASON = "access denied"
-_OTHER_REGION = {"301", "AuthorizationHeaderMalformed", "PermanentRedirect"}
+OTHER_REGION = {"301", "AuthorizationHeaderMalformed", "PermanentRedirect"}
+"""Codes of answers about a bucket that is not where it was asked for."""
+
 _NO_CREDENTIALS = {
     "CredentialRetrievalError",
+    "NoCredentials",
     "NoCredentialsError",
     "PartialCredentialsError",
     "ProfileNotFound",
@@ -68,6 +96,20 @@ _ENDPOINT_HINT = (
 _CREDENTIALS_HINT = (
     "credentials come from `--storage-option key=...` and `secret=env:NAME`, from AWS_PROFILE, "
     "from the AWS_* environment or from the machine's role; `--storage-option anon=true` uses none"
+)
+_CREDENTIALS_HINTS = {
+    "gs": (
+        "credentials come from `--storage-option token=...`, from GOOGLE_APPLICATION_CREDENTIALS, "
+        "from gcloud's login or from the machine; `--storage-option anon=true` uses none"
+    ),
+    "az": (
+        "credentials come from `--storage-option account_key=env:NAME`, `sas_token=env:NAME` or "
+        "`client_id`, `client_secret` and `tenant_id`, from the AZURE_* environment or from the "
+        "machine's identity; `--storage-option anon=true` uses none"
+    ),
+}
+_HINTS_OF = {"gs": "gs", "gcs": "gs"} | dict.fromkeys(
+    ("az", "abfs", "abfss", "wasb", "wasbs"), "az"
 )
 _REGION_HINT = "`--storage-option client_kwargs.region_name=...` names the bucket's region"
 _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
@@ -125,7 +167,8 @@ def remote_failure(
         return error
     if isinstance(error, FileNotFoundError) and error_code(error) != "NoSuchBucket":
         return FileNotFoundError(location)
-    reason, hint = _told(error)
+    kind = _HINTS_OF.get(locations.scheme(location), "")
+    reason, hint = _told(error, _CREDENTIALS_HINTS.get(kind, _CREDENTIALS_HINT))
     for secret in secrets:
         reason = reason.replace(secret, "***")
     message = f"cannot {doing} {locations.shown(location)}: {reason}"
@@ -150,16 +193,16 @@ def error_code(error: Exception) -> str | None:
     return None
 
 
-def _told(error: Exception) -> tuple[str, str | None]:
+def _told(error: Exception, credentials_hint: str) -> tuple[str, str | None]:
     """Reason and hint."""
     code = error_code(error) or ""
     names = {name for cause in _causes(error) for name in _class_names(cause)}
     known = (
         (code == "NoSuchBucket", "there is no such bucket", _ENDPOINT_HINT),
-        (code in _BAD_CREDENTIALS, f"the credentials are not accepted ({code})", _CREDENTIALS_HINT),
-        (code in _OTHER_REGION, f"the bucket is in another region ({code})", _REGION_HINT),
-        ("PermissionError" in names or code in _DENIED, _DENIED_REASON, _CREDENTIALS_HINT),
-        (names & _NO_CREDENTIALS, f"no credentials: {_first_line(error)}", _CREDENTIALS_HINT),
+        (code in _BAD_CREDENTIALS, f"the credentials are not accepted ({code})", credentials_hint),
+        (code in OTHER_REGION, f"the bucket is in another region ({code})", _REGION_HINT),
+        ("PermissionError" in names or code in _DENIED, _DENIED_REASON, credentials_hint),
+        (names & _NO_CREDENTIALS, f"no credentials: {_first_line(error)}", credentials_hint),
         (names & _UNREACHABLE, f"no answer: {_first_line(error)}", _ENDPOINT_HINT),
     )
     told = (_first_line(error), None)

@@ -12,15 +12,15 @@ import pyarrow as pa
 
 from icectl.env import Env
 from icectl.storage import location as locations
+from icectl.storage.bucket import Driver, bucket_store
+from icectl.storage.credentials import Places, Renewed, Vendor
 from icectl.storage.local import LocalStore
 from icectl.storage.path_map import PathMapStore
-from icectl.storage.remote import RemoteStore, open_remote
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 
 _LOGGER = logging.getLogger(__name__)
-
-Places = Mapping[str, Mapping[str, str]]
-"""Options of locations that begin with a prefix, of which the longest counts."""
+_AT_ONCE_LOCALLY = 8
+_AT_ONCE_IN_STORES = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +28,16 @@ class StorageOptions:
     """How storage is reached: fsspec's options, what is read elsewhere, how much at once.
 
     `options` win over those of `places`. Where these end, `renewed` has those that are valid now:
-    it is asked before each use, and crosses to other processes. `warn` takes what the user should
-    know of the storage itself.
+    it is asked before each use, and crosses to other processes. `concurrency` is by kind of storage
+    where it is None. `warn` takes what the user should know of the storage itself.
     """
 
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     places: Places = field(default_factory=dict, repr=False)
     path_map: tuple[tuple[str, str], ...] = ()
-    concurrency: int = 8
+    concurrency: int | None = None
     warn: Callable[[str], None] = _LOGGER.debug
-    renewed: Callable[[], Places] | None = field(default=None, repr=False)
+    renewed: Vendor | None = field(default=None, repr=False)
 
     def now(self) -> "StorageOptions":
         """The options with the places that are valid at this moment. Raises: StorageError."""
@@ -57,43 +57,53 @@ class StorageOptions:
         return {**self.places.get(self.place(location), {}), **self.options}
 
 
+def requests_at_once(given: int | None, location: str) -> int:
+    """How many files are read or removed at the same time, where the user does not say.
+
+    Those of a store wait for answers most of the time; those of a disk do not.
+    """
+    if given is not None:
+        return given
+    return _AT_ONCE_LOCALLY if locations.is_local(location) else _AT_ONCE_IN_STORES
+
+
 def open_store(options: StorageOptions, env: Env) -> Store:
     """The store for every location of a table, whichever schemes its metadata names.
 
     Nothing is connected to before it is used, and each scheme's driver is imported then.
     """
-    store = SchemeStore(options, env, LocalStore(options.concurrency))
+    local = LocalStore(requests_at_once(options.concurrency, "/"))
+    store = SchemeStore(options, env, local)
     return PathMapStore(store, options.path_map) if options.path_map else store
 
 
 @dataclass(frozen=True, slots=True)
 class SchemeStore:
-    """A Store that passes each location on to the store of its scheme and authority.
-
-    `remote` has each of them with the options that it was opened with.
-    """
+    """A Store that passes each location on to the store of its scheme, authority and options."""
 
     options: StorageOptions
     env: Env
     local: LocalStore
-    remote: dict[str, tuple[Mapping[str, str], RemoteStore]] = field(
-        default_factory=dict, repr=False
-    )
+    remote: dict[str, Callable[[], Store]] = field(default_factory=dict, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def of(self, location: str) -> Store:
         """The store that keeps a location."""
         if locations.is_local(location):
             return self.local
-        now = self.options.now()
-        options, key = now.of(location), _key(now, location)
+        key = _key(self.options.now(), location)
         with self.lock:
-            opened, store = self.remote.get(key, (None, None))
-            if store is None or (opened != options and not store.renews):
-                renewed = None if self.options.renewed is None else partial(self._now_of, location)
-                store = open_remote(location, options, self.env, now.concurrency, now.warn, renewed)
-                self.remote[key] = options, store
-            return store
+            if key not in self.remote:
+                concurrency = requests_at_once(self.options.concurrency, location)
+                vendor = self.options.renewed
+                renewed = Renewed(
+                    partial(self._now_of, location), None if vendor is None else vendor.expire
+                )
+                self.remote[key] = bucket_store(
+                    Driver(location, renewed, self.env, concurrency, self.options.warn)
+                )
+            opened = self.remote[key]
+        return opened()
 
     def read(self, location: str) -> bytes:
         """All bytes of one file."""

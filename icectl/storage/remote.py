@@ -1,6 +1,7 @@
 """Files behind fsspec: S3 and every other scheme that a driver is installed for.
 
-Writing only to S3 and `memory:`. Errors are translated here and passing ones tried again.
+Writing only to S3 and `memory:`, as other drivers may overwrite what another writer has committed.
+Errors are translated here and passing ones tried again.
 """
 
 import errno
@@ -15,11 +16,13 @@ from typing import IO, Any, TypeVar
 import pyarrow as pa
 
 from icectl.env import Env
-from icectl.errors import Unsupported
+from icectl.errors import Refused, Unsupported
 from icectl.storage import location as locations
 from icectl.storage.create import check_creatable, create_in_memory
 from icectl.storage.failures import error_code, is_transient, remote_failure
 from icectl.storage.listing import Rows, Step, first_steps, run_steps
+from icectl.storage.proof import Proof
+from icectl.storage.range_reader import Tail, range_reader
 from icectl.storage.retry import retry
 from icectl.storage.s3 import (
     Call,
@@ -31,12 +34,11 @@ from icectl.storage.s3 import (
     split_objects,
 )
 from icectl.storage.s3_pages import parse_pages
-from icectl.storage.s3_write import Proof, S3Writer
+from icectl.storage.s3_write import S3Writer
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
 
 _ALIASES = {"s3a": "s3", "s3n": "s3"}
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
-_READ_AHEAD_BYTES = 1 << 20
 
 Result = TypeVar("Result")
 
@@ -75,7 +77,7 @@ def open_remote(
     if renewed is not None and renews:
         arguments = renewing(arguments, renewed)
     url_arguments = driver._get_kwargs_from_urls(location)  # noqa: SLF001 - url_to_fs drops options
-    secrets = _secrets(options)
+    secrets = secrets_of(options)
     try:
         filesystem = driver(**{**url_arguments, **arguments})
     except Exception as error:  # drivers raise what they like
@@ -119,7 +121,7 @@ class RemoteStore:
         status = self.stat(location)
         if status is None:
             raise FileNotFoundError(location)
-        return io.BufferedReader(_RangeReader(self, status), _READ_AHEAD_BYTES)
+        return range_reader(Tail(status.size_bytes), partial(self.read_range, location))
 
     def stat(self, location: str) -> FileStatus | None:
         """Size and time of one file; None where there is none."""
@@ -166,7 +168,7 @@ class RemoteStore:
 
     def create(self, location: str, content: bytes) -> None:
         """Write a whole new file, atomically; FileExistsError where one is there."""
-        check_creatable(location)
+        self._check_creatable(location)
         if self.writer is not None:
             self.writer.create(location, content)
         else:
@@ -174,7 +176,7 @@ class RemoteStore:
 
     def replace(self, location: str, content: bytes) -> None:
         """Write or overwrite a whole file, atomically."""
-        check_creatable(location)
+        self._check_creatable(location)
         if self.writer is not None:
             self.writer.replace(location, content)
         else:
@@ -183,7 +185,7 @@ class RemoteStore:
     @contextmanager
     def open_new(self, location: str) -> Iterator[IO[bytes]]:
         """A file to write, which is there, whole, once this is left without an error."""
-        check_creatable(location)
+        self._check_creatable(location)
         if self.stat(location) is not None:
             raise FileExistsError(errno.EEXIST, "it is there already", location)
         if self.writer is not None:
@@ -196,7 +198,7 @@ class RemoteStore:
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file, without its bytes passing through here where the storage can."""
-        check_creatable(target)
+        self._check_creatable(target)
         action = partial(self.filesystem.cp_file, self._path(source), self._path(target))
         self._call("copy", source, action)
 
@@ -210,13 +212,23 @@ class RemoteStore:
         """Delete files; those already gone count as removed."""
         doomed = list(removed)
         for location in doomed:
-            check_creatable(location)
+            self._check_creatable(location)
         if self.writer is not None:
             return self.writer.remove(doomed)
         for location in doomed:
             if self.stat(location) is not None:
                 self.filesystem.rm_file(self._path(location))
         return ()
+
+    def _check_creatable(self, location: str) -> None:
+        """Do nothing where this driver writes only what is new. Raises: Refused."""
+        check_creatable(location)
+        if self.writer is None and self.protocol != "memory":
+            raise Refused(
+                f"nothing is written through the fsspec driver for {self.protocol}:, and "
+                f"{locations.shown(location)} would be",
+                hint="leave out the storage options that only that driver knows",
+            )
 
     def _listing_call(self, location: str) -> Call:
         """How S3 is asked for pages of a listing."""
@@ -276,36 +288,6 @@ class RemoteStore:
         ]
 
 
-class _RangeReader(io.RawIOBase):
-    """A file as a stream of ranges."""
-
-    def __init__(self, store: RemoteStore, status: FileStatus) -> None:
-        self._store = store
-        self._status = status
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._status.size_bytes}
-        self._position = max(0, starts[whence] + offset)
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        length = min(len(buffer), max(0, self._status.size_bytes - self._position))
-        content = self._store.read_range(self._status.location, self._position, length)
-        buffer[: len(content)] = content
-        self._position += len(content)
-        return len(content)
-
-
 def _status(location: str, found: Mapping[str, Any]) -> FileStatus:
     return FileStatus(location, int(found["size"] or 0), _modified_ms(found))
 
@@ -321,7 +303,8 @@ def _modified_ms(found: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _secrets(options: Mapping[str, str]) -> tuple[str, ...]:
+def secrets_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of options that no message repeats."""
     words = ("key", "secret", "token", "password", "credential", "connection_string")
     return tuple(
         value for name, value in options.items() if value and any(w in name.lower() for w in words)

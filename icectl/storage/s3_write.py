@@ -1,20 +1,15 @@
-"""Writing to S3: new objects by one conditional PUT, and removal in batches.
-
-A conditional PUT is only as good as the endpoint: one that ignores the condition overwrites what
-another writer committed. So each bucket is put to the test before its first new object (R-162).
-"""
+"""Writing to S3 by s3fs: new objects by one conditional PUT, and removal in batches."""
 
 import errno
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from threading import Lock
 from typing import IO, Any
 
 from icectl.env import Env
-from icectl.errors import Refused, StorageError
+from icectl.errors import StorageError
 from icectl.storage import location as locations
 from icectl.storage.failures import (
     AnswerLost,
@@ -23,21 +18,13 @@ from icectl.storage.failures import (
     remote_failure,
     was_refused,
 )
+from icectl.storage.proof import Prober, Proof
 from icectl.storage.retry import retry
 from icectl.storage.s3_upload import Target, upload
 from icectl.storage.store import FailedRemoval
-from icectl.storage.temporary import probe_name
 
 _TAKEN = {"412", "PreconditionFailed", "409", "ConditionalRequestConflict"}
 _BATCH = 1000
-
-
-@dataclass(slots=True)
-class Proof:
-    """Which buckets have shown that they honour conditions; shared by all writers of a run."""
-
-    buckets: set[str] = field(default_factory=set)
-    lock: Lock = field(default_factory=Lock)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -57,7 +44,8 @@ class S3Writer:
         Raises: FileExistsError, when the name is taken; Refused, where the endpoint ignores
         conditions; AnswerLost, when no answer came; StorageError, when nothing was written.
         """
-        self._prove(location)
+        prober = Prober(self._put_new, self.remove, self.env, self.warn)
+        prober.prove(self.proof, location)
         self._put_new(location, content)
 
     def replace(self, location: str, content: bytes) -> None:
@@ -83,39 +71,6 @@ class S3Writer:
             return [failed for batch in batches for failed in self._remove(batch)]
         with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
             return [failed for found in pool.map(self._remove, batches) for failed in found]
-
-    def _prove(self, location: str) -> None:
-        """Put the same object twice under the condition that there is none (decision of R-162)."""
-        bucket, _ = _split(location)
-        with self.proof.lock:
-            if bucket in self.proof.buckets:
-                return
-            probe = locations.join(locations.parent(location), probe_name(self.env.new_uuid()))
-            self._put_new(probe, b"icectl")
-            try:
-                self._put_new(probe, b"icectl again")
-            except FileExistsError:
-                self.proof.buckets.add(bucket)
-            else:
-                raise Refused(
-                    f"the storage behind {locations.shown(location)} ignores conditions: a second "
-                    "writer would overwrite what the first has committed",
-                    hint="use storage that honours `If-None-Match: *`, or a catalog",
-                    id="conditional-put-ignored",
-                )
-            finally:
-                self._clear(probe)
-
-    def _clear(self, probe: str) -> None:
-        """Remove what the test has written; that it stays is no reason to end the run."""
-        try:
-            failed = [one.error for one in self.remove([probe])]
-        except StorageError as error:
-            failed = [error.message]
-        for reason in failed:
-            self.warn(
-                f"{locations.shown(probe)}, which holds nothing, could not be removed: {reason}"
-            )
 
     def _put_new(self, location: str, content: bytes) -> None:
         try:

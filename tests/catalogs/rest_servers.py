@@ -8,7 +8,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from icectl.catalog.protocol import Committed
 from tests.catalogs.server import NAMESPACE
 from tests.fault import changing
 

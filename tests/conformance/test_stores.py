@@ -8,11 +8,12 @@ import time
 import pytest
 
 from icectl.errors import Refused
-from icectl.storage import s3_upload
+from icectl.storage import native_upload, s3_upload
 from icectl.storage.create import check_creatable
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.local import LocalStore
 from icectl.storage.open import StorageOptions, open_store
+from tests.stores.s3_servers import BY_S3FS
 
 NUMBERS = itertools.count()
 
@@ -48,15 +49,26 @@ def memory_place(env):
     )
 
 
-def s3_place(scheme, server, env):
+def s3_place(scheme, server, env, **more):
     bucket = f"conformance-{next(NUMBERS)}"
     server.client.create_bucket(Bucket=bucket)
     return Place(
-        open_store(StorageOptions(server.options, concurrency=2), env),
+        open_store(StorageOptions(server.options | more, concurrency=2), env),
         f"{scheme}://{bucket}/wh/t",
         lambda path, content: server.client.put_object(
             Bucket=bucket, Key=f"wh/t/{path}", Body=content
         ),
+    )
+
+
+def azure_place(server, env):
+    """Files are put there by another client, obstore's own being under test."""
+    container = f"conformance-{next(NUMBERS)}"
+    server.create_container(container)
+    return Place(
+        open_store(StorageOptions(server.options, concurrency=2), env),
+        f"abfss://{container}@{server.account}.dfs.core.windows.net/wh/t",
+        lambda path, content: server.put(container, f"wh/t/{path}", content),
     )
 
 
@@ -67,7 +79,9 @@ def s3_place(scheme, server, env):
         "memory",
         pytest.param("s3", marks=pytest.mark.s3),
         pytest.param("s3a", marks=pytest.mark.s3),
+        pytest.param("s3fs", marks=pytest.mark.s3),
         pytest.param("versitygw", marks=pytest.mark.s3),
+        "azurite",
     ]
 )
 def place(request, tmp_path, fixed_env):
@@ -77,6 +91,10 @@ def place(request, tmp_path, fixed_env):
         return local_place("file://", tmp_path, fixed_env)
     if request.param == "memory":
         return memory_place(fixed_env)
+    if request.param == "s3fs":
+        return s3_place("s3", request.getfixturevalue("s3_server"), fixed_env, **BY_S3FS)
+    if request.param == "azurite":
+        return azure_place(request.getfixturevalue("azurite"), fixed_env)
     if request.param == "versitygw":
         return s3_place("s3", request.getfixturevalue("versitygw_server"), fixed_env)
     return s3_place(request.param, request.getfixturevalue("s3_server"), fixed_env)
@@ -202,7 +220,7 @@ def test_files_are_dated_by_the_clock_that_is_told(place):
     place.put("a", b"1")
     written_ms = place.store.stat(place.at("a")).modified_ms
     assert -1000 <= written_ms - before_ms < 5000
-    assert (told is None) == (not place.base.startswith("s3"))
+    assert (told is None) == (not place.base.startswith(("s3", "abfss")))
 
 
 def test_list_gives_all_files_below_and_no_directories(place):
@@ -307,15 +325,28 @@ def test_remove_takes_files_and_forgives_missing_ones(place):
     assert rows(place.store, place.base) == [place.at("b")]
 
 
+def test_a_driver_that_may_overwrite_is_not_written_through(fixed_env):
+    options = StorageOptions({"account_name": "a", "account_key": "a2V5", "version_aware": "true"})
+    store = open_store(options, fixed_env)
+    for write in (
+        lambda: store.create("abfss://c@a.dfs.core.windows.net/t/a", b""),
+        lambda: store.replace("abfss://c@a.dfs.core.windows.net/t/a", b""),
+        lambda: store.remove(["abfss://c@a.dfs.core.windows.net/t/a"]),
+    ):
+        with pytest.raises(Refused, match="nothing is written through the fsspec driver"):
+            write()
+
+
 def test_other_object_storage_is_not_written_to():
-    for scheme in ("gs", "abfs"):
+    for scheme in ("gs", "oss"):
         with pytest.raises(Refused, match=f"committing to {scheme}: storage is not offered"):
             check_creatable(f"{scheme}://bucket/t/a")
 
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(s3_upload, "_PART_BYTES", 5 << 20)  # the least that S3 takes
+    for module in (native_upload, s3_upload):
+        monkeypatch.setattr(module, "_PART_BYTES", 5 << 20)  # the least that S3 takes
 
 
 @pytest.mark.parametrize("size", [0, 10, 5 << 20, 11 << 20])

@@ -13,13 +13,15 @@ from icectl.catalog.protocol import Committed
 from icectl.cli import app, compacting
 from icectl.errors import Refused
 from icectl.storage.open import StorageOptions, open_store
-from icectl.storage.s3_write import Proof, S3Writer
+from icectl.storage.proof import Proof
+from icectl.storage.s3_write import S3Writer
 from tests.builders.commits import try_properties
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine
 from tests.builders.table_builder import TableBuilder
 from tests.s3.conftest import Bucket
 from tests.stores.fixed_env import FixedEnv
+from tests.stores.s3_servers import BY_S3FS
 
 pytestmark = pytest.mark.s3
 
@@ -157,7 +159,7 @@ class Careless:
 
 
 def writer_of(bucket: Bucket) -> S3Writer:
-    store: Any = open_store(StorageOptions(bucket.server.options), FixedEnv())
+    store: Any = open_store(StorageOptions(bucket.server.options | BY_S3FS), FixedEnv())
     writer: S3Writer = store.of(bucket.location("t")).writer
     return writer
 

@@ -1,7 +1,7 @@
-"""Requests to S3 that fail, or whose answer never comes: no row, no reachable file is lost."""
+"""Requests of s3fs that fail, or whose answer never comes: no row, no reachable file is lost."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from s3fs import S3FileSystem
 
 from tests.s3.conftest import Bucket
 from tests.s3.test_commits import COMPACT, Run, build, run
+from tests.stores.s3_servers import BY_S3FS
 
 __all__ = ["run"]
 
@@ -72,7 +73,8 @@ class FailingRequests:
 @pytest.fixture
 def bucket(moto_server: Any, tmp_path: Any, request: pytest.FixtureRequest) -> Bucket:
     """A bucket of moto's server: what is tested is this side of the wire."""
-    made = Bucket(moto_server, f"faults-{abs(hash(request.node.name))}", tmp_path)
+    server = replace(moto_server, options=moto_server.options | BY_S3FS)
+    made = Bucket(server, f"faults-{abs(hash(request.node.name))}", tmp_path)
     made.client.create_bucket(Bucket=made.name)
     return made
 

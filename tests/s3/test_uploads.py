@@ -1,10 +1,11 @@
-"""Large objects: parts that fail, and answers that are lost."""
+"""Large objects by s3fs: parts that fail, and answers that are lost."""
 
 import pytest
 
 from icectl.errors import StorageError
 from icectl.storage import s3_upload
 from icectl.storage.open import StorageOptions, open_store
+from tests.stores.s3_servers import BY_S3FS
 
 pytestmark = pytest.mark.s3
 
@@ -16,7 +17,7 @@ def uploading(s3_server, fixed_env, monkeypatch):
     """A store of a bucket of its own, in parts of 5 MiB, and how to make requests fail."""
     monkeypatch.setattr(s3_upload, "_PART_BYTES", 5 << 20)
     s3_server.client.create_bucket(Bucket="uploads")
-    store = open_store(StorageOptions(s3_server.options, concurrency=2), fixed_env)
+    store = open_store(StorageOptions(s3_server.options | BY_S3FS, concurrency=2), fixed_env)
     filesystem = store.of("s3://uploads/a").filesystem
     call = filesystem.call_s3
     failing = {}

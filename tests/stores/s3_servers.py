@@ -16,6 +16,10 @@ from pathlib import Path
 from typing import Any
 
 KEY, SECRET = "test-key", "test-secret"
+
+BY_S3FS = {"default_fill_cache": "false"}
+"""Options that only s3fs understands, so that it does the work."""
+
 STARTS_WITHIN_SECONDS = 30
 
 
@@ -57,7 +61,7 @@ def moto() -> Iterator[S3Server]:
 @contextmanager
 def versitygw(binary: str, directory: Path) -> Iterator[S3Server]:
     """Versity's gateway over a directory."""
-    port = _free_port()
+    port = free_port()
     command = [binary, "--quiet", "--port", f"127.0.0.1:{port}", "--access", KEY, "--secret"]
     with _process([*command, SECRET, "posix", str(directory)], directory, port) as found:
         yield found
@@ -66,14 +70,14 @@ def versitygw(binary: str, directory: Path) -> Iterator[S3Server]:
 @contextmanager
 def rclone(binary: str, directory: Path) -> Iterator[S3Server]:
     """rclone serving a directory: it takes no notice of If-None-Match."""
-    port = _free_port()
+    port = free_port()
     command = [binary, "serve", "s3", "--config", "", "--addr", f"127.0.0.1:{port}"]
     keys = ["--auth-key", f"{KEY},{SECRET}"]
     with _process([*command, *keys, str(directory)], directory, port) as found:
         yield found
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -86,7 +90,7 @@ def _process(command: Sequence[str], directory: Path, port: int) -> Iterator[S3S
     with log.open("wb") as output:
         server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:
-        _await(server, port, log)
+        await_port(server, port, log)
         with served_at(f"http://127.0.0.1:{port}") as found:
             yield found
     finally:
@@ -94,7 +98,7 @@ def _process(command: Sequence[str], directory: Path, port: int) -> Iterator[S3S
         server.wait(timeout=30)
 
 
-def _await(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def await_port(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
     ends = time.monotonic() + STARTS_WITHIN_SECONDS
     while time.monotonic() < ends:
         assert server.poll() is None, log.read_text()

@@ -34,6 +34,7 @@ HOME_OF = {
     "s3fs": {"storage"},
     "aiobotocore": {"storage"},
     "botocore": {"storage", "catalog"},
+    "obstore": {"storage"},
     "urllib3": {"catalog"},
     "fastavro": {"codec"},
     "numba": {"codec", "storage"},

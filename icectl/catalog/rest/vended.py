@@ -16,7 +16,8 @@ from icectl.catalog.file_io import with_file_io_at
 from icectl.catalog.rest import addresses
 from icectl.catalog.rest.client import Client, NotThereError
 from icectl.errors import IcectlError, StorageError, Unsupported
-from icectl.storage.open import Places, StorageOptions
+from icectl.storage.credentials import Places
+from icectl.storage.open import StorageOptions
 
 _LOGGER = logging.getLogger(__name__)
 _UNTOLD_LIFE_MS = 30 * 60_000
@@ -58,6 +59,14 @@ class Vended:
                 self._renew(now_ms)
             assert self._places is not None
             return self._places
+
+    def expire(self) -> bool:
+        """Fetch new credentials with the next use, as the storage takes these no more."""
+        with self._lock:
+            if self._ends_at_ms is None:
+                return False
+            self._renews_at_ms = 0
+            return True
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross to another process without what is bound to this one."""

@@ -237,11 +237,11 @@ def test_a_driver_that_cannot_start_is_told_in_one_line(fixed_env, monkeypatch):
     def start(*_: object, **__: object) -> None:
         raise OSError("unable to load libjvm\ndlopen(/usr/lib/libjvm.so) failed")
 
-    monkeypatch.setattr("fsspec.implementations.arrow.HadoopFileSystem.__init__", start)
+    monkeypatch.setattr("fsspec.implementations.http.HTTPFileSystem.__init__", start)
     store = open_store(StorageOptions(), fixed_env)
     with pytest.raises(StorageError) as caught:
-        store.read("hdfs://node/wh/t")
-    assert caught.value.message == "cannot reach hdfs://node/wh/t: unable to load libjvm"
+        store.read("https://node/wh/t")
+    assert caught.value.message == "cannot reach https://node/wh/t: unable to load libjvm"
 
 
 def test_a_driver_that_is_not_installed_is_unsupported(fixed_env, monkeypatch):

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-
 from icectl.table.known_files import KnownFiles
 
 

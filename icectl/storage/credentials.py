@@ -1,0 +1,95 @@
+"""Credentials that end: asked for again before they do, by whoever can."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Protocol
+
+Places = Mapping[str, Mapping[str, str]]
+"""Options of locations that begin with a prefix, of which the longest counts."""
+
+
+class Vendor(Protocol):
+    """Whoever hands out options of the storage that end; it crosses to other processes."""
+
+    def __call__(self) -> Places:
+        """Return the options that are valid now. Raises: StorageError; Unsupported."""
+
+    def expire(self) -> bool:
+        """Ask anew next time, as the storage takes these no more; whether there is one to ask."""
+
+
+class Renewed:
+    """The options that hold now of the locations of one store; any thread may ask."""
+
+    def __init__(
+        self, ask: Callable[[], Mapping[str, str]], expire: Callable[[], bool] | None = None
+    ) -> None:
+        self._ask = ask
+        self._expire = expire
+        self._options: Mapping[str, str] = {}
+        self._lock = Lock()
+
+    @property
+    def ends(self) -> bool:
+        """Whether someone renews the options."""
+        return self._expire is not None
+
+    def current(self) -> Mapping[str, str]:
+        """All options; the same object as long as they hold. Raises: what whoever is asked does."""
+        found = self._ask()
+        with self._lock:
+            if found != self._options:
+                self._options = found
+            return self._options
+
+    def renew(self) -> bool:
+        """Ask anew, as the storage takes them no more; whether there is someone to ask."""
+        return self._expire is not None and self._expire()
+
+
+@dataclass(frozen=True, slots=True)
+class AwsKeys:
+    """What requests to S3 are signed with."""
+
+    key: str
+    secret: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+class AwsSession:
+    """Credentials and settings as AWS's own tools find them, by botocore.
+
+    Environment, profiles, SSO, assumed and web-identity roles, containers and instances; botocore
+    renews those that end.
+    """
+
+    def __init__(self, profile: str | None) -> None:
+        import botocore.session
+
+        self._session = botocore.session.Session(profile=profile)
+        self._credentials: Any = None
+        self._lock = Lock()
+
+    @property
+    def profile(self) -> Mapping[str, Any]:
+        """All that the profile's section says."""
+        found: Mapping[str, Any] = self._session.get_scoped_config()
+        return found
+
+    def keys(self) -> AwsKeys:
+        """The keys that hold now. Raises: what botocore does."""
+        with self._lock:
+            if self._credentials is None:
+                self._credentials = self._session.get_credentials()
+            if self._credentials is None:
+                from botocore.exceptions import NoCredentialsError
+
+                raise NoCredentialsError
+            found = self._credentials.get_frozen_credentials()
+        return AwsKeys(found.access_key, found.secret_key, found.token)
+
+    def forget(self) -> None:
+        """Look for credentials anew, as the storage takes these no more."""
+        with self._lock:
+            self._credentials = None

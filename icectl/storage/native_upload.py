@@ -1,0 +1,146 @@
+"""Objects written by obstore while they are made: small ones by one request, long ones in parts."""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from queue import Full, Queue
+from threading import Thread
+from typing import IO, Any, BinaryIO
+
+from icectl.errors import StorageError
+from icectl.storage import native_calls as calls
+from icectl.storage.native_errors import translated
+from icectl.storage.native_requests import Requests
+
+_PART_BYTES = 8 << 20
+"""An object has 10,000 parts at most."""
+
+_PARTS_IN_FLIGHT = 4
+_LOOKS_EVERY_SECONDS = 1.0
+
+
+@contextmanager
+def upload(requests: Requests, location: str, key: str) -> Iterator[IO[bytes]]:
+    """A file to write, whose bytes are an object once this is left without an error.
+
+    Raises: StorageError; then there is no object, and no part of one.
+    Cost: memory for some seven parts.
+    """
+    uploaded = _Uploaded(requests, location, key)
+    try:
+        yield uploaded
+        uploaded.end()
+    except BaseException:
+        uploaded.abandon()
+        raise
+
+
+class _Abandoned(Exception):
+    """Has obstore give an upload up, and free its parts."""
+
+
+class _Uploaded(io.RawIOBase, BinaryIO):
+    """Bytes on their way into an object; up to a part of them waits for the next."""
+
+    def __init__(self, requests: Requests, location: str, key: str) -> None:
+        super().__init__()
+        self._requests, self._location, self._key = requests, location, key
+        self._waiting = bytearray()
+        self._size_bytes = 0
+        self._parts: Queue[bytes | None] = Queue(1)
+        self._sender: Thread | None = None
+        self._is_abandoned = False
+        self._failure: Exception | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size_bytes
+
+    def write(self, content: Any, /) -> int:
+        octets = memoryview(content).cast("B")
+        self._waiting += octets
+        self._size_bytes += len(octets)
+        while len(self._waiting) >= _PART_BYTES:
+            self._send(bytes(self._waiting[:_PART_BYTES]))
+            del self._waiting[:_PART_BYTES]
+        return len(octets)
+
+    def _send(self, part: bytes | None) -> None:
+        """Hand a part to the thread that sends them; None is the end."""
+        if self._sender is None:
+            self._sender = Thread(target=self._run, name="upload", daemon=True)
+            self._sender.start()
+        while self._sender.is_alive():
+            try:
+                self._parts.put(part, timeout=_LOOKS_EVERY_SECONDS)
+            except Full:
+                continue
+            return
+        self._raise_failure()
+
+    def _run(self) -> None:
+        """Send the parts, in a thread of its own."""
+        import obstore
+
+        try:
+            store = self._requests.client.repeating_store()
+            translated(
+                lambda: obstore.put(
+                    store,
+                    self._key,
+                    self._content(),
+                    use_multipart=True,
+                    chunk_size=_PART_BYTES,
+                    max_concurrency=_PARTS_IN_FLIGHT,
+                )
+            )
+        except Exception as error:  # noqa: BLE001 - told of by the thread that writes
+            self._failure = error
+
+    def _content(self) -> Iterator[bytes]:
+        while (part := self._parts.get()) is not None:
+            yield part
+        if self._is_abandoned:
+            raise _Abandoned
+
+    def end(self) -> None:
+        """Make the object of what was written. Raises: StorageError."""
+        content = bytes(self._waiting)
+        if self._sender is None:
+            put = partial(calls.put, self._key, content, "overwrite")
+            self._requests.make("write", self._location, put)
+            return
+        if content:
+            self._send(content)
+        self._send(None)
+        self._sender.join()
+        # An answer that was lost leaves no upload to complete again, but the whole object.
+        if self._failure is not None and self._stored_bytes() != self._size_bytes:
+            self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        assert self._failure is not None
+        raise self._requests.failure("write", self._location, self._failure) from self._failure
+
+    def _stored_bytes(self) -> int | None:
+        try:
+            found = self._requests.make("look up", self._location, partial(calls.head, self._key))
+        except (StorageError, FileNotFoundError):
+            return None
+        return int(found["size"])
+
+    def abandon(self) -> None:
+        """Have the parts freed; the storage forgets them in time where it can't now."""
+        if self._sender is None:
+            return
+        self._is_abandoned = True
+        while self._sender.is_alive():
+            try:
+                self._parts.put(None, timeout=_LOOKS_EVERY_SECONDS)
+            except Full:
+                continue
+            break
+        self._sender.join()

@@ -1,0 +1,279 @@
+"""S3 through obstore behind a server that fails: storms, cuts, pages that come again."""
+
+import http.client
+import http.server
+import socket
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from icectl.errors import StorageError
+from icectl.storage import native_upload
+from icectl.storage.credentials import Vended
+from icectl.storage.failures import AnswerLost
+from icectl.storage.open import StorageOptions, open_store
+from tests.s3.conftest import NUMBERS
+
+pytestmark = pytest.mark.s3
+
+
+def told(status: int, code: str) -> tuple[int, bytes]:
+    return status, f"<Error><Code>{code}</Code><Message>{code}!</Message></Error>".encode()
+
+
+@dataclass
+class Proxy:
+    """Passes requests on to a server, and fails those that `failures` names.
+
+    Each is (method, what the path contains, what happens): an answer in place of the server's,
+    `cut` in the middle of a body, `lost` once the server has done it.
+    """
+
+    port: int
+    failures: list[tuple[str, str, Any]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def failure(self, method: str, path: str) -> Any:
+        with self.lock:
+            self.requests.append((method, path))
+            for number, (of, part, what) in enumerate(self.failures):
+                if of == method and part in path:
+                    del self.failures[number]
+                    return what
+        return None
+
+
+def handler(proxy: Proxy) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            failure = proxy.failure(self.command, self.path)
+            if isinstance(failure, tuple):
+                self.send(*failure, {})
+                return
+            server = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=30)
+            server.request(self.command, self.path, body, dict(self.headers))
+            answer = server.getresponse()
+            content = answer.read()
+            server.close()
+            if failure == "lost":
+                self.hang_up()
+            elif failure == "cut":
+                self.send(answer.status, content, dict(answer.headers), half=True)
+                self.hang_up()
+            else:
+                self.send(answer.status, content, dict(answer.headers))
+
+        def send(
+            self, status: int, content: bytes, headers: dict[str, str], *, half: bool = False
+        ) -> None:
+            self.send_response_only(status)
+            length = headers.get("Content-Length", str(len(content)))
+            skipped = {"content-length", "connection", "transfer-encoding"}
+            for name, value in headers.items():
+                if name.lower() not in skipped:
+                    self.send_header(name, value)
+            self.send_header("Content-Length", length)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content[: len(content) // 2] if half else content)
+
+        def hang_up(self) -> None:
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler
+
+
+class Place:
+    """A store of a new bucket behind a proxy, and the proxy."""
+
+    def __init__(self, server: Any, env: Any) -> None:
+        self.bucket, self.client = f"proxied-{next(NUMBERS)}", server.client
+        self.client.create_bucket(Bucket=self.bucket)
+        self.proxy = Proxy(int(server.endpoint.rpartition(":")[2]))
+        self.front = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler(self.proxy))
+        threading.Thread(target=self.front.serve_forever, args=(0.01,), daemon=True).start()
+        self.options = {
+            **server.options,
+            "endpoint_url": f"http://127.0.0.1:{self.front.server_port}",
+        }
+        self.env = env
+        self.store = open_store(StorageOptions(self.options), env)
+
+    def at(self, path: str) -> str:
+        return f"s3://{self.bucket}/wh/{path}"
+
+    def put(self, path: str, content: bytes) -> None:
+        self.client.put_object(Bucket=self.bucket, Key=f"wh/{path}", Body=content)
+
+    def stored(self, path: str) -> bytes:
+        found = self.client.get_object(Bucket=self.bucket, Key=f"wh/{path}")
+        return bytes(found["Body"].read())
+
+
+@pytest.fixture
+def place(moto_server, fixed_env):
+    made = Place(moto_server, fixed_env)
+    yield made
+    made.front.shutdown()
+    made.front.server_close()
+
+
+@pytest.mark.parametrize("answer", [told(503, "SlowDown"), told(429, "TooManyRequests")])
+def test_a_storm_is_waited_out_with_fewer_requests(place, answer):
+    for number in range(20):
+        place.put(f"a{number}", b"content")
+    place.proxy.failures = [("GET", "wh/a", answer)] * 5
+    assert [place.store.read(place.at(f"a{n}")) for n in range(20)] == [b"content"] * 20
+    assert len(place.proxy.requests) == 25
+    assert place.env.slept == [0.2, 0.4, 0.8, 1.6, 3.2]
+
+
+def test_a_storm_without_end_is_told_after_six_attempts(place):
+    place.put("a", b"content")
+    place.proxy.failures = [("GET", "wh/a", told(503, "SlowDown"))] * 99
+    with pytest.raises(StorageError, match=r"SlowDown! \(SlowDown\)"):
+        place.store.read(place.at("a"))
+    assert len(place.proxy.requests) == 6
+
+
+def test_a_body_that_is_cut_is_read_again_from_its_beginning(place):
+    content = bytes(range(256)) * 4000
+    place.put("a", content)
+    place.proxy.failures = [("GET", "wh/a", "cut")] * 2
+    assert place.store.read(place.at("a")) == content
+    assert len(place.proxy.requests) == 3
+
+
+def test_small_objects_are_one_request_and_footers_are_read_with_the_size(place):
+    place.put("a", b"0123456789")
+    assert place.store.read(place.at("a")) == b"0123456789"
+    with place.store.open(place.at("a")) as file:
+        assert file.read() == b"0123456789"
+    assert [method for method, _ in place.proxy.requests] == ["GET", "GET"]
+
+
+def test_a_create_is_never_repeated_and_what_became_of_it_is_not_known(place):
+    place.store.create(place.at("first"), b"1")
+    place.proxy.requests.clear()
+    place.proxy.failures = [("PUT", "wh/a", "lost")]
+    with pytest.raises(AnswerLost):
+        place.store.create(place.at("a"), b"mine")
+    assert [method for method, _ in place.proxy.requests] == ["PUT"]
+    assert place.stored("a") == b"mine"
+    with pytest.raises(FileExistsError):
+        place.store.create(place.at("a"), b"other")
+    assert place.stored("a") == b"mine"
+
+
+def test_a_create_that_was_refused_is_no_unknown_one(place):
+    place.store.create(place.at("first"), b"1")
+    place.proxy.failures = [("PUT", "wh/a", told(403, "AccessDenied"))]
+    with pytest.raises(StorageError, match="access denied") as caught:
+        place.store.create(place.at("a"), b"mine")
+    assert not isinstance(caught.value, AnswerLost)
+
+
+def test_a_page_that_comes_again_ends_the_listing(place):
+    for number in range(3):
+        place.put(f"t/{number}", b"1")
+    row = "<Contents><Key>wh/t/{}</Key><Size>1</Size><LastModified>2026-01-01T00:00:00Z"
+    row += '</LastModified><ETag>"e"</ETag></Contents>'
+    page = "".join(row.format(f"{number:04}") for number in range(1000))
+    again = f"<ListBucketResult><IsTruncated>true</IsTruncated>{page}"
+    again += "<NextContinuationToken>next</NextContinuationToken></ListBucketResult>"
+    place.proxy.failures = [("GET", "list-type=2", (200, again.encode()))] * 99_999
+    with pytest.raises(StorageError, match="tells the same names again"):
+        list(place.store.list(place.at("t")))
+
+
+def test_names_that_obstore_cannot_express_are_listed_and_read_all_the_same(place):
+    for key in ("t/a", "t//b", "t/dir/", "t/dir/c"):
+        place.put(key, b"x" if key != "t/dir/" else b"")
+    found = [row["location"] for batch in place.store.list(place.at("t")) for row in
+             batch.to_pylist()]  # fmt: skip
+    assert sorted(found) == [place.at("t//b"), place.at("t/a"), place.at("t/dir/c")]
+    assert place.store.read(place.at("t//b")) == b"x"
+    assert list(place.store.remove([place.at("t//b"), place.at("t/a")])) == []
+    found = [row["location"] for batch in place.store.list(place.at("t")) for row in
+             batch.to_pylist()]  # fmt: skip
+    assert found == [place.at("t/dir/c")]
+
+
+def test_a_directory_marker_is_no_file(place):
+    for key in ("t/dir/", "t/dir/c", "t/empty"):
+        place.put(key, b"")
+    found = [row["location"] for batch in place.store.list(place.at("t")) for row in
+             batch.to_pylist()]  # fmt: skip
+    assert sorted(found) == [place.at("t/dir/c"), place.at("t/empty")]
+
+
+def test_credentials_that_end_during_a_run_are_asked_for_anew(place):
+    place.put("a", b"content")
+    asked = []
+
+    def vend():
+        asked.append(1)
+        return Vended({"key": f"key-{len(asked)}", "secret": "a-secret"})
+
+    options = {name: value for name, value in place.options.items() if name != "key"}
+    store = open_store(StorageOptions(options, refresh=vend), place.env)
+    assert store.read(place.at("a")) == b"content"
+    place.proxy.failures = [("GET", "wh/a", told(400, "ExpiredToken"))]
+    assert store.read(place.at("a")) == b"content"
+    assert len(asked) == 2
+    place.proxy.failures = [("GET", "wh/a", told(400, "ExpiredToken"))] * 2
+    with pytest.raises(StorageError, match=r"credentials are not accepted \(ExpiredToken\)"):
+        store.read(place.at("a"))
+
+
+def test_a_bucket_without_list_right_is_read_and_its_listing_is_denied(place):
+    place.put("a", b"content")
+    place.proxy.failures = [("GET", "list-type=2", told(403, "AccessDenied"))]
+    with pytest.raises(StorageError, match=r"cannot list .*: access denied") as caught:
+        list(place.store.list(place.at("t")))
+    assert "AWS_PROFILE" in caught.value.hint
+    assert place.store.read(place.at("a")) == b"content"
+
+
+@pytest.mark.parametrize("failure", [told(503, "SlowDown"), "lost"])
+def test_a_part_that_fails_once_is_sent_again(place, monkeypatch, failure):
+    monkeypatch.setattr(native_upload, "_PART_BYTES", 5 << 20)
+    content = b"0123456789abcdef" * (11 << 16)
+    place.proxy.failures = [("PUT", "partNumber=1", failure)]
+    with place.store.open_new(place.at("large")) as file:
+        file.write(content)
+    assert place.stored("large") == content
+
+
+def test_an_upload_that_fails_for_good_leaves_nothing(place, monkeypatch):
+    monkeypatch.setattr(native_upload, "_PART_BYTES", 5 << 20)
+    place.proxy.failures = [("PUT", "partNumber=1", told(403, "AccessDenied"))]
+    with (
+        pytest.raises(StorageError, match="access denied"),
+        place.store.open_new(place.at("large")) as file,
+    ):
+        file.write(bytes(11 << 20))
+    assert place.store.stat(place.at("large")) is None
+    uploads = place.client.list_multipart_uploads(Bucket=place.bucket)
+    assert uploads.get("Uploads", []) == []
+
+
+def test_keys_that_cannot_be_removed_are_told_one_by_one(place):
+    for key in ("a", "b"):
+        place.put(key, b"1")
+    place.proxy.failures = [("POST", "delete", told(503, "SlowDown"))]
+    assert list(place.store.remove([place.at("a"), place.at("b")])) == []
+    assert place.store.stat(place.at("a")) is None
