@@ -175,6 +175,7 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
             return 0
         run.shell = _open_shell(run, run.invocation, interrupts)
         run.console = run.shell.console
+        _leave_pandas_out()
         with debug_log(run.console):
             return _report_outcome(run, run.invocation.run(run.shell))
     except BrokenPipeError:
@@ -200,6 +201,12 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
     limit_ms = settings.read(TIME_LIMIT)
     ends_at = None if limit_ms is None else run.started_seconds + limit_ms / 1000
     return Shell(console, run.env, settings, Deadline(run.env, ends_at), interrupts)
+
+
+def _leave_pandas_out() -> None:
+    from icectl.entries.pandas_shim import leave_pandas_out  # imports pyarrow
+
+    leave_pandas_out()
 
 
 def _report_outcome(run: _Run, outcome: Outcome) -> int:
