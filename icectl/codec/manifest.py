@@ -1,7 +1,7 @@
 """Manifests of format versions 1 to 3: bytes to RawEntries and back.
 
-Two ends do the work behind read_manifest and write_manifest: fastavro where there is little of it
-or the schema is unusual, the compiled scan where there is much.
+Two ends do the work behind read_manifest and write_manifest: the compiled scan, and fastavro where
+that was not built or the schema is unusual.
 """
 
 import json
@@ -19,7 +19,7 @@ from icectl.codec.avro import AvroFile, Block, count_records, read_blocks, read_
 from icectl.codec.manifest_fixed import has_lengths, stored_layout
 from icectl.codec.manifest_layout import ManifestLayout, partition_order
 from icectl.codec.manifest_records import Order, decode_columns
-from icectl.codec.manifest_scan import TALLY, UnusualSchemaError, scan_columns
+from icectl.codec.manifest_scan import UnusualSchemaError, scan_columns
 from icectl.codec.manifest_write import write_manifest
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
@@ -110,12 +110,9 @@ def _read(alike: Sequence[_Opened], names: Sequence[str]) -> pa.Table:
     layout, order, _ = alike[0].form
     counts = [count_records(one.file) for one in alike]
     stored = [name for name in names if name == "partition_key" or name in layout.columns]
-    if TALLY.wants_scan(sum(counts)):
-        try:
-            decoded = scan_columns(layout, _blocks(alike), stored, order)
-        except UnusualSchemaError:
-            decoded = decode_columns(layout, _blocks(alike), stored, order)
-    else:
+    try:
+        decoded = scan_columns(layout, _blocks(alike), stored, order)
+    except UnusualSchemaError:
         decoded = decode_columns(layout, _blocks(alike), stored, order)
     starts = np.cumsum(counts) - counts
     made = {

@@ -33,7 +33,6 @@ HOME_OF = {
     "s3fs": {"storage"},
     "botocore": {"storage"},
     "fastavro": {"codec"},
-    "numba": {"codec", "storage"},
     "isal": {"codec"},
     "cramjam": {"codec"},
     "pyroaring": {"codec"},
