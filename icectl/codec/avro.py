@@ -124,20 +124,16 @@ def _parse_text(stored: str) -> AvroType:
         raise damaged("its schema is no JSON") from error
 
 
-def count_records(file: AvroFile) -> int:
-    """Records in all blocks, by the blocks' own word.
+StoredBlock = tuple[int, int, int]
+"""Records by the block's own word; where its bytes start and end in the file."""
+
+
+def read_blocks(file: AvroFile, stored: Iterable[StoredBlock] | None = None) -> Iterator[Block]:
+    """Inflate all blocks, or those given, one by one; blocks without records are left out.
 
     Raises: CorruptTable R-008.
     """
-    return sum(count for count, _, _ in _stored_blocks(file))
-
-
-def read_blocks(file: AvroFile) -> Iterator[Block]:
-    """Inflate the blocks one by one; blocks without records are left out.
-
-    Raises: CorruptTable R-008.
-    """
-    for count, start, end in _stored_blocks(file):
+    for count, start, end in stored_blocks(file) if stored is None else stored:
         block = inflate_block(file.codec, file.content[start:end])
         if count > len(block) or (block and not count):
             raise damaged("a block has more records than bytes, or bytes without a record")
@@ -145,8 +141,11 @@ def read_blocks(file: AvroFile) -> Iterator[Block]:
             yield Block(count, block)
 
 
-def _stored_blocks(file: AvroFile) -> Iterator[tuple[int, int, int]]:
-    """Record count, start and end of each block as stored."""
+def stored_blocks(file: AvroFile) -> Iterator[StoredBlock]:
+    """Find the blocks; nothing is inflated.
+
+    Raises: CorruptTable R-008.
+    """
     content, at = file.content, file.first_block
     while at < len(content):
         count, at = read_long(content, at)

@@ -5,9 +5,9 @@ that was not built or the schema is unusual.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.avro import AvroFile, Block, count_records, read_blocks, read_header
+from icectl.codec.avro import (
+    AvroFile,
+    Block,
+    StoredBlock,
+    read_blocks,
+    read_header,
+    stored_blocks,
+)
 from icectl.codec.manifest_fixed import has_lengths, stored_layout
 from icectl.codec.manifest_layout import ManifestLayout, partition_order
 from icectl.codec.manifest_records import Order, decode_columns
@@ -33,6 +40,9 @@ _SCHEMA = pa.schema([*PLANNING, *CARRIED])
 _ALWAYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
 _READ_ALONG = {"first_row_id": "record_count", "file_sequence_number": "sequence_number"}
 """Inheritance of the first needs the second."""
+
+_WORTH_THREADS = 2**20
+"""Bytes as stored from which a manifest is decoded by several threads."""
 
 _FORMATS = {format_.name: format_ for format_ in FileFormat}
 
@@ -59,9 +69,11 @@ def read_manifests(
     columns: frozenset[str],
     manifests: Sequence[int],
     spec: PartitionSpec | None,
+    threads: int = 1,
 ) -> tuple[Sequence[ManifestHeader], RawEntries]:
     """Read the entries of several manifests into one table; those alike are decoded as one.
 
+    A large one alone may take several `threads`.
     Shape: as read_manifest, `manifests` filling the column of that name.
     Order: that of `contents`, then as stored.
     Raises: as read_manifest.
@@ -71,7 +83,8 @@ def read_manifests(
     opened: list[_Opened] = []
     for content, manifest in zip(contents, manifests, strict=True):
         opened.append(_open(content, manifest, spec, opened[-1] if opened else None))
-    parts = [_read(list(alike), names) for _, alike in groupby(opened, lambda one: one.form)]
+    groups = groupby(opened, lambda one: one.form)
+    parts = [_read(list(alike), names, threads) for _, alike in groups]
     return [one.header for one in opened], RawEntries(pa.concat_tables(parts))
 
 
@@ -105,15 +118,17 @@ def _open(
     return _Opened(file, layout, header, order, manifest, spec_id)
 
 
-def _read(alike: Sequence[_Opened], names: Sequence[str]) -> pa.Table:
+def _read(alike: Sequence[_Opened], names: Sequence[str], threads: int) -> pa.Table:
     """The entries of manifests of one form."""
     layout, order, _ = alike[0].form
-    counts = [count_records(one.file) for one in alike]
+    stored_as = [(one.file, list(stored_blocks(one.file))) for one in alike]
+    counts = [sum(count for count, _, _ in found) for _, found in stored_as]
     stored = [name for name in names if name == "partition_key" or name in layout.columns]
     try:
-        decoded = scan_columns(layout, _blocks(alike), stored, order)
+        decoded = scan_columns(layout, _parts(stored_as, threads), stored, order)
     except UnusualSchemaError:
-        decoded = decode_columns(layout, _blocks(alike), stored, order)
+        (blocks,) = _parts(stored_as, 1)
+        decoded = decode_columns(layout, blocks, stored, order)
     starts = np.cumsum(counts) - counts
     made = {
         "spec_id": np.repeat([one.spec_id for one in alike], counts),
@@ -123,9 +138,17 @@ def _read(alike: Sequence[_Opened], names: Sequence[str]) -> pa.Table:
     return _finish(names, decoded, alike[0].header, made)
 
 
-def _blocks(alike: Sequence[_Opened]) -> Iterator[Block]:
-    for one in alike:
-        yield from read_blocks(one.file)
+def _parts(
+    stored: Sequence[tuple[AvroFile, Sequence[StoredBlock]]], count: int
+) -> Sequence[Iterable[Block]]:
+    """The blocks of some manifests in their order; those of a large one alone in several parts."""
+    if len(stored) == 1:
+        ((file, blocks),) = stored
+        if count > 1 and len(blocks) > 1 and len(file.content) >= _WORTH_THREADS:
+            length = -(-len(blocks) // count)
+            starts = range(0, len(blocks), length)
+            return [read_blocks(file, blocks[start : start + length]) for start in starts]
+    return [chain.from_iterable(read_blocks(*one) for one in stored)]
 
 
 def _header(file: AvroFile, layout: ManifestLayout) -> ManifestHeader:

@@ -108,8 +108,8 @@ def scan_entries(  # noqa: PLR0913 - as scan_manifests, and what may pass
         own = manifests[part.first : part.first + len(part.headers)]
         return renumbered(inherit(renumbered(part.rows, -part.first), own), part.first)
 
-    decoder = _Decoder(metadata, manifests, [columns] * len(manifests), resolved)
-    read = _in_groups(store, decoder, concurrency=concurrency, progress=progress)
+    decoder = _Decoder(metadata, manifests, [columns] * len(manifests), resolved, concurrency)
+    read = _in_groups(store, decoder, progress=progress)
     with closing(read):
         for one in read:
             if isinstance(one, _Failed):
@@ -219,8 +219,8 @@ def try_manifests(
     Raises: StorageError, where the store itself fails.
     Cost: as scan_manifests.
     """
-    decoder = _Decoder(metadata, manifests, [columns] * len(manifests), _one_by_one)
-    read = _in_groups(store, decoder, concurrency=concurrency, progress=progress)
+    decoder = _Decoder(metadata, manifests, [columns] * len(manifests), _one_by_one, concurrency)
+    read = _in_groups(store, decoder, progress=progress)
     with closing(read):
         for some in read:
             if isinstance(some, _Failed):
@@ -275,8 +275,8 @@ def scan_together(
     Raises: as scan_manifests.
     Cost: as scan_manifests.
     """
-    decoder = _Decoder(metadata, manifests, wanted, lambda part: part)
-    parts = _in_groups(store, decoder, concurrency=concurrency, progress=progress)
+    decoder = _Decoder(metadata, manifests, wanted, lambda part: part, concurrency)
+    parts = _in_groups(store, decoder, progress=progress)
     with closing(parts):
         for part in parts:
             if isinstance(part, _Failed):
@@ -304,6 +304,12 @@ class _Decoder(Generic[_Done]):
     manifests: Sequence[ManifestFile]
     wanted: Sequence[frozenset[str]]
     finish: Callable[[ManifestsRead], _Done]
+    concurrency: int
+
+    @property
+    def threads(self) -> int:
+        """How many a manifest is decoded by: alone it has all processors to itself."""
+        return _processors(self.concurrency) if len(self.manifests) == 1 else 1
 
     def decode(self, stored: _Stored) -> Sequence[tuple[int, _Done | _Failed]]:
         """A group as one, or each of its manifests where one has a problem; and how many it is."""
@@ -329,7 +335,12 @@ class _Decoder(Generic[_Done]):
         first = indices[0]
         manifest, columns = self.manifests[first], self.wanted[first]
         headers, rows = _decoded(
-            self.metadata, contents, manifest, columns=columns, indices=indices
+            self.metadata,
+            contents,
+            manifest,
+            columns=columns,
+            indices=indices,
+            threads=self.threads,
         )
         return self.finish(ManifestsRead(first, [*map(len, contents)], headers, rows))
 
@@ -341,6 +352,7 @@ def _decoded(
     *,
     columns: frozenset[str],
     indices: Sequence[int],
+    threads: int,
 ) -> tuple[Sequence[ManifestHeader], RawEntries]:
     """Manifests like `manifest`, which is the first of them; only a tree's stands alone."""
     if manifest.is_of_tree:
@@ -349,7 +361,9 @@ def _decoded(
         )
         return [header], rows
     spec = metadata.spec(manifest.partition_spec_id)
-    headers, rows = read_manifests(contents, columns=columns, manifests=indices, spec=spec)
+    headers, rows = read_manifests(
+        contents, columns=columns, manifests=indices, spec=spec, threads=threads
+    )
     return headers, with_schemes(metadata, rows)
 
 
@@ -375,8 +389,12 @@ def _groups(
     return groups
 
 
+def _processors(concurrency: int) -> int:
+    return min(os.cpu_count() or 1, concurrency)
+
+
 def _in_groups(
-    store: Store, decoder: _Decoder[_Done], *, concurrency: int, progress: Progress
+    store: Store, decoder: _Decoder[_Done], *, progress: Progress
 ) -> Generator[_Done | _Failed, None, None]:
     """Read the manifests of a decoder and decode them group by group.
 
@@ -390,11 +408,11 @@ def _in_groups(
     def read(index: int) -> FileRead:
         return try_file(store, manifests[index].manifest_path)
 
-    stored = read_in_threads(read, range(len(manifests)), sizes, threads=concurrency)
+    stored = read_in_threads(read, range(len(manifests)), sizes, threads=decoder.concurrency)
     groups = _groups(manifests, decoder.wanted)
     gathered = ((group, list(islice(stored, len(group)))) for group in groups)
     group_sizes = [sum(sizes[index] for index in group) for group in groups]
-    processors = min(os.cpu_count() or 1, concurrency)
+    processors = _processors(decoder.concurrency)
     decoded = in_threads(decoder.decode, gathered, group_sizes, threads=processors)
     with closing(stored), closing(decoded):
         for part in decoded:
