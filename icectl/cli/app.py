@@ -175,7 +175,7 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
             return 0
         run.shell = _open_shell(run, run.invocation, interrupts)
         run.console = run.shell.console
-        _leave_pandas_out()
+        _start_arrow()
         with debug_log(run.console):
             return _report_outcome(run, run.invocation.run(run.shell))
     except BrokenPipeError:
@@ -203,10 +203,11 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
     return Shell(console, run.env, settings, Deadline(run.env, ends_at), interrupts)
 
 
-def _leave_pandas_out() -> None:
-    from icectl.entries.pandas_shim import leave_pandas_out  # imports pyarrow
+def _start_arrow() -> None:
+    from icectl.entries.arrow_imports import import_compute_later, leave_pandas_out
 
     leave_pandas_out()
+    import_compute_later()
 
 
 def _report_outcome(run: _Run, outcome: Outcome) -> int:

@@ -7,11 +7,9 @@ and both decoders, fastavro and the compiled scan, start from the same checked d
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from io import BytesIO
 from typing import Any
-
-import fastavro
 
 from icectl.codec.avro_blocks import CODECS, deflate_block, inflate_block
 from icectl.errors import CorruptTable, Unsupported
@@ -29,6 +27,14 @@ SCHEMAS = 64
 
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _SMALLEST = {"null": 0, "float": 4, "double": 8}
+
+
+@cache
+def _fastavro() -> Any:
+    """Import fastavro: few runs need it, and it takes a tenth of a short one."""
+    import fastavro
+
+    return fastavro
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,7 +182,7 @@ def decode_records(schema: AvroType, blocks: Iterable[Block]) -> Iterator[tuple[
 
 @lru_cache(SCHEMAS)
 def _fastavro_array(schema: AvroType) -> Any:
-    return fastavro.parse_schema({"type": "array", "items": _fastavro_schema(schema, [0])})
+    return _fastavro().parse_schema({"type": "array", "items": _fastavro_schema(schema, [0])})
 
 
 def decode_fields(
@@ -194,7 +200,7 @@ def decode_fields(
     names = [str(at) for at in positions]
     wanted = written | {"fields": [written["fields"][at] for at in positions]}
     parsed, reader = (
-        fastavro.parse_schema({"type": "array", "items": each}) for each in (written, wanted)
+        _fastavro().parse_schema({"type": "array", "items": each}) for each in (written, wanted)
     )
     records = _decode(BytesIO(content), parsed, count, reader)
     return [[record[name] for record in records] for name in names]
@@ -222,12 +228,14 @@ def in_parts(schema: AvroType, block: Block, size_bytes: int) -> Iterator[Block]
         yield block
         return
     written = _fastavro_schema(schema, [0])
-    parsed, passed = (fastavro.parse_schema(each) for each in (written, written | {"fields": []}))
+    parsed, passed = (
+        _fastavro().parse_schema(each) for each in (written, written | {"fields": []})
+    )
     stream = BytesIO(block.content)
     start = count = 0
     for _ in range(block.record_count):
         try:
-            fastavro.schemaless_reader(stream, parsed, passed)
+            _fastavro().schemaless_reader(stream, parsed, passed)
         except _FAILURES as error:
             raise damaged("a record cannot be decoded") from error
         count += 1
@@ -241,7 +249,7 @@ def in_parts(schema: AvroType, block: Block, size_bytes: int) -> Iterator[Block]
 def _decode(stream: BytesIO, parsed: Any, record_count: int, reader: Any = None) -> list[Any]:
     size = len(stream.getbuffer())
     try:
-        records = fastavro.schemaless_reader(stream, parsed, reader)
+        records = _fastavro().schemaless_reader(stream, parsed, reader)
     except _FAILURES as error:
         raise damaged("a record cannot be decoded") from error
     if stream.tell() != size or not isinstance(records, list) or len(records) != record_count:
@@ -283,11 +291,11 @@ def write_block(block: Block, *, codec: str, sync_marker: bytes) -> bytes:
 
 def encode_records(schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> list[bytes]:
     """Encode records one by one, by fastavro; values are those of the types below logical ones."""
-    parsed = fastavro.parse_schema(_without_logical(dict(schema)))
+    parsed = _fastavro().parse_schema(_without_logical(dict(schema)))
     encoded = []
     for record in records:
         stream = BytesIO()
-        fastavro.schemaless_writer(stream, parsed, record)
+        _fastavro().schemaless_writer(stream, parsed, record)
         encoded.append(stream.getvalue())
     return encoded
 

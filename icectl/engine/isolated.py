@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import IO, Any
 
-from icectl.entries.pandas_shim import leave_pandas_out
+from icectl.entries.arrow_imports import leave_pandas_out
 from icectl.errors import EngineError
 
 Ask = Callable[[Any], Any]

@@ -28,7 +28,7 @@ from icectl.storage.listing import LISTING_SCHEMA, Rows, Step
 _LOGGER = logging.getLogger(__name__)
 _NO_TEXT = "a name below %s is no UTF-8, so no metadata names it"
 _MANY = 50_000
-"""Files from which loading the loop, some tenths of a second, starts to pay."""
+"""Files from which the loop pays, with the room that every thread fills."""
 _ENTRIES, _NAME_BYTES = 1 << 14, 1 << 23
 """What one step reads of a large directory at most; the longest path fits before each name."""
 

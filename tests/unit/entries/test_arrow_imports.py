@@ -1,4 +1,4 @@
-"""pandas stays out of processes that have no use for it, though it is installed."""
+"""pandas stays out of processes that have no use for it, pyarrow.compute until it is used."""
 
 import os
 import subprocess
@@ -55,7 +55,7 @@ def test_commands_and_their_workers_leave_pandas_out(words: list[str], tmp_path:
 
 def test_what_asks_for_pandas_later_finds_it(tmp_path: Path) -> None:
     script = (
-        "import pyarrow; from icectl.entries.pandas_shim import leave_pandas_out\n"
+        "import pyarrow; from icectl.entries.arrow_imports import leave_pandas_out\n"
         "leave_pandas_out()\n"
         "array = pyarrow.array([1, 2])\n"
         "print(len(array))\n"
@@ -69,9 +69,55 @@ def test_what_asks_for_pandas_later_finds_it(tmp_path: Path) -> None:
 def test_pandas_that_is_imported_already_is_known_to_pyarrow(tmp_path: Path) -> None:
     script = (
         "import sys, types; sys.modules['pandas'] = types.ModuleType('pandas')\n"
-        "from icectl.entries.pandas_shim import leave_pandas_out\n"
+        "from icectl.entries.arrow_imports import leave_pandas_out\n"
         "leave_pandas_out()\n"
         "print(sys.modules['pandas'].__name__, len(sys.meta_path))\n"
     )
     ended = run(script, tmp_path)
     assert ended.stdout.split()[0] == "pandas"
+
+
+def test_a_view_of_the_metadata_imports_neither_functions_nor_decoders(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "table")
+    table.append(range(3))
+    line = ["inspect", table.location, "snapshots"]
+    script = (
+        f"import sys; from icectl.cli.app import main; code = main({line!r})\n"
+        "heavy = {'fastavro', 'pyarrow._compute', 'pyarrow.parquet', 's3fs', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules))); sys.exit(code)"
+    )
+    ended = run(script, tmp_path)
+    assert ended.stdout.splitlines()[-1] == "[]"
+
+
+def test_functions_are_there_when_threads_ask_for_them_at_once(tmp_path: Path) -> None:
+    script = (
+        "import sys, threading\n"
+        "from icectl.entries.arrow_imports import import_compute_later, leave_pandas_out\n"
+        "leave_pandas_out(); import_compute_later()\n"
+        "import pyarrow as pa, pyarrow.compute as pc\n"
+        "before = 'pyarrow._compute' in sys.modules\n"
+        "start, found = threading.Barrier(8), []\n"
+        "def ask(number):\n"
+        "    start.wait()\n"
+        "    import pyarrow.compute as own\n"
+        "    asked = own if number % 2 else pc\n"
+        "    found.append(asked.sum(pa.array([number, 1]).cast(pa.int32())).as_py())\n"
+        "threads = [threading.Thread(target=ask, args=[each]) for each in range(8)]\n"
+        "[each.start() for each in threads]; [each.join() for each in threads]\n"
+        "print(before, sorted(found), pc.Expression is pc.scalar(1).__class__)\n"
+    )
+    ended = run(script, tmp_path)
+    assert ended.stdout == "False [1, 2, 3, 4, 5, 6, 7, 8] True\n", ended.stderr
+
+
+def test_what_is_no_function_is_missed_as_ever(tmp_path: Path) -> None:
+    script = (
+        "from icectl.entries.arrow_imports import import_compute_later\n"
+        "import_compute_later()\n"
+        "import pyarrow.compute as pc\n"
+        "pc.no_such_function\n"
+    )
+    ended = run(script, tmp_path)
+    told = ended.stderr.splitlines()[-1]
+    assert told == "AttributeError: module 'pyarrow.compute' has no attribute 'no_such_function'"
