@@ -203,3 +203,20 @@ def test_r141_statistics_of_snapshots_that_are_not_there_are_named_too():
     assert sorted(place for place, _, _ in rows(every_statistics_file(DESCRIBED))) == [
         "/p1", "/p7", "/s1", "/s9",
     ]  # fmt: skip
+
+
+def test_files_that_no_manifest_repeats_are_held_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(reachable, "_ROWS_TO_THIN_OUT", 0)
+    monkeypatch.setattr(table_manifests, "_TOGETHER_BYTES", 1)
+    built = TableBuilder(tmp_path / "t")
+    for start in (0, 4, 8):
+        built.append(range(start, start + 4), files=4)
+    metadata = built.metadata
+    head = [item for item in metadata.snapshots if item == metadata.current_snapshot]
+    manifests = all_manifests(manifest_lists(READER, metadata, head), head)
+    found = read_live(READER, metadata, manifests[::-1]).files.table
+    listed = [built._entries[one.manifest_path] for one in manifests[::-1]]
+    wanted = [entry["location"] for entries in listed for entry in entries]
+    assert found["location"].to_pylist() == wanted  # in no other order: nothing was copied
+    for key, location in zip(found["key"].chunks, found["location"].chunks, strict=True):
+        assert key.buffers()[2].address == location.buffers()[2].address
