@@ -1,7 +1,9 @@
 """Manifest entries through the compiled scan."""
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -57,21 +59,23 @@ def scan_columns(
     Shape: as decode_columns of all parts; a chunk every few thousand rows.
     Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
     """
+    if compiled.loops() is None:
+        raise UnusualSchemaError
     program, places = _program(layout, tuple(columns))
-    scanners = [Scanner(program, places) for _ in parts]
     keys = _PartitionKeys(layout.partition, order)
 
-    def scanned(scanner: Scanner, blocks: Iterable[Block]) -> list[dict[str, pa.Array]]:
-        return [
-            {name: room.column(name, row_count) for name in columns}
-            for room, row_count in scanner.scan(blocks)
-        ]
+    def scanned(blocks: Iterable[Block]) -> list[dict[str, pa.Array]]:
+        with _LAST.scanner(program, places) as scanner:
+            return [
+                {name: room.column(name, row_count) for name in columns}
+                for room, row_count in scanner.scan(blocks)
+            ]
 
     if len(parts) == 1:
-        found = scanned(scanners[0], parts[0])
+        found = scanned(parts[0])
     else:
         with ThreadPoolExecutor(len(parts), "icectl-scan") as pool:
-            found = [each for part in pool.map(scanned, scanners, parts) for each in part]
+            found = [each for part in pool.map(scanned, parts) for each in part]
     if "partition_key" in columns:
         for each in found:
             each["partition_key"] = keys.of(each["partition_key"])
@@ -302,6 +306,27 @@ class Scanner:
             yield room, done
             left -= done
         self._room = room
+
+
+class _Last(threading.local):
+    """The scanner that a thread has used last: its arrays serve the next manifests."""
+
+    def __init__(self) -> None:
+        self._program: npt.NDArray[np.int64] | None = None
+        self._scanner: Scanner | None = None
+
+    @contextmanager
+    def scanner(self, program: npt.NDArray[np.int64], places: Places) -> Iterator[Scanner]:
+        """One for a program, which nobody else uses inside."""
+        scanner = self._scanner if self._program is program else None
+        self._scanner = None
+        scanner = scanner or Scanner(program, places)
+        yield scanner
+        if len(scanner.buffer) <= 2 * _BATCH_BYTES:  # unless a block was very large
+            self._program, self._scanner = program, scanner
+
+
+_LAST = _Last()
 
 
 class _Room:

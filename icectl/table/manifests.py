@@ -31,7 +31,7 @@ from icectl.table.reading import (
 )
 from icectl.table.schemes import with_schemes
 
-_TOGETHER_BYTES = 2**20
+_TOGETHER_BYTES = 2**21
 """Manifests, as stored, that are decoded as one: of small ones there may be very many."""
 
 _Done = TypeVar("_Done")
