@@ -175,6 +175,7 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
             return 0
         run.shell = _open_shell(run, run.invocation, interrupts)
         run.console = run.shell.console
+        _start_arrow()
         with debug_log(run.console):
             return _report_outcome(run, run.invocation.run(run.shell))
     except BrokenPipeError:
@@ -200,6 +201,13 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
     limit_ms = settings.read(TIME_LIMIT)
     ends_at = None if limit_ms is None else run.started_seconds + limit_ms / 1000
     return Shell(console, run.env, settings, Deadline(run.env, ends_at), interrupts)
+
+
+def _start_arrow() -> None:
+    from icectl.entries.arrow_imports import import_compute_later, leave_pandas_out
+
+    leave_pandas_out()
+    import_compute_later()
 
 
 def _report_outcome(run: _Run, outcome: Outcome) -> int:

@@ -7,11 +7,9 @@ and both decoders, fastavro and the compiled scan, start from the same checked d
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from io import BytesIO
 from typing import Any
-
-import fastavro
 
 from icectl.codec.avro_blocks import CODECS, deflate_block, inflate_block
 from icectl.errors import CorruptTable, Unsupported
@@ -29,6 +27,14 @@ SCHEMAS = 64
 
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _SMALLEST = {"null": 0, "float": 4, "double": 8}
+
+
+@cache
+def _fastavro() -> Any:
+    """Import fastavro: few runs need it, and it takes a tenth of a short one."""
+    import fastavro
+
+    return fastavro
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,20 +130,16 @@ def _parse_text(stored: str) -> AvroType:
         raise damaged("its schema is no JSON") from error
 
 
-def count_records(file: AvroFile) -> int:
-    """Records in all blocks, by the blocks' own word.
+StoredBlock = tuple[int, int, int]
+"""Records by the block's own word; where its bytes start and end in the file."""
+
+
+def read_blocks(file: AvroFile, stored: Iterable[StoredBlock] | None = None) -> Iterator[Block]:
+    """Inflate all blocks, or those given, one by one; blocks without records are left out.
 
     Raises: CorruptTable R-008.
     """
-    return sum(count for count, _, _ in _stored_blocks(file))
-
-
-def read_blocks(file: AvroFile) -> Iterator[Block]:
-    """Inflate the blocks one by one; blocks without records are left out.
-
-    Raises: CorruptTable R-008.
-    """
-    for count, start, end in _stored_blocks(file):
+    for count, start, end in stored_blocks(file) if stored is None else stored:
         block = inflate_block(file.codec, file.content[start:end])
         if count > len(block) or (block and not count):
             raise damaged("a block has more records than bytes, or bytes without a record")
@@ -145,8 +147,11 @@ def read_blocks(file: AvroFile) -> Iterator[Block]:
             yield Block(count, block)
 
 
-def _stored_blocks(file: AvroFile) -> Iterator[tuple[int, int, int]]:
-    """Record count, start and end of each block as stored."""
+def stored_blocks(file: AvroFile) -> Iterator[StoredBlock]:
+    """Find the blocks; nothing is inflated.
+
+    Raises: CorruptTable R-008.
+    """
     content, at = file.content, file.first_block
     while at < len(content):
         count, at = read_long(content, at)
@@ -177,7 +182,7 @@ def decode_records(schema: AvroType, blocks: Iterable[Block]) -> Iterator[tuple[
 
 @lru_cache(SCHEMAS)
 def _fastavro_array(schema: AvroType) -> Any:
-    return fastavro.parse_schema({"type": "array", "items": _fastavro_schema(schema, [0])})
+    return _fastavro().parse_schema({"type": "array", "items": _fastavro_schema(schema, [0])})
 
 
 def decode_fields(
@@ -195,7 +200,7 @@ def decode_fields(
     names = [str(at) for at in positions]
     wanted = written | {"fields": [written["fields"][at] for at in positions]}
     parsed, reader = (
-        fastavro.parse_schema({"type": "array", "items": each}) for each in (written, wanted)
+        _fastavro().parse_schema({"type": "array", "items": each}) for each in (written, wanted)
     )
     records = _decode(BytesIO(content), parsed, count, reader)
     return [[record[name] for record in records] for name in names]
@@ -223,12 +228,14 @@ def in_parts(schema: AvroType, block: Block, size_bytes: int) -> Iterator[Block]
         yield block
         return
     written = _fastavro_schema(schema, [0])
-    parsed, passed = (fastavro.parse_schema(each) for each in (written, written | {"fields": []}))
+    parsed, passed = (
+        _fastavro().parse_schema(each) for each in (written, written | {"fields": []})
+    )
     stream = BytesIO(block.content)
     start = count = 0
     for _ in range(block.record_count):
         try:
-            fastavro.schemaless_reader(stream, parsed, passed)
+            _fastavro().schemaless_reader(stream, parsed, passed)
         except _FAILURES as error:
             raise damaged("a record cannot be decoded") from error
         count += 1
@@ -242,7 +249,7 @@ def in_parts(schema: AvroType, block: Block, size_bytes: int) -> Iterator[Block]
 def _decode(stream: BytesIO, parsed: Any, record_count: int, reader: Any = None) -> list[Any]:
     size = len(stream.getbuffer())
     try:
-        records = fastavro.schemaless_reader(stream, parsed, reader)
+        records = _fastavro().schemaless_reader(stream, parsed, reader)
     except _FAILURES as error:
         raise damaged("a record cannot be decoded") from error
     if stream.tell() != size or not isinstance(records, list) or len(records) != record_count:
@@ -284,11 +291,11 @@ def write_block(block: Block, *, codec: str, sync_marker: bytes) -> bytes:
 
 def encode_records(schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> list[bytes]:
     """Encode records one by one, by fastavro; values are those of the types below logical ones."""
-    parsed = fastavro.parse_schema(_without_logical(dict(schema)))
+    parsed = _fastavro().parse_schema(_without_logical(dict(schema)))
     encoded = []
     for record in records:
         stream = BytesIO()
-        fastavro.schemaless_writer(stream, parsed, record)
+        _fastavro().schemaless_writer(stream, parsed, record)
         encoded.append(stream.getvalue())
     return encoded
 

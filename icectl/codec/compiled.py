@@ -1,21 +1,66 @@
-"""Functions that numba compiles when their module is imported, and keeps on disk."""
+"""The loops of loops.c, built with the package: a library that every version of Python can call.
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+Where it is not there, because an installation found no compiler for instance, whoever has a use for
+it goes the longer way in Python; build_loops.py builds it later. While a loop runs, other threads
+run too.
+"""
 
-import numba
+import ctypes
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+SOURCE = Path(__file__).with_name("loops.c")
+
+_ARRAY, _NUMBER, _HASH, _FILE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_int
+_KINDS = {"a": _ARRAY, "n": _NUMBER, "h": _HASH, "f": _FILE}
+_LOOPS = {
+    "scan": (_NUMBER, "a an an a ann a an an aaan an"),
+    "encode": (_NUMBER, "an aaaa aaaa aan"),
+    "splice": (_NUMBER, "a an aaa aan"),
+    "add_32": (None, "an an an h"),
+    "add_64": (None, "an an an h"),
+    "add_bits": (None, "an a an h"),
+    "add_fixed": (None, "an an an h"),
+    "add_bytes": (None, "an aa an h"),
+    "add_lists": (None, "an aa an h"),
+    "total": (_HASH, "an"),
+    "read_entries": (_NUMBER, "f an an aaan a"),
+}
+"""What each loop returns and takes: arrays, numbers, hashes, a file's number."""
+
+_OF_SYSTEM = frozenset({"read_entries"})
+"""Loops that are not there on every system."""
 
 
-def compiled(signature: object) -> Callable[[_Function], _Function]:
-    """Compile a function for arguments of these types; other threads run while it does."""
+def library_name() -> str:
+    """The file that the loops are in, named for what it was built from: no older one is found.
 
-    def compile_(function: _Function) -> _Function:
-        try:
-            result = numba.njit(signature, nogil=True, cache=True)(function)
-        except RuntimeError:  # neither the package nor the user has a writable place for a cache
-            result = numba.njit(signature, nogil=True)(function)
-        return cast("_Function", result)  # numba's own types say a dispatcher
+    Raises: OSError.
+    """
+    return f"loops-{zlib.crc32(SOURCE.read_bytes()):08x}.so"
 
-    return compile_
+
+@cache
+def loops() -> Any:
+    """The loops as functions of a library; None where it was not built for these sources."""
+    try:
+        library = ctypes.CDLL(str(SOURCE.with_name(library_name())))
+    except OSError:
+        return None
+    for loop, (result, parameters) in _LOOPS.items():
+        if loop in _OF_SYSTEM and not hasattr(library, loop):
+            continue
+        function = getattr(library, loop)
+        function.restype = result
+        function.argtypes = [_KINDS[kind] for kind in parameters.replace(" ", "")]
+    return library
+
+
+def address(array: Any, kind: Any) -> int:
+    """Where the numbers of an array of numpy lie; they are of this kind, one behind the other."""
+    if array.dtype != kind or not array.flags.c_contiguous:
+        raise TypeError(f"not {kind} side by side: {array.dtype}, {array.strides} bytes apart")
+    place: int = array.ctypes.data
+    return place

@@ -1,12 +1,11 @@
 """Manifests that manifest lists name: bytes to RawEntries and back.
 
 Those of Avro are told from those of Parquet by their first bytes. Avro has two ends behind
-read_manifest and write_manifest: fastavro where there is little to do or the schema is unusual, the
-compiled scan where there is much.
+read_manifest and write_manifest: the compiled scan, and fastavro where that was not built or the
+schema is unusual.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 
@@ -15,13 +14,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.avro import AvroFile, Block, count_records, read_blocks, read_header
+from icectl.codec.avro import (
+    AvroFile,
+    Block,
+    StoredBlock,
+    read_blocks,
+    read_header,
+    stored_blocks,
+)
 from icectl.codec.manifest_fixed import has_lengths, stored_layout
 from icectl.codec.manifest_header import header_of, spec_field_ids
 from icectl.codec.manifest_layout import ManifestLayout, partition_order
 from icectl.codec.manifest_parquet import MAGIC, ParquetManifest
 from icectl.codec.manifest_records import Order, decode_columns
-from icectl.codec.manifest_scan import TALLY, UnusualSchemaError, scan_columns
+from icectl.codec.manifest_scan import UnusualSchemaError, scan_columns
 from icectl.codec.manifest_write import write_manifest
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
@@ -35,6 +41,9 @@ _SCHEMA = pa.schema([*PLANNING, *CARRIED])
 _ALWAYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
 _READ_ALONG = {"first_row_id": "record_count", "file_sequence_number": "sequence_number"}
 """Inheritance of the first needs the second."""
+
+_WORTH_THREADS = 2**20
+"""Bytes as stored from which a manifest is decoded by several threads."""
 
 _FORMATS = {format_.name: format_ for format_ in FileFormat}
 
@@ -61,9 +70,11 @@ def read_manifests(
     columns: frozenset[str],
     manifests: Sequence[int],
     spec: PartitionSpec | None,
+    threads: int = 1,
 ) -> tuple[Sequence[ManifestHeader], RawEntries]:
     """Read the entries of several manifests into one table; those alike are decoded as one.
 
+    A large one alone may take several `threads`.
     Shape: as read_manifest, `manifests` filling the column of that name.
     Order: that of `contents`, then as stored.
     Raises: as read_manifest.
@@ -73,7 +84,8 @@ def read_manifests(
     opened: list[_Opened] = []
     for content, manifest in zip(contents, manifests, strict=True):
         opened.append(_open(content, manifest, spec, opened[-1] if opened else None))
-    parts = [_read(list(alike), names) for _, alike in groupby(opened, lambda one: one.form)]
+    groups = groupby(opened, lambda one: one.form)
+    parts = [_read(list(alike), names, threads) for _, alike in groups]
     return [one.header for one in opened], RawEntries(pa.concat_tables(parts))
 
 
@@ -120,7 +132,7 @@ def _opened(
     return _Opened(file, (layout, order, header.content), header, manifest, spec_id)
 
 
-def _read(alike: Sequence[_Opened], names: Sequence[str]) -> pa.Table:
+def _read(alike: Sequence[_Opened], names: Sequence[str], threads: int) -> pa.Table:
     """The entries of manifests of one form."""
     layout, order, _ = alike[0].form
     stored = [name for name in names if name == "partition_key" or name in layout.columns]
@@ -130,8 +142,9 @@ def _read(alike: Sequence[_Opened], names: Sequence[str]) -> pa.Table:
         decoded = layout.decode(stored, order)
     else:
         files = [one.file for one in alike if isinstance(one.file, AvroFile)]
-        counts = [count_records(file) for file in files]
-        decoded = _decode_avro(layout, files, stored, order, row_count=sum(counts))
+        stored_as = [(file, list(stored_blocks(file))) for file in files]
+        counts = [sum(count for count, _, _ in found) for _, found in stored_as]
+        decoded = _decode_avro(layout, stored_as, stored, order, threads)
     starts = np.cumsum(counts) - counts
     made = {
         "spec_id": np.repeat([one.spec_id for one in alike], counts),
@@ -143,20 +156,29 @@ def _read(alike: Sequence[_Opened], names: Sequence[str]) -> pa.Table:
 
 def _decode_avro(
     layout: ManifestLayout,
-    files: Sequence[AvroFile],
+    stored_as: Sequence[tuple[AvroFile, Sequence[StoredBlock]]],
     columns: Sequence[str],
     order: Order,
-    *,
-    row_count: int,
+    threads: int,
 ) -> Mapping[str, pa.Array | pa.ChunkedArray]:
-    if TALLY.wants_scan(row_count):
-        with suppress(UnusualSchemaError):
-            return scan_columns(layout, _blocks(files), columns, order)
-    return decode_columns(layout, _blocks(files), columns, order)
+    try:
+        return scan_columns(layout, _parts(stored_as, threads), columns, order)
+    except UnusualSchemaError:
+        (blocks,) = _parts(stored_as, 1)
+        return decode_columns(layout, blocks, columns, order)
 
 
-def _blocks(files: Iterable[AvroFile]) -> Iterator[Block]:
-    return chain.from_iterable(read_blocks(file) for file in files)
+def _parts(
+    stored: Sequence[tuple[AvroFile, Sequence[StoredBlock]]], count: int
+) -> Sequence[Iterable[Block]]:
+    """The blocks of some manifests in their order; those of a large one alone in several parts."""
+    if len(stored) == 1:
+        ((file, blocks),) = stored
+        if count > 1 and len(blocks) > 1 and len(file.content) >= _WORTH_THREADS:
+            length = -(-len(blocks) // count)
+            starts = range(0, len(blocks), length)
+            return [read_blocks(file, blocks[start : start + length]) for start in starts]
+    return [chain.from_iterable(read_blocks(*one) for one in stored)]
 
 
 def _header(file: AvroFile, layout: ManifestLayout) -> ManifestHeader:

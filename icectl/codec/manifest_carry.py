@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from icectl.codec import avro_scan
 from icectl.codec.avro import SCHEMAS, AvroFile, AvroType, read_blocks
 from icectl.codec.manifest_layout import ManifestLayout
-from icectl.codec.manifest_scan import EntryCompiler, Places, Scanner, kernels
+from icectl.codec.manifest_scan import EntryCompiler, Places, Scanner
 
 Numbers = npt.NDArray[np.int64]
 
@@ -89,7 +90,7 @@ class CarriedEntries:
         size = int((pieces[3] - pieces[0]).sum()) + len(rows) * _LONGEST_NUMBER * len(STATED)
         output = np.empty(size, np.uint8)
         row_ends = np.empty(len(rows), np.int64)
-        used = kernels().splice(
+        used = avro_scan.splice(
             self._buffer,
             self._program,
             pieces,
@@ -150,7 +151,6 @@ class _PieceCompiler(EntryCompiler):
 
 @lru_cache(SCHEMAS)
 def _splice_program(layout: ManifestLayout) -> Numbers:
-    kernel = kernels()
     steps: list[tuple[int, int, int]] = []
     by_position = {
         column.position: name
@@ -161,17 +161,17 @@ def _splice_program(layout: ManifestLayout) -> Numbers:
         if at != layout.data_file_position:
             null = field.type.null_branch
             steps.append(
-                (kernel.NUMBER, STATED.index(by_position[at]), -1 if null is None else null)
+                (avro_scan.NUMBER, STATED.index(by_position[at]), -1 if null is None else null)
             )
             continue
         row_id = layout.columns.get("first_row_id")
         if row_id is None:
-            steps.append((kernel.RAW, 0, 3))
+            steps.append((avro_scan.RAW, 0, 3))
             continue
         null = row_id.type.null_branch
         steps += [
-            (kernel.RAW, 0, 1),
-            (kernel.NUMBER, STATED.index("first_row_id"), -1 if null is None else null),
-            (kernel.RAW, 2, 3),
+            (avro_scan.RAW, 0, 1),
+            (avro_scan.NUMBER, STATED.index("first_row_id"), -1 if null is None else null),
+            (avro_scan.RAW, 2, 3),
         ]
     return np.array(steps, np.int64)

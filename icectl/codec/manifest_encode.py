@@ -1,4 +1,4 @@
-"""Manifest entries to Avro through the compiled encoder: for manifests that are large."""
+"""Manifest entries to Avro through the compiled encoder."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from icectl.codec import avro_scan
 from icectl.codec.manifest_records import Encoded
-from icectl.codec.manifest_scan import kernels
 
 _ROWS = 8192
 _LONGEST_NUMBER = 10
@@ -47,7 +47,8 @@ def _encode(
         columns.add(arrays[name], is_optional=is_optional, is_raw=name == "partition")
     row_ends = np.zeros(row_count, np.int64)
     output = np.empty(columns.largest_size(), np.uint8)
-    used = kernels().encode(*columns.arguments(), output, row_ends)
+    given = (*columns.arguments(), output, row_ends)
+    used = avro_scan.encode(*given)
     return output[:used].tobytes(), row_ends
 
 
@@ -68,7 +69,6 @@ class _Columns:
 
     def add(self, array: pa.Array, *, is_optional: bool, is_raw: bool) -> None:
         """Append one column in the order of the schema."""
-        ops = kernels()
         valid = -1
         if is_optional:
             valid = len(self._valid)
@@ -76,10 +76,10 @@ class _Columns:
         elif array.null_count:
             raise ValueError("a required field is null")
         if pa.types.is_integer(array.type):
-            self._steps.append([ops.NUMBER, len(self._numbers), 0, 0, valid])
+            self._steps.append([avro_scan.NUMBER, len(self._numbers), 0, 0, valid])
             self._numbers.append(array.fill_null(0).to_numpy(zero_copy_only=False))
         elif pa.types.is_string(array.type) or pa.types.is_binary(array.type):
-            op = ops.RAW if is_raw else ops.BYTES
+            op = avro_scan.RAW if is_raw else avro_scan.BYTES
             self._steps.append([op, len(self._text_offsets), 0, 0, valid])
             self._text_offsets.append(self._add_texts(array))
         else:
@@ -98,7 +98,6 @@ class _Columns:
         return ends - ends[0] + start
 
     def _add_items(self, array: pa.Array, valid: int) -> None:
-        ops = kernels()
         is_map = pa.types.is_map(array.type)
         offsets = array.offsets.to_numpy().astype(np.int64)
         start, stop = int(offsets[0]), int(offsets[-1])
@@ -110,10 +109,10 @@ class _Columns:
             keys = array.keys.slice(start, stop - start)
             key = self._keys.add(keys.to_numpy(zero_copy_only=False))
         if pa.types.is_integer(values.type):
-            op = ops.NUMBER_PAIRS if is_map else ops.NUMBERS
+            op = avro_scan.NUMBER_PAIRS if is_map else avro_scan.NUMBERS
             item = self._items.add(values.to_numpy(zero_copy_only=False))
         else:
-            op = ops.BYTES_PAIRS
+            op = avro_scan.BYTES_PAIRS
             item = self._item_offsets.add(self._add_texts(values))
         self._steps.append([op, len(self._list_offsets), key, item, valid])
         self._list_offsets.append(offsets - start)

@@ -8,12 +8,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.codec import compiled
 from icectl.codec.avro import read_header
 from icectl.codec.manifest import read_manifest
 from icectl.codec.manifest_carry import STATED, CarriedEntries, Restated, can_carry, carry
 from icectl.codec.manifest_fixed import stored_layout
 from icectl.codec.manifest_parquet import MAGIC, ParquetManifest
-from icectl.codec.manifest_scan import TALLY
 from icectl.codec.manifest_write import ManifestForm, encode_entries
 from icectl.entries.rows import Entries, RawEntries, numbers
 from icectl.entries.schema import ALL_COLUMNS
@@ -40,7 +40,7 @@ def move_entries(
     file = read_header(content)
     source, target = stored_layout(file), form.layout
     _check_known(source.unknown_field_ids)
-    if can_carry(source, target) and TALLY.wants_scan(len(entries)):
+    if can_carry(source, target) and compiled.loops() is not None:
         for batch in carry(file, source, target):
             yield from _carried(batch, entries, pieces)
     else:

@@ -1,15 +1,18 @@
-"""Manifest entries through the compiled scan: for manifests that are large."""
+"""Manifest entries through the compiled scan."""
 
-import importlib
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from icectl.codec import avro_scan, compiled
 from icectl.codec.avro import SCHEMAS, AvroType, Block, damaged, decode_records
 from icectl.codec.manifest_layout import ManifestLayout, StoredColumn, metrics_positions
 from icectl.codec.manifest_records import Order, partition_keys
@@ -17,38 +20,14 @@ from icectl.entries.schema import CARRIED, PLANNING
 from icectl.errors import CorruptTable
 
 _TYPES = {field_.name: field_.type for field_ in (*PLANNING, *CARRIED)}
-SCAN_FROM_ENTRIES = 2000
-"""Loading the scan takes as long as fastavro takes for so many entries."""
-
 _BATCH_BYTES = 4 * 2**20
 _BUFFER_BYTES = 2**20
 _ROWS = 8192
 _ITEMS = 2**18
 
 
-@cache
-def kernels() -> Any:
-    """The compiled loops; importing them costs some tenths of a second, so only on demand."""
-    return importlib.import_module("icectl.codec.avro_scan")
-
-
-class _Tally:
-    """Entries that this process has handled so far: the scan is loaded when it starts to pay."""
-
-    def __init__(self) -> None:
-        self.entries = 0
-
-    def wants_scan(self, entries: int) -> bool:
-        """Whether a manifest of so many entries is read by the scan."""
-        self.entries += entries
-        return self.entries >= SCAN_FROM_ENTRIES
-
-
-TALLY = _Tally()
-
-
 class UnusualSchemaError(Exception):
-    """The scan does not know a type in the schema; fastavro does."""
+    """The scan does not know a type in the schema, or is not there; fastavro does, and is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +51,35 @@ class Places:
 
 
 def scan_columns(
-    layout: ManifestLayout, blocks: Iterable[Block], columns: Sequence[str], order: Order
+    layout: ManifestLayout, parts: Sequence[Iterable[Block]], columns: Sequence[str], order: Order
 ) -> dict[str, pa.ChunkedArray]:
     """Decode the stored columns named, and `partition_key`, to arrays.
 
-    Shape: as decode_columns; a chunk every few thousand rows.
+    Each part has a thread of its own.
+    Shape: as decode_columns of all parts; a chunk every few thousand rows.
     Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
     """
+    if compiled.loops() is None:
+        raise UnusualSchemaError
     program, places = _program(layout, tuple(columns))
-    scanner = Scanner(program, places)
     keys = _PartitionKeys(layout.partition, order)
-    chunks: dict[str, list[pa.Array]] = {name: [] for name in columns}
-    for room, row_count in scanner.scan(blocks):
-        for name in columns:
-            chunk = room.column(name, row_count)
-            chunks[name].append(keys.of(chunk) if name == "partition_key" else chunk)
-    return {name: pa.chunked_array(found, _type(name)) for name, found in chunks.items()}
+
+    def scanned(blocks: Iterable[Block]) -> list[dict[str, pa.Array]]:
+        with _LAST.scanner(program, places) as scanner:
+            return [
+                {name: room.column(name, row_count) for name in columns}
+                for room, row_count in scanner.scan(blocks)
+            ]
+
+    if len(parts) == 1:
+        found = scanned(parts[0])
+    else:
+        with ThreadPoolExecutor(len(parts), "icectl-scan") as pool:
+            found = [each for part in pool.map(scanned, parts) for each in part]
+    if "partition_key" in columns:
+        for each in found:
+            each["partition_key"] = keys.of(each["partition_key"])
+    return {name: pa.chunked_array([each[name] for each in found], _type(name)) for name in columns}
 
 
 def _type(name: str) -> pa.DataType:
@@ -113,7 +105,7 @@ class Compiler:
     """Turns a writer schema into instructions of the scan, `steps`."""
 
     def __init__(self, places: Places) -> None:
-        self._ops = kernels()
+        self._ops = avro_scan
         self._places = places
         self._valid = {name: at for at, name in enumerate(places.columns)}
         self.steps: list[list[int]] = []
@@ -256,9 +248,14 @@ def _program(
 
 class Scanner:
     """One program over blocks, some MiB at a time, in arrays that are used again: new ones cost
-    more time in page faults than the scan itself. `buffer` holds the blocks being scanned."""
+    more time in page faults than the scan itself. `buffer` holds the blocks being scanned.
+
+    Raises: UnusualSchemaError, where the loops were not built.
+    """
 
     def __init__(self, program: npt.NDArray[np.int64], places: Places) -> None:
+        if compiled.loops() is None:
+            raise UnusualSchemaError
         self._program = program
         self._places = places
         self._room: _Room | None = None
@@ -278,7 +275,7 @@ class Scanner:
         end = 0
         for block in blocks:
             start, end = end, end + len(block.content)
-            self._reserve(start, end + kernels().PADDING)
+            self._reserve(start, end)
             self.buffer[start:end] = np.frombuffer(block.content, np.uint8)
             bounds.append((end, block.record_count))
             if end >= _BATCH_BYTES:
@@ -294,22 +291,42 @@ class Scanner:
             self.buffer = grown
 
     def _scan(self, bounds: npt.NDArray[np.int64]) -> Iterator[tuple["_Room", int]]:
-        kernel = kernels()
         left, size = int(bounds[:, 1].sum()), int(bounds[-1, 0])
         state = np.zeros(3, np.int64)
         room = self._room
         if room is None:
             room = _Room(self._places, min(left, _ROWS), min(size, _ITEMS), min(size, _BATCH_BYTES))
         while left:
-            done = kernel.scan(self.buffer, bounds, self._program, state, *room.arrays())
-            if done == kernel.DAMAGED:
+            done = avro_scan.scan(self.buffer, bounds, self._program, state, *room.arrays())
+            if done == avro_scan.DAMAGED:
                 raise damaged("a record cannot be decoded")
-            if done == kernel.FULL:
+            if done == avro_scan.FULL:
                 room = room.doubled()
                 continue
             yield room, done
             left -= done
         self._room = room
+
+
+class _Last(threading.local):
+    """The scanner that a thread has used last: its arrays serve the next manifests."""
+
+    def __init__(self) -> None:
+        self._program: npt.NDArray[np.int64] | None = None
+        self._scanner: Scanner | None = None
+
+    @contextmanager
+    def scanner(self, program: npt.NDArray[np.int64], places: Places) -> Iterator[Scanner]:
+        """One for a program, which nobody else uses inside."""
+        scanner = self._scanner if self._program is program else None
+        self._scanner = None
+        scanner = scanner or Scanner(program, places)
+        yield scanner
+        if len(scanner.buffer) <= 2 * _BATCH_BYTES:  # unless a block was very large
+            self._program, self._scanner = program, scanner
+
+
+_LAST = _Last()
 
 
 class _Room:

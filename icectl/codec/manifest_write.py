@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.codec import compiled
 from icectl.codec.avro import Block, encode_records, parse_schema, write_file
 from icectl.codec.manifest_encode import encode_table
 from icectl.codec.manifest_layout import ManifestLayout, find_layout
 from icectl.codec.manifest_records import Encoded, encode_rows
-from icectl.codec.manifest_scan import TALLY
 from icectl.codec.manifest_schema import (
     BLOCK_SIZE_IN_BYTES,
     avro_name,
@@ -28,9 +28,6 @@ from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.spec.partition import PartitionSpec, fields_json, result_types
 from icectl.spec.schema import Schema, schema_json
 from icectl.spec.types import Type
-
-_WRITE_WEIGHT = 2
-"""fastavro takes about this many times as long to write an entry as to read it."""
 
 BLOCK_BYTES = 64 * 2**10
 """Inflated bytes of a block, about what the reference implementation's writer makes."""
@@ -109,7 +106,7 @@ def encode_entries(
     _check(entries.table, table, form.format_version, form.content)
     keys = entries.table["partition_key"].combine_chunks().dictionary_encode()
     distinct = [_partition_record(key, form) for key in keys.dictionary.to_pylist()]
-    if TALLY.wants_scan(_WRITE_WEIGHT * len(entries)):
+    if compiled.loops() is not None:
         stored = encode_records(_partition_schema(form.avro_schema), distinct)
         partitions = pa.array(stored, pa.binary()).take(keys.indices)
         return encode_table(table, form.avro_schema, partitions)

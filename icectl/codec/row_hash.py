@@ -4,9 +4,7 @@ Equal rows have equal hashes whatever batch, file or order they are in: nulls ar
 are one, -0.0 and 0.0 are two. Columns count by position, so that names and field ids do not matter.
 """
 
-import importlib
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,16 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as arrow_types
 
+from icectl.codec import row_hash_scan as scan
+
 Hashes = npt.NDArray[np.uint64]
 
 _NO_BITS = np.empty(0, np.uint8)
 _GOLDEN = 0x9E3779B97F4A7C15
-
-
-@cache
-def _kernels() -> Any:
-    """The compiled loops; importing them costs some tenths of a second, so only on demand."""
-    return importlib.import_module("icectl.codec.row_hash_scan")
 
 
 def row_hashes(columns: Sequence[pa.Array], row_count: int) -> Hashes:
@@ -39,7 +33,7 @@ def row_hashes(columns: Sequence[pa.Array], row_count: int) -> Hashes:
 
 def sum_of(hashes: Hashes) -> int:
     """One number for a set of rows, whatever their order; those of parts add up modulo 2**64."""
-    return int(_kernels().total(hashes))
+    return scan.total(hashes)
 
 
 def _seed(place: int) -> np.uint64:
@@ -52,7 +46,6 @@ def _add(hashes: Hashes, column: pa.Array, seed: np.uint64) -> None:
     kind, valid, first = column.type, _valid(column), column.offset
     if arrow_types.is_null(kind):
         return
-    scan = _kernels()
     if arrow_types.is_struct(kind):
         inner = row_hashes([column.field(place) for place in range(kind.num_fields)], len(column))
         scan.add_64(hashes, inner, scan.PLAIN, valid, first, seed)

@@ -22,6 +22,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import IO, Any
 
+from icectl.entries.arrow_imports import leave_pandas_out
 from icectl.errors import EngineError
 
 Ask = Callable[[Any], Any]
@@ -233,6 +234,7 @@ class _AskedFile(io.RawIOBase):
 
 def _serve(descriptor: int) -> None:
     """Run the kernels that come over a line, until it is closed."""
+    leave_pandas_out()
     line = Connection(descriptor)
     with suppress(*_GONE):
         while True:

@@ -7,7 +7,6 @@ import gc
 
 from pyspark.daemon import manager
 
-import icectl.codec.row_hash_scan
 import icectl.engine.spark_orphans
 import icectl.engine.spark_rewrite  # noqa: F401 - what tasks are made of
 

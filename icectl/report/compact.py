@@ -175,12 +175,15 @@ def _print_files(console: Console, told: Compaction) -> None:
         Column("bytes", "right"),
         Column("because it is", cut="wrap"),
     )
+    chosen = [(group.number, at) for group in told.plan.groups for at in group.files]
+    # All at once: however few rows are taken, pyarrow goes through all of the table.
+    taken = take(told.files.data, [at for _, at in chosen])
     rows = []
-    for group in told.plan.groups:
-        found = by_row(take(told.files.data, group.files), "location", "file_size_in_bytes")
-        for at, (location, size) in zip(group.files, found, strict=True):
-            reason = CHOSEN.get(told.plan.verdict(at), "")
-            rows.append((str(group.number), location, print_size(size), reason))
+    for (number, at), (location, size) in zip(
+        chosen, by_row(taken, "location", "file_size_in_bytes"), strict=True
+    ):
+        reason = CHOSEN.get(told.plan.verdict(at), "")
+        rows.append((str(number), location, print_size(size), reason))
     if rows:
         console.print()
         print_table(console, columns, rows)

@@ -135,11 +135,13 @@ def summary(reader: Reader, choice: SnapshotChoice) -> Row:
 def _in_batches(parts: Iterable[Entries]) -> Iterator[Entries]:
     """The same entries in fewer tables: adding up one table costs the same for one row as many."""
     batch: list[Entries] = []
+    row_count = 0
     for part in parts:
         batch.append(part)
-        if sum(map(len, batch)) >= _BATCH_ROWS:
+        row_count += len(part)
+        if row_count >= _BATCH_ROWS:
             yield concat(batch)
-            batch = []
+            batch, row_count = [], 0
     if batch:
         yield concat(batch)
 

@@ -108,7 +108,7 @@ class Reader:
         (self.gaps.odd if is_shown else self.gaps.problems).setdefault(problem.message, problem)
 
     def scan(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Iterator[Entries]:
-        """The entries of manifests, one manifest at a time; what cannot be read is passed over."""
+        """The entries of manifests, a few MiB at a time; what cannot be read is passed over."""
         scanned = scan_entries(
             self.store,
             self.metadata,
@@ -118,7 +118,7 @@ class Reader:
             progress=self.progress,
             leave_out=self._leave_out,
         )
-        for _, entries in scanned:
+        for entries in scanned:
             self.deadline.check()
             if self.gaps is not None:
                 self.gaps.has_read = True

@@ -4,17 +4,13 @@ The first files are read by Python; when there are many, the others by a compile
 faster, and which threads run at the same time.
 """
 
-import ctypes
-import importlib
 import logging
 import os
 import stat
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain, islice
 from typing import Any
 
@@ -24,6 +20,7 @@ import pyarrow as pa
 
 from icectl.entries.packed import not_text
 from icectl.errors import StorageError
+from icectl.storage import local_kernel
 from icectl.storage import location as locations
 from icectl.storage.failures import local_failure
 from icectl.storage.listing import LISTING_SCHEMA, Rows, Step
@@ -31,22 +28,16 @@ from icectl.storage.listing import LISTING_SCHEMA, Rows, Step
 _LOGGER = logging.getLogger(__name__)
 _NO_TEXT = "a name below %s is no UTF-8, so no metadata names it"
 _MANY = 50_000
-"""Files from which loading the loop, some tenths of a second, starts to pay."""
+"""Files from which the loop pays, with the room that every thread fills."""
 _ENTRIES, _NAME_BYTES = 1 << 14, 1 << 23
 """What one step reads of a large directory at most; the longest path fits before each name."""
 
 _Array = npt.NDArray[Any]
 
 
-@cache
 def kernel() -> Any:
-    """The module of the compiled loop; None on systems that have other calls or layouts."""
-    if sys.platform != "linux" or sys.byteorder != "little":
-        return None
-    libc = ctypes.CDLL(None)
-    if not all(hasattr(libc, call) for call in ("getdents64", "statx", "__errno_location")):
-        return None
-    return importlib.import_module("icectl.storage.local_kernel")
+    """The module of the compiled loop; None where that is not there."""
+    return local_kernel if local_kernel.has_loop() else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,10 +92,13 @@ class ListReader:
         *,
         columns: frozenset[str],
         indices: Sequence[int],
+        threads: int = 1,
     ) -> tuple[Sequence[ManifestHeader], RawEntries]:
-        """Decode Avro manifests of one spec."""
+        """Decode manifests of one spec, a large one by several threads."""
         spec = self.metadata.spec(manifest.partition_spec_id)
-        headers, rows = read_manifests(contents, columns=columns, manifests=indices, spec=spec)
+        headers, rows = read_manifests(
+            contents, columns=columns, manifests=indices, spec=spec, threads=threads
+        )
         return headers, with_schemes(self.metadata, rows)
 
     def risks(self, manifests: Sequence[ManifestFile], entries: Entries) -> Found:

@@ -4,14 +4,14 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import Generic, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import EMPTY, Entries, RawEntries, numbered
+from icectl.entries.rows import EMPTY, Entries, RawEntries, renumbered
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, Unsupported
 from icectl.progress import Progress
@@ -31,7 +31,7 @@ from icectl.table.reading import (
 from icectl.table.schemes import with_schemes
 from icectl.table.snapshot_reader import reader_of
 
-_TOGETHER_BYTES = 2**20
+_TOGETHER_BYTES = 2**21
 """Manifests, as stored, that are decoded as one: of small ones there may be very many."""
 
 _Done = TypeVar("_Done")
@@ -94,32 +94,28 @@ def scan_entries(  # noqa: PLR0913 - as scan_manifests, and what may pass
     concurrency: int,
     progress: Progress,
     leave_out: Callable[[Problem], None] = raised,
-) -> Iterator[tuple[int, Entries]]:
-    """Read manifests one by one as (index in `manifests`, entries with inheritance resolved).
+) -> Iterator[Entries]:
+    """Read manifests, small ones many at a time, as entries with inheritance resolved.
 
     `leave_out` is told of manifests that cannot be read, and may let them pass.
-    Order: that of `manifests`; close the iterator to stop early.
+    Order: that of `manifests`, which `manifest` indexes; close the iterator to stop early.
     Raises: as scan_manifests.
     Cost: as scan_manifests.
     """
-    read = try_manifests(
-        store, metadata, manifests, columns=columns, concurrency=concurrency, progress=progress
-    )
+
+    def resolved(part: ManifestsRead) -> Entries:
+        # Against their own rows of the list only: a table may have very many manifests.
+        own = manifests[part.first : part.first + len(part.headers)]
+        return renumbered(inherit(renumbered(part.rows, -part.first), own), part.first)
+
+    decoder = _Decoder(metadata, manifests, [columns] * len(manifests), resolved, concurrency)
+    read = _in_groups(store, decoder, progress=progress)
     with closing(read):
         for one in read:
-            if one.problem is not None:
+            if isinstance(one, _Failed):
                 leave_out(one.problem)
-                continue
-            _, rows = one.content
-            manifest = manifests[one.index]
-            # Against its own row of the list only: a table may have very many manifests.
-            resolve = partial(inherit, numbered(rows, 0), [manifest])
-            try:
-                entries = decode_file(manifest.manifest_path, resolve)
-            except CorruptTable as error:
-                leave_out(error)
             else:
-                yield one.index, numbered(entries, one.index)
+                yield one
 
 
 def load_entries(
@@ -223,32 +219,43 @@ def try_manifests(
     Raises: StorageError, where the store itself fails.
     Cost: as scan_manifests.
     """
+    decoder = _Decoder(metadata, manifests, [columns] * len(manifests), _one_by_one, concurrency)
+    read = _in_groups(store, decoder, progress=progress)
+    with closing(read):
+        for some in read:
+            if isinstance(some, _Failed):
+                yield ManifestRead(some.index, some.size_bytes, problem=some.problem)
+            else:
+                yield from some
 
-    def decode(stored: _Stored) -> ManifestRead:
-        (index,), (content,) = stored
-        if not isinstance(content, bytes):
-            return ManifestRead(index, problem=content)
-        manifest = manifests[index]
-        read = partial(_decoded, metadata, [content], manifest, columns=columns, indices=[index])
-        try:
-            (header,), rows = decode_file(manifest.manifest_path, read)
-        except (CorruptTable, Unsupported) as error:
-            return ManifestRead(index, len(content), problem=error)
-        progress.advance(1)
-        return ManifestRead(index, len(content), header, rows)
 
-    alone = [range(index, index + 1) for index in range(len(manifests))]
-    return _read(store, manifests, alone, decode, concurrency=concurrency, progress=progress)
+def _one_by_one(part: "ManifestsRead") -> Sequence[ManifestRead]:
+    """Each manifest with its rows, which are not copied."""
+    numbers = part.rows.table["manifest"].to_numpy()
+    bounds = np.searchsorted(numbers, np.arange(part.first, part.first + len(part.headers) + 1))
+    return [
+        ManifestRead(part.first + at, size, header, RawEntries(part.rows.table.slice(start, count)))
+        for at, (size, header, start, count) in enumerate(
+            zip(
+                part.sizes,
+                part.headers,
+                bounds[:-1].tolist(),
+                np.diff(bounds).tolist(),
+                strict=True,
+            )
+        )
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestsRead:
     """Manifests that lie side by side in the list that was asked for, from `first` on.
 
-    `rows` are those of all of them; `manifest` is the place in that list.
+    `rows` are those of all of them; `manifest` is the place in that list. `sizes`: bytes as stored.
     """
 
     first: int
+    sizes: Sequence[int]
     headers: Sequence[ManifestHeader]
     rows: RawEntries
 
@@ -268,54 +275,74 @@ def scan_together(
     Raises: as scan_manifests.
     Cost: as scan_manifests.
     """
-
-    decode = _Decoder(metadata, manifests, wanted).decode
-    groups = _groups(manifests, wanted)
-    parts = _read(store, manifests, groups, decode, concurrency=concurrency, progress=progress)
+    decoder = _Decoder(metadata, manifests, wanted, lambda part: part, concurrency)
+    parts = _in_groups(store, decoder, progress=progress)
     with closing(parts):
         for part in parts:
-            for each in part:
-                if not isinstance(each, ManifestsRead):
-                    raise each
-                progress.advance(len(each.headers))
-                yield each
+            if isinstance(part, _Failed):
+                raise part.problem
+            yield part
 
 
 @dataclass(frozen=True, slots=True)
-class _Decoder:
-    """Decodes groups of manifests, with the columns that are `wanted` of each."""
+class _Failed:
+    """A manifest that cannot be read, by its place in the list that was asked for."""
+
+    index: int
+    size_bytes: int | None
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoder(Generic[_Done]):
+    """Decodes groups of manifests, with the columns that are `wanted` of each.
+
+    `finish` makes of a group what is asked for, in the thread that decoded it.
+    """
 
     metadata: TableMetadata
     manifests: Sequence[ManifestFile]
     wanted: Sequence[frozenset[str]]
+    finish: Callable[[ManifestsRead], _Done]
+    concurrency: int
 
-    def decode(self, stored: _Stored) -> Sequence[ManifestsRead | Problem]:
-        """A group as one, or each of its manifests where one of them has a problem."""
+    @property
+    def threads(self) -> int:
+        """How many a manifest is decoded by: alone it has all processors to itself."""
+        return _processors(self.concurrency) if len(self.manifests) == 1 else 1
+
+    def decode(self, stored: _Stored) -> Sequence[tuple[int, _Done | _Failed]]:
+        """A group as one, or each of its manifests where one has a problem; and how many it is."""
         indices, contents = stored
         found = [content for content in contents if isinstance(content, bytes)]
         try:
             if len(found) == len(contents):
-                return [self._read(indices, found)]
+                return [(len(indices), self._read(indices, found))]
         except (CorruptTable, Unsupported):
             pass  # one by one they tell which it is
-        return [self._try(*each) for each in zip(indices, contents, strict=True)]
+        return [(1, self._try(*each)) for each in zip(indices, contents, strict=True)]
 
-    def _try(self, index: int, content: FileRead) -> ManifestsRead | Problem:
+    def _try(self, index: int, content: FileRead) -> _Done | _Failed:
         if not isinstance(content, bytes):
-            return content
+            return _Failed(index, None, content)
         location = self.manifests[index].manifest_path
         try:
             return decode_file(location, lambda: self._read([index], [content]))
         except (CorruptTable, Unsupported) as error:
-            return error
+            return _Failed(index, len(content), error)
 
-    def _read(self, indices: Sequence[int], contents: Sequence[bytes]) -> ManifestsRead:
+    def _read(self, indices: Sequence[int], contents: Sequence[bytes]) -> _Done:
         first = indices[0]
         manifest, columns = self.manifests[first], self.wanted[first]
         headers, rows = _decoded(
-            self.metadata, contents, manifest, columns=columns, indices=indices
+            self.metadata,
+            contents,
+            manifest,
+            columns=columns,
+            indices=indices,
+            threads=self.threads,
         )
-        return ManifestsRead(first, headers, rows)
+        return self.finish(ManifestsRead(first, [*map(len, contents)], headers, rows))
 
 
 def _decoded(
@@ -325,10 +352,11 @@ def _decoded(
     *,
     columns: frozenset[str],
     indices: Sequence[int],
+    threads: int,
 ) -> tuple[Sequence[ManifestHeader], RawEntries]:
     """Manifests like `manifest`, which is the first of them; only those of lists are several."""
     reader = reader_of(metadata, layout_of_manifest(manifest))
-    return reader.decode(contents, manifest, columns=columns, indices=indices)
+    return reader.decode(contents, manifest, columns=columns, indices=indices, threads=threads)
 
 
 def _groups(
@@ -354,30 +382,34 @@ def _groups(
     return groups
 
 
-def _read(
-    store: Store,
-    manifests: Sequence[ManifestFile],
-    groups: Sequence[Sequence[int]],
-    decode: Callable[[_Stored], _Done],
-    *,
-    concurrency: int,
-    progress: Progress,
-) -> Generator[_Done, None, None]:
-    """Read all manifests and decode them group by group.
+def _processors(concurrency: int) -> int:
+    return min(os.cpu_count() or 1, concurrency)
+
+
+def _in_groups(
+    store: Store, decoder: _Decoder[_Done], *, progress: Progress
+) -> Generator[_Done | _Failed, None, None]:
+    """Read the manifests of a decoder and decode them group by group.
 
     Reading waits for the store, decoding for a processor: each has threads of its own, as many as
     it can use, which also keeps the decoders' memory to few threads.
     """
+    manifests = decoder.manifests
     progress.phase("reading manifests", total=len(manifests))
     sizes = [manifest.manifest_length for manifest in manifests]
 
     def read(index: int) -> FileRead:
         return try_file(store, manifests[index].manifest_path)
 
-    stored = read_in_threads(read, range(len(manifests)), sizes, threads=concurrency)
+    stored = read_in_threads(read, range(len(manifests)), sizes, threads=decoder.concurrency)
+    groups = _groups(manifests, decoder.wanted)
     gathered = ((group, list(islice(stored, len(group)))) for group in groups)
     group_sizes = [sum(sizes[index] for index in group) for group in groups]
-    processors = min(os.cpu_count() or 1, concurrency)
-    decoded = in_threads(decode, gathered, group_sizes, threads=processors)
+    processors = _processors(decoder.concurrency)
+    decoded = in_threads(decoder.decode, gathered, group_sizes, threads=processors)
     with closing(stored), closing(decoded):
-        yield from decoded
+        for part in decoded:
+            for count, done in part:
+                if not isinstance(done, _Failed):
+                    progress.advance(count)
+                yield done

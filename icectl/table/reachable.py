@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.entries.files import NO_FILES, FileKind, Files, content_files, distinct, files, together
+from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
 from icectl.entries.live_faults import fingerprints
 from icectl.entries.rows import RawEntries, deletion_vectors, live
 from icectl.progress import Progress
@@ -24,6 +24,9 @@ SOURCES = frozenset({"content", "status", "location", "file_format", "file_size_
 _NAMED = frozenset({"referenced_data_file"})
 _ROWS_TO_THIN_OUT = 1_000_000
 """Rows that are gathered before repeated files among them are dropped."""
+
+_WORTH_A_COPY = 0.75
+"""Part of the files that may be left, for the others to be dropped: a copy takes memory twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ def read_live(
     Raises: StorageError, CorruptTable, when one manifest cannot be read.
     Cost: memory for each file once; manifests that repeat files are thinned out on the way.
     """
-    found, parts, waiting = NO_FILES, [], 0
+    found = _Gathered()
     homes = Homes()
     # Delete vectors first: then it is known which data files to look for.
     manifests = sorted(manifests, key=lambda item: not _names_files(item))
@@ -151,18 +154,49 @@ def read_live(
         alive = live(part.rows)
         keys = loosest_keys(alive.table["location"])
         homes.add(manifests, alive, keys)
-        parts.append(content_files(alive, keys))
+        found.add(content_files(alive, keys))
         schema_ids.update(header.schema_id for header in part.headers)
         spec_ids.update(part.rows.table["spec_id"].unique().to_pylist())
-        waiting += len(alive)
-        if waiting > max(_ROWS_TO_THIN_OUT, len(found)):
-            found, parts, waiting = distinct(together([found, *parts])), [], 0
     return Live(
-        together([found, *parts]),
+        found.files,
         homes,
         frozenset(schema_ids),
         frozenset(spec_ids),
     )
+
+
+class _Gathered:
+    """Files as they come; those that manifests repeat are dropped where it is worth the copy."""
+
+    def __init__(self) -> None:
+        self._parts: list[Files] = []
+        self._prints: list[npt.NDArray[np.uint64]] = []
+        self._new_rows = 0
+
+    def add(self, part: Files) -> None:
+        """Take in more files."""
+        table = part.table
+        if table["key"].equals(table["location"]):  # paths of this machine: one copy will do
+            at = table.schema.get_field_index("key")
+            part = Files(table.set_column(at, table.schema.field(at), table["location"]))
+        self._parts.append(part)
+        self._prints += map(fingerprints, table["key"].chunks)
+        self._new_rows += len(part)
+        total = sum(map(len, self._prints))
+        if self._new_rows > max(_ROWS_TO_THIN_OUT, total - self._new_rows):
+            self._thin_out(total)
+
+    def _thin_out(self, total: int) -> None:
+        prints = np.unique(np.concatenate(self._prints))
+        self._new_rows = 0
+        if len(prints) <= _WORTH_A_COPY * total:
+            whole = distinct(self.files)
+            self._parts, self._prints = [whole], [*map(fingerprints, whole.table["key"].chunks)]
+
+    @property
+    def files(self) -> Files:
+        """All of them, some more than once."""
+        return together(self._parts)
 
 
 def _names_files(manifest: ManifestFile) -> bool:

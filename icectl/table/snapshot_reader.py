@@ -106,10 +106,11 @@ class SnapshotReader(Protocol):
         *,
         columns: frozenset[str],
         indices: Sequence[int],
+        threads: int = 1,
     ) -> tuple[Sequence[ManifestHeader], RawEntries]:
         """Decode manifests like `manifest`, which is the first of them, without what is dead.
 
-        Shape: the `columns` asked for; `manifest` is the one of `indices`.
+        Shape: the `columns` asked for; `manifest` is the one of `indices`. `threads` may share it.
         Order: as stored.
         Raises: CorruptTable; Unsupported.
         """

@@ -1,8 +1,12 @@
 """Cold start: `icectl --help` and `inspect` of a small table against `pyiceberg --help`.
 
 python tests/benchmarks/bench_startup.py
+
+`inspect` also where ICECTL_TEST_SPARK_PYTHON names a Python that has pandas (tests/run.sh): what an
+installation with `[spark]` takes, beside one without.
 """
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -21,16 +25,21 @@ def main() -> int:
         table = TableBuilder(Path(folder) / "small")
         table.append(range(100))
         table.delete_rows([3, 4])
-        peer, help_, inspect = in_turn(
+        with_pandas = os.environ.get("ICECTL_TEST_SPARK_PYTHON", sys.executable)
+        peer, help_, inspect, snapshots, beside_pandas = in_turn(
             9,
             lambda: process([pyiceberg, "--help"]),
             lambda: process([icectl, "--help"]),
             lambda: process([icectl, "inspect", table.location]),
+            lambda: process([icectl, "inspect", table.location, "snapshots"]),
+            lambda: process([with_pandas, "-m", "icectl", "inspect", table.location]),
         )
     for name, runs in (
         ("pyiceberg --help", peer),
         ("icectl --help", help_),
         ("icectl inspect", inspect),
+        ("icectl inspect snapshots", snapshots),
+        (f"icectl inspect by {with_pandas}", beside_pandas),
     ):
         print(
             f"{name}: {median([run.wall_seconds for run in runs]):.3f} s, "
@@ -39,6 +48,8 @@ def main() -> int:
     reached = [
         verdict("icectl --help / pyiceberg --help", ratio(help_, peer), 0.5),
         verdict("icectl inspect / pyiceberg --help", ratio(inspect, peer), 1.0),
+        verdict("icectl inspect snapshots / pyiceberg --help", ratio(snapshots, peer), 0.8),
+        verdict("icectl inspect with / without pandas", ratio(beside_pandas, inspect), 1.15),
     ]
     return 0 if all(reached) else 1
 

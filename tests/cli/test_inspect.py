@@ -411,7 +411,7 @@ def test_small_local_table_is_read_without_what_it_does_not_need(table: TableBui
     program = (
         "import sys; from icectl.cli.app import main; "
         f"code = main(['inspect', {table.location!r}]); "
-        "heavy = {'numba', 'pandas', 's3fs', 'fsspec', 'rich', 'pyarrow.parquet'}; "
+        "heavy = {'pandas', 's3fs', 'fsspec', 'rich', 'pyarrow.parquet'}; "
         "print(sorted(heavy & set(sys.modules))); sys.exit(code)"
     )
     run = subprocess.run(

@@ -82,7 +82,7 @@ def test_help_of_the_root_imports_no_library_but_typer() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     loaded = set(eval(ended.stdout.splitlines()[-1]))
-    heavy = {"rich", "pyarrow", "fastavro", "fsspec", "numba", "numpy", "s3fs", "botocore"}
+    heavy = {"rich", "pyarrow", "fastavro", "fsspec", "numpy", "s3fs", "botocore"}
     assert "typer" in loaded
     assert loaded & heavy == set()
 
@@ -97,7 +97,7 @@ def test_help_of_a_command_imports_no_library_but_typer(command: str) -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     loaded = set(eval(ended.stdout.splitlines()[-1]))
-    heavy = {"rich", "pyarrow", "fastavro", "fsspec", "numba", "numpy", "s3fs", "botocore"}
+    heavy = {"rich", "pyarrow", "fastavro", "fsspec", "numpy", "s3fs", "botocore"}
     assert loaded & heavy == set()
 
 

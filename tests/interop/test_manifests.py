@@ -10,7 +10,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from icectl.codec import manifest_scan
+from icectl.codec import compiled
 from icectl.codec.manifest import read_manifest, write_manifest
 from icectl.codec.manifest_list import read_manifest_list, write_manifest_list
 from icectl.entries import rows
@@ -61,11 +61,12 @@ def flattened(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("first_scanned", [0, 10**18], ids=["scan", "fastavro"])
+@pytest.mark.parametrize("end", ["scan", "fastavro"])
 def test_every_manifest_of_other_writers_reads_as_fastavro_reads_it(
-    first_scanned, fixtures_dir, monkeypatch
+    end, fixtures_dir, monkeypatch
 ) -> None:
-    monkeypatch.setattr(manifest_scan, "SCAN_FROM_ENTRIES", first_scanned)
+    if end == "fastavro":
+        monkeypatch.setattr(compiled, "loops", lambda: None)
     count = 0
     for path, records in avro_files(fixtures_dir, "data_file"):
         _, entries = read_manifest(path.read_bytes(), columns=ALL_COLUMNS, manifest=3, spec=None)
@@ -241,15 +242,14 @@ def written(format_version: int, codec: str = "deflate") -> bytes:
     )
 
 
-@pytest.mark.parametrize("first_scanned", [0, 10**18], ids=["encoder", "fastavro"])
+@pytest.mark.parametrize("end", ["encoder", "fastavro"])
 @pytest.mark.parametrize("format_version", [1, 2, 3])
-def test_pyiceberg_reads_what_icectl_writes(
-    format_version, first_scanned, tmp_path, monkeypatch
-) -> None:
+def test_pyiceberg_reads_what_icectl_writes(format_version, end, tmp_path, monkeypatch) -> None:
     from pyiceberg.io.pyarrow import PyArrowFileIO
     from pyiceberg.manifest import read_manifest_list as read_with_pyiceberg
 
-    monkeypatch.setattr(manifest_scan, "SCAN_FROM_ENTRIES", first_scanned)
+    if end == "fastavro":
+        monkeypatch.setattr(compiled, "loops", lambda: None)
     manifest_path, list_path = tmp_path / "m0.avro", tmp_path / "snap.avro"
     manifest_path.write_bytes(written(format_version))
     one = ManifestFile(

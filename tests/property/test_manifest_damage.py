@@ -14,7 +14,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from icectl.codec import manifest_scan
+from icectl.codec import compiled
 from icectl.codec.manifest import read_manifest, write_manifest
 from icectl.codec.manifest_list import read_manifest_list, write_manifest_list
 from icectl.entries.partition_key import encode_key
@@ -28,6 +28,7 @@ from icectl.spec.transforms import parse_transform
 from icectl.spec.types import NestedField, PrimitiveType
 
 SYNC = b"icectl-test-sync"
+LOOPS = compiled.loops()
 STRING = PrimitiveType("string")
 SCHEMA = Schema(0, (NestedField(1, "name", STRING, required=False),))
 SPEC = PartitionSpec(7, (PartitionField((1,), 1000, "name", parse_transform("identity")),))
@@ -101,7 +102,7 @@ def damages(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def read(content: bytes, monkeypatch: pytest.MonkeyPatch, *, scan: bool) -> pa.Table | None:
-    monkeypatch.setattr(manifest_scan, "SCAN_FROM_ENTRIES", 0 if scan else 10**18)
+    monkeypatch.setattr(compiled, "loops", lambda: LOOPS if scan else None)
     try:
         return read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=None)[1].table
     except (CorruptTable, Unsupported):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-_NEEDED = ("pyspark", "pandas", "pyarrow", "fastavro", "numba", "s3fs", "typer")
+_NEEDED = ("pyspark", "pandas", "pyarrow", "fastavro", "s3fs", "typer")
 
 
 def why_skipped() -> str | None:

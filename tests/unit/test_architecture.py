@@ -37,7 +37,6 @@ HOME_OF = {
     "obstore": {"storage"},
     "urllib3": {"catalog"},
     "fastavro": {"codec"},
-    "numba": {"codec", "storage"},
     "isal": {"codec"},
     "cramjam": {"codec"},
     "pyroaring": {"codec"},

@@ -76,8 +76,10 @@ class RootReader:
         *,
         columns: frozenset[str],
         indices: Sequence[int],
+        threads: int = 1,
     ) -> tuple[Sequence[ManifestHeader], RawEntries]:
         """Decode one leaf, or the root as the manifest of its own files, without dead rows."""
+        del threads  # pyarrow has its own
         (content,), (index,) = contents, indices
         header, rows = decode_tree_manifest(
             content, self._facts, manifest, columns=columns, index=index

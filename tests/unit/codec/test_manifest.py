@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from icectl.codec import manifest_scan
+from icectl.codec import compiled, manifest, manifest_scan
+from icectl.codec.avro import in_parts, read_blocks, read_header
 from icectl.codec.manifest import read_manifest, read_manifests
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.errors import CorruptTable, Unsupported
@@ -27,8 +28,8 @@ from tests.builders.avro import (
 @pytest.fixture(params=["scan", "fastavro"], autouse=True)
 def end(request, monkeypatch) -> str:
     """Every test runs through both ends."""
-    first = 0 if request.param == "scan" else 10**18
-    monkeypatch.setattr(manifest_scan, "SCAN_FROM_ENTRIES", first)
+    if request.param == "fastavro":
+        monkeypatch.setattr(compiled, "loops", lambda: None)
     return request.param
 
 
@@ -565,3 +566,36 @@ def test_partition_fields_that_are_always_null_are_read() -> None:
         entry_schema(partition=[field("p", "null", 1000)]), [entry(partition={"p": None})]
     )
     assert read(content)["partition_key"].to_pylist() == [b"\x00"]
+
+
+def test_a_large_manifest_reads_the_same_by_several_threads(monkeypatch) -> None:
+    monkeypatch.setattr(manifest, "_WORTH_THREADS", 1)
+    schema = entry_schema(METRICS)
+    whole = read_header(file(schema, [entry(at, file_path=f"f{at}") for at in range(90)]))
+    (block,) = read_blocks(whole)
+    blocks = [(one.record_count, one.content) for one in in_parts(whole.schema, block, 100)]
+    assert len(blocks) > 9
+
+    def tables(stored: list[tuple[int, bytes]]) -> list[pa.Table]:
+        content = raw_file(schema, stored)
+        return [
+            read_manifests(
+                [content], columns=ALL_COLUMNS, manifests=[3], spec=None, threads=threads
+            )[1].table.combine_chunks()
+            for threads in (1, 2, 4, 100)
+        ]
+
+    one, *others = tables(blocks)
+    assert one["location"].to_pylist() == [f"f{at}" for at in range(90)]
+    assert one["manifest_pos"].to_pylist() == list(range(90))
+    assert all(other.equals(one) for other in others)
+    count, last = blocks[-1]
+    for threads in (1, 2):
+        with pytest.raises(CorruptTable, match=r"a record cannot be decoded \(R-008\)"):
+            read_manifests(
+                [raw_file(schema, [*blocks[:-1], (count, last[:-1])])],
+                columns=ALL_COLUMNS,
+                manifests=[3],
+                spec=None,
+                threads=threads,
+            )

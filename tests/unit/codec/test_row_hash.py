@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from icectl.codec import compiled, row_hash_scan
 from icectl.codec.row_hash import row_hashes, sum_of
 
 LISTS = [[1, 2], [], None, [1], [2, 1], [1, 2, None], [None]]
@@ -30,6 +31,14 @@ COLUMNS = [
     ),
 ]
 EVERY = pytest.mark.parametrize("column", COLUMNS, ids=lambda column: str(column.type))
+
+
+@pytest.fixture(params=["loops", "numpy"], autouse=True)
+def end(request, monkeypatch) -> str:
+    """Every test runs through the loops, and through numpy where they were not built."""
+    if request.param == "numpy":
+        monkeypatch.setattr(row_hash_scan, "loops", lambda: None)
+    return request.param
 
 
 def hashes(column):
@@ -108,3 +117,15 @@ def test_the_sum_tells_rows_whose_values_changed_places() -> None:
 def test_no_rows_and_no_columns_have_a_sum_too() -> None:
     assert sum_of(row_hashes([pa.array([], pa.string())], 0)) == 0
     assert sum_of(row_hashes([], 3)) == sum_of(row_hashes([pa.nulls(3)], 3))
+
+
+@EVERY
+def test_machines_without_the_loops_find_the_same_hashes(column, monkeypatch) -> None:
+    monkeypatch.setattr(row_hash_scan, "loops", compiled.loops)
+    twice = pa.concat_arrays([column, column]).slice(1)
+    by_loops = row_hashes([twice], len(twice))
+    sum_by_loops = sum_of(by_loops)
+    monkeypatch.setattr(row_hash_scan, "loops", lambda: None)
+    by_numpy = row_hashes([twice], len(twice))
+    assert by_numpy.tolist() == by_loops.tolist()
+    assert sum_of(by_numpy) == sum_by_loops

@@ -28,7 +28,9 @@ from icectl.table.manifests import (
     scan_entries,
     scan_manifests,
     scan_together,
+    try_manifests,
 )
+from icectl.table.reading import Problem
 from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import CountingStore, WrappedStore
 
@@ -117,9 +119,58 @@ def test_scan_numbers_each_manifest_and_inherits_from_it(store: Store, table: Ta
             progress=SilentProgress(),
         )
     )
-    assert [index for index, _ in scanned] == list(range(12))
-    found = [next(rows.by_row(entries, "manifest", "sequence_number")) for _, entries in scanned]
+    found = [row for part in scanned for row in rows.by_row(part, "manifest", "sequence_number")]
     assert found == [(at, manifest.sequence_number) for at, manifest in enumerate(manifests)]
+    assert len(scanned) == 1
+
+
+def test_a_scan_of_small_manifests_leaves_out_only_those_that_have_a_problem(
+    store: Store, table: TableBuilder
+) -> None:
+    manifests = manifests_of(store, table.metadata)
+    Path(manifests[3].manifest_path).unlink()
+    Path(manifests[7].manifest_path).write_bytes(b"not avro")
+    told: list[Problem] = []
+    scanned = scan_entries(
+        store,
+        table.metadata,
+        manifests,
+        columns=PLANNING_COLUMNS,
+        concurrency=3,
+        progress=SilentProgress(),
+        leave_out=told.append,
+    )
+    found = [row for part in scanned for row in rows.by_row(part, "manifest", "sequence_number")]
+    whole = [at for at in range(12) if at not in (3, 7)]
+    assert found == [(at, manifests[at].sequence_number) for at in whole]
+    assert [type(one) for one in told] == [MissingFile, CorruptTable]
+    for at, one in zip((3, 7), told, strict=True):
+        assert manifests[at].manifest_path in one.message
+
+
+def test_manifests_read_together_are_told_apart(store: Store, table: TableBuilder) -> None:
+    manifests = manifests_of(store, table.metadata)
+    Path(manifests[5].manifest_path).write_bytes(b"not avro")
+    found = list(
+        try_manifests(
+            store,
+            table.metadata,
+            manifests,
+            columns=FEW,
+            concurrency=2,
+            progress=SilentProgress(),
+        )
+    )
+    assert [one.index for one in found] == list(range(12))
+    for one, manifest in zip(found, manifests, strict=True):
+        assert one.size_bytes == Path(manifest.manifest_path).stat().st_size
+        if one.index == 5:
+            assert isinstance(one.problem, CorruptTable)
+            continue
+        _, stored = one.content
+        wanted = [entry["location"] for entry in table._entries[manifest.manifest_path]]
+        assert stored.table["location"].to_pylist() == wanted
+        assert stored.table["manifest"].to_pylist() == [one.index] * len(wanted)
 
 
 def test_reading_ahead_stops_at_the_byte_budget(store: Store, table: TableBuilder) -> None:

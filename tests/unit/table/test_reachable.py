@@ -275,3 +275,20 @@ def test_vectors_before_version_4_are_not_asked_for_their_homes(tmp_path):
     deletes = [item for item in manifests if item.content is ManifestContent.DELETES]
     assert len(deletes) == 1
     assert read_live(READER, built.metadata, deletes).homes.lost(deletes) == set()
+
+
+def test_files_that_no_manifest_repeats_are_held_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(reachable, "_ROWS_TO_THIN_OUT", 0)
+    monkeypatch.setattr(table_manifests, "_TOGETHER_BYTES", 1)
+    built = TableBuilder(tmp_path / "t")
+    for start in (0, 4, 8):
+        built.append(range(start, start + 4), files=4)
+    metadata = built.metadata
+    head = [item for item in metadata.snapshots if item == metadata.current_snapshot]
+    manifests = all_manifests(manifest_lists(READER, metadata, head), head)
+    found = read_live(READER, metadata, manifests[::-1]).files.table
+    listed = [built._entries[one.manifest_path] for one in manifests[::-1]]
+    wanted = [entry["location"] for entries in listed for entry in entries]
+    assert found["location"].to_pylist() == wanted  # in no other order: nothing was copied
+    for key, location in zip(found["key"].chunks, found["location"].chunks, strict=True):
+        assert key.buffers()[2].address == location.buffers()[2].address

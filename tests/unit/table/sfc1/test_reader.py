@@ -28,7 +28,7 @@ def test_l2_locations_of_an_older_manifest_with_dead_rows_have_a_scheme(table, h
     if how == "together":
         found = [load_entries(store, metadata, manifests, **means)]
     else:
-        found = [rows for _, rows in scan_entries(store, metadata, manifests, **means)]
+        found = [*scan_entries(store, metadata, manifests, **means)]
     names = [name for one in found for name in one.table["location"].to_pylist()]
     assert len(names) == 3
     assert {name.partition("/")[0] for name in names} == {"file:"}

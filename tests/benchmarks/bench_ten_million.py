@@ -1,0 +1,131 @@
+"""Ten million files in ten thousand manifests, and parts of that table: does planning grow in line?
+
+    python tests/benchmarks/bench_ten_million.py [MANIFESTS [ENTRIES]]     default 10000 of 1000
+
+`inspect`, and the plans of expire-snapshots, rewrite-manifests and compact, each a process of its
+own, on an eighth, a quarter, a half and all of the manifests: processor seconds and peak memory.
+The table has no statistics of columns: planning carries none. The newest of its two snapshots lists
+all manifests, the one before half of them, and one that only it has.
+"""
+
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from icectl.codec.manifest_list import read_manifest_list, write_manifest_list
+from icectl.codec.metadata_file import read_metadata, write_metadata
+from icectl.spec.manifest import ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
+from tests.benchmarks.big_table import SNAPSHOT_ID, build
+from tests.benchmarks.measure import Run, process, verdict
+
+PARTS = (8, 4, 2, 1)
+HOUR_MS = 3_600_000
+SYNC_MARKER = b"icectl-test-sync"
+_EXPIRY = ["--older-than", "1d", "--retain-last", "1"]
+_SIZES = ["--target-file-size", "16MiB", "--min-file-size", "128KiB"]
+PLANS = {
+    "inspect": ["inspect", "TABLE"],
+    "expire-snapshots -n": ["expire-snapshots", "TABLE", *_EXPIRY],
+    "rewrite-manifests -n": ["rewrite-manifests", "TABLE"],
+    "compact -n": ["compact", "TABLE", "--engine", "local", *_SIZES],
+}
+"""Of the files one in 250 is small, as in a table that is looked after."""
+
+
+def part_of(whole: Path, table: Path, count: int) -> None:
+    """A table whose head lists the first `count` manifests of another's."""
+    (table / "metadata").mkdir(parents=True)
+    metadata = read_metadata((whole / "metadata" / "v1.metadata.json").read_bytes())
+    (head,) = metadata.snapshots
+    listed = read_manifest_list(Path(head.manifest_list or "").read_bytes())
+    now = listed[:count]
+    before = [*now[: count // 2], listed[-1]]
+    snapshots = _snapshot(table, metadata, 1, before), _snapshot(table, metadata, 2, now)
+    made = replace(
+        metadata,
+        location=str(table),
+        last_sequence_number=2,
+        snapshots=snapshots,
+        current_snapshot_id=snapshots[-1].snapshot_id,
+        snapshot_log=tuple(
+            SnapshotLogEntry(one.timestamp_ms, one.snapshot_id) for one in snapshots
+        ),
+        refs={"main": SnapshotRef(snapshots[-1].snapshot_id, "branch")},
+    )
+    content = write_metadata(made, compressed=False)
+    (table / "metadata" / "v1.metadata.json").write_bytes(content)
+
+
+def _snapshot(
+    table: Path, metadata: TableMetadata, number: int, listed: list[ManifestFile]
+) -> Snapshot:
+    id_ = SNAPSHOT_ID + number - 1
+    path = table / "metadata" / f"snap-{number}.avro"
+    parent = id_ - 1 if number > 1 else None
+    path.write_bytes(
+        write_manifest_list(
+            listed,
+            format_version=2,
+            snapshot_id=id_,
+            parent_snapshot_id=parent,
+            sequence_number=number,
+            sync_marker=SYNC_MARKER,
+        )
+    )
+    return Snapshot(
+        id_,
+        metadata.last_updated_ms + number * HOUR_MS,
+        parent_snapshot_id=parent,
+        sequence_number=number,
+        manifest_list=str(path),
+        summary={"operation": "append"},
+        schema_id=0,
+    )
+
+
+def run(name: str, table: Path) -> Run:
+    """One process; the plans change nothing."""
+    icectl = str(Path(sys.executable).parent / "icectl")
+    words = [str(table) if word == "TABLE" else word for word in PLANS[name]]
+    return process([icectl, *words, *(["--dry-run"] if name.endswith("-n") else [])])
+
+
+def main() -> int:
+    """Print the curves; 1 where one bends or memory is beyond 2 GiB."""
+    manifests, count = (int(argument) for argument in [*sys.argv[1:], "10000", "1000"][:2])
+    found: dict[str, list[Run]] = {name: [] for name in PLANS}
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "whole"
+        build(whole, manifests + 1, count, metrics=False)
+        for part in PARTS:
+            table = Path(folder) / "part"
+            part_of(whole, table, manifests // part)
+            for name, runs in found.items():
+                runs.append(run(name, table))
+            shutil.rmtree(table)
+    for part in range(len(PARTS)):
+        print(f"{manifests // PARTS[part] * count:,} entries", end="")
+        for name, runs in found.items():
+            print(f"; {name} {runs[part].cpu_seconds:.1f} s", end="")
+            print(f" {runs[part].peak_bytes >> 20:,} MiB", end="")
+        print()
+    reached = []
+    for name, runs in found.items():
+        grown = runs[-1].cpu_seconds / runs[-2].cpu_seconds
+        reached += [
+            verdict(f"{name}: processor time of all / of half", grown, 2.3),
+            verdict(
+                f"{name}: peak memory in GiB", max(r.peak_bytes for r in runs) / (1 << 30), 2.0
+            ),
+        ]
+    return 0 if all(reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
