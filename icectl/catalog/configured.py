@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from icectl.errors import TableNotFound, Unsupported, UsageError
 
@@ -27,6 +27,10 @@ _KIND_OF_URI = (
 _NEEDS_URI = frozenset({"rest", "sql", "hive"})
 _SECRET_WORDS = ("secret", "password", "token", "credential", "account-key", "connection-string")
 _NO_SECRETS = re.compile(r"(enabled|uri|endpoint|expires-at|-ms|-seconds|scope|type|provider)$")
+_PASSWORDS = re.compile(
+    r"://[^/?#@:]*:([^/?#@]+)@|[?&;][^=&;]*(?:password|pwd|secret|token)[^=&;]*=([^&;]+)",
+    re.IGNORECASE,
+)
 _PLAIN_VALUE = re.compile(r"true|false|\d*", re.IGNORECASE)
 
 
@@ -46,17 +50,16 @@ class CatalogSettings:
     def secrets(self) -> Sequence[str]:
         """Values, and parts of values, that must not be shown."""
         found = [value for key, value in self.properties.items() if is_secret_property(key, value)]
-        passwords = [password_in(value) for value in self.properties.values()]
-        found += [each for given in passwords if given for each in {given, unquote(given)}]
+        passwords = [each for value in self.properties.values() for each in passwords_in(value)]
+        found += [each for given in passwords for each in {given, unquote(given)}]
         return found
 
     def lines(self) -> Iterator[str]:
         """Each property with its origin, without secrets, for `--verbose`."""
         for key, value in sorted(self.properties.items()):
             told = "***" if is_secret_property(key, value) else value
-            password = password_in(told)
-            if password:
-                told = told.replace(f":{password}@", ":***@")
+            for password in passwords_in(told):
+                told = told.replace(password, "***")
             yield f"catalog: {self.name}.{key} = {told} ({self.origins[key]})"
 
 
@@ -164,12 +167,9 @@ def is_secret_property(key: str, value: str) -> bool:
     return any(word in words for word in _SECRET_WORDS) or words == "header.authorization"
 
 
-def password_in(text: str) -> str | None:
-    """The password of a URI as it is written; None where there is none."""
-    try:
-        return urlsplit(text.removeprefix("jdbc:")).password if "@" in text else None
-    except ValueError:
-        return None
+def passwords_in(text: str) -> list[str]:
+    """The passwords of a URI as they are written: behind the user's name, and behind the `?`."""
+    return [found[1] or found[2] for found in _PASSWORDS.finditer(text)]
 
 
 def _first_file(folders: Sequence[Path]) -> Layer:
@@ -243,7 +243,7 @@ def _without_secret(file: Path, name: str, key: str, value: Any) -> Value:
     if not isinstance(value, str | int):
         raise UsageError(f"{place} must be a text, a whole number or a boolean")
     text = str(value)
-    if not text.startswith("env:") and (is_secret_property(key, text) or password_in(text)):
+    if not text.startswith("env:") and (is_secret_property(key, text) or passwords_in(text)):
         raise UsageError(
             f"{place} looks like a secret, and none may stand there",
             hint=f'`{key} = "env:NAME"` takes it from the environment variable NAME',

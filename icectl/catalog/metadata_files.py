@@ -24,7 +24,7 @@ from icectl.codec.metadata_file import (
 from icectl.env import Env
 from icectl.errors import CorruptTable, IcectlError, Refused, StorageError, TableNotFound
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.properties import METADATA_COMPRESSION, read
+from icectl.spec.properties import METADATA_COMPRESSION, METADATA_PATH, read
 from icectl.spec.requirements import Requirement, check
 from icectl.spec.updates import Update, apply_all, with_log
 from icectl.storage import location as locations
@@ -97,6 +97,25 @@ def check_place(store: Store, table_location: str, loaded: LoadedTable) -> None:
             f"{locations.shown(loaded.metadata.location)}: it is a copy, or was moved, and the "
             "files it names are those of the original",
             hint="name the table by the location in its metadata",
+        )
+
+
+def check_original(loaded: LoadedTable) -> None:
+    """Refuse a copy that a catalog has: its metadata lie in one directory and name another.
+
+    Raises: Refused.
+    """
+    folder, own = locations.parent(loaded.metadata_location), loaded.metadata.location
+    is_told = METADATA_PATH.name in loaded.metadata.properties
+    if is_told or locations.name(folder) != METADATA_FOLDER:
+        return
+    if _place(locations.parent(folder)) != _place(own):
+        raise Refused(
+            f"the catalog's metadata file lies in {locations.shown(folder)}, and says that the "
+            f"table lies in {locations.shown(own)}: it is a copy, or was moved, and the files it "
+            "names are those of the original",
+            hint="register the metadata file that lies with the table; a copy needs metadata that "
+            "name its own files",
         )
 
 

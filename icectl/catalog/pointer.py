@@ -12,6 +12,7 @@ from typing import Protocol
 
 from icectl.catalog.metadata_files import (
     changed,
+    check_original,
     next_metadata,
     read_file,
     unmet,
@@ -144,6 +145,7 @@ class PointerCatalog:
         Raises: Refused, with the way out; TableNotFound; StorageError.
         """
         check_creatable(loaded.metadata_folder)
+        check_original(loaded)
         self.pointer.check_writable(self.pointer.read())
 
     def settle(self) -> None:
@@ -158,6 +160,7 @@ class PointerCatalog:
         """
         pointed = self.pointer.read()
         self.pointer.check_writable(pointed)
+        check_original(base)
         if pointed.metadata_location != base.metadata_location:
             return Conflict(f"{locations.name(pointed.metadata_location)} was committed meanwhile")
         try:

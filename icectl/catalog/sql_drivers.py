@@ -54,6 +54,11 @@ class Database:
             return self.open()
         except self.errors as error:
             raise self.failure(error, "cannot reach") from error
+        except TypeError as error:  # an argument that the driver does not have
+            raise UsageError(
+                f"the driver of the database {self.shown} does not take all that stands behind the "
+                f"`?` of its URI: {reason_of(error)}"
+            ) from error
 
     def failure(self, error: Exception, what: str = "cannot read") -> StorageError:
         """The error to tell, for one of the driver's."""

@@ -17,7 +17,7 @@ from icectl.cli.options import Change, Common
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
 from icectl.commit.access import TableAccess
 from icectl.env import Deadline, Env
-from icectl.errors import CorruptTable, StorageError, UsageError
+from icectl.errors import CorruptTable, IcectlError, UsageError
 from icectl.progress import Progress
 from icectl.report.console import Console
 from icectl.report.document import TableIdentity
@@ -73,7 +73,7 @@ class Session:
                 f"`{loaded.metadata_location}`; CATALOG.NAMESPACE.TABLE asks the catalog"
             )
         if loaded.capabilities.publishes or not loaded.capabilities.is_certain:
-            with suppress(StorageError):  # listing is not what was asked for
+            with suppress(IcectlError):  # listing is not what was asked for
                 for told in rivals(self.store, loaded):
                     self.console.warn(told)
         return Reader(self.store, loaded, self.env, self.progress, self.deadline, self.concurrency)

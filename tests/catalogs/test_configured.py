@@ -192,6 +192,11 @@ def test_no_secret_may_stand_in_icectl_toml_but_by_the_name_of_a_variable() -> N
     settings = Configuration(own).settings("p", {"DB": "postgresql://u:p%40w@h/d"}, {})
     assert settings.properties["uri"] == "postgresql://u:p%40w@h/d"
     assert set(settings.secrets) == {"p%40w", "p@w"}
+    given = Configuration({}).settings("p", {}, {"uri": "jdbc:mysql://h/d?a=b&password=hush"})
+    assert given.secrets == ["hush"]
+    assert list(given.lines()) == [
+        "catalog: p.uri = jdbc:mysql://h/d?a=b&password=*** (`--catalog-option`)"
+    ]
     assert "catalog: p.uri = postgresql://u:***@h/d (`catalog.p.uri` in f.toml)" in settings.lines()
 
 

@@ -1,6 +1,7 @@
 """What is particular to catalogs in databases."""
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -124,6 +125,20 @@ def test_metadata_files_that_leave_the_log_are_deleted_where_the_table_says(
     assert first.exists()
     server.change("t", "keep", read_metadata(local(server.current("t")))["current-snapshot-id"])
     assert not first.exists()  # PyIceberg does so as well
+
+
+@pytest.mark.parametrize("words", [REWRITE, EXPIRE, ORPHANS])
+def test_a_copy_that_was_registered_is_not_changed(
+    server: SqlServer, tmp_path: Path, words: list[str]
+) -> None:
+    shutil.copytree(server.warehouse / "t", tmp_path / "copy")
+    copied = tmp_path / "copy" / "metadata" / local(server.current("t")).name
+    server.execute("UPDATE iceberg_tables SET metadata_location = ?", str(copied))
+    before = sorted(server.warehouse.rglob("*"))
+    code, document = run(words)
+    assert (code, document["status"]) == (5, "refused")
+    assert "it is a copy, or was moved" in document["error"]["message"]
+    assert sorted(server.warehouse.rglob("*")) == before
 
 
 def test_a_view_is_no_table(server: SqlServer) -> None:
