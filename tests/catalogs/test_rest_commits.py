@@ -164,6 +164,21 @@ def test_refusals_are_told_with_the_servers_words(
     assert (catalog.commits, files(catalog)) == (0, before)
 
 
+@pytest.mark.parametrize(("status", "code"), [(404, 10), (403, 13), (409, 12), (504, 12)])
+def test_where_the_table_cannot_be_loaded_either_a_plain_refusal_counts(
+    catalog: Fake, status: int, code: int
+) -> None:
+    before = files(catalog)
+
+    def refused(seen: Seen) -> Reply | None:
+        refuses = catalog.posts and "/tables/t" in seen.path
+        return refusal(status if seen.method == "POST" else 403, "no") if refuses else None
+
+    catalog.before = refused
+    assert catalog.expire()[0] == code
+    assert before <= files(catalog)
+
+
 def test_a_conflict_is_planned_anew_and_given_up_in_the_end(catalog: Fake) -> None:
     answered(catalog, refusal(409, "someone else was faster"))
     assert catalog.expire()[0] == 0

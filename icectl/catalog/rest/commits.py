@@ -46,6 +46,7 @@ class Attempt:
     updates: Sequence[Update]
     key: str
     is_doubtful: bool = False
+    _is_unseen: bool = False
 
     def outcome(self) -> CommitOutcome:
         """Send it, and find out what became of it (R-156).
@@ -91,8 +92,9 @@ class Attempt:
         if _says_nothing(refusal):
             self.is_doubtful = True
             return str(refusal)
+        is_plain = answer.status < 500 and answer.status != 409 and not self.is_doubtful
         seen = self._seen(str(refusal), 2 if answer.status >= 500 else 1)
-        if seen is not None:
+        if seen is not None and not (is_plain and self._is_unseen):
             return seen
         if self.is_doubtful:
             return str(refusal)
@@ -107,7 +109,10 @@ class Attempt:
             try:
                 now = self.table.load()
                 check_same_table(self.base, now.metadata)
+            except Refused as error:  # which no commit to the other one lands on (R-002)
+                return Conflict(error.message)
             except IcectlError as error:
+                self._is_unseen = True
                 return self._unknown(f"{reason}; asked again: {error.message}")
             if now.metadata_location == self.base.metadata_location:
                 continue
