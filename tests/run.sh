@@ -7,8 +7,8 @@
 #   tests/run.sh -- ARGS      only pytest, with these arguments
 #
 # Needs Python 3.11+ and a package index. With Java 17 or newer it also tests against Iceberg's own
-# Spark runtime and Hive's metastores (from Maven Central), and with Go against two S3 servers (from the Go module proxy);
-# without, those tests are skipped and say why.
+# Spark runtime and Hive's metastores (from Maven Central), and with Go against two S3 servers (from
+# the Go module proxy); without, those tests are skipped and say why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tests/environment.sh
