@@ -19,7 +19,7 @@ case "${1:-}" in
     --full) tier=full ;;
     --) shift; only_pytest=("$@") ;;
     "") ;;
-    *) sed -n '2,11p' "$0"; exit 2 ;;
+    *) sed -n '2,12p' "$0"; exit 2 ;;
 esac
 
 environment=$(make_environment test "$root[test]")

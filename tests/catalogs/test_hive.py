@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from icectl.catalog.hive import lock
 from tests.builders.compactions import build
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
 from tests.catalogs.conftest import configure
@@ -127,14 +129,7 @@ def test_a_server_that_compares_refuses_what_came_too_late(hive: HiveServer) -> 
 def test_a_lock_that_is_lost_ends_the_commit_before_it_changes_anything(hive: HiveServer) -> None:
     location = hive.current("t")
 
-    def end_locks() -> None:
-        from hive_metastore.ttypes import ShowLocksRequest, UnlockRequest
-
-        with client(hive.port) as asked:
-            for lock in asked.show_locks(ShowLocksRequest(dbname=hive.namespace[0])).locks:
-                asked.unlock(UnlockRequest(lock.lockid))
-
-    with before_calls(hive, b"heartbeat", end_locks):
+    with before_calls(hive, b"heartbeat", hive.end_locks):
         code, document = on(hive, "expire-snapshots", *EXPIRE)
     assert (code, document["error"]["id"]) == (11, "commit-conflict"), document
     assert "the metastore's lock of" in document["error"]["message"]
@@ -155,14 +150,27 @@ def test_a_lock_of_another_is_waited_for_and_named(hive: HiveServer) -> None:
     location = hive.current("t")
     component = LockComponent(LockType.EXCLUSIVE, LockLevel.TABLE, hive.namespace[0], "t")
     with client(hive.port) as asked:
-        lock = asked.lock(LockRequest([component], user="ann", hostname="far"))
+        held = asked.lock(LockRequest([component], user="ann", hostname="far"))
         code, document = on(hive, "expire-snapshots", *EXPIRE)
         assert (code, document["error"]["id"]) == (11, "commit-conflict"), document
         assert document["error"]["message"].endswith("in 180 seconds: held by ann on far")
         assert hive.current("t") == location
-        asked.unlock(UnlockRequest(lock.lockid))
+        asked.unlock(UnlockRequest(held.lockid))
     assert on(hive, "expire-snapshots", *EXPIRE)[0] == 0
-    hive.await_locks()
+
+
+@hive3
+def test_a_lock_that_a_run_of_icectl_has_left_ends(
+    hive: HiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hive_metastore.ttypes import LockComponent, LockLevel, LockRequest, LockType
+
+    monkeypatch.setattr(lock, "_DEAD_AFTER_MS", 500)
+    component = LockComponent(LockType.EXCLUSIVE, LockLevel.TABLE, hive.namespace[0], "t")
+    with client(hive.port) as asked:
+        asked.lock(LockRequest([component], user="x", hostname="y", agentInfo="icectl-dead"))
+    time.sleep(1)
+    assert on(hive, "expire-snapshots", *EXPIRE)[0] == 0
 
 
 @hive3

@@ -90,10 +90,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class LockRow:
-    """What the metastore tells of a lock on a table."""
+    """What the metastore tells of a lock on a table; `heartbeat_ms` is by the server's clock."""
 
     lock_id: int
-    state: int
+    heartbeat_ms: int
     owner: str
     agent: str
 
@@ -215,7 +215,7 @@ def show_locks(connection: Connection, database: str, name: str) -> Sequence[Loc
     return [
         LockRow(
             number_of(row, 1) or 0,
-            number_of(row, 5) or 0,
+            number_of(row, 8) or 0,
             f"{text_of(row, 10)} on {text_of(row, 11)}",
             text_of(row, 13) or "",
         )

@@ -28,6 +28,10 @@ _LIMIT_KEY = "iceberg.hive.lock-timeout-ms"
 _SHORTEST_KEY = "iceberg.hive.lock-check-min-wait-ms"
 _LONGEST_KEY = "iceberg.hive.lock-check-max-wait-ms"
 _GROWTH = 1.5
+_AGENT = "icectl-"
+_DEAD_AFTER_MS = 600_000
+"""Servers end locks after half of that, where they do it at all."""
+
 _CALL_ERRORS = (AnswerLost, Raised, CallRefused)
 
 
@@ -68,7 +72,7 @@ class Locker:
     @contextmanager
     def locked(self, connection: Connection) -> Iterator[TableLock]:
         """Hold the lock. Raises: CommitConflict, where others have it too long; StorageError."""
-        agent = f"icectl-{self.env.new_uuid()}"
+        agent = f"{_AGENT}{self.env.new_uuid()}"
         try:
             held = lock(connection, self.database, self.table, (_user(), self._host, agent))
             self._wait_for(connection, held)
@@ -92,6 +96,8 @@ class Locker:
         """Ask until the lock is acquired; one that is not is given back."""
         ends_at = self.env.monotonic_seconds() + self.limit
         pause, state = self.shortest, held.state
+        if state == WAITING:
+            self._end_dead(connection, held)
         while state == WAITING and self.env.monotonic_seconds() < ends_at:
             self.env.sleep(pause)
             pause = min(pause * _GROWTH, self.longest)
@@ -107,6 +113,19 @@ class Locker:
             hint="run the command again when the other writer is done; locks of writers that died "
             "end by themselves in some minutes",
         )
+
+    def _end_dead(self, connection: Connection, held: Held) -> None:
+        """Give back locks that runs of icectl have left and no server has ended since.
+
+        Raises: AnswerLost; Raised; CallRefused.
+        """
+        check_lock(connection, held.lock_id)  # which gives it the server's time
+        rows = show_locks(connection, self.database, self.table)
+        now_ms = max((row.heartbeat_ms for row in rows), default=0)
+        for row in rows:
+            if row.agent.startswith(_AGENT) and now_ms - row.heartbeat_ms > _DEAD_AFTER_MS:
+                with suppress(Raised):
+                    unlock(connection, row.lock_id)
 
     def _owners(self, connection: Connection, held: Held) -> str:
         try:
