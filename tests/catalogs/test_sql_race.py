@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException
 from sqlalchemy.exc import OperationalError
 
+from icectl.env import SystemEnv
 from tests.catalogs.conftest import SERVERS
 from tests.catalogs.server import NAME
 from tests.fault.changing import run
@@ -73,8 +74,8 @@ def _meanwhile(appends: Callable[[], object]) -> Iterator[tuple[int, object]]:
     thread = threading.Thread(target=work)
     thread.start()
     number = 0
-    while thread.is_alive():
-        code, document = run(COMMANDS[number % len(COMMANDS)])
+    while thread.is_alive() or number < len(COMMANDS):
+        code, document = run(COMMANDS[number % len(COMMANDS)], env=SystemEnv())
         yield code, document
         number += 1
     thread.join()
