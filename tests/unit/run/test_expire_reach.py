@@ -25,7 +25,7 @@ from tests.builders.broken_tree import (
     v4_122_a_vector_of_a_lost_file,
 )
 from tests.builders.table_builder import START_MS, TableBuilder
-from tests.builders.tree_table import upgrade
+from tests.builders.tree_table import remove_data_files, upgrade
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import WrappedStore
 
@@ -137,12 +137,19 @@ def test_specs_are_those_of_what_stays_and_not_all_of_the_table(tmp_path: Path) 
     assert found.spec_ids == {0}
 
 
-def test_specs_of_a_tree_are_those_of_its_rows_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("are_dead", [False, True])
+def test_specs_of_a_tree_are_those_of_its_rows_too_dead_ones_as_well(
+    tmp_path: Path, are_dead: bool
+) -> None:
     table = TableBuilder(tmp_path / "t", format_version=3, partitioning="identity")
     table.append(range(3))
     table.respec("none")
     table.append(range(3, 6))
-    upgrade(tmp_path / "t", FixedEnv(START_MS + 10**8), "--eager")
+    env = FixedEnv(START_MS + 10**8)
+    partitioned = [row["location"] for row in table.live() if row["spec_id"] == 0]
+    upgrade(tmp_path / "t", env, "--eager")
+    if are_dead:
+        remove_data_files(tmp_path / "t", env, partitioned)
     metadata = of_tree(tmp_path / "t")
     ids = [one.snapshot_id for one in metadata.snapshots if one != metadata.current_snapshot]
     found = read_reached(reader(), metadata, decide(metadata, Policy(expire_ids=(*ids,)), 0), {})
