@@ -1,6 +1,7 @@
 """Listings by obstore: ranges of one prefix at the same time, split at common prefixes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -22,6 +23,8 @@ _SPLIT_SECONDS = 2.0
 """How long to look for common prefixes: a prefix with very many objects directly in it has few."""
 
 _SPLIT_LEVELS = 3
+_ENOUGH = 8
+_LOOKED_UP_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +123,11 @@ class _Below:
         if found is None:
             return self.other().list_directory(self.base)
         entries = [one for one in found["objects"] if one["path"].startswith(self.prefix)]
+        markers = self._markers([one["path"] for one in entries if one["size"] == 0])
         files = [
             FileStatus(self._location(one["path"]), int(one["size"]), _modified_ms(one))
             for one in entries
-            if not (one["size"] == 0 and self._is_marker(one["path"]))
+            if one["path"] not in markers
         ]
         return sorted(files, key=lambda file: file.location)
 
@@ -169,9 +173,16 @@ class _Below:
                 f"cannot list {locations.shown(self.base)}: the storage tells the same names again",
                 hint="nothing was changed; the listing may be whole when it is run again",
             )
-        markers = {key for key in doubted if self._is_marker(key)}
+        markers = self._markers(sorted(doubted))
         found = {one["path"]: one for one in entries if one["path"] not in markers}
         return list(found.values())
+
+    def _markers(self, doubted: Sequence[str]) -> set[str]:
+        if not doubted:
+            return set()
+        with ThreadPoolExecutor(min(len(doubted), _LOOKED_UP_AT_ONCE)) as pool:
+            found = pool.map(self._is_marker, doubted)
+            return {key for key, is_marker in zip(doubted, found, strict=True) if is_marker}
 
     def _is_marker(self, key: str) -> bool:
         """Whether there is no file of that name."""
@@ -206,13 +217,14 @@ class _Below:
     def _prefixes(self) -> list[str]:
         """Common prefixes below the listed one, of a level that has about enough of them."""
         level = [self.prefix]
-        for _ in range(_SPLIT_LEVELS):
-            deeper = [found for prefix in level for found in self._children(prefix)]
-            if not deeper:
-                break
-            level = deeper
-            if len(level) >= self.ranges:
-                break
+        with ThreadPoolExecutor(_LOOKED_UP_AT_ONCE) as pool:
+            for _ in range(_SPLIT_LEVELS):
+                deeper = [found for some in pool.map(self._children, level) for found in some]
+                if not deeper:
+                    break
+                level = deeper
+                if len(level) >= self.ranges // _ENOUGH:  # one more level may be the listing itself
+                    break
         return [] if level == [self.prefix] else level
 
     def _children(self, prefix: str) -> list[str]:

@@ -239,6 +239,15 @@ def test_credentials_that_end_during_a_run_are_asked_for_anew(place):
         store.read(place.at("a"))
 
 
+def test_a_bucket_of_another_region_is_followed_there(place):
+    place.put("a", b"content")
+    options = {**place.options, "client_kwargs.region_name": "eu-west-1"}
+    store = open_store(StorageOptions(options), place.env)
+    place.proxy.failures = [("GET", "wh/a", told(400, "AuthorizationHeaderMalformed"))]
+    assert store.read(place.at("a")) == b"content"
+    assert [method for method, _ in place.proxy.requests] == ["GET", "HEAD", "GET"]
+
+
 def test_a_bucket_without_list_right_is_read_and_its_listing_is_denied(place):
     place.put("a", b"content")
     place.proxy.failures = [("GET", "list-type=2", told(403, "AccessDenied"))]
