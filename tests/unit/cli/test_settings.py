@@ -36,7 +36,7 @@ def test_option_beats_environment_beats_file_beats_built_in(file: Path) -> None:
     assert resolve({}, environment, config).read(CONCURRENCY) == 3
     assert resolve({}, {}, config).read(CONCURRENCY) == 2
     file.write_text("")
-    assert resolve({}, {}, config).read(CONCURRENCY) == 8
+    assert resolve({}, {}, config).read(CONCURRENCY) is None
 
 
 def test_the_origin_of_each_value_is_kept(file: Path) -> None:
@@ -51,7 +51,7 @@ def test_the_origin_of_each_value_is_kept(file: Path) -> None:
 
 def test_an_empty_variable_counts_as_not_set() -> None:
     settings = resolve({}, {"ICECTL_CONCURRENCY": "", "XDG_CONFIG_HOME": "/none"}, None)
-    assert settings.read(CONCURRENCY) == 8
+    assert settings.read(CONCURRENCY) is None
 
 
 def test_keys_of_a_command_stand_in_its_section(file: Path) -> None:
