@@ -20,24 +20,24 @@ from icectl.engine.compact_job import Engine
 from icectl.engine.local import LocalEngine
 from icectl.engine.spark_rewrite import SparkEngine
 from icectl.errors import CommitConflict, UsageError
-from icectl.plan.compact import (
+from icectl.plan.compact.groups import (
     MAX_GROUP_BYTES,
     MIN_DELETE_RATIO,
     MIN_INPUT_FILES,
     CompactOptions,
     JobOrder,
 )
-from icectl.plan.compact_order import (
+from icectl.plan.compact.order import (
     RowOrder,
     parse_sort_order,
     parse_zorder,
     table_order,
 )
-from icectl.plan.compact_sizes import sizes_of
+from icectl.plan.compact.sizes import sizes_of
 from icectl.plan.where import parse_where
 from icectl.report.compact import Compaction, GroupOutput, compaction_result, print_compaction
 from icectl.report.document import Outcome
-from icectl.run.compact import Compacted, Prepared, execute, prepare, remove_leftovers
+from icectl.run.compact.compact import Compacted, Prepared, execute, prepare, remove_leftovers
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, TARGET_FILE_SIZE_BYTES, read
 from icectl.units import parse_ratio, parse_size

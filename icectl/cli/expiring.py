@@ -32,7 +32,7 @@ from icectl.report.expire_snapshots import (
     question,
     untouched_result,
 )
-from icectl.run.expire_snapshots import (
+from icectl.run.expire_snapshots.expire_snapshots import (
     Expired,
     ExpireOptions,
     Prepared,

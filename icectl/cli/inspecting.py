@@ -22,8 +22,8 @@ from icectl.report.console import Console
 from icectl.report.document import Outcome
 from icectl.report.inspect import rows as row_output
 from icectl.report.inspect.summary import print_changes, print_summary
-from icectl.run import inspect as run
-from icectl.run.inspect import RowRequest, is_incomplete, oddities_of
+from icectl.run.inspect import views as run
+from icectl.run.inspect.views import RowRequest, is_incomplete, oddities_of
 from icectl.run.reader import Gaps, Reader
 from icectl.units import parse_instant
 
@@ -150,14 +150,14 @@ def _show_summary(reader: Reader, request: _Request) -> _Shown:
 
 def _show_health(reader: Reader, request: _Request) -> _Shown:
     from icectl.report.inspect.health import print_health
-    from icectl.run.inspect_health import health
+    from icectl.run.inspect.health import health
 
     found = health(reader, request.choice, frozenset(COMMANDS))
     return _Shown(found, lambda console: print_health(console, found, request.table))
 
 
 def _show_changes(reader: Reader, request: _Request) -> _Shown:
-    from icectl.run.inspect_changes import changes
+    from icectl.run.inspect.changes import changes
 
     found = changes(reader, request.from_id, request.to_id, request.limit)
     printer = _ROW_PRINTERS.get(request.format)
@@ -172,7 +172,7 @@ def _show_tree(reader: Reader, request: _Request) -> _Shown:
     from icectl.plan.inspect.tree import tree_json
     from icectl.report.inspect.tree import mermaid, print_tree
     from icectl.report.inspect.tree_page import tree_page
-    from icectl.run.inspect_tree import tree
+    from icectl.run.inspect.tree import tree
 
     root = tree(reader, request.choice, request.limit or _DEFAULT_TREE_LIMIT)
     base = reader.metadata.location

@@ -27,8 +27,8 @@ from icectl.report.remove_orphans import (
     print_removed,
     question,
 )
-from icectl.run.orphan_deletion import OrphansGone, execute, failures
-from icectl.run.remove_orphans import OrphanOptions, Prepared, prepare
+from icectl.run.remove_orphans.deletion import OrphansGone, execute, failures
+from icectl.run.remove_orphans.remove_orphans import OrphanOptions, Prepared, prepare
 from icectl.storage.inventory_files import InventoryFiles
 from icectl.storage.location import name, scheme
 from icectl.storage.same_store import SameStore

@@ -10,7 +10,8 @@ from icectl.plan.repair import RepairLevel
 from icectl.plan.snapshot_choice import parse_snapshot_id
 from icectl.report.document import Outcome
 from icectl.report.repair import Repair, print_plan, print_repair, question, repair_result
-from icectl.run.repair import (
+from icectl.run.repair.mends import Asked
+from icectl.run.repair.repair import (
     COMMAND,
     WHOLE,
     Prepared,
@@ -20,7 +21,6 @@ from icectl.run.repair import (
     prepare,
     remove_leftovers,
 )
-from icectl.run.repair_mends import Asked
 
 Status = Literal["done", "planned", "nothing-to-do", "incomplete", "refused"]
 

@@ -21,8 +21,8 @@ from icectl.errors import CorruptTable, IcectlError, UsageError
 from icectl.progress import Progress
 from icectl.report.console import Console
 from icectl.report.document import TableIdentity
-from icectl.run.other_tables import CatalogTables
 from icectl.run.reader import Reader
+from icectl.run.remove_orphans.other_tables import CatalogTables
 from icectl.storage.open import StorageOptions, open_store, requests_at_once
 from icectl.storage.store import Store
 from icectl.table.open import open_table

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
+from icectl.checks.choice import Level, RuleChoice, fails, rule_ids
 from icectl.cli.failures import with_table
 from icectl.cli.naming import called
 from icectl.cli.options import Common
@@ -11,10 +12,9 @@ from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL, parse_option
 from icectl.errors import UsageError
 from icectl.plan.model import Severity
 from icectl.plan.snapshot_choice import SnapshotChoice, parse_snapshot_id
-from icectl.plan.validate.choice import Level, RuleChoice, fails, rule_ids
 from icectl.report.document import Outcome
 from icectl.report.validate import Checked, checked_result, print_checked
-from icectl.run.validate import ValidateOptions, validate
+from icectl.run.validate.validate import ValidateOptions, validate
 from icectl.run.way_out import BrokenTable
 from icectl.units import parse_ratio
 

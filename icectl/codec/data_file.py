@@ -10,12 +10,12 @@ from typing import IO, Protocol
 
 import pyarrow as pa
 
-from icectl.codec.data_file_avro import open_avro
-from icectl.codec.data_file_orc import open_orc
-from icectl.codec.data_file_parquet import open_parquet
+from icectl.codec.avro.data_file import open_avro
 from icectl.codec.data_rows import Rows
-from icectl.codec.parquet_metrics import FileMetrics
-from icectl.codec.parquet_schema import NameMapping
+from icectl.codec.orc.data_file import open_orc
+from icectl.codec.parquet.data_file import open_parquet
+from icectl.codec.parquet.metrics import FileMetrics
+from icectl.codec.parquet.schema import NameMapping
 from icectl.errors import Unsupported
 from icectl.spec.schema import Schema
 

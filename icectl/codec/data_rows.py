@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
 from icectl.codec.arrow_failures import translated
-from icectl.codec.parquet_schema import child_fields, field_id
+from icectl.codec.parquet.schema import child_fields, field_id
 
 LARGEST_BATCH_ROWS = 131_072
 LARGEST_BATCH_BYTES = 32 * 2**20

@@ -20,8 +20,8 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
 from icectl.codec.arrow_failures import first_line
-from icectl.entries.column_values import plain
-from icectl.entries.percent import unescaped
+from icectl.entries.columns.percent import unescaped
+from icectl.entries.columns.values import plain
 from icectl.errors import Unsupported, UsageError
 
 _INSTANT = pa.timestamp("ns", "UTC")

@@ -7,7 +7,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from icectl.commit.conflicts import DeleteKey, GroupResult
-from icectl.entries.applied import needed_elsewhere
+from icectl.entries.deletes.by_file import needed_elsewhere
 from icectl.entries.rows import (
     GROUP_KEYS,
     Entries,
@@ -21,7 +21,7 @@ from icectl.entries.rows import (
     without,
 )
 from icectl.entries.summary import summarise, summary_counters
-from icectl.plan.compact import LiveFiles
+from icectl.plan.compact.groups import LiveFiles
 
 
 @dataclass(frozen=True)

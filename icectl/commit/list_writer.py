@@ -15,7 +15,7 @@ from icectl.commit.outputs import Outputs
 from icectl.commit.snapshot import NewSnapshot, carried_totals, compose, head
 from icectl.commit.snapshot_writer import ManifestRewrite, SnapshotWriter
 from icectl.commit.transaction import Proposal
-from icectl.entries.clusters import one_cluster, per_manifest, pieces
+from icectl.entries.partition.order import one_cluster, per_manifest, pieces
 from icectl.entries.rows import (
     Entries,
     are_among,
@@ -32,7 +32,7 @@ from icectl.entries.rows import (
     with_snapshot,
     with_some_deleted,
 )
-from icectl.plan.compact import LiveFiles
+from icectl.plan.compact.groups import LiveFiles
 from icectl.plan.rewrite_manifests import PIECES_OF_TARGET, Group, group_pieces, live_in
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata

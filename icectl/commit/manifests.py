@@ -6,14 +6,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from icectl.codec.manifest import read_manifest
-from icectl.codec.manifest_convert import in_file_format
-from icectl.codec.manifest_move import Moved, move_entries
-from icectl.codec.manifest_pieces import PieceWriter
-from icectl.codec.manifest_write import ManifestForm, encode_entries
-from icectl.entries.clusters import Numbers, by_piece, pieces_of
+from icectl.codec.manifest.convert import in_file_format
+from icectl.codec.manifest.manifest import read_manifest
+from icectl.codec.manifest.move import Moved, move_entries
+from icectl.codec.manifest.pieces import PieceWriter
+from icectl.codec.manifest.write import ManifestForm, encode_entries
 from icectl.entries.inherit import inherit
 from icectl.entries.manifest_rows import describe
+from icectl.entries.partition.order import Numbers, by_piece, pieces_of
 from icectl.entries.rows import Entries, count_by_manifest, differing_column, part
 from icectl.env import Env
 from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from icectl import __version__
-from icectl.codec.manifest_list import write_manifest_list
+from icectl.codec.manifest.manifest_list import write_manifest_list
 from icectl.env import Env
 from icectl.errors import CommitConflict, UsageError
 from icectl.spec.manifest import ManifestContent, ManifestFile

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from icectl.codec.parquet_metrics import FileMetrics
+from icectl.codec.parquet.metrics import FileMetrics
 from icectl.engine.kernels.equality_deletes import EqualityDeletes
 from icectl.engine.kernels.partition_rows import Partition
 from icectl.engine.kernels.read_data import SourceFile
@@ -23,9 +23,9 @@ from icectl.engine.kernels.rewrite_data import (
 )
 from icectl.engine.kernels.sort_rows import Sorting
 from icectl.engine.kernels.write_data import Outputs, WriteOptions, WrittenFile
-from icectl.entries.partition_key import decode_key
+from icectl.entries.partition.key import decode_key
 from icectl.entries.schema import CARRIED, PLANNING
-from icectl.plan.compact_task import DeleteFile, InputFile, RewriteTask, Task
+from icectl.plan.compact.task import DeleteFile, InputFile, RewriteTask, Task
 from icectl.spec.data_paths import data_file_name, data_location
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.metadata import TableMetadata

@@ -17,7 +17,7 @@ from typing import IO, Any
 from icectl.engine.isolated import Ask, Kernel
 from icectl.engine.kernels.write_data import Outputs
 from icectl.storage.counting import CountingReader
-from icectl.storage.local import write_to
+from icectl.storage.local.store import write_to
 from icectl.storage.store import Store
 
 _BUFFER_BYTES = 1 << 20

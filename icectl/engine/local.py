@@ -17,7 +17,7 @@ from icectl.engine.isolated import Ask, KernelCrashed, Workers
 from icectl.engine.isolated_files import Files, outputs_through
 from icectl.env import Deadline
 from icectl.errors import CorruptTable, Incomplete
-from icectl.plan.compact_task import InputFile, RewriteTask
+from icectl.plan.compact.task import InputFile, RewriteTask
 from icectl.progress import Progress
 from icectl.spec.rule import RESTORE
 from icectl.storage.store import Store

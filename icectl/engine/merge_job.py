@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from icectl import __version__
-from icectl.codec.parquet_write import ParquetOptions
+from icectl.codec.parquet.write import ParquetOptions
 from icectl.engine.compact_job import (
     TaskResult,
     TypedSpec,
@@ -22,7 +22,7 @@ from icectl.engine.kernels.merge_deletes import (
 )
 from icectl.engine.kernels.write_data import Outputs
 from icectl.entries.schema import CARRIED, PLANNING
-from icectl.plan.compact_task import InputFile, MergeDeletesTask
+from icectl.plan.compact.task import InputFile, MergeDeletesTask
 from icectl.spec.manifest import Content, FileFormat, Status
 
 

@@ -21,7 +21,7 @@ from icectl.engine.kernels.rewrite_data import RowsRead, counted, live_batches, 
 from icectl.engine.kernels.row_totals import RowTotals, check_totals
 from icectl.engine.spark import Attempt, Spark, packed, unpacked
 from icectl.engine.workplace import Workplace
-from icectl.plan.compact_task import RewriteTask
+from icectl.plan.compact.task import RewriteTask
 
 _PIECE_BYTES = 64 << 20
 _SAMPLES_A_RANGE, _MOST_SAMPLES = 4_000, 1_000_000

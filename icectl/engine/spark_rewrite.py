@@ -20,7 +20,7 @@ from icectl.engine.spark_ranges import is_for_ranges, rewrite_in_ranges
 from icectl.engine.workplace import Workplace
 from icectl.env import Deadline
 from icectl.errors import IcectlError
-from icectl.plan.compact_task import RewriteTask
+from icectl.plan.compact.task import RewriteTask
 from icectl.progress import Progress
 from icectl.storage.open import StorageOptions
 

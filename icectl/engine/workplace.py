@@ -8,7 +8,7 @@ from icectl.engine.compact_job import FileNames
 from icectl.engine.kernels.write_data import Outputs
 from icectl.env import SystemEnv
 from icectl.errors import IcectlError
-from icectl.plan.compact_task import RewriteTask
+from icectl.plan.compact.task import RewriteTask
 from icectl.storage.open import StorageOptions, open_store
 
 OutputsOf = Callable[[RewriteTask], Outputs]

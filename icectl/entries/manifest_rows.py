@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pyarrow.compute as pc
 
-from icectl.entries.partition_key import PartitionValue, decode_key, java_sort_key, sort_key
+from icectl.entries.partition.key import PartitionValue, decode_key, java_sort_key, sort_key
 from icectl.entries.rows import Entries, delete_files, live, of_status, total
 from icectl.spec import single_value
 from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile, Status

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.candidates import Mask
-from icectl.entries.deletes import Numbers
-from icectl.entries.partition_key import decode_key
+from icectl.entries.deletes.apply import Numbers
+from icectl.entries.file_verdicts import Mask
+from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import Entries
 from icectl.spec.manifest import FileFormat
 from icectl.spec.partition import PartitionSpec

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from icectl.checks.finding import finding
 from icectl.entries.rows import Entries, live, location_keys, repeats, where
 from icectl.plan.model import Finding, Pin, Step
-from icectl.plan.validate.finding import finding
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Literal
 
-from icectl.entries.clusters import (
+from icectl.entries.partition.order import (
     Clusters,
     Numbers,
     clusters,

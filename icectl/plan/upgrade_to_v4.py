@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from icectl.entries.live_faults import chosen_manifests, live_faults
+from icectl.checks.live_entries import roots
+from icectl.checks.searches.live_entries import chosen_manifests, live_faults
 from icectl.entries.rows import (
     Entries,
     count_by_value,
@@ -13,7 +14,6 @@ from icectl.entries.rows import (
     position_delete_files,
 )
 from icectl.plan.model import Finding, Pin, Step
-from icectl.plan.validate.live_entries import roots
 from icectl.spec.expressions import HIGHEST_STATS_ID, Expression, link_specs
 from icectl.spec.manifest import ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from icectl.entries.predicates import (
+from icectl.entries.conditions.predicates import (
     And,
     Column,
     Compare,

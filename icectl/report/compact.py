@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from icectl.entries.partition_key import decode_key
+from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import by_row, take
-from icectl.plan.compact import CHOSEN, CompactPlan, Group, LiveFiles
-from icectl.plan.compact_order import ZOrder
+from icectl.plan.compact.groups import CHOSEN, CompactPlan, Group, LiveFiles
+from icectl.plan.compact.order import ZOrder
 from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.new_metadata_file import print_new_metadata_file

@@ -6,8 +6,8 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
+from icectl.checks.choice import SEVERITIES, Level, counts
 from icectl.plan.model import Finding, Severity
-from icectl.plan.validate.choice import SEVERITIES, Level, counts
 from icectl.report.console import Console, Style
 from icectl.spec.rules import RULES
 from icectl.units import print_size

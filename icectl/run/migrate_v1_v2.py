@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.codec.manifest_list import write_manifest_list
+from icectl.checks.finding import finding
+from icectl.codec.manifest.manifest_list import write_manifest_list
 from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.outputs import Outputs
@@ -26,7 +27,6 @@ from icectl.plan.migrate_v1_v2 import (
 )
 from icectl.plan.model import Finding, pin_of
 from icectl.plan.rewrite_manifests import RewriteOptions
-from icectl.plan.validate.finding import finding
 from icectl.run import rewrite_manifests as rewriting
 from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.manifest import ManifestFile

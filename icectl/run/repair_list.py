@@ -26,7 +26,7 @@ from icectl.entries.schema import ALL_COLUMNS, PLANNING
 from icectl.entries.summary import summarise, summary_counters
 from icectl.errors import CorruptTable
 from icectl.run.reader import Reader
-from icectl.run.repair_head import Change, Head, read_head
+from icectl.run.repair.head import Change, Head, read_head
 from icectl.spec.manifest import ManifestContent, ManifestFile, Status
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import loosest_key, name

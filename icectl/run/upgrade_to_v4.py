@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.checks.entries import top_level_ids
+from icectl.checks.searches.entries import Columns, merged
+from icectl.checks.searches.metrics import counts_of_other_rows
 from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.sfc1.draft import ParentState, TreeChange
@@ -13,9 +16,7 @@ from icectl.commit.sfc1.writer import TreeWriter
 from icectl.commit.snapshot import head
 from icectl.commit.transaction import Proposal, transaction
 from icectl.engine.local import LocalEngine
-from icectl.entries.faults import Columns, merged
 from icectl.entries.inherit import inherit
-from icectl.entries.metric_faults import counts_of_other_rows
 from icectl.entries.rows import concat, live, planning
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.errors import (
@@ -25,13 +26,12 @@ from icectl.errors import (
     Refused,
     Unsupported,
 )
-from icectl.plan.compact import CompactOptions
-from icectl.plan.compact_sizes import sizes_of
+from icectl.plan.compact.groups import CompactOptions
+from icectl.plan.compact.sizes import sizes_of
 from icectl.plan.model import Finding, pin_of
 from icectl.plan.upgrade_to_v4 import TO_VERSION, Head, UpgradeOptions, UpgradePlan, plan
-from icectl.plan.validate.entries import top_level_ids
-from icectl.run.compact import execute as execute_compaction
-from icectl.run.compact import prepare as prepare_compaction
+from icectl.run.compact.compact import execute as execute_compaction
+from icectl.run.compact.compact import prepare as prepare_compaction
 from icectl.spec.layout import Layout, layout_of
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, read

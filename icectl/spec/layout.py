@@ -1,7 +1,7 @@
 """Layouts: how a snapshot says which manifests it lists, and in which form those are.
 
 This is the one place that recognises them. Each has a reader, named in table/snapshot_reader.py,
-a writer (commit/snapshot_writer.py), checks (run/validate_found.py) and a plan of which manifests
+a writer (commit/snapshot_writer.py), checks (run/validate/found.py) and a plan of which manifests
 are written anew (run/rewrite_manifests.py); what only it knows lies in folders of its name.
 """
 

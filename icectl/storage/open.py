@@ -14,7 +14,7 @@ from icectl.env import Env
 from icectl.storage import location as locations
 from icectl.storage.bucket import Driver, bucket_store
 from icectl.storage.credentials import Places, Renewed, Vendor
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.path_map import PathMapStore
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 

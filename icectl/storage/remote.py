@@ -24,7 +24,8 @@ from icectl.storage.listing import Rows, Step, first_steps, run_steps
 from icectl.storage.proof import Proof
 from icectl.storage.range_reader import Tail, range_reader
 from icectl.storage.retry import retry
-from icectl.storage.s3 import (
+from icectl.storage.s3.pages import parse_pages
+from icectl.storage.s3.store import (
     Call,
     list_objects,
     list_ranges,
@@ -33,8 +34,7 @@ from icectl.storage.s3 import (
     server_time_ms,
     split_objects,
 )
-from icectl.storage.s3_pages import parse_pages
-from icectl.storage.s3_write import S3Writer
+from icectl.storage.s3.write import S3Writer
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
 
 _ALIASES = {"s3a": "s3", "s3n": "s3"}

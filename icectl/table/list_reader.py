@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from icectl.codec.manifest import read_manifest, read_manifests
-from icectl.codec.manifest_list import (
+from icectl.codec.manifest.manifest import read_manifest, read_manifests
+from icectl.codec.manifest.manifest_list import (
     ManifestListReader,
     read_list_properties,
     read_manifest_list,

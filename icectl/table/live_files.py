@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from icectl.entries.applied import NamedFiles, names_of
+from icectl.entries.deletes.by_file import NamedFiles, names_of
 from icectl.entries.rows import EMPTY, Entries, take
-from icectl.plan.compact import LiveFiles, live_files
-from icectl.plan.compact_tasks import LOADED_COLUMNS
+from icectl.plan.compact.groups import LiveFiles, live_files
+from icectl.plan.compact.tasks import LOADED_COLUMNS
 from icectl.progress import Progress
 from icectl.spec.locations import scheme_of, with_scheme
 from icectl.spec.metadata import TableMetadata

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from icectl.checks.searches.live_entries import fingerprints
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
-from icectl.entries.live_faults import fingerprints
 from icectl.entries.rows import RawEntries, deletion_vectors, live
 from icectl.progress import Progress
 from icectl.spec.layout import Layout, layout_of_manifest

@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from icectl.codec.dv import check_cardinality, read_dv
-from icectl.entries.column_values import NONE, Positions
+from icectl.codec.puffin.positions import check_cardinality, read_dv
+from icectl.entries.columns.values import NONE, Positions
 from icectl.entries.rows import Entries, by_row, data_files, deletion_vectors
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from icectl.codec.data_file import open_data_file
-from icectl.entries.transform_columns import transform_column
+from icectl.entries.partition.transforms import transform_column
 from icectl.spec.transforms import apply, parse_transform
 from icectl.spec.types import PrimitiveType
 from tests.benchmarks.measure import call, in_turn, median, ratio, verdict

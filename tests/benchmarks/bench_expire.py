@@ -27,14 +27,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import numpy as np
 
 from icectl.cli import app, session
-from icectl.codec.manifest import write_manifest
-from icectl.codec.manifest_list import read_manifest_list, write_manifest_list
+from icectl.codec.manifest.manifest import write_manifest
+from icectl.codec.manifest.manifest_list import read_manifest_list, write_manifest_list
 from icectl.codec.metadata_file import read_metadata, write_metadata
 from icectl.entries.rows import RawEntries
 from icectl.env import SystemEnv
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from icectl.spec.snapshot import Snapshot, SnapshotLogEntry, SnapshotRef
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.benchmarks.bench_inspect import inflate
 from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, build, entries
 from tests.benchmarks.measure import Run, call, in_turn, median, process, ratio, verdict

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import fastavro
 
-from icectl.codec.manifest import read_manifest, write_manifest
+from icectl.codec.manifest.manifest import read_manifest, write_manifest
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.spec.manifest import ManifestContent

@@ -25,11 +25,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import fastavro
 
-from icectl.codec.avro_blocks import deflate_block, inflate_block
-from icectl.codec.manifest import read_manifest
-from icectl.codec.manifest_move import move_entries
-from icectl.codec.manifest_pieces import PieceWriter
-from icectl.codec.manifest_write import ManifestForm
+from icectl.codec.avro.compression import deflate_block, inflate_block
+from icectl.codec.manifest.manifest import read_manifest
+from icectl.codec.manifest.move import move_entries
+from icectl.codec.manifest.pieces import PieceWriter
+from icectl.codec.manifest.write import ManifestForm
 from icectl.entries.inherit import inherit
 from icectl.plan.rewrite_manifests import PLANNED_COLUMNS
 from icectl.spec.manifest import ManifestContent, ManifestFile

@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from icectl.codec.manifest_list import read_manifest_list, write_manifest_list
+from icectl.codec.manifest.manifest_list import read_manifest_list, write_manifest_list
 from icectl.codec.metadata_file import read_metadata, write_metadata
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from icectl.codec.dv import write_bitmap
+from icectl.codec.puffin.positions import write_bitmap
 from icectl.codec.sfc1.manifest import TreeContent, read_tree, write_tree
 from icectl.entries.rows import Entries
 from icectl.entries.sfc1.rows import STATS

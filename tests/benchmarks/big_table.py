@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from icectl.codec.manifest import write_manifest
-from icectl.codec.manifest_list import write_manifest_list
+from icectl.codec.manifest.manifest import write_manifest
+from icectl.codec.manifest.manifest_list import write_manifest_list
 from icectl.codec.metadata_file import write_metadata
-from icectl.entries.partition_key import encode_key
+from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.codec.manifest import write_manifest
-from icectl.codec.manifest_list import write_manifest_list
+from icectl.codec.manifest.manifest import write_manifest
+from icectl.codec.manifest.manifest_list import write_manifest_list
 from icectl.codec.metadata_file import write_metadata
-from icectl.codec.parquet_metrics import read_metrics
-from icectl.codec.parquet_schema import schema_from_arrow
+from icectl.codec.parquet.metrics import read_metrics
+from icectl.codec.parquet.schema import schema_from_arrow
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status

@@ -19,10 +19,10 @@ from icectl.engine.compact_job import Engine
 from icectl.engine.spark import SparkOptions
 from icectl.engine.spark_rewrite import SparkEngine
 from icectl.env import Deadline, SystemEnv
-from icectl.plan.compact import CompactOptions
-from icectl.plan.compact_sizes import sizes_of
+from icectl.plan.compact.groups import CompactOptions
+from icectl.plan.compact.sizes import sizes_of
 from icectl.progress import SilentProgress
-from icectl.run.compact import execute, prepare
+from icectl.run.compact.compact import execute, prepare
 from icectl.storage.open import StorageOptions
 from tests.builders.compactions import compaction_of
 

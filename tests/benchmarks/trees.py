@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from icectl.codec.manifest import read_manifest, write_manifest
-from icectl.codec.manifest_list import read_manifest_list, write_manifest_list
+from icectl.codec.manifest.manifest import read_manifest, write_manifest
+from icectl.codec.manifest.manifest_list import read_manifest_list, write_manifest_list
 from icectl.commit.sfc1.draft import Gone, ParentState, TreeChange
 from icectl.commit.sfc1.writer import TreeWriter
 from icectl.entries.inherit import inherit

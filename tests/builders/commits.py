@@ -9,7 +9,7 @@ from icectl.catalog.versions import metadata_version
 from icectl.env import Env
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.updates import SetProperties, Update
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.location import parent
 
 

@@ -11,9 +11,9 @@ from icectl.commit.access import TableAccess
 from icectl.engine.compact_job import Engine
 from icectl.entries.rows import by_row
 from icectl.env import Env
-from icectl.plan.compact import CompactOptions
-from icectl.plan.compact_sizes import Sizes
-from icectl.run.compact import Compacted, Prepared, execute, prepare
+from icectl.plan.compact.groups import CompactOptions
+from icectl.plan.compact.sizes import Sizes
+from icectl.run.compact.compact import Compacted, Prepared, execute, prepare
 from icectl.spec.metadata import TableMetadata
 from tests.builders.expiry import NOW_MS, access_to
 from tests.builders.inline_engine import InlineEngine

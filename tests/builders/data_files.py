@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from icectl.codec.parquet_schema import child_fields, with_children
+from icectl.codec.parquet.schema import child_fields, with_children
 from icectl.engine.kernels.read_data import SourceFile
 from icectl.engine.kernels.write_data import Outputs
 from icectl.spec.data_paths import data_file_name

@@ -12,8 +12,8 @@ from icectl.commit.access import TableAccess
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.plan.retention import Policy
 from icectl.progress import Progress, SilentProgress
-from icectl.run.expire_snapshots import Expired, ExpireOptions, execute, prepare
-from icectl.storage.local import LocalStore
+from icectl.run.expire_snapshots.expire_snapshots import Expired, ExpireOptions, execute, prepare
+from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from tests.builders.rows import (
     current_metadata,

@@ -14,8 +14,8 @@ from icectl.engine.kernels.rewrite_data import (
     PositionDeletes,
     TableColumns,
 )
-from icectl.entries import deletes
-from icectl.entries.partition_key import decode_key
+from icectl.entries.deletes import apply as deletes
+from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import by_row
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.progress import SilentProgress

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from icectl.engine.compact_job import CompactJob, Places, TaskResult, run_rewrite
 from icectl.engine.kernels.write_data import Outputs
 from icectl.env import Deadline
-from icectl.plan.compact_task import RewriteTask
+from icectl.plan.compact.task import RewriteTask
 from icectl.progress import Progress
 from icectl.storage.store import Store
 from icectl.table.reading import in_threads

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from icectl.catalog.given_file import GIVEN
-from icectl.codec.dv import dv_blob, read_dv, write_bitmap
-from icectl.codec.manifest import write_manifest
-from icectl.codec.puffin import read_puffin, write_puffin
+from icectl.codec.manifest.manifest import write_manifest
+from icectl.codec.puffin.container import read_puffin, write_puffin
+from icectl.codec.puffin.positions import dv_blob, read_dv, write_bitmap
 from icectl.codec.sfc1.manifest import TreeContent, write_tree
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING

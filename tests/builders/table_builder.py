@@ -15,14 +15,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.codec.dv import write_dv
-from icectl.codec.manifest import write_manifest
-from icectl.codec.manifest_list import write_manifest_list
+from icectl.codec.manifest.manifest import write_manifest
+from icectl.codec.manifest.manifest_list import write_manifest_list
 from icectl.codec.metadata_file import write_metadata
-from icectl.codec.parquet_metrics import read_metrics
-from icectl.codec.parquet_schema import arrow_schema
-from icectl.codec.puffin import NewBlob, read_puffin, write_puffin
-from icectl.entries.partition_key import encode_key
+from icectl.codec.parquet.metrics import read_metrics
+from icectl.codec.parquet.schema import arrow_schema
+from icectl.codec.puffin.container import NewBlob, read_puffin, write_puffin
+from icectl.codec.puffin.positions import write_dv
+from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.spec.manifest import (

@@ -15,7 +15,7 @@ from icectl.entries.rows import Entries
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.env import Env
 from icectl.spec.manifest import Content
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.table.sfc1.manifests import TreeFacts, tree_rows
 from tests.builders.rows import current_metadata, live_entries, read_metadata
 from tests.builders.table_builder import EntryRow

@@ -19,12 +19,12 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.cli import app
-from icectl.codec.dv import read_dv
+from icectl.codec.puffin.positions import read_dv
 from icectl.commit.attempt import Asked, commit_changes
 from icectl.commit.outputs import Outputs, outputs_of
 from icectl.commit.sfc1.draft import Gone, ParentState, TreeChange
 from icectl.commit.sfc1.writer import TreeWriter
-from icectl.entries.partition_key import decode_key
+from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
 from icectl.progress import SilentProgress
@@ -33,7 +33,7 @@ from icectl.spec.manifest import Content, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionSpec, result_types
 from icectl.spec.updates import Update, with_log
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from icectl.table.sfc1.manifests import TreeFacts, tree_rows

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from icectl.codec.parquet_schema import schema_from_arrow
+from icectl.codec.parquet.schema import schema_from_arrow
 from icectl.engine.kernels.equality_deletes import EqualityDeletes
 from icectl.engine.kernels.partition_rows import Partition
 from icectl.engine.kernels.read_data import SourceFile, written_schema
@@ -34,8 +34,8 @@ from icectl.engine.kernels.rewrite_data import (
 )
 from icectl.engine.kernels.sort_rows import Sorting
 from icectl.engine.kernels.write_data import Outputs, write_options
-from icectl.plan.compact_order import ZOrder
-from icectl.run.compact import SORT_BYTES
+from icectl.plan.compact.order import ZOrder
+from icectl.run.compact.compact import SORT_BYTES
 from icectl.spec.metrics_modes import metrics_modes
 from icectl.spec.partition import PartitionSpec
 from icectl.spec.sort import order_from_json

@@ -14,7 +14,7 @@ from icectl.errors import Refused, StorageError, TableNotFound
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.requirements import AssertRefSnapshotId
 from icectl.spec.updates import SetProperties, Update
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv

@@ -19,7 +19,7 @@ from icectl.catalog.rest.warehouse import connect
 from icectl.catalog.warehouse import Means
 from icectl.errors import IcectlError
 from icectl.storage.open import SchemeStore, StorageOptions, open_store
-from icectl.storage.s3 import renewing
+from icectl.storage.s3.store import renewing
 from tests.builders import rows
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.table_builder import TableBuilder

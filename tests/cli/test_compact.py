@@ -13,7 +13,7 @@ from icectl.env import Env
 from icectl.spec.partition import PartitionField
 from icectl.spec.transforms import apply, parse_transform
 from icectl.spec.types import PrimitiveType
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from tests.builders.expiry import NOW_MS
 from tests.builders.inline_engine import InlineEngine

@@ -11,7 +11,7 @@ import pytest
 from icectl.cli import session
 from icectl.env import Env
 from icectl.errors import StorageError
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.builders.expiry import NOW_MS
 from tests.builders.first_writers import as_first_writers_did
 from tests.builders.orphans import edit_metadata

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from icectl.cli import app, session
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from tests.builders.expiry import NOW_MS, Aged, Clock, aged_table, reachable
 from tests.builders.orphans import OTHER_UUID, age, edit_metadata, files_of, stray

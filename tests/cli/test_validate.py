@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from icectl.codec.puffin import NewBlob, write_puffin
+from icectl.codec.puffin.container import NewBlob, write_puffin
 from icectl.env import Env
 from tests.builders.broken import Broken
 from tests.builders.table_builder import START_MS, TableBuilder

@@ -9,7 +9,7 @@ import pytest
 
 from icectl.cli import session
 from icectl.run import way_out
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Run, checked_document
 from tests.stores.fixed_env import FixedEnv

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.builders.plain_metadata import plain_members
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +19,7 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed, Conflict
 from icectl.env import SystemEnv
 from icectl.spec.updates import SetProperties
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 
 table, me, commits = sys.argv[1], sys.argv[2], int(sys.argv[3])
 catalog = FileSystemCatalog(LocalStore(), table, SystemEnv())

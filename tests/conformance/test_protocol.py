@@ -18,7 +18,7 @@ from icectl.codec.metadata_file import write_metadata
 from icectl.spec.requirements import Requirement, check
 from icectl.spec.snapshot import SnapshotRef
 from icectl.spec.updates import SetSnapshotRef, Update, apply_all, with_log
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.builders.compactions import build
 from tests.builders.expiry import NOW_MS
 from tests.builders.orphans import age, stray

@@ -8,11 +8,12 @@ import time
 import pytest
 
 from icectl.errors import Refused
-from icectl.storage import native_upload, s3_upload
+from icectl.storage import native_upload
 from icectl.storage.create import check_creatable
 from icectl.storage.listing import LISTING_SCHEMA
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions, open_store
+from icectl.storage.s3 import upload as s3_upload
 from tests.stores.s3_servers import BY_S3FS
 
 NUMBERS = itertools.count()

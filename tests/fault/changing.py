@@ -27,7 +27,7 @@ from icectl.cli import (
     upgrading_to_v4,
 )
 from icectl.env import Env
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from tests.builders.broken import Broken, in_first_file
 from tests.builders.commits import set_properties

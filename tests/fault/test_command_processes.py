@@ -14,7 +14,7 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed, LoadedTable
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.builders.commits import try_properties
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, read_metadata

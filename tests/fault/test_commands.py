@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.builders.rows import current_metadata, listed_manifests, local, read_metadata
 from tests.fault.changing import NAMES, Subject, lasting, subject_of, unneeded
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from icectl.errors import StorageError
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.builders.commits import set_properties
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.rows import head, live_entries

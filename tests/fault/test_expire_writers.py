@@ -12,12 +12,12 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.codec.metadata_file import write_metadata
 from icectl.errors import CommitConflict, CommitUnknown, CorruptTable, StorageError
 from icectl.plan.retention import Policy
-from icectl.run.expire_snapshots import Expired, execute, prepare
+from icectl.run.expire_snapshots.expire_snapshots import Expired, execute, prepare
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import SnapshotRef
 from icectl.spec.updates import SetProperties, SetSnapshotRef, Update, with_log
 from icectl.storage.failures import AnswerLost
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.location import join
 from tests.builders import commits
 from tests.builders.expiry import (

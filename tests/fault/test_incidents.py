@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from icectl.errors import Refused
-from icectl.run.expire_snapshots import execute, prepare
+from icectl.run.expire_snapshots.expire_snapshots import execute, prepare
 from icectl.spec.manifest import Status
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval
 from tests.builders.expiry import (
     access_to,

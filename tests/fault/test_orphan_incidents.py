@@ -12,7 +12,7 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.commit.outputs import outputs_of
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
 from tests.builders.expiry import NOW_MS, Clock, reachable
 from tests.builders.orphans import OTHER_UUID, age, edit_metadata, files_of, stray

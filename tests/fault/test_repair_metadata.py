@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.builders.expiry import NOW_MS
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder

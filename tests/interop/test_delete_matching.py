@@ -2,8 +2,8 @@
 
 import pytest
 
-from icectl.entries import deletes
-from icectl.entries.deletes import Matches
+from icectl.entries.deletes import apply as deletes
+from icectl.entries.deletes.apply import Matches
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.progress import SilentProgress
 from icectl.spec.manifest import Content

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from icectl.codec import compiled
-from icectl.codec.manifest import read_manifest, write_manifest
-from icectl.codec.manifest_list import read_manifest_list, write_manifest_list
+from icectl.codec.manifest.manifest import read_manifest, write_manifest
+from icectl.codec.manifest.manifest_list import read_manifest_list, write_manifest_list
 from icectl.entries import rows
-from icectl.entries.partition_key import decode_key, encode_key
+from icectl.entries.partition.key import decode_key, encode_key
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING, PLANNING_COLUMNS
 from icectl.errors import CorruptTable, StorageError, Unsupported

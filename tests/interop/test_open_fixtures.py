@@ -10,7 +10,7 @@ from icectl.catalog.given_file import GIVEN
 from icectl.catalog.resolve import resolve
 from icectl.env import SystemEnv
 from icectl.errors import Refused, TableNotFound
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions, open_store
 from icectl.table.open import open_table
 

@@ -13,8 +13,8 @@ import pytest
 from pyiceberg.io import pyarrow as pyiceberg_arrow
 from pyiceberg.schema import Schema as PySchema
 
-from icectl.codec.parquet_metrics import read_metrics
-from icectl.codec.parquet_schema import arrow_schema
+from icectl.codec.parquet.metrics import read_metrics
+from icectl.codec.parquet.schema import arrow_schema
 from icectl.errors import Unsupported
 from icectl.spec.schema import Schema, schema_from_json
 

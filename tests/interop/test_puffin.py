@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from icectl.codec import dv, puffin
+from icectl.codec.puffin import container as puffin
+from icectl.codec.puffin import positions as dv
 from icectl.errors import CorruptTable
 
 BITMAPS = "iceberg-java/position-bitmaps"

@@ -39,13 +39,13 @@ MODULES: Mapping[str, Sequence[str]] = {
     "commit/outputs.py": ["unit/commit/test_outputs.py"],
     "commit/transaction.py": ["unit/commit/test_transaction.py", "unit/commit/test_outputs.py"],
     "plan/retention.py": ["unit/plan/test_retention.py"],
-    "entries/deletes.py": ["unit/entries/test_deletes.py"],
+    "entries/deletes/apply.py": ["unit/entries/test_deletes.py"],
     "entries/inherit.py": ["unit/entries/test_inherit.py"],
     "spec/transforms.py": ["unit/spec/test_transforms.py"],
     "plan/repair.py": ["unit/plan/test_repair.py"],
-    "run/expire_reach.py": ["unit/run/test_expire_reach.py"],
+    "run/expire_snapshots/reach.py": ["unit/run/test_expire_reach.py"],
     "run/cleanup.py": ["unit/run/test_cleanup.py"],
-    "run/orphan_deletion.py": ["unit/run/test_orphan_deletion.py"],
+    "run/remove_orphans/deletion.py": ["unit/run/test_orphan_deletion.py"],
 }
 """Modules of icectl that decide or delete, and the test files that hold them."""
 

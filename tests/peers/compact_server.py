@@ -18,13 +18,13 @@ from icectl.engine.spark import SparkOptions
 from icectl.engine.spark_rewrite import SparkEngine
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError
-from icectl.plan.compact import CompactOptions
-from icectl.plan.compact_order import parse_sort_order, parse_zorder
-from icectl.plan.compact_sizes import sizes_of
+from icectl.plan.compact.groups import CompactOptions
+from icectl.plan.compact.order import parse_sort_order, parse_zorder
+from icectl.plan.compact.sizes import sizes_of
 from icectl.progress import SilentProgress
-from icectl.run.compact import execute, prepare
+from icectl.run.compact.compact import execute, prepare
 from icectl.spec.metadata import TableMetadata
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.open import StorageOptions
 
 TARGET_BYTES = 20_000

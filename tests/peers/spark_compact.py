@@ -15,8 +15,8 @@ from icectl.engine.spark import SparkOptions
 from icectl.engine.spark_rewrite import SparkEngine
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError
-from icectl.plan.compact_order import ZOrder
-from icectl.plan.compact_sizes import Sizes
+from icectl.plan.compact.order import ZOrder
+from icectl.plan.compact.sizes import Sizes
 from icectl.progress import SilentProgress
 from icectl.spec.sort import SortField, SortOrder
 from icectl.spec.transforms import parse_transform

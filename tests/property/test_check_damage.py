@@ -5,12 +5,12 @@ import struct
 import pyarrow as pa
 import pytest
 
-from icectl.codec.manifest import read_manifest, write_manifest
-from icectl.entries.partition_key import encode_key
+from icectl.checks.entries import CHECKED_COLUMNS, check_entries, types_of_bounds
+from icectl.checks.manifests import check_manifest
+from icectl.codec.manifest.manifest import read_manifest, write_manifest
+from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.errors import CorruptTable, Unsupported
-from icectl.plan.validate.entries import CHECKED_COLUMNS, check_entries, types_of_bounds
-from icectl.plan.validate.manifests import check_manifest
 from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile
 from icectl.spec.types import PrimitiveType
 from tests.builders.checked import MANIFEST, SCHEMA, SPEC, stored, table

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from icectl.codec import dv
+from icectl.codec.puffin import positions as dv
 from icectl.errors import CorruptTable
 
 RANGES = st.tuples(

@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from icectl.errors import StorageError
-from icectl.storage import local_scan
 from icectl.storage.listing import LISTING_SCHEMA
-from icectl.storage.local import LocalStore
+from icectl.storage.local import scan as local_scan
+from icectl.storage.local.store import LocalStore
 
 NAMES = st.binary(min_size=1, max_size=6).filter(lambda name: not {0, 47} & set(name)) | (
     st.sampled_from([b"...", b".a", b"..a", "é".encode(), b"\xff", b"a" * 255])

@@ -7,9 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.entries.may_match import may_match
-from icectl.entries.partition_key import encode_key
-from icectl.entries.predicates import (
+from icectl.entries.conditions.may_match import may_match
+from icectl.entries.conditions.predicates import (
     And,
     Column,
     Compare,
@@ -20,6 +19,7 @@ from icectl.entries.predicates import (
     Or,
     StartsWith,
 )
+from icectl.entries.partition.key import encode_key
 from icectl.spec.partition import PartitionField, PartitionSpec, result_types
 from icectl.spec.schema import Schema
 from icectl.spec.single_value import encode

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.codec.dv import write_dv
+from icectl.codec.puffin.positions import write_dv
 from icectl.engine.kernels.equality_deletes import EqualityDeletes
 from icectl.engine.kernels.read_data import written_schema
 from icectl.engine.kernels.rewrite_data import (

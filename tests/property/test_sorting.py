@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.codec.parquet_schema import arrow_schema
+from icectl.codec.parquet.schema import arrow_schema
 from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.engine.kernels.sort_rows import sorted_batches
 from icectl.spec.sort import SortField, SortOrder

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from icectl.codec.parquet_schema import arrow_type
-from icectl.entries.column_values import byte_strings
-from icectl.entries.key_columns import encode_keys
-from icectl.entries.murmur import hash_bytes
-from icectl.entries.partition_key import encode_key
-from icectl.entries.transform_columns import partition_keys, transform_column
+from icectl.codec.parquet.schema import arrow_type
+from icectl.entries.columns.values import byte_strings
+from icectl.entries.partition.key import encode_key
+from icectl.entries.partition.key_columns import encode_keys
+from icectl.entries.partition.murmur import hash_bytes
+from icectl.entries.partition.transforms import partition_keys, transform_column
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.single_value import EXACT, encode
 from icectl.spec.transforms import apply, bucket_hash, parse_transform, result_type

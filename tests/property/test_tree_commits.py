@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.codec.dv import write_dv
+from icectl.codec.puffin.positions import write_dv
 from icectl.commit.sfc1.compose import compose
 from icectl.commit.sfc1.draft import (
     Attempt,
@@ -18,7 +18,7 @@ from icectl.commit.sfc1.draft import (
     TreeOptions,
     identities,
 )
-from icectl.run.inspect_changes import detected
+from icectl.run.inspect.changes import detected
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec.dv import read_bitmap, read_dv, write_bitmap, write_dv
-from icectl.codec.parquet_schema import FIELD_ID, child_fields, no_rows
+from icectl.codec.parquet.schema import FIELD_ID, child_fields, no_rows
+from icectl.codec.puffin.positions import read_bitmap, read_dv, write_bitmap, write_dv
 from icectl.codec.sfc1.content_stats import stats_type
 from icectl.codec.sfc1.manifest import TreeContent, write_tree
 from icectl.entries.sfc1.rows import STATS, TREE_ROWS

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.parquet_schema import FIELD_ID, arrow_type, arrow_values, field_id
+from icectl.codec.parquet.schema import FIELD_ID, arrow_type, arrow_values, field_id
 from icectl.entries.rows import E
 from icectl.entries.stats import flat, of_field
 from icectl.errors import Unsupported

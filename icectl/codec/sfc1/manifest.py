@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from icectl.codec.arrow_failures import translated
-from icectl.codec.parquet_schema import FIELD_ID, child_fields, field_id
+from icectl.codec.parquet.schema import FIELD_ID, child_fields, field_id
 from icectl.entries.sfc1.rows import COUNTS, STATS, TREE_ROWS, whole
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.layout import LAYOUT_KEY, Layout

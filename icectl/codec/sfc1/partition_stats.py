@@ -7,10 +7,10 @@ from math import isnan
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.parquet_schema import field_id
+from icectl.codec.parquet.schema import field_id
 from icectl.codec.sfc1.content_stats import bound_type, typed_values
-from icectl.entries.key_columns import encode_keys
-from icectl.entries.partition_key import decode_key
+from icectl.entries.partition.key import decode_key
+from icectl.entries.partition.key_columns import encode_keys
 from icectl.spec.expressions import Expression
 from icectl.spec.partition import PartitionSpec
 from icectl.spec.stats_columns import group_id
@@ -114,7 +114,7 @@ def recover(
 ) -> Recovered:
     """The partition tuples of entries, all of one spec with `width` fields.
 
-    Shape: one key per entry, in the encoding of entries/partition_key.py.
+    Shape: one key per entry, in the encoding of entries/partition/key.py.
     Order: kept.
     """
     problems = pa.nulls(count, pa.string())

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.column_values import byte_strings, decimal_bytes, integers, packed, plain
+from icectl.entries.columns.values import byte_strings, decimal_bytes, integers, packed, plain
 from icectl.entries.schema import CARRIED
 from icectl.spec.stats_columns import StatsColumn
 from icectl.spec.types import DecimalType, PrimitiveType, Type

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.commit.sfc1.draft import NewTree, ParentState, TreeChange, TreeMeans
-from icectl.entries.column_values import NONE, Positions
+from icectl.entries.columns.values import NONE, Positions
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.errors import SelfCheckFailed
 from icectl.spec.manifest import Content

@@ -25,7 +25,7 @@ from icectl.commit.sfc1.draft import (
 from icectl.commit.sfc1.find import Found, find
 from icectl.commit.sfc1.leaves import NewVector, vector_rows
 from icectl.commit.sfc1.maintenance import affiliate, by_home, compact, drop_dead_leaves, flush
-from icectl.entries.column_values import NONE
+from icectl.entries.columns.values import NONE
 from icectl.errors import SelfCheckFailed
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from icectl.codec.sfc1.manifest import TreeContent
 from icectl.commit.sfc1.leaves import LeafForm, NewFile, write_leaves
-from icectl.entries.column_values import Positions
+from icectl.entries.columns.values import Positions
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key, comparison_keys

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.commit.sfc1.draft import Draft, Identity, TreeChange, identities, keys
-from icectl.entries.column_values import NONE, Positions
+from icectl.entries.columns.values import NONE, Positions
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.errors import CommitConflict
 from icectl.spec.manifest import Content, Status

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.dv import dv_blob, write_bitmap
-from icectl.codec.puffin import read_puffin, write_puffin
+from icectl.codec.puffin.container import read_puffin, write_puffin
+from icectl.codec.puffin.positions import dv_blob, write_bitmap
 from icectl.codec.sfc1.content_stats import aggregate
 from icectl.codec.sfc1.manifest import TreeContent, write_tree
-from icectl.entries.column_values import Positions
+from icectl.entries.columns.values import Positions
 from icectl.entries.sfc1.rows import LEAF_MAX_ENTRIES, STATS, ListedRow
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.table.sfc1.manifests import TreeFacts

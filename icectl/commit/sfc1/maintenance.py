@@ -22,7 +22,7 @@ from icectl.commit.sfc1.draft import (
     with_status,
 )
 from icectl.commit.sfc1.find import homes
-from icectl.entries.column_values import NONE
+from icectl.entries.columns.values import NONE
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.spec.manifest import Content, Status
 from icectl.storage.location import comparison_key

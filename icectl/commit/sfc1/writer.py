@@ -29,7 +29,7 @@ from icectl.entries.rows import Entries, by_row, by_spec
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.entries.summary import Totals, summarise, summary_counters
 from icectl.env import Env
-from icectl.plan.compact import LiveFiles
+from icectl.plan.compact.groups import LiveFiles
 from icectl.spec import properties
 from icectl.spec.locations import with_scheme
 from icectl.spec.manifest import Content, ManifestFile, Status

@@ -8,16 +8,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from icectl.checks.finding import finding
 from icectl.codec.data_file import open_data_file
-from icectl.codec.dv import BLOB_TYPE, CARDINALITY, REFERENCED_DATA_FILE, check_cardinality, read_dv
-from icectl.codec.parquet_schema import field_id
-from icectl.codec.puffin import (
+from icectl.codec.parquet.schema import field_id
+from icectl.codec.puffin.container import (
     FOOTER_END,
     PuffinBlob,
     PuffinFile,
     footer_size,
     read_blob,
     read_footer,
+)
+from icectl.codec.puffin.positions import (
+    BLOB_TYPE,
+    CARDINALITY,
+    REFERENCED_DATA_FILE,
+    check_cardinality,
+    read_dv,
 )
 from icectl.engine.kernels.check_data_file import (
     Recorded,
@@ -32,7 +39,6 @@ from icectl.engine.kernels.columns import Measured, path_to
 from icectl.engine.kernels.decoded_rows import DecodedRows
 from icectl.errors import CorruptTable, Unsupported
 from icectl.plan.model import Finding
-from icectl.plan.validate.finding import finding
 from icectl.spec.schema import Schema
 from icectl.spec.types import NestedField, PrimitiveType
 from icectl.storage.location import before_path, comparison_key

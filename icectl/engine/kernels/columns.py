@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec.data_rows import retyped
-from icectl.codec.parquet_schema import field_id
+from icectl.codec.parquet.schema import field_id
 from icectl.entries.orc_seconds import may_be_earlier, second_of
-from icectl.entries.transform_columns import transform_column
+from icectl.entries.partition.transforms import transform_column
 from icectl.spec.single_value import UNITS_PER_SECOND, Value
 from icectl.spec.transforms import Transform, result_type
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 from pyarrow import types as arrow_types
 
-from icectl.codec.parquet_schema import arrow_type
+from icectl.codec.parquet.schema import arrow_type
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
 
 Convert = Callable[[pa.Array], pa.Array]

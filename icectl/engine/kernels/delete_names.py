@@ -6,7 +6,7 @@ from typing import IO
 import pyarrow.compute as pc
 
 from icectl.codec.data_file import open_data_file
-from icectl.codec.parquet_schema import field_id
+from icectl.codec.parquet.schema import field_id
 from icectl.engine.kernels.check_delete_file import FILE_PATH, PATH_FIELD
 from icectl.engine.kernels.deleted_positions import as_stated
 from icectl.errors import CorruptTable

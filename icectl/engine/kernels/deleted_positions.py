@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from icectl.codec.data_file import DataFile
-from icectl.codec.dv import Positions, check_cardinality, read_dv
-from icectl.codec.parquet_schema import field_id
+from icectl.codec.parquet.schema import field_id
+from icectl.codec.puffin.positions import Positions, check_cardinality, read_dv
 from icectl.engine.kernels.check_delete_file import (
     FILE_PATH,
     PATH_FIELD,

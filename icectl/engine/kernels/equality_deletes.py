@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from icectl.codec.row_hash import Hashes, row_hashes
 from icectl.engine.kernels.columns import path_to
 from icectl.engine.kernels.read_data import Source, SourceFile, open_source
-from icectl.entries.key_columns import encode_keys
+from icectl.entries.partition.key_columns import encode_keys
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.schema import Schema
 from icectl.spec.types import NestedField, is_nested

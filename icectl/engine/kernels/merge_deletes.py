@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from icectl.codec.data_file import open_data_file
-from icectl.codec.dv import Positions, dv_blob
-from icectl.codec.parquet_metrics import FileMetrics, read_metrics
-from icectl.codec.parquet_schema import arrow_schema
-from icectl.codec.parquet_write import ParquetOptions, ParquetWriter
-from icectl.codec.puffin import read_puffin, write_puffin
+from icectl.codec.parquet.metrics import FileMetrics, read_metrics
+from icectl.codec.parquet.schema import arrow_schema
+from icectl.codec.parquet.write import ParquetOptions, ParquetWriter
+from icectl.codec.puffin.container import read_puffin, write_puffin
+from icectl.codec.puffin.positions import Positions, dv_blob
 from icectl.engine.kernels.check_delete_file import POSITION_DELETES
 from icectl.engine.kernels.deleted_positions import (
     named_positions,

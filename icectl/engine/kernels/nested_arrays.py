@@ -3,7 +3,7 @@
 import pyarrow as pa
 from pyarrow import types as arrow_types
 
-from icectl.codec.parquet_schema import child_fields
+from icectl.codec.parquet.schema import child_fields
 
 
 def is_any_list(kind: pa.DataType) -> bool:

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from icectl.engine.kernels.columns import inside, path_to
-from icectl.entries.partition_key import decode_key
-from icectl.entries.transform_columns import partition_keys
+from icectl.entries.partition.key import decode_key
+from icectl.entries.partition.transforms import partition_keys
 from icectl.errors import Unsupported
 from icectl.spec.partition import PartitionField, PartitionSpec, partition_path, result_types
 from icectl.spec.schema import Schema

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.parquet_schema import arrow_schema
+from icectl.codec.parquet.schema import arrow_schema
 from icectl.engine.kernels.partition_rows import partitioner
 from icectl.engine.kernels.rewrite_data import (
     DeletesOfGroup,

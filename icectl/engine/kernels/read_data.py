@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
 from icectl.codec.data_file import DataFile, open_data_file
-from icectl.codec.data_file_orc import OrcDataFile
-from icectl.codec.data_file_parquet import ParquetDataFile
 from icectl.codec.data_rows import LARGEST_BATCH_BYTES, Rows, ids_of, retyped
-from icectl.codec.parquet_schema import (
+from icectl.codec.orc.data_file import OrcDataFile
+from icectl.codec.parquet.data_file import ParquetDataFile
+from icectl.codec.parquet.schema import (
     NameMapping,
     arrow_schema,
     arrow_type,

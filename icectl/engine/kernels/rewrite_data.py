@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from icectl.codec.data_file import open_data_file
 from icectl.codec.data_rows import Rows
-from icectl.codec.dv import Positions
-from icectl.codec.parquet_schema import NameMapping, arrow_schema, is_same_schema
+from icectl.codec.parquet.schema import NameMapping, arrow_schema, is_same_schema
+from icectl.codec.puffin.positions import Positions
 from icectl.engine.kernels.columns import Measured, inside, path_to
 from icectl.engine.kernels.deleted_positions import DeletedPositions, vector_positions
 from icectl.engine.kernels.equality_deletes import (

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from icectl.codec.parquet_metrics import FileMetrics
-from icectl.codec.parquet_schema import child_fields, field_id
+from icectl.codec.parquet.metrics import FileMetrics
+from icectl.codec.parquet.schema import child_fields, field_id
 from icectl.codec.row_hash import row_hashes, sum_of
 from icectl.engine.kernels.columns import inside
 from icectl.errors import SelfCheckFailed

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.engine.kernels.columns import inside, path_to
-from icectl.entries.column_values import (
+from icectl.entries.columns.values import (
     Octets,
     byte_strings,
     decimal_words,
@@ -20,9 +20,9 @@ from icectl.entries.column_values import (
     is_integer,
     plain,
 )
-from icectl.entries.transform_columns import transform_column
+from icectl.entries.partition.transforms import transform_column
 from icectl.errors import Unsupported
-from icectl.plan.compact_order import RowOrder, ZOrder
+from icectl.plan.compact.order import RowOrder, ZOrder
 from icectl.spec.schema import Schema
 from icectl.spec.sort import SortField
 from icectl.spec.transforms import Transform, result_type, takes

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec.data_rows import batch_rows
-from icectl.plan.compact_order import RowOrder
+from icectl.plan.compact.order import RowOrder
 
 _PART_BYTES, _PARTS = 512 << 10, 64
 """What is read of a run at a time, unless a row is wider; a run has so many parts at least."""

@@ -15,9 +15,9 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.parquet_metrics import FileMetrics, footer_metrics, read_metrics
-from icectl.codec.parquet_schema import arrow_schema
-from icectl.codec.parquet_write import ParquetOptions, ParquetWriter
+from icectl.codec.parquet.metrics import FileMetrics, footer_metrics, read_metrics
+from icectl.codec.parquet.schema import arrow_schema
+from icectl.codec.parquet.write import ParquetOptions, ParquetWriter
 from icectl.engine.kernels.columns import Measured, inside, path_to
 from icectl.spec.metrics_modes import MetricsMode, lower_bound, upper_bound
 from icectl.spec.properties import (

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from icectl.entries import deletes, rows
+from icectl.entries import rows
+from icectl.entries.deletes import apply as deletes
 from icectl.entries.rows import Entries
 from icectl.entries.summary import SIZE_BANDS, Totals, size_histogram, summarise
 from icectl.plan.inspect.metadata_rows import id_text

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from icectl.entries.partition_key import decode_key
+from icectl.entries.partition.key import decode_key
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionField, PartitionSpec, partition_path, result_types
 from icectl.spec.single_value import to_json

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from icectl.entries import deletes, rows
-from icectl.entries.deletes import Matches
+from icectl.entries import rows
+from icectl.entries.deletes import apply as deletes
+from icectl.entries.deletes.apply import Matches
 from icectl.entries.rows import Entries
 from icectl.plan.inspect.changes import kind_of
 from icectl.plan.inspect.metadata_rows import id_text

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from icectl.codec.sfc1.manifest import TreeContent
-from icectl.codec.sfc1.partition_stats import UNKNOWN_KEY
-from icectl.entries.live_faults import files_outside
-from icectl.entries.rows import Entries, by_row, concat, location_keys, planning, take, where
-from icectl.entries.sfc1.live import (
+from icectl.checks.finding import finding, told
+from icectl.checks.live_entries import check_places, roots
+from icectl.checks.searches.live_entries import files_outside
+from icectl.checks.sfc1.live import (
     LeafUse,
     Tree,
     TreeFiles,
@@ -18,11 +17,11 @@ from icectl.entries.sfc1.live import (
     repeated_in_root,
     uniqueness_faults,
 )
-from icectl.entries.sfc1.live import (
+from icectl.checks.sfc1.live import (
     Numbers as Rows,
 )
-from icectl.entries.sfc1.rows import ListedRow
-from icectl.entries.sfc1.steps import (
+from icectl.checks.sfc1.manifests import check_replace, check_summary, unreadable
+from icectl.checks.sfc1.steps import (
     Changed,
     Step,
     added_again,
@@ -33,17 +32,18 @@ from icectl.entries.sfc1.steps import (
     row_count,
     step_faults,
 )
-from icectl.entries.sfc1.vectors import vector_steps
+from icectl.checks.sfc1.vectors import vector_steps
+from icectl.codec.sfc1.manifest import TreeContent
+from icectl.codec.sfc1.partition_stats import UNKNOWN_KEY
+from icectl.entries.rows import Entries, by_row, concat, location_keys, planning, take, where
+from icectl.entries.sfc1.rows import ListedRow
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.plan.model import Finding
-from icectl.plan.sfc1.validate_manifests import check_replace, check_summary, unreadable
-from icectl.plan.validate.finding import finding, told
-from icectl.plan.validate.live_entries import check_places, roots
 from icectl.run.reader import Reader
 from icectl.run.sfc1.validate_manifests import TreeChecks, Use
 from icectl.run.sfc1.validate_vectors import LeafVectors, Replaced, check_replaced
-from icectl.run.validate_files import check_gone
-from icectl.run.validate_found import Found, SnapshotsChecked
+from icectl.run.validate.files import check_gone
+from icectl.run.validate.found import Found, SnapshotsChecked
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key

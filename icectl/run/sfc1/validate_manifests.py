@@ -6,18 +6,13 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from icectl.codec.sfc1 import stats_faults
-from icectl.codec.sfc1.partition_stats import TupleField
-from icectl.codec.sfc1.stats_faults import Derived, Stats
-from icectl.entries.bound_faults import BoundTypes
-from icectl.entries.rows import Entries
-from icectl.entries.sfc1 import faults as row_faults
-from icectl.entries.sfc1 import vectors
-from icectl.entries.sfc1.faults import TreeColumns
-from icectl.entries.sfc1.rows import ListedRow
-from icectl.errors import CorruptTable, Unsupported
-from icectl.plan.model import Finding
-from icectl.plan.sfc1.validate_manifests import (
+from icectl.checks.entries import check_entries, top_level_ids, types_of_bounds
+from icectl.checks.finding import finding, told
+from icectl.checks.searches.bounds import BoundTypes
+from icectl.checks.sfc1 import rows as row_faults
+from icectl.checks.sfc1 import statistics as stats_faults
+from icectl.checks.sfc1 import vectors
+from icectl.checks.sfc1.manifests import (
     check_leaf_footer,
     check_root_footer,
     check_root_size,
@@ -26,8 +21,13 @@ from icectl.plan.sfc1.validate_manifests import (
     unreadable,
     vector_limits,
 )
-from icectl.plan.validate.entries import check_entries, top_level_ids, types_of_bounds
-from icectl.plan.validate.finding import finding, told
+from icectl.checks.sfc1.rows import TreeColumns
+from icectl.checks.sfc1.statistics import Derived, Stats
+from icectl.codec.sfc1.partition_stats import TupleField
+from icectl.entries.rows import Entries
+from icectl.entries.sfc1.rows import ListedRow
+from icectl.errors import CorruptTable, Unsupported
+from icectl.plan.model import Finding
 from icectl.spec.manifest import Content, ManifestContent, Status
 from icectl.spec.rule import Broken, Fault
 from icectl.spec.snapshot import Snapshot

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.manifest import read_manifest
-from icectl.codec.parquet_schema import field_id
+from icectl.codec.manifest.manifest import read_manifest
+from icectl.codec.parquet.schema import field_id
 from icectl.codec.sfc1.content_stats import conform, typed_values
 from icectl.entries.sfc1.rows import STATS, ListedRow
 from icectl.spec import single_value

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.dv import read_bitmap, write_bitmap
-from icectl.codec.manifest import read_manifest
+from icectl.codec.manifest.manifest import read_manifest
+from icectl.codec.puffin.positions import read_bitmap, write_bitmap
 from icectl.codec.sfc1.partition_stats import recover
 from icectl.codec.sfc1.stats_maps import to_maps
-from icectl.entries.column_values import NONE, Positions
+from icectl.entries.columns.values import NONE, Positions
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import RawEntries, numbered, where
 from icectl.entries.schema import CARRIED, PLANNING

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.dv import read_bitmap, read_dv
-from icectl.entries.column_values import NONE, Positions
+from icectl.codec.puffin.positions import read_bitmap, read_dv
+from icectl.entries.columns.values import NONE, Positions
 from icectl.entries.sfc1.rows import LISTED, ListedRow, listed_rows, number_of, text_of
 from icectl.errors import CorruptTable, MissingFile
 from icectl.spec.manifest import Content, Status

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.manifest import read_manifest
-from icectl.codec.parquet_schema import no_rows
+from icectl.codec.manifest.manifest import read_manifest
+from icectl.codec.parquet.schema import no_rows
 from icectl.codec.sfc1.content_stats import conform, from_maps
 from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_tree
 from icectl.codec.sfc1.partition_stats import TupleField, tuple_fields, with_tuples

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
+from icectl.checks.sfc1.risks import home_risks, partition_risks, tree_risks
 from icectl.codec.sfc1.partition_stats import UNKNOWN_KEY
 from icectl.entries.rows import Entries, RawEntries
-from icectl.entries.sfc1.risks import home_risks, partition_risks, tree_risks
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.spec.manifest import ManifestFile, ManifestHeader, RootManifest
 from icectl.spec.metadata import TableMetadata

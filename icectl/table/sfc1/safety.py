@@ -6,16 +6,16 @@ from itertools import chain
 
 import pyarrow as pa
 
-from icectl.entries.column_values import Positions
-from icectl.entries.row_risks import row_risks
+from icectl.checks.finding import told
+from icectl.checks.searches.row_risks import row_risks
+from icectl.checks.sfc1.manifests import check_root_footer, known_ids
+from icectl.checks.sfc1.risks import tree_risks
+from icectl.checks.sfc1.rows import TreeColumns, entry_faults, tracking_faults
+from icectl.checks.sfc1.vectors import RootVectors, vector_faults
+from icectl.entries.columns.values import Positions
 from icectl.entries.rows import Entries
-from icectl.entries.sfc1.faults import TreeColumns, entry_faults, tracking_faults
-from icectl.entries.sfc1.risks import tree_risks
-from icectl.entries.sfc1.vectors import RootVectors, vector_faults
 from icectl.errors import CorruptTable
 from icectl.plan.model import Finding
-from icectl.plan.sfc1.validate_manifests import check_root_footer, known_ids
-from icectl.plan.validate.finding import told
 from icectl.spec.manifest import Content, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from icectl.codec.dv import read_bitmap, write_bitmap
-from icectl.codec.parquet_schema import field_id
+from icectl.codec.parquet.schema import field_id
+from icectl.codec.puffin.positions import read_bitmap, write_bitmap
 from icectl.codec.sfc1.stats_maps import single_values
-from icectl.entries.column_values import NONE, Positions
+from icectl.entries.columns.values import NONE, Positions
 from icectl.entries.sfc1.rows import STATS, ListedRow, number_of
 from icectl.spec.manifest import FieldSummary, ManifestFile, ManifestVector, RootManifest, Status
 from icectl.spec.snapshot import Snapshot

@@ -14,7 +14,7 @@ from icectl.spec.requirements import AssertRefSnapshotId
 from icectl.spec.snapshot import MetadataLogEntry
 from icectl.spec.updates import AssignUuid, SetProperties
 from icectl.storage.failures import AnswerLost
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.path_map import PathMapStore
 from tests.builders.commits import loaded_at
 from tests.builders.plain_metadata import plain_members

@@ -8,7 +8,7 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.given_file import GIVEN, GivenFileCatalog, SingleFileCatalog
 from icectl.catalog.resolve import resolve
 from icectl.errors import Refused, TableNotFound, UsageError
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 
 STORE = LocalStore()
 

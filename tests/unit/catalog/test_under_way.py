@@ -10,7 +10,7 @@ import pytest
 from icectl.catalog.files import FILE_SYSTEM, OF_A_CATALOG, FileSystemCatalog
 from icectl.catalog.protocol import Committed, Conflict
 from icectl.errors import CommitConflict, Refused, TableNotFound
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.stores.wrapped import WrappedStore
 from tests.unit.catalog.test_files import (
     OTHER_UUID,

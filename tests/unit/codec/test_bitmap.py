@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from icectl.codec.dv import read_bitmap, write_bitmap, write_dv
+from icectl.codec.puffin.positions import read_bitmap, write_bitmap, write_dv
 from icectl.errors import CorruptTable
 
 # sfc-1 6.4.

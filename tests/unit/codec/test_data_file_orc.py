@@ -11,9 +11,9 @@ import pytest
 from pyarrow import orc
 
 from icectl.codec.data_file import open_data_file
-from icectl.codec.data_file_orc import open_orc
 from icectl.codec.data_rows import LARGEST_BATCH_BYTES, ids_of
-from icectl.codec.orc_tail import ColumnStatistics, OrcTail
+from icectl.codec.orc.data_file import open_orc
+from icectl.codec.orc.tail import ColumnStatistics, OrcTail
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.schema import Schema
 from icectl.spec.single_value import encode

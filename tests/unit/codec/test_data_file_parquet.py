@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec import data_file_parquet
 from icectl.codec.data_file import open_data_file
 from icectl.codec.data_rows import LARGEST_BATCH_BYTES, Rows, batch_rows, ids_of, retyped
+from icectl.codec.parquet import data_file as data_file_parquet
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.spec.schema import Schema
 from icectl.spec.types import NestedField, PrimitiveType

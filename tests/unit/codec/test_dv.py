@@ -4,8 +4,9 @@ import zlib
 import numpy as np
 import pytest
 
-from icectl.codec import dv, puffin
-from icectl.codec.dv import BLOB_TYPE
+from icectl.codec.puffin import container as puffin
+from icectl.codec.puffin import positions as dv
+from icectl.codec.puffin.positions import BLOB_TYPE
 from icectl.errors import CorruptTable
 
 BITMAP_1_2_3 = bytes.fromhex("3a300000010000000000020010000000010002000300")

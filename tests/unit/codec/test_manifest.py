@@ -3,9 +3,11 @@
 import pyarrow as pa
 import pytest
 
-from icectl.codec import compiled, manifest, manifest_scan
-from icectl.codec.avro import in_parts, read_blocks, read_header
-from icectl.codec.manifest import read_manifest, read_manifests
+from icectl.codec import compiled
+from icectl.codec.avro.container import in_parts, read_blocks, read_header
+from icectl.codec.manifest import manifest
+from icectl.codec.manifest import scan as manifest_scan
+from icectl.codec.manifest.manifest import read_manifest, read_manifests
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.manifest import ManifestContent

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from icectl.codec import compiled
-from icectl.codec.manifest import read_manifest, read_manifests
-from icectl.entries.partition_key import encode_key
+from icectl.codec.manifest.manifest import read_manifest, read_manifests
+from icectl.entries.partition.key import encode_key
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.errors import CorruptTable
 from icectl.spec.partition import PartitionField, PartitionSpec

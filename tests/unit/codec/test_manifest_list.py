@@ -8,7 +8,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from icectl.codec.manifest_list import (
+from icectl.codec.manifest.manifest_list import (
     ManifestListReader,
     read_manifest_list,
     write_manifest_list,

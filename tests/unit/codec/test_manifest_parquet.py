@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec.manifest import read_manifest, write_manifest
-from icectl.codec.manifest_convert import in_file_format
-from icectl.codec.manifest_move import move_entries
-from icectl.codec.manifest_write import ManifestForm
+from icectl.codec.manifest.convert import in_file_format
+from icectl.codec.manifest.manifest import read_manifest, write_manifest
+from icectl.codec.manifest.move import move_entries
+from icectl.codec.manifest.write import ManifestForm
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import numbers
 from icectl.entries.schema import ALL_COLUMNS

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from icectl.codec import compiled
-from icectl.codec.manifest import read_manifest, write_manifest
-from icectl.codec.manifest_schema import avro_type
-from icectl.entries.partition_key import encode_key
+from icectl.codec.manifest.manifest import read_manifest, write_manifest
+from icectl.codec.manifest.schema import avro_type
+from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, CARRIED, PLANNING
 from icectl.errors import CorruptTable

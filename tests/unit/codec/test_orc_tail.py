@@ -2,7 +2,7 @@
 
 import pytest
 
-from icectl.codec.orc_tail import ColumnStatistics, OrcTail, Stripe, read_tail
+from icectl.codec.orc.tail import ColumnStatistics, OrcTail, Stripe, read_tail
 from icectl.errors import CorruptTable
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.codec.parquet_dictionary import columns_with_dictionary
-from icectl.codec.parquet_write import ParquetOptions, ParquetWriter
+from icectl.codec.parquet.dictionary import columns_with_dictionary
+from icectl.codec.parquet.write import ParquetOptions, ParquetWriter
 
 COUNT = 200_000
 CHANCE = np.random.default_rng(1)

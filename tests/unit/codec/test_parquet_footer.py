@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec.parquet_footer import Untold, without
+from icectl.codec.parquet.footer import Untold, without
 from icectl.errors import CorruptTable
 
 NOTHING: frozenset[tuple[int, int]] = frozenset()

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec.parquet_metrics import FileMetrics, read_metrics
-from icectl.codec.parquet_schema import FIELD_ID
+from icectl.codec.parquet.metrics import FileMetrics, read_metrics
+from icectl.codec.parquet.schema import FIELD_ID
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.schema import Schema, schema_from_json
 

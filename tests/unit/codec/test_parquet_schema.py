@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec import parquet_schema
-from icectl.codec.parquet_schema import FIELD_ID, Leaf
+from icectl.codec.parquet import schema as parquet_schema
+from icectl.codec.parquet.schema import FIELD_ID, Leaf
 from icectl.errors import Unsupported
 from icectl.spec.schema import Schema, schema_from_json
 

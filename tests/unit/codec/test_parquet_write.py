@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec.parquet_write import ParquetOptions, ParquetWriter
+from icectl.codec.parquet.write import ParquetOptions, ParquetWriter
 
 UUIDS = pa.array([b"0123456789abcdef", None], pa.uuid().storage_type)
 UUID = pa.ExtensionArray.from_storage(pa.uuid(), UUIDS)

@@ -3,8 +3,8 @@ import json
 import cramjam
 import pytest
 
-from icectl.codec import puffin
-from icectl.codec.puffin import NewBlob, PuffinBlob, PuffinFile
+from icectl.codec.puffin import container as puffin
+from icectl.codec.puffin.container import NewBlob, PuffinBlob, PuffinFile
 from icectl.errors import CorruptTable, Unsupported
 
 EMPTY = (

@@ -17,7 +17,7 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.requirements import AssertRefSnapshotId, AssertTableUuid, Requirement
 from icectl.spec.snapshot import MetadataLogEntry
 from icectl.spec.updates import RemoveSnapshotRef, SetProperties, Update, apply_all
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.builders.commits import loaded_at
 from tests.builders.history import history
 from tests.stores.fixed_env import FixedEnv

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from icectl.commit.conflicts import GroupResult, conflict, head_of
-from icectl.plan.compact import live_files
-from icectl.plan.compact_task import (
+from icectl.plan.compact.groups import live_files
+from icectl.plan.compact.task import (
     DeleteFile,
     DeletionVector,
     InputFile,

@@ -3,9 +3,9 @@
 import pytest
 
 from icectl.commit.conflicts import GroupResult, conflict, head_of
-from icectl.entries.partition_key import encode_key
-from icectl.plan.compact import Branch, CompactOptions, live_files, plan
-from icectl.plan.compact_sizes import Sizes
+from icectl.entries.partition.key import encode_key
+from icectl.plan.compact.groups import Branch, CompactOptions, live_files, plan
+from icectl.plan.compact.sizes import Sizes
 from icectl.plan.model import pin_of
 from icectl.spec.manifest import FileFormat
 from icectl.spec.partition import PartitionField, PartitionSpec

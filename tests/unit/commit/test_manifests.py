@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.codec.manifest_write import ManifestForm
+from icectl.codec.manifest.write import ManifestForm
 from icectl.commit.manifests import ManifestWriter, Written
 from icectl.entries.rows import Entries, as_existing, concat, numbers
 from icectl.entries.schema import PLANNING
@@ -15,7 +15,7 @@ from icectl.errors import SelfCheckFailed
 from icectl.plan.rewrite_manifests import PLANNED_COLUMNS
 from icectl.progress import SilentProgress
 from icectl.spec.manifest import ManifestContent, ManifestFile
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
 from tests.builders.entry_rows import named

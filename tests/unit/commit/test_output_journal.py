@@ -16,7 +16,7 @@ from icectl.commit.output_journal import DataPlaces, Leftovers, is_output
 from icectl.commit.outputs import Outputs, outputs_of
 from icectl.commit.transaction import Transaction
 from icectl.errors import CommitConflict, StorageError
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from tests.builders.expiry import NOW_MS, Clock, access_to
 from tests.builders.rows import current_metadata, read_metadata

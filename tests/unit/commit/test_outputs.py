@@ -16,7 +16,7 @@ from icectl.env import Deadline
 from icectl.errors import CommitConflict, IcectlError, Refused, StorageError
 from icectl.progress import SilentProgress
 from icectl.run.cleanup import Cleaner
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
 from tests.builders.expiry import NOW_MS, Clock, access_to
 from tests.builders.orphans import files_of

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.codec.parquet_schema import arrow_schema
+from icectl.codec.parquet.schema import arrow_schema
 from icectl.engine.kernels import gather_rows, write_data
 from icectl.engine.kernels.gather_rows import gathered
 from icectl.engine.kernels.partition_rows import partitioner

@@ -13,8 +13,8 @@ from icectl.engine.local import LocalEngine
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import CorruptTable, Incomplete, StorageError
 from icectl.progress import SilentProgress
-from icectl.run.compact import Compacted
-from icectl.storage.local import LocalStore
+from icectl.run.compact.compact import Compacted
+from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from tests.builders.broken import DAMAGES, TABLES, Broken
 from tests.builders.compactions import build, compacted, lineage, planned

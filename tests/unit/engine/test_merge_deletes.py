@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec.dv import dv_blob, read_dv
-from icectl.codec.parquet_write import ParquetOptions
-from icectl.codec.puffin import read_blob, read_puffin, write_puffin
+from icectl.codec.parquet.write import ParquetOptions
+from icectl.codec.puffin.container import read_blob, read_puffin, write_puffin
+from icectl.codec.puffin.positions import dv_blob, read_dv
 from icectl.engine.kernels.merge_deletes import (
     merged_positions,
     write_delete_file,

@@ -5,9 +5,9 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from icectl.codec.parquet_schema import arrow_schema
+from icectl.codec.parquet.schema import arrow_schema
 from icectl.engine.kernels.partition_rows import Partition, partitioner
-from icectl.entries.partition_key import encode_key
+from icectl.entries.partition.key import encode_key
 from icectl.errors import Unsupported
 from icectl.spec.partition import spec_from_json
 from icectl.spec.types import PrimitiveType

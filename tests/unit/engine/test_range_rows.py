@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from icectl.codec.parquet_schema import arrow_schema
+from icectl.codec.parquet.schema import arrow_schema
 from icectl.engine.kernels import range_rows
 from icectl.engine.kernels.partition_rows import partitioner
 from icectl.engine.kernels.range_rows import bounds_of, dealt, sampled_keys
@@ -17,7 +17,7 @@ from icectl.engine.kernels.write_data import Outputs
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.sort import SortField, SortOrder
 from icectl.spec.transforms import parse_transform
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.builders.data_files import schema
 from tests.builders.file_groups import whole_table
 from tests.builders.table_builder import TableBuilder

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec.dv import write_dv
-from icectl.codec.parquet_schema import schema_from_arrow
+from icectl.codec.parquet.schema import schema_from_arrow
+from icectl.codec.puffin.positions import write_dv
 from icectl.engine.kernels import rewrite_data as kernel
 from icectl.engine.kernels.equality_deletes import EqualityDeletes
 from icectl.engine.kernels.partition_rows import Partition

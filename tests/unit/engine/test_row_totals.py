@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from icectl.codec.parquet_metrics import FileMetrics
+from icectl.codec.parquet.metrics import FileMetrics
 from icectl.engine.kernels.row_totals import RowTotals, check_rows
 from icectl.errors import SelfCheckFailed
 from tests.builders.data_files import identified, table

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.codec.parquet_schema import arrow_schema
+from icectl.codec.parquet.schema import arrow_schema
 from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.errors import Unsupported
-from icectl.plan.compact_order import ZOrder
+from icectl.plan.compact.order import ZOrder
 from icectl.spec.sort import order_from_json
 from tests.builders.data_files import schema
 

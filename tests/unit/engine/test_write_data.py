@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec.parquet_schema import arrow_schema
+from icectl.codec.parquet.schema import arrow_schema
 from icectl.engine.kernels.write_data import DataWriter, write_options
 from icectl.errors import Refused
 from icectl.spec.metrics_modes import metrics_modes

@@ -3,8 +3,8 @@ import struct
 import pyarrow as pa
 import pytest
 
-from icectl.entries.bound_faults import BoundFaults, bound_faults, bound_types
-from icectl.entries.faults import Columns
+from icectl.checks.searches.bounds import BoundFaults, bound_faults, bound_types
+from icectl.checks.searches.entries import Columns
 from icectl.entries.rows import RawEntries
 from icectl.spec.rule import Fault
 from icectl.spec.types import DecimalType, FixedType, GeometryType, PrimitiveType

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.entries.byte_hashes import byte_hashes
-from icectl.entries.column_values import byte_strings
+from icectl.entries.columns.byte_hashes import byte_hashes
+from icectl.entries.columns.values import byte_strings
 
 
 def murmur_64a(content: bytes) -> int:

@@ -1,6 +1,7 @@
 import pytest
 
-from icectl.entries import deletes, rows
+from icectl.entries import rows
+from icectl.entries.deletes import apply as deletes
 from icectl.spec.manifest import Status
 from tests.builders.entry_rows import data, entries, equality, key, named, positions, vector
 

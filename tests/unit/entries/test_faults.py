@@ -2,8 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.entries import faults
-from icectl.entries.faults import Columns
+from icectl.checks.searches import entries as faults
+from icectl.checks.searches.entries import Columns
 from icectl.entries.rows import RawEntries
 from icectl.spec.manifest import ManifestContent, Status
 from icectl.spec.rule import Fault

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from icectl.entries.manifest_rows import field_summaries
-from icectl.entries.partition_key import encode_key
+from icectl.entries.partition.key import encode_key
 from icectl.spec.manifest import FieldSummary
 from icectl.spec.types import PrimitiveType
 from tests.builders.entry_rows import data, entries

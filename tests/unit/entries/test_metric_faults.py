@@ -2,8 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.entries.faults import Columns
-from icectl.entries.metric_faults import (
+from icectl.checks.searches.entries import Columns
+from icectl.checks.searches.metrics import (
     avro_with_column_sizes,
     common,
     impossible_counts,

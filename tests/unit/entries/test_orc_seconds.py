@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.entries.orc_seconds import may_be_earlier, may_leave, second_of
-from icectl.entries.partition_key import encode_key
+from icectl.entries.partition.key import encode_key
 from icectl.spec.manifest import FileFormat
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.schema import Schema

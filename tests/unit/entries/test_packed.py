@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.entries.packed import Packed, not_text
+from icectl.entries.columns.packed import Packed, not_text
 
 
 def packed(*values: bytes) -> Packed:

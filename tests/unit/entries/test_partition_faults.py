@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.entries.faults import Columns
-from icectl.entries.partition_faults import FieldRange, field_ranges
-from icectl.entries.partition_key import encode_key, join_values, sort_key
+from icectl.checks.searches.entries import Columns
+from icectl.checks.searches.partitions import FieldRange, field_ranges
+from icectl.entries.partition.key import encode_key, join_values, sort_key
 from icectl.entries.rows import RawEntries
 from icectl.errors import CorruptTable
 from icectl.spec.rule import Fault

@@ -4,9 +4,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from icectl.entries.row_risks import Ledger, live_twice, row_risks
+from icectl.checks.searches.row_risks import Ledger, live_twice, row_risks
+from icectl.checks.sfc1.risks import home_risks, tree_risks
 from icectl.entries.rows import Entries
-from icectl.entries.sfc1.risks import home_risks, tree_risks
 from icectl.spec.layout import Layout
 from icectl.spec.manifest import Content, FileFormat, Status
 

@@ -7,9 +7,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from icectl.entries.column_values import integers
-from icectl.entries.key_columns import encode_keys
-from icectl.entries.transform_columns import partition_keys, transform_column
+from icectl.entries.columns.values import integers
+from icectl.entries.partition.key_columns import encode_keys
+from icectl.entries.partition.transforms import partition_keys, transform_column
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.transforms import parse_transform
 from icectl.spec.types import parse_type

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.entries.partition_key import encode_key
-from icectl.entries.predicates import Column, Compare
+from icectl.entries.conditions.predicates import Column, Compare
+from icectl.entries.partition.key import encode_key
 from icectl.errors import CorruptTable, Unsupported, UsageError
-from icectl.plan.compact import (
+from icectl.plan.compact.groups import (
     Branch,
     CompactOptions,
     CompactPlan,
@@ -16,8 +16,8 @@ from icectl.plan.compact import (
     live_files,
     plan,
 )
-from icectl.plan.compact_order import ZOrder
-from icectl.plan.compact_sizes import Sizes
+from icectl.plan.compact.order import ZOrder
+from icectl.plan.compact.sizes import Sizes
 from icectl.plan.model import pin_of
 from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata

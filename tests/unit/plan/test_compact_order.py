@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from icectl.errors import UsageError
-from icectl.plan.compact_order import ZOrder, parse_sort_order, parse_zorder, table_order
+from icectl.plan.compact.order import ZOrder, parse_sort_order, parse_zorder, table_order
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionSpec
 from icectl.spec.schema import Schema

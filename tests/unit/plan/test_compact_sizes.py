@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icectl.errors import UsageError
-from icectl.plan.compact_sizes import Sizes, sizes_of
+from icectl.plan.compact.sizes import Sizes, sizes_of
 
 MB = 2**20
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from icectl.entries.predicates import (
+from icectl.entries.conditions.predicates import (
     And,
     Column,
     Compare,

@@ -10,7 +10,7 @@ from icectl.env import Deadline
 from icectl.progress import SilentProgress
 from icectl.run import cleanup
 from icectl.run.cleanup import Cleaner
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, Store
 from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore, FaultyStore, WrappedStore

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from icectl.errors import CommitConflict
-from icectl.run.compact import Compacted, Prepared, job_of
+from icectl.run.compact.compact import Compacted, Prepared, job_of
 from icectl.spec.metrics_modes import NONE, TRUNCATE_16
 from icectl.spec.partition import result_types
 from icectl.spec.sort import SortField, SortOrder

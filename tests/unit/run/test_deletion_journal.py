@@ -9,7 +9,7 @@ from icectl.commit.journals import journal_location
 from icectl.entries.files import NO_FILES, FileKind, Files, files, rows, together
 from icectl.run import deletion_journal as journals
 from icectl.run.deletion_journal import Journal
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.location import loosest_key
 from tests.builders.history import history
 from tests.stores.wrapped import FaultyStore, WrappedStore

@@ -13,10 +13,10 @@ from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, MissingFile, StorageError
 from icectl.plan.retention import Policy, Retention, decide
 from icectl.progress import SilentProgress
-from icectl.run.expire_reach import reached_beside, read_reached
+from icectl.run.expire_snapshots.reach import reached_beside, read_reached
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import StatisticsFile
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.store import Store
 from icectl.table.reachable import ReachReader, all_manifests, manifest_lists
 from tests.builders.broken_tree import (

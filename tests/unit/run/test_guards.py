@@ -10,7 +10,7 @@ from icectl.catalog.protocol import LoadedTable
 from icectl.errors import CorruptTable, Refused
 from icectl.run.guards import check_deletable, check_gc_enabled
 from icectl.spec.metadata import TableMetadata
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from tests.builders.history import history
 from tests.builders.table_builder import TableBuilder
 from tests.stores.fixed_env import FixedEnv

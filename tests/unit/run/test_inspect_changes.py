@@ -10,7 +10,7 @@ import pytest
 from icectl.codec.sfc1.manifest import TreeContent, read_tree, write_tree
 from icectl.entries.rows import Entries, data_files, deletion_vectors
 from icectl.errors import CorruptTable, UsageError
-from icectl.run.inspect_changes import changes, detected, rows_between
+from icectl.run.inspect.changes import changes, detected, rows_between
 from icectl.run.reader import Reader
 from icectl.spec.manifest import Status
 from icectl.table.row_changes import row_changes

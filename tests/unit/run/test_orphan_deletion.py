@@ -15,10 +15,10 @@ from icectl.engine.orphan_search import LocalOrphanSearch
 from icectl.entries.listed import listed_files
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, Incomplete, Refused, StorageError
-from icectl.run import orphan_deletion
-from icectl.run.orphan_deletion import OrphansGone, execute, failures
-from icectl.run.remove_orphans import OrphanOptions, Prepared, prepare
-from icectl.storage.local import LocalStore
+from icectl.run.remove_orphans import deletion as orphan_deletion
+from icectl.run.remove_orphans.deletion import OrphansGone, execute, failures
+from icectl.run.remove_orphans.remove_orphans import OrphanOptions, Prepared, prepare
+from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, FileStatus, Store
 from tests.builders.expiry import NOW_MS, Clock
 from tests.builders.orphans import DAY_SECONDS, OTHER_UUID, age, edit_metadata, stray

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from icectl.codec.parquet_metrics import FileMetrics
-from icectl.entries.partition_key import encode_key
-from icectl.run.repair_footers import proven_partition
+from icectl.codec.parquet.metrics import FileMetrics
+from icectl.entries.partition.key import encode_key
+from icectl.run.repair.footers import proven_partition
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.single_value import encode
 from icectl.spec.transforms import parse_transform

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 from icectl.catalog.files import FILE_SYSTEM
+from icectl.checks.choice import RuleChoice
 from icectl.env import Deadline
-from icectl.plan.validate.choice import RuleChoice
 from icectl.progress import SilentProgress
 from icectl.run.reader import Reader
 from icectl.run.sfc1.validate import check
-from icectl.run.validate_found import Found
+from icectl.run.validate.found import Found
 from icectl.spec.metadata_json import parse_metadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import FileStatus

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from icectl.commit import snapshot_writer
-from icectl.run import rewrite_manifests, validate_found
+from icectl.run import rewrite_manifests
+from icectl.run.validate import found as validate_found
 from icectl.spec.layout import Layout, layout_of, layout_of_manifest, layout_of_table
 from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.spec.snapshot import Snapshot

@@ -11,7 +11,7 @@ import pytest
 from icectl.errors import IcectlError, StorageError, Unsupported, UsageError
 from icectl.storage.inventory import read_inventory
 from icectl.storage.listing import LISTING_SCHEMA
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 
 JAN_2 = 1_704_153_600_000
 """2024-01-02T00:00:00Z in milliseconds."""

@@ -6,7 +6,7 @@ import pytest
 
 from icectl.errors import UsageError
 from icectl.storage.inventory_files import InventoryFiles
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.same_store import SameStore
 
 LOCATIONS = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from icectl.errors import Refused, StorageError
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 
 STORE = LocalStore(concurrency=2)
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from icectl.errors import StorageError
-from icectl.storage import local_scan
 from icectl.storage.listing import LISTING_SCHEMA
-from icectl.storage.local import LocalStore
-from icectl.storage.local_scan import LocalScan
+from icectl.storage.local import scan as local_scan
+from icectl.storage.local.scan import LocalScan
+from icectl.storage.local.store import LocalStore
 
 PYTHON, LOOP = 1 << 30, 0
 

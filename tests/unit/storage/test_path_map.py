@@ -3,7 +3,7 @@
 import pytest
 
 from icectl.errors import Refused
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.path_map import PathMapStore
 
 

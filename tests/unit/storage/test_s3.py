@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icectl.errors import UsageError
-from icectl.storage.s3 import list_objects, list_ranges, s3_options, split_objects
+from icectl.storage.s3.store import list_objects, list_ranges, s3_options, split_objects
 from icectl.storage.store import Part, Split
 
 MODIFIED = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)

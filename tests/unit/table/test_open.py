@@ -6,7 +6,7 @@ import pytest
 
 from icectl.catalog.given_file import SingleFileCatalog
 from icectl.errors import Unsupported
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.table.open import open_table
 from tests.builders.plain_metadata import plain_members
 

@@ -13,7 +13,7 @@ from icectl.env import SystemEnv
 from icectl.progress import SilentProgress
 from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.spec.snapshot import MetadataLogEntry, PartitionStatisticsFile, StatisticsFile
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.table import manifests as table_manifests
 from icectl.table import reachable
 from icectl.table.reachable import (

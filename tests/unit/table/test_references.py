@@ -8,7 +8,7 @@ import pytest
 from icectl.catalog.files import FileSystemCatalog
 from icectl.errors import MissingFile
 from icectl.progress import SilentProgress
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.storage.same_store import SameStore
 from icectl.table.reachable import ReachReader
 from icectl.table.references import References

@@ -8,7 +8,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from icectl.codec.parquet_schema import field_id
+from icectl.codec.parquet.schema import field_id
 from icectl.codec.sfc1.content_stats import aggregate, conform, from_maps, stats_type
 from icectl.codec.sfc1.partition_stats import (
     TUPLE_RANGE,
@@ -19,7 +19,7 @@ from icectl.codec.sfc1.partition_stats import (
     with_tuples,
 )
 from icectl.codec.sfc1.stats_maps import to_maps
-from icectl.entries.partition_key import encode_key
+from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED
 from icectl.spec.stats_columns import StatsColumn

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from icectl.entries.sfc1.faults import TreeColumns, described_faults
+from icectl.checks.sfc1.rows import TreeColumns, described_faults
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.spec.manifest import Content, FileFormat, Status
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from icectl.entries.partition_key import encode_key
+from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import Entries
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.errors import UsageError

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from icectl.entries.partition_key import encode_key
+from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import EMPTY, Entries
 from icectl.entries.schema import PLANNING
 from icectl.plan.inspect.health import (

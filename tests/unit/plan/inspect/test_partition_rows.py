@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from icectl.entries.partition_key import encode_key
+from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import Entries
 from icectl.entries.schema import PLANNING
 from icectl.plan.inspect.partition_rows import partition_columns, partition_rows

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from icectl.entries.partition_key import encode_key
+from icectl.entries.partition.key import encode_key
 from icectl.plan.inspect.partitions import json_value, partitions_of
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionField, PartitionSpec

@@ -2,7 +2,7 @@ import struct
 
 import pytest
 
-from icectl.plan.validate.entries import check_entries, types_of_bounds
+from icectl.checks.entries import check_entries, types_of_bounds
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.spec.rules import RULES
 from icectl.spec.schema import Schema

@@ -1,6 +1,6 @@
 import pytest
 
-from icectl.plan.validate.manifest_lists import check_manifest_list
+from icectl.checks.manifest_lists import check_manifest_list
 from icectl.spec.manifest import FieldSummary, ManifestContent
 from tests.builders.checked import LIST, MANIFEST, checked, manifest, snapshot, table, told
 

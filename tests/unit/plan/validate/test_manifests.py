@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from icectl.plan.validate.manifests import check_manifest
+from icectl.checks.manifests import check_manifest
 from icectl.spec.manifest import ManifestContent, Status
 from tests.builders.checked import header, manifest, stored, table, told
 from tests.builders.entry_rows import data

@@ -3,9 +3,9 @@ from uuid import UUID
 
 import pytest
 
-from icectl.entries.faults import Columns
-from icectl.entries.partition_key import encode_key, join_values
-from icectl.plan.validate.partitions import check_partitions
+from icectl.checks.partitions import check_partitions
+from icectl.checks.searches.entries import Columns
+from icectl.entries.partition.key import encode_key, join_values
 from icectl.spec.manifest import FieldSummary
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.schema import Schema

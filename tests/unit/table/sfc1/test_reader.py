@@ -4,7 +4,7 @@ import pytest
 
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.progress import SilentProgress
-from icectl.storage.local import LocalStore
+from icectl.storage.local.store import LocalStore
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries, scan_entries
 from tests.builders.twins import TreeTwin, twins

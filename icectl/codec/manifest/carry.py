@@ -1,0 +1,177 @@
+"""Moving entries between manifests as bytes: files are not decoded, and what icectl does not know
+of them survives.
+
+An entry is a few numbers around the record of its file. Only the numbers, and the file's first row
+id, are written anew; the rest of the record is copied from the block that it was read from.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from icectl.codec.avro import scan as avro_scan
+from icectl.codec.avro.container import SCHEMAS, AvroFile, AvroType, read_blocks
+from icectl.codec.manifest.layout import ManifestLayout
+from icectl.codec.manifest.scan import EntryCompiler, Places, Scanner
+
+Numbers = npt.NDArray[np.int64]
+
+_PIECES = ("file_start", "row_id_start", "row_id_end", "file_end")
+"""Positions in a block: the record of the file, and the first row id inside it."""
+
+_PLACES = Places([*_PIECES], [], [], [], [], [])
+
+_LONGEST_NUMBER = 11
+"""Bytes of a number and its union branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """What is written anew for chosen entries: values, and which of them are not null.
+
+    The columns are those of STATED, one value for each chosen entry.
+    """
+
+    values: Mapping[str, Numbers]
+    valid: Mapping[str, npt.NDArray[np.uint8]]
+
+
+STATED = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
+"""Columns of an entry that may change when it moves to another manifest (R-042, R-043, R-103)."""
+
+
+@lru_cache(SCHEMAS)
+def can_carry(source: ManifestLayout, target: ManifestLayout) -> bool:
+    """Whether the records of files in one manifest are, byte for byte, records of the other.
+
+    Names and documentation may differ, field ids may not (R-008).
+    """
+    return bool(_shape(source.data_file) == _shape(target.data_file))
+
+
+def _shape(type_: AvroType) -> Any:
+    return (
+        type_.kind,
+        type_.logical,
+        type_.size,
+        type_.symbols,
+        tuple((field.field_id, _shape(field.type)) for field in type_.fields),
+        tuple(map(_shape, type_.parts)),
+    )
+
+
+class CarriedEntries:
+    """The entries of one batch of blocks, as bytes; valid until the next batch is asked for.
+
+    `first` is the number of the first of them in the manifest, `count` how many there are.
+    """
+
+    def __init__(
+        self, program: Numbers, buffer: npt.NDArray[np.uint8], pieces: Numbers, first: int
+    ) -> None:
+        self._program = program
+        self._buffer = buffer
+        self._pieces = pieces
+        self.first = first
+        self.count = pieces.shape[1]
+
+    def encode(self, rows: Numbers, restated: Restated) -> tuple[npt.NDArray[np.uint8], Numbers]:
+        """The chosen entries, counted from the first of the batch, and where each ends.
+
+        Order: that of `rows`; `restated` has the same.
+        """
+        pieces = np.ascontiguousarray(self._pieces[:, rows])
+        values = np.array([restated.values[name] for name in STATED], np.int64)
+        valid = np.array([restated.valid[name] for name in STATED], np.uint8)
+        size = int((pieces[3] - pieces[0]).sum()) + len(rows) * _LONGEST_NUMBER * len(STATED)
+        output = np.empty(size, np.uint8)
+        row_ends = np.empty(len(rows), np.int64)
+        used = avro_scan.splice(
+            self._buffer,
+            self._program,
+            pieces,
+            values.reshape(len(STATED), len(rows)),
+            valid.reshape(len(STATED), len(rows)),
+            output,
+            row_ends,
+        )
+        return output[:used], row_ends
+
+
+def carry(
+    file: AvroFile, source: ManifestLayout, target: ManifestLayout
+) -> Iterator[CarriedEntries]:
+    """Read the entries of a manifest as bytes, batch by batch, in their order.
+
+    They are encoded as entries of `target`, whose files can_carry allows.
+    Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
+    """
+    program = _splice_program(target)
+    scanner = Scanner(_piece_program(source), _PLACES)
+    first = 0
+    for room, row_count in scanner.scan(read_blocks(file)):
+        yield CarriedEntries(program, scanner.buffer, room.numbers[:, :row_count], first)
+        first += row_count
+
+
+@lru_cache(SCHEMAS)
+def _piece_program(layout: ManifestLayout) -> Numbers:
+    compiler = _PieceCompiler(layout, _PLACES)
+    compiler.compile()
+    return np.array(compiler.steps, np.int64)
+
+
+class _PieceCompiler(EntryCompiler):
+    """Notes where the record of the file, and its first row id, begin and end."""
+
+    def compile(self) -> None:
+        for at, field in enumerate(self._layout.schema.fields):
+            if at != self._layout.data_file_position:
+                self._skip(field.type)
+                continue
+            row_id = self._layout.columns.get("first_row_id")
+            self._note("file_start")
+            for place, part in enumerate(self._layout.data_file.fields):
+                if row_id is not None and place == row_id.position:
+                    self._note("row_id_start")
+                    self._skip(part.type)
+                    self._note("row_id_end")
+                else:
+                    self._skip(part.type)
+            self._note("file_end")
+
+    def _note(self, piece: str) -> None:
+        at = _PIECES.index(piece)
+        self._add(self._ops.POSITION, at, 0, 0, at)
+
+
+@lru_cache(SCHEMAS)
+def _splice_program(layout: ManifestLayout) -> Numbers:
+    steps: list[tuple[int, int, int]] = []
+    by_position = {
+        column.position: name
+        for name, column in layout.columns.items()
+        if name in STATED and not column.in_data_file
+    }
+    for at, field in enumerate(layout.schema.fields):
+        if at != layout.data_file_position:
+            null = field.type.null_branch
+            steps.append(
+                (avro_scan.NUMBER, STATED.index(by_position[at]), -1 if null is None else null)
+            )
+            continue
+        row_id = layout.columns.get("first_row_id")
+        if row_id is None:
+            steps.append((avro_scan.RAW, 0, 3))
+            continue
+        null = row_id.type.null_branch
+        steps += [
+            (avro_scan.RAW, 0, 1),
+            (avro_scan.NUMBER, STATED.index("first_row_id"), -1 if null is None else null),
+            (avro_scan.RAW, 2, 3),
+        ]
+    return np.array(steps, np.int64)

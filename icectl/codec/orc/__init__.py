@@ -1,0 +1,1 @@
+"""ORC files: rows, and what the tail says."""

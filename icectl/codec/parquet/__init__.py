@@ -1,0 +1,4 @@
+"""Parquet files: schemas with field ids, footers, metrics, reading and writing of rows.
+
+Start at schema.py.
+"""

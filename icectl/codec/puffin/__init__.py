@@ -1,0 +1,1 @@
+"""Puffin files, and the positions of deleted rows that their blobs hold."""

@@ -1,0 +1,1 @@
+"""Arrow columns as numpy sees them: values, buffers of bytes, hashes."""

@@ -1,0 +1,318 @@
+"""Which files may hold a row for which a condition is true, by partitions and metrics.
+
+What is not known matches: a missing metric (R-130), an unknown transform (R-117), a partition field
+that a spec does not have.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.columns.packed import Packed
+from icectl.entries.conditions.partition_match import of_partition
+from icectl.entries.conditions.predicates import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    IsNan,
+    IsNull,
+    Leaf,
+    Not,
+    Or,
+    Predicate,
+    StartsWith,
+)
+from icectl.entries.partition.key import PartitionValue, decode_key
+from icectl.entries.rows import Entries, numbers
+from icectl.entries.stats import flat, of_field
+from icectl.spec.moments import DAY_SECONDS
+from icectl.spec.partition import PartitionField, PartitionSpec, result_types
+from icectl.spec.schema import Schema
+from icectl.spec.single_value import (
+    PROMOTED_FROM_DATE,
+    UNITS_PER_SECOND,
+    Value,
+    encode,
+)
+from icectl.spec.transforms import Transform
+from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
+
+METRICS = frozenset({"null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"})
+"""The columns of entries that conditions on columns are decided by."""
+
+Mask = npt.NDArray[np.bool_]
+Signs = npt.NDArray[np.int8]
+
+_INTEGERS = {"int", "long", "date", "time", *UNITS_PER_SECOND}
+_REALS = {"float", "double"}
+_STRINGS = {"string", "binary"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """For each file whether a condition may be true, and may be false, of a row in it."""
+
+    be_true: Mask
+    be_false: Mask
+
+
+def may_match(
+    entries: Entries,
+    predicate: Predicate,
+    specs: Sequence[PartitionSpec],
+    schemas: Sequence[Schema],
+) -> Mask:
+    """Whether each data file may hold a row for which the condition is true.
+
+    `entries` have METRICS where a condition is on a column; without them all files match it.
+    Raises: CorruptTable R-068.
+    Cost: some passes over the metrics per condition; each distinct partition once per condition.
+    """
+    return _Evaluation(entries, specs, schemas).of(predicate).be_true
+
+
+@dataclass(frozen=True)
+class _Partitions:
+    """The distinct partitions of one spec: rows of the entries, and each one's partition."""
+
+    spec: PartitionSpec
+    rows: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+    values: Sequence[tuple[PartitionValue, ...]]
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    entries: Entries
+    specs: Sequence[PartitionSpec]
+    schemas: Sequence[Schema]
+
+    def of(self, predicate: Predicate) -> _Outcome:
+        match predicate:
+            case Constant(value):
+                return _Outcome(self._all(value), self._all(not value))
+            case Not(part):
+                found = self.of(part)
+                return _Outcome(found.be_false, found.be_true)
+            case And(parts):
+                of_parts = [self.of(part) for part in parts]
+                be_false = _any([one.be_false for one in of_parts])
+                return _Outcome(_every([one.be_true for one in of_parts]), be_false)
+            case Or(parts):
+                of_parts = [self.of(part) for part in parts]
+                be_false = _every([one.be_false for one in of_parts])
+                return _Outcome(_any([one.be_true for one in of_parts]), be_false)
+            case _:
+                return self._of_leaf(predicate)
+
+    def _all(self, value: bool) -> Mask:  # noqa: FBT001
+        return np.full(len(self.entries), value, np.bool_)
+
+    def _of_leaf(self, leaf: Leaf) -> _Outcome:
+        be_true, be_false = self._all(True), self._all(True)  # noqa: FBT003
+        for found in self._partitions:
+            for at, item in enumerate(found.spec.fields):
+                transform = self._transform(leaf.column, item)
+                if transform is None:
+                    continue
+                may = [of_partition(leaf, transform, values[at]) for values in found.values]
+                be_true[found.rows] &= np.array([one.be_true for one in may], bool)[found.places]
+                be_false[found.rows] &= np.array([one.be_false for one in may], bool)[found.places]
+        if leaf.column.field_id is not None and set(self.entries.table.column_names) >= METRICS:
+            known = _Metrics(self, leaf.column, leaf.column.field_id)
+            of_metrics = known.outcome(leaf)
+            be_true &= of_metrics.be_true
+            be_false &= of_metrics.be_false
+        return _Outcome(be_true, be_false)
+
+    def _transform(self, column: Column, item: PartitionField) -> Transform | None:
+        """What a partition field does with a column; None where it says nothing of it."""
+        if column.field_id is None:
+            return Transform("identity", "identity") if item.name == column.name else None
+        if item.source_ids != (column.field_id,) or self._was_date(column):
+            return None
+        return item.transform
+
+    def _was_date(self, column: Column) -> bool:
+        """Whether a column of timestamps was one of dates, whose partition values are days."""
+        if not isinstance(column.type, PrimitiveType) or column.type.name == "date":
+            return False
+        fields = (schema.field(column.field_id or 0) for schema in self.schemas)
+        return any(item is not None and item.type == PrimitiveType("date") for item in fields)
+
+    @cached_property
+    def _partitions(self) -> Sequence[_Partitions]:
+        found = []
+        spec_ids = numbers(self.entries, "spec_id")
+        for spec in self.specs:
+            rows = np.flatnonzero(spec_ids == spec.spec_id)
+            if not len(rows) or not spec.fields:
+                continue
+            keys = self.entries.table["partition_key"].take(pa.array(rows)).combine_chunks()
+            encoded = keys.dictionary_encode()
+            types = result_types(spec, self.schemas)
+            values = [decode_key(key, types) for key in encoded.dictionary.to_pylist()]
+            places = encoded.indices.to_numpy().astype(np.int64)
+            found.append(_Partitions(spec, rows, places, values))
+        return found
+
+    @cached_property
+    def flattened(self) -> Mapping[str, pa.Table]:
+        """The metrics as one row per field and entry."""
+        return {name: flat(self.entries, name) for name in METRICS}
+
+
+def _every(masks: Sequence[Mask]) -> Mask:
+    return np.asarray(np.logical_and.reduce(masks), np.bool_)
+
+
+def _any(masks: Sequence[Mask]) -> Mask:
+    return np.asarray(np.logical_or.reduce(masks), np.bool_)
+
+
+class _Metrics:
+    """What the metrics of one column say."""
+
+    def __init__(self, evaluation: _Evaluation, column: Column, field_id: int) -> None:
+        self._flattened = evaluation.flattened
+        self._count = len(evaluation.entries)
+        self._type = column.type
+        self._field_id = field_id
+        records = numbers(evaluation.entries, "record_count")
+        nulls, nans = self._counts("null_value_counts"), self._counts("nan_value_counts")
+        is_real = isinstance(column.type, PrimitiveType) and column.type.name in _REALS
+        nans = nans if is_real else np.zeros(self._count, np.int64)
+        # Against the rows of the file: not all writers count nulls among the values.
+        holds_rows = records > 0
+        self._all_null = holds_rows & (nulls >= records)
+        self._all_nan = holds_rows & (nans >= records)
+        self._some_null = nulls != 0
+        self._some_nan = nans != 0
+        counted = np.maximum(nulls, 0) + np.maximum(nans, 0)
+        self._some_other = ~(holds_rows & (counted >= records))
+
+    def _counts(self, name: str) -> npt.NDArray[np.int64]:
+        """A count for each file, -1 where it is not known (R-130)."""
+        stored = of_field(self._flattened[name], self._field_id, self._count)
+        return np.asarray(pc.fill_null(stored, -1).to_numpy(zero_copy_only=False), np.int64)
+
+    def outcome(self, leaf: Leaf) -> _Outcome:
+        match leaf:
+            case IsNull():
+                return _Outcome(self._some_null, ~self._all_null)
+            case IsNan():
+                return _Outcome(self._some_nan, ~self._all_nan)
+            case StartsWith(_, prefix):
+                return self._starts_with(prefix.encode())
+            case Compare(_, operator, value):
+                return self._compared(operator, value)
+
+    def _compared(self, operator: str, value: Value) -> _Outcome:
+        """By the signs of bounds less the value; a bound that is not known allows anything."""
+        lower = self._signs("lower_bounds", value, unknown=-1)
+        upper = self._signs("upper_bounds", value, unknown=1)
+        holds: Mapping[str, tuple[Mask, Mask]] = {
+            "<": (lower < 0, upper >= 0),
+            "<=": (lower <= 0, upper > 0),
+            "=": ((lower <= 0) & (upper >= 0), (lower != 0) | (upper != 0)),
+        }
+        be_true, be_false = holds[operator]
+        return _Outcome(self._some_other & be_true, self._some_other & be_false | self._some_nan)
+
+    def _starts_with(self, prefix: bytes) -> _Outcome:
+        if not prefix:
+            return _Outcome(self._some_other, np.zeros(self._count, np.bool_))
+        after = prefix[:-1] + bytes([prefix[-1] + 1])  # no byte of UTF-8 is 255
+        above_lower = self._signs("lower_bounds", after, unknown=-1) < 0
+        below_upper = self._signs("upper_bounds", prefix, unknown=1) >= 0
+        all_do = (self._signs("lower_bounds", prefix, unknown=-1) >= 0) & (
+            self._signs("upper_bounds", after, unknown=1) < 0
+        )
+        return _Outcome(self._some_other & above_lower & below_upper, self._some_other & ~all_do)
+
+    def _signs(self, name: str, value: Value, *, unknown: int) -> Signs:
+        """The sign of each bound less the value."""
+        stored = of_field(self._flattened[name], self._field_id, self._count)
+        signs = np.full(self._count, unknown, np.int8)
+        if len(stored) and stored.null_count < len(stored):
+            comparing = _comparing(self._type)
+            if comparing is not None:
+                comparing(stored, value, self._type, signs)
+        return signs
+
+
+_Comparing = Callable[[pa.Array, Value, Type, Signs], None]
+"""Fills in signs where a bound is known."""
+
+
+def _comparing(type_: Type) -> _Comparing | None:
+    if isinstance(type_, DecimalType):
+        return _compare_decimals
+    if isinstance(type_, FixedType):
+        return _compare_strings
+    if not isinstance(type_, PrimitiveType):
+        return None
+    if type_.name in _INTEGERS or type_.name == "boolean":
+        return _compare_integers
+    if type_.name in _REALS:
+        return _compare_reals
+    # The order of uuids is not the same with all writers.
+    return _compare_strings if type_.name in _STRINGS else None
+
+
+def _packed(stored: pa.Array) -> Packed:
+    _, offsets, content = stored.buffers()
+    ends = np.frombuffer(offsets, np.int32)[stored.offset : stored.offset + len(stored) + 1]
+    held = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
+    return Packed(held, ends[:-1], np.diff(ends))
+
+
+def _compare_integers(stored: pa.Array, value: Value, type_: Type, signs: Signs) -> None:
+    packed, wanted = _packed(stored), int(value)
+    name = type_.name if isinstance(type_, PrimitiveType) else ""
+    for width, form in ((1, "<i1"), (4, "<i4"), (8, "<i8")):
+        at = np.flatnonzero(packed.lengths == width)
+        bounds = packed.numbers(at, form).astype(np.int64)
+        if width == 1:
+            bounds = (bounds != 0).astype(np.int64)  # R-091
+        if width == 4 and name in PROMOTED_FROM_DATE:  # R-096
+            units = DAY_SECONDS * UNITS_PER_SECOND[name]
+            known = np.abs(bounds) < 2**63 // units
+            at, bounds = at[known], bounds[known] * units
+        signs[at] = (bounds > wanted).astype(np.int8) - (bounds < wanted)
+
+
+def _compare_reals(stored: pa.Array, value: Value, _: Type, signs: Signs) -> None:
+    packed = _packed(stored)
+    for width, form in ((4, "<f4"), (8, "<f8")):  # R-096
+        at = np.flatnonzero(packed.lengths == width)
+        bounds = packed.numbers(at, form).astype(np.float64)
+        at, bounds = at[~np.isnan(bounds)], bounds[~np.isnan(bounds)]  # R-092
+        signs[at] = (bounds > value).astype(np.int8) - (bounds < value)
+
+
+def _compare_decimals(stored: pa.Array, value: Value, type_: Type, signs: Signs) -> None:
+    packed = _packed(stored)
+    at = np.flatnonzero((packed.lengths > 0) & (packed.lengths <= 16))
+    wanted = int.from_bytes(encode(type_, value), "big", signed=True)
+    wanted_high, wanted_low = wanted >> 64, np.uint64(wanted & (2**64 - 1))
+    high, low = packed.decimals(at)
+    same = high == wanted_high
+    above = (high > wanted_high) | (same & (low > wanted_low))
+    below = (high < wanted_high) | (same & (low < wanted_low))
+    signs[at] = above.astype(np.int8) - below
+
+
+def _compare_strings(stored: pa.Array, value: Value, _: Type, signs: Signs) -> None:
+    wanted = pa.scalar(value.encode() if isinstance(value, str) else value, pa.binary())
+    at = np.flatnonzero(stored.is_valid().to_numpy(zero_copy_only=False))
+    known = stored.drop_null().cast(pa.binary())
+    above = pc.greater(known, wanted).to_numpy(zero_copy_only=False)
+    below = pc.less(known, wanted).to_numpy(zero_copy_only=False)
+    signs[at] = above.astype(np.int8) - below.astype(np.int8)

@@ -1,0 +1,4 @@
+"""Which deletes apply to which data files.
+
+Start at apply.py.
+"""

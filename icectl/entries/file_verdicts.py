@@ -1,0 +1,148 @@
+"""Which data files a rewrite would gain by: verdicts over columns."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.deletes.apply import Matches, Numbers, delete_counts, known_deleted_rows
+from icectl.entries.partition.key import decode_key, sort_key
+from icectl.entries.rows import Entries, numbers
+from icectl.spec.manifest import FileFormat
+from icectl.spec.types import Type
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Verdict(IntEnum):
+    """What is found of a data file.
+
+    Those from ASKED_FOR on are reasons to rewrite it, from OF_MANY_DELETE_FILES on its deletes.
+    """
+
+    NOT_SELECTED = 0
+    UNREADABLE = 1
+    FINE = 2
+    TOO_FEW = 3
+    NO_GAIN = 4
+    LATER = 5
+    MERGED = 6
+    ASKED_FOR = 7
+    SMALL = 8
+    LARGE = 9
+    MANY_DELETE_FILES = 10
+    MANY_DELETED_ROWS = 11
+    OF_MANY_DELETE_FILES = 12
+    OF_POSITION_DELETES = 13
+    OF_SMALL_VECTOR_FILES = 14
+
+
+DELETES = (Verdict.MANY_DELETE_FILES, Verdict.MANY_DELETED_ROWS)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a data file is measured by; `every` asks for all of them."""
+
+    smallest_bytes: int
+    largest_bytes: int
+    delete_files: int | None
+    delete_ratio: float
+    every: bool
+
+
+def judge(matches: Matches, limits: Limits, selected: Mask) -> Numbers:
+    """The verdict on each data file: deletes count before size.
+
+    Shape: one Verdict per data file.
+    Order: of `matches.data`.
+    """
+    sizes = numbers(matches.data, "file_size_in_bytes")
+    verdicts = np.full(len(sizes), Verdict.FINE, np.int64)
+    if limits.every:
+        verdicts[:] = Verdict.ASKED_FOR
+    has_rows_to_part = numbers(matches.data, "record_count") > 1
+    verdicts[(sizes > limits.largest_bytes) & has_rows_to_part] = Verdict.LARGE
+    verdicts[sizes < limits.smallest_bytes] = Verdict.SMALL
+    if limits.delete_files is not None:
+        many = delete_counts(matches) >= max(limits.delete_files, 1)
+        verdicts[many] = Verdict.MANY_DELETE_FILES
+    verdicts[deleted_ratios(matches) >= limits.delete_ratio] = Verdict.MANY_DELETED_ROWS
+    formats = numbers(matches.data, "file_format")
+    readable = np.isin(formats, [FileFormat.AVRO, FileFormat.ORC, FileFormat.PARQUET])
+    verdicts[~readable] = Verdict.UNREADABLE
+    verdicts[~selected] = Verdict.NOT_SELECTED
+    return verdicts
+
+
+def deleted_ratios(matches: Matches) -> npt.NDArray[np.float64]:
+    """The part of each file's rows that deletes of this file alone are known to delete."""
+    records = numbers(matches.data, "record_count")
+    deleted = np.minimum(known_deleted_rows(matches), records)
+    return np.asarray(deleted / np.maximum(records, 1), np.float64)
+
+
+def live_bytes(matches: Matches) -> Numbers:
+    """Estimated bytes of each file's rows that are not known to be deleted."""
+    kept = 1 - deleted_ratios(matches)
+    estimated = np.ceil(numbers(matches.data, "file_size_in_bytes") * kept)
+    return np.asarray(estimated, np.int64)
+
+
+def chosen(verdicts: Numbers) -> Numbers:
+    """Rows of the files with a reason to be rewritten."""
+    return np.flatnonzero(verdicts >= Verdict.ASKED_FOR)
+
+
+def by_partition(
+    data: Entries,
+    found: Numbers,
+    stays: Mask,
+    types: Sequence[Type | None],
+    others: bytes | None = None,
+) -> Sequence[tuple[bytes | None, Numbers]]:
+    """Rows of some data files by their partition, where each `stays` in it; else by `others`.
+
+    `types` are those of the fields of the spec of those that stay.
+    Order: partitions by their values, None at the end; rows as given.
+    Raises: CorruptTable R-068.
+    """
+    keys_of_all = data.table["partition_key"].take(pa.array(found))
+    placed = pc.if_else(pa.array(stays), keys_of_all, pa.scalar(others, pa.binary()))
+    encoded = placed.combine_chunks().dictionary_encode("encode")
+    keys, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(len(keys) + 1))
+    groups = [
+        (key, found[order[start:stop]])
+        for key, start, stop in zip(keys, starts, starts[1:], strict=False)
+    ]
+    return sorted(groups, key=lambda group: _place(group[0], types))
+
+
+def _place(key: bytes | None, types: Sequence[Type | None]) -> tuple[bool, Sequence[Any]]:
+    """What partitions are ordered by: none comes last."""
+    return (key is None, () if key is None else [sort_key(one) for one in decode_key(key, types)])
+
+
+def counted(verdicts: Numbers) -> dict[Verdict, int]:
+    """Number of files per verdict that there is."""
+    return {
+        Verdict(code): int(count)
+        for code, count in zip(*np.unique(verdicts, return_counts=True), strict=True)
+    }
+
+
+def everything(data: Entries) -> Mask:
+    """True for each data file."""
+    return np.full(len(data), True)  # noqa: FBT003
+
+
+def of_specs(files: Entries, spec_ids: Collection[int]) -> Mask:
+    """Whether each file is of one of these specs."""
+    return np.isin(numbers(files, "spec_id"), sorted(spec_ids))

@@ -1,0 +1,183 @@
+"""Partition transforms over Arrow columns, equal to spec/transforms.py value by value."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.columns.values import (
+    INTEGER_TYPES,
+    Integers,
+    byte_strings,
+    decimal_bytes,
+    decimal_words,
+    integers,
+    packed,
+    plain,
+    with_nulls_of,
+)
+from icectl.entries.partition.key_columns import encode_keys
+from icectl.entries.partition.murmur import Words, hash_bytes, hash_longs
+from icectl.spec.moments import DAY_SECONDS
+from icectl.spec.partition import PartitionSpec
+from icectl.spec.single_value import UNITS_PER_SECOND
+from icectl.spec.transforms import Transform, apply, result_type
+from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type, type_text
+
+_LARGEST_WIDTH = 2**62
+"""Truncation to multiples of a larger width could overflow 64 bits and come out right again."""
+
+_SOURCES_OF_BYTES = ("string", "uuid", "binary")
+_DATE_UNITS = {"month": "datetime64[M]", "year": "datetime64[Y]"}
+
+
+def transform_column(transform: Transform, source: Type, column: pa.Array) -> pa.Array:
+    """The partition values of a column of the type `source`; null stays null (R-070).
+
+    Shape: one value per row, in the Arrow type of the result type (R-071).
+    Order: kept.
+    Raises: ValueError, when the transform is unknown or does not take the type, and when a value
+    has no result within the result type, as hours of years far beyond 9999.
+    """
+    match transform:
+        case Transform("identity"):
+            return column
+        case Transform("void"):
+            return pa.nulls(len(column), column.type)  # R-070
+        case Transform("bucket", width=int(count)):
+            return with_nulls_of(column, _buckets(transform, source, column, count))
+        case Transform("truncate", width=int(width)):
+            return _truncated(transform, source, column, width)
+        case Transform("year" | "month" | "day" | "hour"):
+            counted = pa.array(_date_units(transform, source, column)).cast(pa.int32())
+            day = pa.date32() if transform.name == "day" else pa.int32()  # R-071
+            return with_nulls_of(column, counted.cast(day))
+        case _:
+            raise _not_taken(transform, source)
+
+
+def partition_keys(
+    spec: PartitionSpec, sources: Sequence[Type], columns: Sequence[pa.Array]
+) -> pa.Array:
+    """The canonical partition key of each row.
+
+    `sources` and `columns` are types and values of the source column of each field of `spec`, which
+    has one or more; those of a void field may be any.
+    Shape: one binary value per row, none of them null.
+    Order: kept.
+    Raises: as transform_column.
+    """
+    types, results = [], []
+    for item, source, column in zip(spec.fields, sources, columns, strict=True):
+        results.append(transform_column(item.transform, source, column))
+        types.append(result_type(item.transform, source) or source)
+    return encode_keys(types, results)
+
+
+def _buckets(transform: Transform, source: Type, column: pa.Array, count: int) -> pa.Array:
+    hashed = _hashes(transform, source, column) & np.uint32(0x7FFFFFFF)
+    return pa.array((hashed % np.uint32(min(count, 2**31))).astype(np.int32))  # R-073
+
+
+def _hashes(transform: Transform, source: Type, column: pa.Array) -> Words:
+    match source:
+        case PrimitiveType(name) if name in INTEGER_TYPES:
+            counts = integers(name, column)
+            return hash_longs(counts // 1000 if name.endswith("_ns") else counts)  # R-075
+        case DecimalType():
+            return hash_bytes(decimal_bytes(source, column))  # R-075
+        case PrimitiveType(name) if name in _SOURCES_OF_BYTES:
+            return hash_bytes(byte_strings(column))  # R-075
+        case FixedType():
+            return hash_bytes(byte_strings(column))  # R-075
+        case _:
+            raise _not_taken(transform, source)
+
+
+def _truncated(transform: Transform, source: Type, column: pa.Array, width: int) -> pa.Array:
+    match source:
+        case PrimitiveType("int" | "long" as name) if width <= _LARGEST_WIDTH:
+            values = _multiples(integers(name, column), width)
+            kind = pa.int32() if name == "int" else pa.int64()
+            return with_nulls_of(column, pa.array(values).cast(kind))
+        case DecimalType() if width <= _LARGEST_WIDTH:
+            return _truncated_decimals(transform, source, column, width)
+        case PrimitiveType("int" | "long") | DecimalType():
+            return _by_value(transform, source, column)
+        case PrimitiveType("string"):
+            longest = min(width, _longest(column))
+            return pc.utf8_slice_codeunits(plain(column), 0, longest)  # R-074: code points
+        case PrimitiveType("binary"):
+            return _first_bytes(column, width)
+        case _:
+            raise _not_taken(transform, source)
+
+
+def _longest(column: pa.Array) -> int:
+    return pc.max(pc.binary_length(plain(column))).as_py() or 0
+
+
+def _first_bytes(column: pa.Array, width: int) -> pa.Array:
+    # binary_slice makes room for as many bytes in every row, however short its values are.
+    spans = byte_strings(column)
+    shortened = replace(spans, lengths=np.minimum(spans.lengths, min(width, 2**62)))  # R-074
+    return with_nulls_of(column, packed(shortened).cast(plain(column).type))
+
+
+def _multiples(values: Integers, width: int) -> Integers:
+    """The multiple of a width at or below each value (R-074)."""
+    below = values - values % width  # R-074
+    if (below > values).any():
+        raise ValueError(f"a truncation to multiples of {width} is below the smallest long")
+    return below
+
+
+def _truncated_decimals(
+    transform: Transform, source: DecimalType, column: pa.Array, width: int
+) -> pa.Array:
+    words = decimal_words(source, column)
+    low = np.where(column.is_valid().to_numpy(zero_copy_only=False), words[:, 0], 0)
+    if (words[:, 1] != words[:, 0] >> 63).any() or (low < -(2**62)).any():
+        return _by_value(transform, source, column)
+    truncated = _multiples(low, width)
+    if source.precision < 19 and (truncated <= -(10**source.precision)).any():
+        raise ValueError(f"a truncation is no {type_text(source)}")
+    both = np.stack([truncated, truncated >> 63], axis=1)
+    kind = pa.decimal128(source.precision, source.scale)
+    values = pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(both)])
+    return with_nulls_of(column, values)
+
+
+def _by_value(transform: Transform, source: Type, column: pa.Array) -> pa.Array:
+    """The transform of each distinct value in turn."""
+    encoded = plain(column).dictionary_encode()
+    results = [apply(transform, source, value) for value in encoded.dictionary.to_pylist()]
+    try:
+        values = pa.array(results, encoded.dictionary.type)
+    except OverflowError as error:
+        raise ValueError(f"a truncation is no {type_text(source)}") from error
+    return values.take(encoded.indices)
+
+
+def _date_units(transform: Transform, source: Type, column: pa.Array) -> Integers:
+    """Years, months, days or hours since 1970-01-01 00:00 UTC, rounded down (R-072)."""
+    match source:
+        case PrimitiveType("date") if transform.name != "hour":
+            days = integers("date", column)
+        case PrimitiveType(name) if name in UNITS_PER_SECOND:
+            seconds = integers(name, column) // UNITS_PER_SECOND[name]  # R-072
+            if transform.name == "hour":
+                return seconds // 3600
+            days = seconds // DAY_SECONDS
+        case _:
+            raise _not_taken(transform, source)
+    if transform.name == "day":
+        return days
+    counted: Integers = days.astype("datetime64[D]").astype(_DATE_UNITS[transform.name]).view("i8")
+    return counted
+
+
+def _not_taken(transform: Transform, source: Type) -> ValueError:
+    return ValueError(f"{transform.text} does not take {type_text(source)}")

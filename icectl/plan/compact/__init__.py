@@ -1,0 +1,4 @@
+"""What a compaction rewrites, and into what: pure.
+
+Start at groups.py.
+"""

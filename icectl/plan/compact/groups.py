@@ -1,0 +1,501 @@
+"""Which data files of a snapshot are rewritten, and into what: pure.
+
+Candidates are judged as the reference implementation's bin packing does, partition by partition:
+by size, by deletes, by how many there are. Beyond that a file is left alone where it would only be
+copied, so that what a run has made is left alone by the next.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from icectl.entries.conditions.may_match import may_match
+from icectl.entries.conditions.predicates import Predicate
+from icectl.entries.deletes.apply import Matches, Numbers, match
+from icectl.entries.deletes.by_file import DeleteIndex, Named, NamedFiles, resolve_names
+from icectl.entries.deletes.by_file import dangling as dangling_rows
+from icectl.entries.file_verdicts import (
+    DELETES,
+    Limits,
+    Mask,
+    Verdict,
+    by_partition,
+    chosen,
+    counted,
+    everything,
+    judge,
+    live_bytes,
+    of_specs,
+)
+from icectl.entries.orc_seconds import may_leave
+from icectl.entries.partition.key import encode_key
+from icectl.entries.rows import Entries, data_files, delete_files, live, numbers
+from icectl.errors import CorruptTable, Unsupported, UsageError
+from icectl.plan.binpack import pack
+from icectl.plan.compact.order import RowOrder
+from icectl.plan.compact.sizes import Sizes
+from icectl.plan.compact.task import RewriteTask, Task
+from icectl.plan.compact.tasks import Bin, TaskMaker, check_once, split_bins
+from icectl.plan.model import Pin
+from icectl.spec.manifest import ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import PartitionSpec, result_types
+from icectl.spec.snapshot import Snapshot
+from icectl.spec.types import Type
+from icectl.units import print_size
+
+JobOrder = Literal["none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"]
+
+MIN_INPUT_FILES = 5
+MAX_GROUP_BYTES = 100 * 2**30
+MIN_DELETE_RATIO = 0.3
+
+_OTHER_DELETES = (
+    "`--where` without these files, or rewrite the deletes with the engine that made them"
+)
+
+LEFT_ALONE: Mapping[Verdict, str] = {
+    Verdict.NOT_SELECTED: "not selected by `--where`",
+    Verdict.UNREADABLE: "of a format or a partition spec that icectl does not know",
+    Verdict.FINE: "of a good size, with few deletes",
+    Verdict.TOO_FEW: "one of too few in their partition",
+    Verdict.NO_GAIN: "would only be copied",
+    Verdict.LATER: "left to another run by `--max-groups`",
+    Verdict.MERGED: "without deletes that merging would change",
+}
+"""Why a data file is left alone."""
+
+CHOSEN: Mapping[Verdict, str] = {
+    Verdict.ASKED_FOR: "asked for",
+    Verdict.SMALL: "too small",
+    Verdict.LARGE: "too large",
+    Verdict.MANY_DELETE_FILES: "of many delete files",
+    Verdict.MANY_DELETED_ROWS: "of many deleted rows",
+    Verdict.OF_MANY_DELETE_FILES: "of deletes in several files, or in shared ones",
+    Verdict.OF_POSITION_DELETES: "of position deletes, not a vector",
+    Verdict.OF_SMALL_VECTOR_FILES: "of a vector in a small file",
+}
+"""Why a data file, or its deletes, is rewritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactOptions:
+    """What the caller asks for; where rows get an `order`, each group is rewritten as a whole.
+
+    `deletes_only` merges the deletes of data files, and leaves these as they are.
+    """
+
+    sizes: Sizes
+    output_spec_id: int
+    order: RowOrder | None = None
+    where: Predicate | None = None
+    min_input_files: int = MIN_INPUT_FILES
+    max_group_bytes: int = MAX_GROUP_BYTES
+    min_delete_ratio: float = MIN_DELETE_RATIO
+    min_delete_files: int | None = None
+    every: bool = False
+    max_groups: int | None = None
+    job_order: JobOrder = "none"
+    deletes_only: bool = False
+
+
+@dataclass(frozen=True)
+class LiveFiles:
+    """A snapshot's manifests and live entries, whose `manifest` indexes them.
+
+    `entries` are those of load_entries_to_match with LOADED_COLUMNS; `named_files` are position
+    delete files that were read, `spelling` the locations of data files that are named in another
+    way. Manifests of other specs than `known_spec_ids` cannot be rewritten.
+    """
+
+    manifests: tuple[ManifestFile, ...]
+    entries: Entries
+    known_spec_ids: frozenset[int]
+    unpartitioned_spec_ids: frozenset[int]
+    named_files: NamedFiles
+    spelling: Mapping[str, str]
+
+    @cached_property
+    def data(self) -> Entries:
+        """Live data files."""
+        return data_files(live(self.entries))
+
+    @cached_property
+    def deletes(self) -> Entries:
+        """Live delete files."""
+        return delete_files(live(self.entries))
+
+    @cached_property
+    def matches(self) -> Matches:
+        """Which deletes apply to which data files, whose rows are those of `data`, `deletes`."""
+        return match(self.entries, self.unpartitioned_spec_ids)
+
+    @cached_property
+    def named(self) -> Named:
+        """What the position delete files that were read name."""
+        return resolve_names(self.matches, self.named_files, self.spelling)
+
+    @cached_property
+    def index(self) -> DeleteIndex:
+        """The deletes of each data file."""
+        return DeleteIndex(self.matches, self.named)
+
+    @cached_property
+    def dangling(self) -> Numbers:
+        """Rows of `deletes` that apply to no live data file, and whose manifests can do without."""
+        rows = dangling_rows(self.matches, self.named)
+        return rows[of_specs(self.deletes, self.known_spec_ids)[rows]]
+
+
+def live_files(
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    entries: Entries,
+    named_files: NamedFiles,
+    spelling: Mapping[str, str],
+) -> LiveFiles:
+    """The files of a snapshot, ready to be planned with."""
+    specs = metadata.partition_specs
+    return LiveFiles(
+        tuple(manifests),
+        entries,
+        known_spec_ids=frozenset(spec.spec_id for spec in specs if _is_known(spec, metadata)),
+        unpartitioned_spec_ids=frozenset(spec.spec_id for spec in specs if spec.is_unpartitioned),
+        named_files=named_files,
+        spelling=spelling,
+    )
+
+
+def _is_known(spec: PartitionSpec, metadata: TableMetadata) -> bool:
+    """Whether all values of a spec have a type: transforms and columns are known (R-007)."""
+    return None not in result_types(spec, metadata.schemas)  # R-007
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch and its head as they are planned with."""
+
+    name: str
+    snapshot: Snapshot | None
+
+    @property
+    def sequence_number(self) -> int:
+        """The data sequence number that rewritten files carry (R-045)."""
+        return 0 if self.snapshot is None else self.snapshot.sequence_number  # R-045
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Data files that are rewritten and committed together, and how.
+
+    They come to the partition of `partition_key`; None stands for files whose rows move one by one:
+    those of other specs, and of may_leave. `files` are rows of the live data files.
+    """
+
+    number: int
+    spec_id: int
+    partition_key: bytes | None
+    files: tuple[int, ...]
+    tasks: tuple[Task, ...]
+    reason: str
+    input_files: int
+    input_bytes: int
+    input_rows: int
+    expected_files: int
+    expected_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactPlan:
+    """One compaction of a branch.
+
+    `verdicts` has one for each live data file; `dangling` are rows of the live delete files that
+    apply to nothing.
+    """
+
+    pin: Pin
+    branch: Branch
+    options: CompactOptions
+    groups: tuple[Group, ...]
+    verdicts: Numbers
+    dangling: tuple[int, ...]
+
+    @property
+    def left_alone(self) -> Mapping[str, int]:
+        """Number of data files that are left alone, by reason."""
+        counts = counted(self.verdicts)
+        return {LEFT_ALONE[verdict]: counts[verdict] for verdict in LEFT_ALONE if verdict in counts}
+
+    def verdict(self, row: int) -> Verdict:
+        """What was found of a live data file."""
+        return Verdict(int(self.verdicts[row]))
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a run would change anything."""
+        return bool(self.groups or self.dangling)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A group before it is known whether it is one of those that are rewritten."""
+
+    partition_key: bytes | None
+    bins: tuple[Bin, ...]
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(row for bin_ in self.bins for row in bin_.files))
+
+
+def plan(
+    metadata: TableMetadata,
+    pin: Pin,
+    branch: Branch,
+    files: LiveFiles,
+    options: CompactOptions,
+) -> CompactPlan:
+    """Decide what of a snapshot's data files is rewritten.
+
+    Raises: UsageError for a spec that there is not; Unsupported, where readers may disagree on
+    which rows are deleted, or the spec has a transform that icectl does not know; CorruptTable.
+    """
+    spec, types = _output(metadata, options)
+    limits = Limits(
+        options.sizes.smallest,
+        options.sizes.largest,
+        options.min_delete_files,
+        options.min_delete_ratio,
+        options.every,
+    )
+    verdicts = judge(files.matches, limits, selected(metadata, files, options.where))
+    verdicts[~of_specs(files.data, files.known_spec_ids)] = Verdict.UNREADABLE
+    planning = _Planning(
+        files,
+        options,
+        verdicts,
+        stored=numbers(files.data, "file_size_in_bytes"),
+        live=live_bytes(files.matches),
+    )
+    # Without partitions it is known where rows of other specs come to.
+    others = (
+        encode_key(types, [None] * len(types))
+        if options.output_spec_id in files.unpartitioned_spec_ids
+        else None
+    )
+    picked = chosen(verdicts)
+    stays = of_specs(files.data, [spec.spec_id])[picked]
+    stays &= ~may_leave(files.data, picked, spec, types, metadata.current_schema)
+    found = by_partition(files.data, picked, stays, types, others)
+    drafts = [draft for key, rows in found for draft in planning.drafts(key, rows.tolist())]
+    drafts = planning.ordered(drafts)
+    if options.max_groups is not None:
+        for draft in drafts[options.max_groups :]:
+            planning.leave(draft.files, Verdict.LATER)
+    drafts = drafts[: options.max_groups]
+    rows = [row for draft in drafts for row in draft.files]
+    check_deletes(files, rows)
+    check_once(files.data, rows)
+    make = TaskMaker(files.data, files.deletes, files.index, rows)
+    groups = tuple(
+        planning.group(draft, make, _blank_task(number, draft, branch, options))
+        for number, draft in enumerate(drafts)
+    )
+    return CompactPlan(pin, branch, options, groups, verdicts, tuple(files.dangling.tolist()))
+
+
+def selected(metadata: TableMetadata, files: LiveFiles, where: Predicate | None) -> Mask:
+    """Whether `--where` selects each data file."""
+    if where is None:
+        return everything(files.data)
+    return may_match(files.data, where, metadata.partition_specs, metadata.schemas)
+
+
+def _output(
+    metadata: TableMetadata, options: CompactOptions
+) -> tuple[PartitionSpec, Sequence[Type | None]]:
+    """The spec of new files, and the types of its values.
+
+    Raises: UsageError for a spec that there is not; Unsupported.
+    """
+    spec = metadata.spec(options.output_spec_id)
+    if spec is None:
+        message = f"the table has no partition spec {options.output_spec_id}"
+        raise UsageError(message, hint="`icectl inspect TABLE specs` lists them")
+    types = result_types(spec, metadata.schemas)
+    if None in types:
+        message = f"partition spec {spec.spec_id} has a transform or a column that is not known"
+        raise Unsupported(message, hint="`--output-spec-id` names another spec")
+    return spec, types
+
+
+def check_deletes(files: LiveFiles, rows: Sequence[int]) -> None:
+    """Refuse to rewrite data files of which readers disagree on the deleted rows.
+
+    Raises: Unsupported; CorruptTable R-114.
+    """
+    misspelt = int(files.named.misspelt[list(rows)].sum())
+    if misspelt:
+        message = (
+            f"position deletes of {misspelt:,} rows name their data file in another spelling "
+            "than its manifest entry: not all readers apply them"
+        )
+        raise Unsupported(message, hint=_OTHER_DELETES)
+    if (files.matches.vectors.counts[list(rows)] > 1).any():
+        message = "a data file has more than one deletion vector"
+        raise CorruptTable(message, rule="R-114")  # R-114
+    misplaced = len(set(files.named.misplaced[1].tolist()).intersection(rows))
+    if misplaced:
+        message = (
+            f"position deletes or vectors of {misplaced:,} data files lie in another partition "
+            "than these: not all readers apply them (R-211)"
+        )  # R-211
+        raise Unsupported(message, hint=_OTHER_DELETES)
+
+
+def _blank_task(number: int, draft: _Draft, branch: Branch, options: CompactOptions) -> RewriteTask:
+    """A task of a group that reads nothing yet."""
+    return RewriteTask(
+        task_id="",
+        group=number,
+        inputs=(),
+        delete_files=(),
+        spec_id=options.output_spec_id,
+        partition_key=draft.partition_key,
+        sequence_number=branch.sequence_number,
+        roll_bytes=0,
+        expected_bytes=0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Planning:
+    """What groups are made of: the files with their bytes, stored and without deleted rows.
+
+    `verdicts` are changed where a candidate is left alone after all.
+    """
+
+    files: LiveFiles
+    options: CompactOptions
+    verdicts: Numbers
+    stored: Numbers
+    live: Numbers
+
+    def leave(self, rows: Sequence[int], verdict: Verdict) -> None:
+        """Note why candidates are left alone."""
+        self.verdicts[list(rows)] = verdict
+
+    def drafts(self, key: bytes | None, rows: list[int]) -> list[_Draft]:
+        """The groups of one partition, or of all files whose rows come to any."""
+        if key is None or self.options.order is not None:
+            return self._whole_drafts(key, rows)
+        if not self._is_worth_it(rows):
+            self.leave(rows, Verdict.TOO_FEW)
+            return []
+        kept: list[_Draft] = []
+        for bins in self._bins(rows):
+            if self._only_copies(bins):
+                self.leave(bins[0].files, Verdict.NO_GAIN)
+            else:
+                kept.append(_Draft(key, bins))
+        weights = [self._total(draft.files) for draft in kept]
+        return [
+            _Draft(key, tuple(bin_ for at in group for bin_ in kept[at].bins))
+            for group in pack(weights, self.options.max_group_bytes, lookback=1)
+        ]
+
+    def _whole_drafts(self, key: bytes | None, rows: list[int]) -> list[_Draft]:
+        """Groups whose rows meet in one task, which orders them or splits them by partition."""
+        found = []
+        for packed in pack(self.stored[rows].tolist(), self.options.max_group_bytes, lookback=1):
+            group = [rows[at] for at in packed]
+            if self._is_worth_it(group):
+                found.append(_Draft(key, (self._bin(group),)))
+            else:
+                self.leave(group, Verdict.TOO_FEW)
+        return found
+
+    def _is_worth_it(self, rows: list[int]) -> bool:
+        """Whether candidates of a partition are rewritten, as the reference implementation says."""
+        if self.options.every or self.verdicts[rows].max() >= min(DELETES):
+            return True
+        size = self._total(rows)
+        enough = len(rows) >= self.options.min_input_files or size > self.options.sizes.target
+        return (len(rows) > 1 and enough) or size > self.options.sizes.largest
+
+    def _bins(self, rows: Sequence[int]) -> list[tuple[Bin, ...]]:
+        """Bins of one partition; those that share a file are together."""
+        wanted = self.options.sizes
+        large = [row for row in rows if self.live[row] > wanted.roll]
+        others = [row for row in rows if self.live[row] <= wanted.roll]
+        found = [split_bins(self.files.data, row, int(self.live[row]), wanted) for row in large]
+        merged = wanted.bins(self.live[others].tolist()) if others else []
+        return found + [(self._bin([others[at] for at in bin_]),) for bin_ in merged]
+
+    def _bin(self, rows: Sequence[int]) -> Bin:
+        return Bin(tuple(rows), None, int(self.live[list(rows)].sum()))
+
+    def _only_copies(self, bins: tuple[Bin, ...]) -> bool:
+        """Whether one file would come out as one file, with all of its rows or nearly so."""
+        first, *others = bins
+        if self.options.every or others or len(first.files) > 1:
+            return False
+        few_deletes = self.verdicts[first.files[0]] not in DELETES
+        return few_deletes and first.expected_bytes <= self.options.sizes.roll
+
+    def ordered(self, drafts: list[_Draft]) -> list[_Draft]:
+        """Groups in the order in which they are to be rewritten."""
+        order = self.options.job_order
+        if order == "none":
+            return drafts
+        by_bytes = order.startswith("bytes")
+        return sorted(
+            drafts,
+            key=lambda draft: self._total(draft.files) if by_bytes else len(draft.files),
+            reverse=order.endswith("desc"),
+        )
+
+    def group(self, draft: _Draft, make: TaskMaker, blank: RewriteTask) -> Group:
+        """A group with its tasks, which are as `blank` but for what they read."""
+        rows, sizes = draft.files, self.options.sizes
+        tasks = tuple(
+            make.rewrite(
+                bin_,
+                replace(
+                    blank,
+                    task_id=f"{blank.group}-{at}",
+                    roll_bytes=sizes.roll_of(bin_.expected_bytes),
+                ),
+            )
+            for at, bin_ in enumerate(draft.bins)
+        )
+        return Group(
+            number=blank.group,
+            spec_id=blank.spec_id,
+            partition_key=blank.partition_key,
+            files=rows,
+            tasks=tasks,
+            reason=self._reason(rows),
+            input_files=len(rows),
+            input_bytes=self._total(rows),
+            input_rows=int(numbers(self.files.data, "record_count")[list(rows)].sum()),
+            expected_files=sum(sizes.parts(bin_.expected_bytes) for bin_ in draft.bins),
+            expected_bytes=sum(bin_.expected_bytes for bin_ in draft.bins),
+        )
+
+    def _total(self, rows: Sequence[int]) -> int:
+        """Stored bytes of some files."""
+        return int(self.stored[list(rows)].sum())
+
+    def _reason(self, rows: Sequence[int]) -> str:
+        """Why the files of a group are rewritten: how many for which reason."""
+        options, counts = self.options, counted(self.verdicts[list(rows)])
+        texts = dict(CHOSEN)
+        texts[Verdict.SMALL] = f"smaller than {print_size(options.sizes.smallest)}"
+        texts[Verdict.LARGE] = f"larger than {print_size(options.sizes.largest)}"
+        texts[Verdict.MANY_DELETE_FILES] = f"with {options.min_delete_files} delete files or more"
+        texts[Verdict.MANY_DELETED_ROWS] = (
+            f"with {options.min_delete_ratio:.0%} deleted rows or more"
+        )
+        return ", ".join(f"{counts[one]:,} {text}" for one, text in texts.items() if one in counts)

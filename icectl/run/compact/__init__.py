@@ -1,0 +1,4 @@
+"""Running a compaction.
+
+Start at compact.py.
+"""

@@ -1,0 +1,396 @@
+"""Running a compaction: load, plan, rewrite group by group, compare, commit, clean up."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from threading import Lock
+
+from icectl.catalog.protocol import LoadedTable
+from icectl.codec.parquet.schema import arrow_schema
+from icectl.commit.access import TableAccess
+from icectl.commit.changes import changes
+from icectl.commit.conflicts import GroupResult
+from icectl.commit.output_journal import DataPlaces, Leftovers
+from icectl.commit.outputs import Outputs
+from icectl.commit.rewrite_files import FileRewrite, Planned
+from icectl.commit.snapshot import branch_head
+from icectl.commit.snapshot_writer import writer_of
+from icectl.commit.transaction import transaction
+from icectl.engine.compact_job import (
+    CompactJob,
+    Engine,
+    FileNames,
+    TaskResult,
+    TypedSpec,
+    partition_of,
+    typed_specs,
+)
+from icectl.engine.kernels.delete_names import named_data_files
+from icectl.engine.kernels.read_data import written_schema
+from icectl.engine.kernels.rewrite_data import TableColumns
+from icectl.engine.kernels.sort_keys import sort_keys
+from icectl.engine.kernels.sort_rows import Sorting
+from icectl.engine.kernels.write_data import write_options
+from icectl.entries.conditions.may_match import METRICS
+from icectl.entries.conditions.predicates import leaves
+from icectl.entries.deletes.by_file import NamedFiles
+from icectl.entries.rows import EMPTY, Entries, by_row, concat
+from icectl.errors import CommitConflict, CommitUnknown, IcectlError, SelfCheckFailed, Unsupported
+from icectl.plan.compact.deletes import plan_deletes
+from icectl.plan.compact.groups import Branch, CompactOptions, CompactPlan, Group, LiveFiles, plan
+from icectl.plan.compact.order import RowOrder
+from icectl.plan.compact.task import MergeDeletesTask, RewriteTask
+from icectl.plan.model import pin_of
+from icectl.run.compact.merge_deletes import merge_deletes
+from icectl.run.validate.data import every_column, name_mapping
+from icectl.spec.data_paths import data_folder
+from icectl.spec.layout import layout_of_table
+from icectl.spec.locations import scheme_of
+from icectl.spec.manifest import FileFormat
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.metrics_modes import metrics_modes
+from icectl.spec.properties import FORMAT_DEFAULT
+from icectl.table.live_files import LiveFilesReader
+from icectl.table.reading import in_threads, naming
+from icectl.table.row_safety import open_to_change
+
+COMMAND = "compact"
+SORT_BYTES = 64 << 20
+"""Rows that a task sorts in memory, which takes twice that and more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan, what it was made from, and how many delete files would go."""
+
+    loaded: LoadedTable
+    plan: CompactPlan
+    files: LiveFiles
+    removed_delete_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A group whose new files are in the table."""
+
+    group: Group
+    file_count: int
+    size_bytes: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a run did: the table after it, and why groups are not in any commit."""
+
+    landed: LoadedTable
+    snapshot_ids: tuple[int, ...]
+    done: tuple[Done, ...]
+    failed: Mapping[int, str]
+    removed_delete_files: int
+
+
+def prepare(
+    access: TableAccess, branch: str, options: Callable[[TableMetadata], CompactOptions]
+) -> Prepared:
+    """Load the table and plan the compaction of a branch; nothing is written.
+
+    Raises: UsageError for a branch, spec or column that there is not; Refused, where the table must
+    not be touched; Unsupported, where rows can't be carried over faithfully; StorageError,
+    CorruptTable, where its manifests or deletes cannot be read.
+    """
+    loaded = open_to_change(access.catalog)
+    metadata = loaded.metadata
+    chosen = options(metadata)
+    head = Branch(branch, branch_head(metadata, branch))
+    on_columns = chosen.where is not None and any(
+        leaf.column.field_id is not None for leaf in leaves(chosen.where)
+    )
+    files = _reader(access, METRICS if on_columns else frozenset()).load(
+        metadata, head.snapshot, {}
+    )
+    pin = pin_of(metadata, loaded.metadata_location)
+    planner = plan_deletes if chosen.deletes_only else plan
+    planned = planner(metadata, pin, head, files, chosen)
+    if planned.groups and not chosen.deletes_only:
+        _check_format(metadata)
+        job_of(metadata, chosen.order)
+    emptied = [GroupResult(group.number, group.tasks, EMPTY) for group in planned.groups]
+    gone = changes(files, emptied).removed_delete_files
+    return Prepared(loaded, planned, files, gone)
+
+
+def _check_format(metadata: TableMetadata) -> None:
+    """Raises: Unsupported, where the table wants files that icectl does not write."""
+    wanted = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
+    if wanted.lower() != "parquet":
+        message = f"the table asks for {wanted} files (`write.format.default`)"
+        raise Unsupported(message, hint="icectl writes Parquet; set the property to parquet")
+
+
+def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
+    """What all tasks of a run have in common.
+
+    Raises: Unsupported, for columns that can't be carried over or sorted by; Refused.
+    """
+    schema = metadata.current_schema
+    columns = TableColumns(
+        written_schema(schema, metadata.format_version),
+        every_column(metadata),
+        name_mapping(metadata),
+    )
+    own = metadata.sort_order(metadata.default_sort_order_id)
+    modes = metrics_modes(metadata.properties, schema, own.ordered_ids if own else ())
+    sorting = None
+    if order is not None:
+        sort_keys(order, columns.written, arrow_schema(columns.written))
+        sorting = Sorting(order, SORT_BYTES)
+    options = write_options(metadata.properties, 0, modes)
+    return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of(metadata))
+
+
+def _reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:
+    def read_names(deletes: Entries) -> NamedFiles:
+        found = list(by_row(deletes, "location", "file_format", "file_size_in_bytes"))
+        access.progress.phase("reading position deletes", total=len(found))
+
+        def read(one: tuple[str, int, int]) -> tuple[str, Mapping[str, int]]:
+            location, file_format, _ = one
+            with access.store.open(location) as file, naming(location):
+                names = named_data_files(file, FileFormat(file_format).name)
+            access.progress.advance(1)
+            return location, names
+
+        sizes = [size for _, _, size in found]
+        return dict(in_threads(read, found, sizes, threads=access.concurrency))
+
+    return LiveFilesReader(access.store, access.concurrency, access.progress, read_names, columns)
+
+
+def execute(
+    access: TableAccess,
+    engine: Engine,
+    prepared: Prepared,
+    *,
+    commits: int = 1,
+    max_failed_commits: int = 0,
+) -> Compacted:
+    """Rewrite the groups of a plan and commit them, in up to `commits` commits.
+
+    What was written is removed again where its commit is known not to have landed.
+    Raises: CommitConflict, where nothing landed; CommitUnknown; Unsupported, CorruptTable,
+    EngineError, SelfCheckFailed, StorageError, Incomplete, before anything has changed.
+    """
+    run = _Run(access, engine, prepared)
+    for batch in _batches(prepared, commits):
+        if not run.commit(batch, max_failed_commits):
+            break
+    if run.landed is None:
+        raise CommitConflict(run.reason)
+    return Compacted(
+        run.landed,
+        tuple(run.snapshot_ids),
+        tuple(run.done),
+        run.failed,
+        run.removed_delete_files,
+    )
+
+
+def remove_leftovers(access: TableAccess, prepared: Prepared) -> None:
+    """Remove what killed runs have left, where there is nothing else to do; never raises."""
+    Leftovers(access, (COMMAND,)).remove(prepared.loaded)
+
+
+def _batches(prepared: Prepared, commits: int) -> Sequence[Sequence[Group]]:
+    """The groups of each commit; one commit without a group, where only deletes go."""
+    groups = prepared.plan.groups
+    if not groups:
+        return [()]
+    if _gives_row_ids(prepared):
+        # The first commit gives rows their ids, which files rewritten before would not have.
+        commits = 1
+    size = ceil(len(groups) / commits)
+    return [groups[start : start + size] for start in range(0, len(groups), size)]
+
+
+def _gives_row_ids(prepared: Prepared) -> bool:
+    """Whether the next commit gives ids to rows that have none (R-106)."""
+    if prepared.loaded.metadata.format_version < 3:
+        return False
+    tasks = (task for group in prepared.plan.groups for task in group.tasks)
+    rewriting = (task for task in tasks if isinstance(task, RewriteTask))
+    return any(file.first_row_id is None for task in rewriting for file in task.inputs)  # R-106
+
+
+class _Run:
+    """A run under way: what has landed, and what has not."""
+
+    def __init__(self, access: TableAccess, engine: Engine, prepared: Prepared) -> None:
+        self._access = access
+        self._engine = engine
+        self._prepared = prepared
+        self.landed: LoadedTable | None = None
+        self.snapshot_ids: list[int] = []
+        self.done: list[Done] = []
+        self.failed: dict[int, str] = {}
+        self._failed_commits = 0
+        self.reason = ""
+        self.removed_delete_files = 0
+
+    def commit(self, batch: Sequence[Group], max_failed_commits: int) -> bool:
+        """Rewrite and commit some groups; whether to go on with others.
+
+        Raises: as execute, as long as nothing has landed; CommitUnknown, SelfCheckFailed.
+        """
+        try:
+            self._commit(batch)
+        except (CommitUnknown, SelfCheckFailed):
+            raise
+        except CommitConflict as error:
+            self._fail(batch, error.message)
+            self._failed_commits += 1
+            return self._failed_commits <= max_failed_commits
+        except IcectlError as error:
+            if self.landed is None:
+                raise
+            self._fail(batch, error.message)
+            return False
+        return True
+
+    def _fail(self, batch: Sequence[Group], reason: str) -> None:
+        """Note why groups are not in the table."""
+        self.failed |= {group.number: reason for group in batch}
+        self.reason = self.reason or reason
+
+    def _commit(self, batch: Sequence[Group]) -> None:
+        """Rewrite some groups and commit those that still hold."""
+        access = self._access
+        access.deadline.check()
+        base = self._prepared.loaded if self.landed is None else access.catalog.load()
+        places = _data_places(self._prepared.loaded.metadata, batch)
+        with transaction(access, base, COMMAND, places) as opened:
+            results = self._rewritten(batch, opened.outputs)
+            rewrite = self._file_rewrite(results, opened.outputs)
+            self.landed = opened.commit(rewrite.propose)
+            self._note(batch, results, rewrite)
+
+    def _file_rewrite(self, results: Sequence[GroupResult], outputs: Outputs) -> FileRewrite:
+        loaded, planned = self._prepared.loaded, self._prepared.plan
+        snapshot = planned.branch.snapshot
+        return FileRewrite(
+            reader=_reader(self._access, frozenset()),
+            writer=writer_of(
+                self._access,
+                layout_of_table(loaded.metadata),
+                planned.branch.name,
+                outputs,
+            ),
+            planned=Planned(
+                planned.branch.name,
+                None if snapshot is None else snapshot.snapshot_id,
+                loaded.metadata.format_version,
+                self._prepared.files,
+            ),
+            results=results,
+            snapshot_id=self._access.env.new_snapshot_id(),
+        )
+
+    def _rewritten(self, batch: Sequence[Group], outputs: Outputs) -> list[GroupResult]:
+        access, metadata = self._access, self._prepared.loaded.metadata
+        tasks = [task for group in batch for task in group.tasks]
+        found: Iterable[TaskResult]
+        if self._prepared.plan.options.deletes_only:
+            merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]
+            found = merge_deletes(access, merging, metadata, outputs)
+        else:
+            if tasks:
+                outputs.begin()
+            rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
+            job = job_of(metadata, self._prepared.plan.options.order)
+            found = self._engine.rewrite(rewriting, job, _Places(metadata, outputs))
+        by_id = {one.task_id: one for one in found}
+        return [
+            _group_result(group, [by_id[task.task_id] for task in group.tasks]) for group in batch
+        ]
+
+    def _note(
+        self, batch: Sequence[Group], results: Sequence[GroupResult], rewrite: FileRewrite
+    ) -> None:
+        self.snapshot_ids.append(rewrite.snapshot_id)
+        self.failed |= rewrite.lost
+        for group, result in zip(batch, results, strict=True):
+            if group.number not in rewrite.lost:
+                self.done.append(_done(group, result))
+        if rewrite.changes is not None:
+            self.removed_delete_files += rewrite.changes.removed_delete_files
+
+
+def _done(group: Group, result: GroupResult) -> Done:
+    found = list(by_row(result.added, "location", "file_size_in_bytes", "record_count"))
+    sizes = {location: size for location, size, _ in found}
+    return Done(group, len(sizes), sum(sizes.values()), sum(rows for _, _, rows in found))
+
+
+def _group_result(group: Group, results: Sequence[TaskResult]) -> GroupResult:
+    """What came of a group, once all rows of its files are known to have been read.
+
+    Raises: SelfCheckFailed.
+    """
+    rewriting = [task for task in group.tasks if isinstance(task, RewriteTask)]
+    counts = {file.location: file.record_count for task in rewriting for file in task.inputs}
+    read = sum(result.read_row_count for result in results)
+    if read != sum(counts.values()):
+        raise SelfCheckFailed(
+            f"of {sum(counts.values()):,} rows of group {group.number} {read:,} were read"
+        )
+    added = concat([Entries(result.entries) for result in results])
+    return GroupResult(group.number, group.tasks, added)
+
+
+def _data_places(metadata: TableMetadata, batch: Sequence[Group]) -> DataPlaces:
+    """Where the files of some groups will lie."""
+    specs = typed_specs(metadata)
+    found = {
+        data_folder(metadata.location, metadata.properties, _path(group, specs)) for group in batch
+    }
+    exact = tuple(sorted(folder for folder, is_exact in found if is_exact))
+    return DataPlaces(exact, tuple(folder for folder, is_exact in found if not is_exact))
+
+
+def _path(group: Group, specs: Mapping[int, TypedSpec]) -> str | None:
+    """The path of a group's partition; None where its files may be in any.
+
+    Vectors of several partitions are in one file, which is in none.
+    """
+    if any(isinstance(task, MergeDeletesTask) and task.form == "vectors" for task in group.tasks):
+        return ""
+    key = group.partition_key
+    return None if key is None else partition_of(key, specs[group.spec_id]).path
+
+
+class _Places:
+    """Where new data files of a run go; they, or the run, are on record before they are written."""
+
+    def __init__(self, metadata: TableMetadata, outputs: Outputs) -> None:
+        self.names = FileNames(metadata.location, metadata.properties, outputs.journal.uuid)
+        self._outputs = outputs
+        self._counts: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def next(self, task: RewriteTask, partition: str) -> str:
+        """The location of a task's next file in the folder of a partition."""
+        with self._lock:
+            self._counts[task.task_id] += 1
+            number = int(task.task_id.partition("-")[2])
+            count = self._counts[task.task_id]
+            return self._outputs.add(self.names.location(task.group, number, partition, count))
+
+    def record(self, locations: Sequence[str]) -> None:
+        """Put files on record that workers have named."""
+        for location in locations:
+            self._outputs.add(location)
+
+    def find(self) -> None:
+        """Put on record whatever the run has written, by a look into the folders of its files."""
+        self._outputs.find()

@@ -1,0 +1,4 @@
+"""Running an expiry.
+
+Start at expire_snapshots.py.
+"""

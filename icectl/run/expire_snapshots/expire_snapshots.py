@@ -1,0 +1,354 @@
+"""Running an expiry: load, plan, record, commit, clean up."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from icectl.catalog.protocol import LoadedTable, check_same_table
+from icectl.commit.access import TableAccess
+from icectl.commit.attempt import Asked, commit_changes
+from icectl.commit.journals import ABANDONED_AFTER_MS, journal_location
+from icectl.entries.files import (
+    NO_FILES,
+    Files,
+    beginning_with,
+    containing,
+    distinct,
+    excluding,
+    including,
+    keys_ending_with,
+    rows,
+    together,
+    without,
+)
+from icectl.errors import IcectlError, StorageError
+from icectl.plan.expire_snapshots import (
+    ExpirePlan,
+    Reached,
+    plan,
+    still_deletable,
+    updates,
+    updates_again,
+)
+from icectl.plan.model import pin_of
+from icectl.plan.retention import Policy, decide, decide_again
+from icectl.run import deletion_journal as journals
+from icectl.run.cleanup import Cleaner, Removal
+from icectl.run.deletion_journal import Journal
+from icectl.run.expire_snapshots.reach import reached_beside, read_reached
+from icectl.run.guards import check_deletable, check_gc_enabled
+from icectl.spec import properties
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.updates import Update, with_log
+from icectl.storage.location import is_local, is_within, join, loosest_key
+from icectl.storage.store import FileStatus
+from icectl.storage.temporary import old_temporaries, probe_name
+from icectl.table.known_locations import KnownFiles
+from icectl.table.open import open_table
+from icectl.table.reachable import dropped_files, log_files
+from icectl.units import print_count
+
+COMMAND = "expire-snapshots"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireOptions:
+    """What the caller asks for; `policy` is made from the table's properties by who knows them."""
+
+    policy: Callable[[TableMetadata], Policy]
+    clean_expired_metadata: bool = False
+    keep_files: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan and what it was made from.
+
+    `deletable` and `outside` are the plan's files inside and outside the table's location, together
+    with those that an earlier run recorded and did not finish deleting (`unfinished`). The commit
+    of an `abandoned` run never landed. `staying` is what the snapshots that stay reach. Of killed
+    runs are the `temporaries`.
+    """
+
+    loaded: LoadedTable
+    options: ExpireOptions
+    now_ms: int
+    plan: ExpirePlan
+    deletable: Files
+    outside: Files
+    unfinished: tuple[Journal, ...]
+    abandoned: tuple[Journal, ...]
+    staying: Files
+    temporaries: tuple[str, ...]
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a run would change anything."""
+        return self.plan.changes_table or (self.deletes_files and len(self.deletable) > 0)
+
+    @property
+    def deletes_files(self) -> bool:
+        """Whether a run deletes files at all."""
+        return _deletes_files(self.loaded, self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What a run did."""
+
+    landed: LoadedTable
+    removal: Removal
+
+
+def prepare(access: TableAccess, options: ExpireOptions) -> Prepared:
+    """Load the table and plan its expiry; nothing is written.
+
+    Raises: Refused, where the table must not be touched; StorageError, CorruptTable, where what
+    stays cannot be read completely (R-192).
+    """
+    loaded = open_table(access.catalog)
+    now_ms = access.env.now_ms()
+    check_deletable(access.catalog, loaded, now_ms)
+    metadata = loaded.metadata
+    retention = decide(metadata, options.policy(metadata), now_ms)
+    listed = access.store.list_directory(loaded.metadata_folder)
+    unfinished, abandoned = _earlier_runs(access, metadata, listed, now_ms)
+    sizes = {loosest_key(status.location): status.size_bytes for status in listed}
+    deletes = _deletes_files(loaded, options)
+    if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
+        reached = read_reached(access.reach, metadata, retention, sizes)
+    else:
+        reached = Reached()
+    for lost in reached.unread:
+        access.progress.warn(f"{lost.subject} expires, but its files are left: {lost.reason}")
+    planned = plan(
+        metadata,
+        pin_of(metadata, loaded.metadata_location),
+        retention,
+        reached,
+        clean_expired_metadata=options.clean_expired_metadata,
+    )
+    logged = log_files(metadata, loaded.metadata_location).table["key"]
+    recorded = still_deletable([item.files for item in unfinished], [planned.protected])
+    left = without(together([planned.deletable, recorded]), logged)
+    dropped = _dropped(loaded, sizes) if planned.changes_table else NO_FILES
+    every = distinct(together([left, dropped])) if len(recorded) else together([left, dropped])
+    inside, outside = _by_place(every, metadata.location)
+    if planned.unlogged:
+        access.progress.warn(_log_warning(planned.unlogged))
+    return Prepared(
+        loaded,
+        options,
+        now_ms,
+        planned,
+        inside,
+        outside,
+        unfinished,
+        abandoned,
+        reached.staying,
+        old_temporaries(access.store, access.env, listed, ABANDONED_AFTER_MS),
+    )
+
+
+def _deletes_files(loaded: LoadedTable, options: ExpireOptions) -> bool:
+    """Not where the caller says so, nor where only the caller knows which metadata is current."""
+    return not options.keep_files and loaded.capabilities.publishes
+
+
+def _dropped(loaded: LoadedTable, sizes: Mapping[str, int]) -> Files:
+    """Metadata files that the commit drops from the log, where the table wants them deleted.
+
+    None where the catalog sees to that itself.
+    """
+    metadata = loaded.metadata
+    wanted = properties.read(metadata.properties, properties.DELETE_AFTER_COMMIT)  # R-024
+    if not wanted or not loaded.capabilities.cleans_metadata:
+        return NO_FILES
+    _, dropped = with_log(metadata, loaded.metadata_location, metadata.last_updated_ms)
+    return dropped_files(dropped, sizes)  # R-024
+
+
+def _log_warning(unlogged: Sequence[int]) -> str:
+    one = len(unlogged) == 1
+    verbs = "that stays leaves" if one else "that stay leave"
+    return (
+        f"{print_count(len(unlogged), 'snapshot')} {verbs} the snapshot log, so that queries as of "
+        f"an instant no longer find {'it' if one else 'them'} (R-026); a tag gives one a name that "
+        "lasts"
+    )
+
+
+def _earlier_runs(
+    access: TableAccess, metadata: TableMetadata, listed: Sequence[FileStatus], now_ms: int
+) -> tuple[tuple[Journal, ...], tuple[Journal, ...]]:
+    """Journals of runs that committed and did not finish, and of runs that never committed."""
+    found = journals.unfinished(access.store, listed, COMMAND, access.progress)
+    ours = [item for item in found if item.table_uuid == metadata.table_uuid]
+    landed = tuple(item for item in ours if item.has_landed(metadata))
+    abandoned = tuple(
+        item
+        for item in ours
+        if item not in landed and now_ms - item.created_ms > ABANDONED_AFTER_MS
+    )
+    return landed, abandoned
+
+
+def _by_place(found: Files, table_location: str) -> tuple[Files, Files]:
+    """Files inside and outside the table's location; only the first may be deleted."""
+    beginning_so, others = beginning_with(found, table_location.rstrip("/") + "/")
+    doubtful = [place for place, _, _ in rows(together([containing(beginning_so, "/../"), others]))]
+    outside = [place for place in doubtful if not is_within(place, table_location)]
+    return excluding(found, outside), including(found, outside)
+
+
+def remove_leftovers(access: TableAccess, prepared: Prepared) -> None:
+    """Remove what killed runs were writing; never raises."""
+    if prepared.deletes_files and prepared.temporaries:
+        with suppress(StorageError), access.shield():
+            access.store.remove(prepared.temporaries)
+
+
+def execute(access: TableAccess, prepared: Prepared) -> Expired:
+    """Commit the plan, then delete what nothing reaches any more (R-190).
+
+    Raises: CommitConflict, CommitUnknown; StorageError, Refused, Incomplete, before anything has
+    changed.
+    """
+    access.deadline.check()
+    record = None
+    if prepared.deletes_files and len(prepared.deletable):
+        _prove_deletion(access, prepared)
+        if prepared.plan.changes_table:
+            record = _record_of(access, prepared)
+    landed = _commit(access, prepared, record)
+    remove_leftovers(access, prepared)
+    if not prepared.deletes_files:
+        return Expired(landed, Removal(NO_FILES, (), stopped=False))
+    doomed = _doomed(access, prepared)
+    if doomed is None:
+        return Expired(landed, Removal(NO_FILES, (), stopped=True))
+    cleaner = Cleaner(
+        access.store, access.progress, access.deadline, access.shield, doomed.kept_check_sums
+    )
+    removal = cleaner.remove(doomed.files)
+    _close_journals(access, prepared, record, doomed.files, removal)
+    return Expired(landed, removal)
+
+
+def _close_journals(
+    access: TableAccess, prepared: Prepared, record: Journal | None, doomed: Files, removal: Removal
+) -> None:
+    """Remove the journals of what is done; where files are left, one journal names just them."""
+    done = [*([record] if record else []), *prepared.unfinished]
+    if removal.failed or removal.stopped:
+        gone = [location for location, _, _ in rows(removal.removed)]
+        journals.shorten(access.store, done.pop(0), excluding(doomed, gone))
+    done += prepared.abandoned
+    if done:
+        journals.discard(access.store, done)
+
+
+def _prove_deletion(access: TableAccess, prepared: Prepared) -> None:
+    """Fail before the commit where files cannot be deleted after it."""
+    folder = prepared.loaded.metadata_folder
+    probe = join(folder, probe_name(access.env.new_uuid()))
+    access.store.create(probe, b"")
+    failed = access.store.remove([probe])
+    if failed:
+        raise StorageError(
+            f"files in {folder} cannot be deleted: {failed[0].error}",
+            hint="grant the right to delete, or give `--keep-files`",
+        )
+
+
+def _record_of(access: TableAccess, prepared: Prepared) -> Journal:
+    folder = prepared.loaded.metadata_folder
+    return Journal(
+        journal_location(folder, COMMAND, access.env.new_uuid()),
+        prepared.loaded.metadata.table_uuid,
+        prepared.now_ms,
+        tuple(decision.snapshot_id for decision in prepared.plan.retention.expired),
+        prepared.deletable,
+    )
+
+
+def _commit(access: TableAccess, prepared: Prepared, record: Journal | None) -> LoadedTable:
+    """Commit what of the plan still holds, once that is on record.
+
+    The record goes where the commit can't have landed; an unknown outcome keeps it (R-156).
+    """
+    loaded = prepared.loaded
+    if not prepared.plan.changes_table:
+        return loaded
+    access.progress.phase("committing")
+
+    def build(metadata: TableMetadata) -> Sequence[Update]:
+        if metadata is loaded.metadata:
+            return updates(metadata, prepared.plan)
+        check_gc_enabled(metadata)
+        policy = prepared.options.policy(metadata)
+        again = decide_again(metadata, policy, prepared.now_ms, prepared.plan.retention)
+        return updates_again(metadata, again)
+
+    asked = Asked()
+    try:
+        if record is not None:
+            journals.write(access.store, record)
+        # The plan names what leaves the log, and `--keep-files` keeps that too.
+        return commit_changes(access, loaded, build, asked, forgets=False)
+    except BaseException:  # of whatever kind: only whether it was sent counts
+        if record is not None and not asked.sent:
+            journals.discard(access.store, [record])
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Doomed:
+    """What goes; the check sum of a file goes too, unless the table itself has such a file."""
+
+    files: Files
+    kept_check_sums: frozenset[str] | None
+
+
+def _doomed(access: TableAccess, prepared: Prepared) -> _Doomed | None:
+    """Planned, and unreachable from the newest metadata, which may be newer than ours.
+
+    None where the newest metadata, or what it names, cannot be read: then every file stays (R-192).
+    """
+    if not len(prepared.deletable):
+        return _Doomed(NO_FILES, None)
+    try:
+        protected = _reached_by_newest(access, prepared)
+    except IcectlError as error:  # the commit stands, so this is no reason to fail
+        access.progress.warn(f"nothing is deleted: {error.message}")
+        return None
+    left = still_deletable([prepared.deletable], [found.table["key"] for found in protected])
+    if not is_local(prepared.loaded.metadata.location):
+        return _Doomed(left, None)
+    staying = [prepared.staying, *protected]
+    kept = frozenset(key for found in staying for key in keys_ending_with(found, ".crc"))
+    return _Doomed(_named_by_none(left, staying), kept)
+
+
+def _named_by_none(doomed: Files, staying: Sequence[Files]) -> Files:
+    """The files that nothing which stays names by way of a link or mount."""
+    known = KnownFiles(local=True)
+    for files in staying:
+        for chunk in files.table["location"].chunks:
+            known.add(chunk)
+    named = [
+        location
+        for chunk in doomed.table["location"].chunks
+        for location in chunk.filter(known.contain(chunk)).to_pylist()
+    ]
+    return excluding(doomed, named)
+
+
+def _reached_by_newest(access: TableAccess, prepared: Prepared) -> Sequence[Files]:
+    """What the newest metadata reaches, but for the contents of what the plan has read."""
+    access.catalog.settle()
+    newest = access.catalog.load()
+    check_same_table(prepared.loaded, newest.metadata)
+    check_gc_enabled(newest.metadata)
+    kept = {decision.snapshot_id for decision in prepared.plan.retention.kept}
+    return reached_beside(access.reach, newest, kept)

@@ -1,0 +1,4 @@
+"""Running the views of `inspect`.
+
+Start at views.py.
+"""

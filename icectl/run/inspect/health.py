@@ -1,0 +1,103 @@
+"""Gathering what the health view judges by: entries, properties, the metadata folder, retention."""
+
+from collections.abc import Sequence
+
+from icectl.entries import files
+from icectl.errors import CorruptTable, StorageError
+from icectl.plan.inspect.health import (
+    HEALTH_SOURCES,
+    Expirable,
+    HealthSource,
+    MetadataFiles,
+    Targets,
+)
+from icectl.plan.inspect.health import health as health_view
+from icectl.plan.inspect.views import Row
+from icectl.plan.retention import Policy, decide
+from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
+from icectl.run.expire_snapshots.reach import read_reached
+from icectl.run.reader import Reader
+from icectl.spec import properties
+from icectl.spec.names import parse_metadata_file_name
+from icectl.spec.snapshot import Snapshot
+from icectl.storage import location as locations
+from icectl.storage.store import FileStatus
+from icectl.table.reachable import ReachReader
+
+_EXACT_SNAPSHOTS = 5_000
+"""Snapshots whose manifests are read for exact reclaimable bytes; beyond, summaries must do."""
+
+
+def health(reader: Reader, choice: SnapshotChoice, commands: frozenset[str]) -> Row:
+    """Judge the chosen snapshot and the table's metadata; `commands` may be advised.
+
+    Raises: UsageError for a snapshot that is not there; Refused for a property that makes no
+    sense; what reading manifests raises.
+    Cost: the manifests of all snapshots, where some are past retention.
+    """
+    snapshot = chosen_snapshot(reader.metadata, choice)
+    manifests = reader.manifests(snapshot)
+    listed = reader.store.list_directory(reader.loaded.metadata_folder)
+    return health_view(
+        HealthSource(
+            metadata=reader.metadata,
+            snapshot=snapshot,
+            manifests=manifests,
+            entries=reader.load_to_match(manifests, HEALTH_SOURCES),
+            targets=_targets(reader),
+            expirable=_expirable(reader, listed),
+            metadata_files=_metadata_files(listed),
+            commands=commands,
+        )
+    )
+
+
+def _targets(reader: Reader) -> Targets:
+    stored = reader.metadata.properties
+    return Targets(
+        file_size_bytes=properties.read(stored, properties.TARGET_FILE_SIZE_BYTES),
+        file_size_given=properties.TARGET_FILE_SIZE_BYTES.name in stored,
+        manifest_size_bytes=properties.read(stored, properties.TARGET_MANIFEST_SIZE_BYTES),
+    )
+
+
+def _metadata_files(listed: Sequence[FileStatus]) -> MetadataFiles:
+    """The metadata files in the folder of the one that was read."""
+    sizes = [
+        status.size_bytes
+        for status in listed
+        if parse_metadata_file_name(locations.name(status.location)) is not None
+    ]
+    return MetadataFiles(len(sizes), sum(sizes))
+
+
+def _expirable(reader: Reader, listed: Sequence[FileStatus]) -> Expirable:
+    """What expiring by the table's own policy frees."""
+    metadata = reader.metadata
+    retention = decide(metadata, Policy(), reader.env.now_ms())
+    if not retention.expired:
+        return Expirable(0, 0, 0, exact=True)
+    if len(metadata.snapshots) <= _EXACT_SNAPSHOTS:
+        reach = ReachReader(reader.store, reader.concurrency, reader.progress)
+        sizes = {locations.loosest_key(each.location): each.size_bytes for each in listed}
+        try:
+            reached = read_reached(reach, metadata, retention, sizes)
+        except (StorageError, CorruptTable) as error:
+            doubts = [error.message]
+        else:
+            doubts = [lost.reason for lost in reached.unread]
+        if not doubts:
+            freed = reached.only_going
+            size_bytes = files.total_bytes(freed)
+            return Expirable(len(retention.expired), size_bytes, len(freed), exact=True)
+        reader.progress.warn(f"reclaimable bytes are an estimate: {doubts[0]}")
+    expired_ids = {decision.snapshot_id for decision in retention.expired}
+    expired = [each for each in metadata.snapshots if each.snapshot_id in expired_ids]
+    removed = sum(_removed_bytes(snapshot) for snapshot in expired)
+    return Expirable(len(expired), removed, None, exact=False)
+
+
+def _removed_bytes(snapshot: Snapshot) -> int:
+    """Bytes of the files that a snapshot took out, by its own summary."""
+    told = (snapshot.summary or {}).get("removed-files-size", "0")
+    return int(told) if told.isdigit() else 0

@@ -1,0 +1,4 @@
+"""Running a removal of orphans.
+
+Start at remove_orphans.py.
+"""

@@ -1,0 +1,4 @@
+"""Running a repair.
+
+Start at repair.py.
+"""

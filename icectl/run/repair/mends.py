@@ -1,0 +1,424 @@
+"""What of the head of a branch can be set right, and why other things cannot."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from icectl.checks.manifests import check_manifest
+from icectl.entries.rows import (
+    by_row,
+    concat,
+    data_files,
+    deletion_vectors,
+    live,
+    numbered,
+)
+from icectl.entries.schema import ALL_COLUMNS
+from icectl.errors import CorruptTable, MissingFile
+from icectl.plan.model import Finding
+from icectl.plan.repair import OF_DANGLING_VECTORS, OF_LIST_ROWS, OF_LISTS, OF_METRICS, Left, Remedy
+from icectl.run.reader import Reader
+from icectl.run.repair.footers import entries_by_footers
+from icectl.run.repair.head import Change, Head, Mend, described
+from icectl.run.repair.lost import proven_entries
+from icectl.run.repair.metrics import restated
+from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile
+from icectl.storage.location import loosest_key, loosest_keys, name
+from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
+from icectl.table.manifests import load_entries, try_manifests
+from icectl.table.row_safety import check_live
+from icectl.units import print_count
+
+_DESTROYED = "R-008"
+"""The rule of a manifest that nobody can read: it is no whole Avro file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the caller accepts: entries of lost files go, deleted rows may come back."""
+
+    drop_missing: bool
+    accept_undeleted: bool
+
+
+def find_mends(
+    reader: Reader, head: Head, findings: Sequence[Finding], asked: Asked
+) -> tuple[list[Mend], list[Left]]:
+    """What can be set right of the head of a branch, and why other things cannot.
+
+    Raises: StorageError of the store; Incomplete.
+    """
+    search = _Search(reader, head, findings, asked)
+    lists = {location for location, _ in head.listed.problems}
+    unsure = search.unsure()
+    if lists and (not head.is_proven or unsure is not None):
+        reason = "what it listed, nothing else proves; `--to-snapshot whole` goes back"
+        return [], [Left(one, reason) for one in findings if one.subject in lists]
+    if unsure is not None:
+        return [], [Left(one, unsure) for one in findings if one.rule in unsure]
+    if lists:
+        return [search.lost_list()], []
+    search.lost_manifests()
+    search.lost_files()
+    search.metrics()
+    search.list_rows()
+    search.dangling()
+    search.whole_list()
+    return search.mends, search.left
+
+
+@dataclass(slots=True)
+class _Search:
+    """Goes through what is wrong with the head of a branch."""
+
+    reader: Reader
+    head: Head
+    findings: Sequence[Finding]
+    asked: Asked
+    mends: list[Mend] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+
+    def of(self, subject: str, rules: Collection[str] | None = None) -> frozenset[Finding]:
+        """The findings on an object, of some rules or of any."""
+        return frozenset(
+            one
+            for one in self.findings
+            if one.subject == subject and (rules is None or one.rule in rules)
+        )
+
+    def unsure(self) -> str | None:
+        """Why nothing may be built on the head: what its live entries mean is not sure."""
+        known = [(place, one) for place, one in enumerate(self.head.entries) if one is not None]
+        entries = concat(numbered(one, place) for place, one in known)
+        manifests = self.head.listed.manifests
+        try:
+            check_live(self.reader.metadata, self.head.snapshot, manifests, entries)
+        except CorruptTable as error:
+            return f"which rows live is not sure while this is so ({error.rule})"
+        return None
+
+    def lost_list(self) -> Mend:
+        """The list itself, where what it named is proved."""
+        ((location, _),) = self.head.listed.problems
+        count = sum(len(one) for one in self.head.entries if one is not None)
+        remedy = Remedy(
+            "manifest-list",
+            None,
+            location,
+            f"commit a snapshot of the same {print_count(count, 'file')}, with a list of its own",
+            "the snapshot before it and the manifests that it wrote have just the files and rows "
+            "that its summary tells of",
+            answers=self.of(location),
+        )
+        return Mend(remedy, self.head.changes)
+
+    def lost_manifests(self) -> None:
+        """Manifests that are missing, or cannot be read."""
+        for place, manifest in enumerate(self.head.listed.manifests):
+            problem = self.head.read[place].problem
+            if isinstance(problem, CorruptTable):
+                self._lost_manifest(place, manifest, problem)
+
+    def _lost_manifest(self, place: int, manifest: ManifestFile, problem: CorruptTable) -> None:
+        subject = manifest.manifest_path
+        answers = self.of(subject)
+        rebuilt = proven_entries(self.reader, manifest)
+        proof = "other snapshots list these files, as many files and rows as were in it"
+        if rebuilt is None:
+            rebuilt = entries_by_footers(self.reader, manifest)
+            proof = (
+                "no other manifest lists these files, which have the rows and bytes that its "
+                "snapshot added"
+            )
+        if rebuilt is not None:
+            files = print_count(len(rebuilt), "file")
+            remedy = Remedy(
+                "manifest",
+                name(subject),
+                subject,
+                f"write it anew, with {files}",
+                proof,
+                answers=answers,
+            )
+            self.mends.append(Mend(remedy, (Change(place, rebuilt=rebuilt),)))
+            return
+        if not isinstance(problem, MissingFile) and problem.rule != _DESTROYED:
+            return  # what is in it may be read by others
+        counts = (manifest.added_rows_count, manifest.existing_rows_count)
+        rows = sum(count or 0 for count in counts)
+        what = "list it no more"
+        if manifest.content is ManifestContent.DELETES:
+            self._offer_undeleted(subject, what, rows, answers, Change(place, gone=True))
+        else:
+            self._offer_lost(subject, what, rows, answers, Change(place, gone=True))
+
+    def lost_files(self) -> None:
+        """Files that live entries name and that are not there."""
+        named = {one.subject: one for one in self.findings if one.rule == "R-034"}
+        for place, location, content, position, rows in self._live(named):
+            if self.reader.store.stat(location) is not None:
+                continue
+            what = "list it no more"
+            answers = self.of(location, {"R-034"})
+            change = Change(place, dropped=frozenset({position}))
+            if content == Content.DATA:
+                changes = (change, *self._vectors_of(location))
+                self._offer_lost(location, what, rows, answers, *changes)
+            else:
+                self._offer_undeleted(location, what, rows, answers, change)
+
+    def _vectors_of(self, location: str) -> Iterator[Change]:
+        """The vectors of a data file, which go with it."""
+        key = loosest_key(location)
+        for place, entries in enumerate(self.head.entries):
+            if entries is not None:
+                vectors = deletion_vectors(live(entries))
+                rows = by_row(vectors, "manifest_pos", "referenced_data_file")
+                at = {one for one, file in rows if file is not None and loosest_key(file) == key}
+                if at:
+                    yield Change(place, dropped=frozenset(at))
+
+    def _live(self, locations: Collection[str]) -> Iterator[tuple[int, str, int, int, int]]:
+        """Live entries of some locations.
+
+        Shape: place of the manifest, location, content, position, rows.
+        """
+        if not locations:
+            return
+        for place, entries in enumerate(self.head.entries):
+            if entries is None:
+                continue
+            columns = ("location", "content", "manifest_pos", "record_count")
+            for location, *others in by_row(live(entries), *columns):
+                if location in locations:
+                    yield place, location, *others
+
+    def _offer_lost(
+        self, subject: str, what: str, rows: int, answers: frozenset[Finding], *changes: Change
+    ) -> None:
+        if not self.asked.drop_missing:
+            reason = f"nothing else has its {print_count(rows, 'row')}: bring the file back, or "
+            self._leave(answers, reason + "`--drop-missing` lists it no more")
+            return
+        proof = "you accept by `--drop-missing` that its rows are lost"
+        remedy = Remedy(
+            "lost-data", name(subject), subject, what, proof, rows_lost=rows, answers=answers
+        )
+        self.mends.append(Mend(remedy, changes))
+
+    def _offer_undeleted(
+        self, subject: str, what: str, rows: int, answers: frozenset[Finding], change: Change
+    ) -> None:
+        if not self.asked.accept_undeleted:
+            reason = (
+                "without it deleted rows would come back: bring the file back, go back with "
+                "`--to-snapshot`, or take these rows by `--accept-undeleted`"
+            )
+            self._leave(answers, reason)
+            return
+        proof = "you accept by `--accept-undeleted` that rows it deleted come back"
+        remedy = Remedy(
+            "lost-deletes", name(subject), subject, what, proof, rows_back=rows, answers=answers
+        )
+        self.mends.append(Mend(remedy, (change,)))
+
+    def _leave(self, findings: Collection[Finding], reason: str) -> None:
+        self.left += [Left(one, reason) for one in findings]
+
+    def metrics(self) -> None:
+        """What manifests say of data files, and the footers of these do not."""
+        flagged = {one.subject for one in self.findings if one.rule in OF_METRICS}
+        for place, manifest in enumerate(self.head.listed.manifests):
+            entries = self.head.entries[place]
+            if entries is None or manifest.content is not ManifestContent.DATA:
+                continue
+            named = flagged & set(entries.table["location"].to_pylist())
+            if manifest.manifest_path not in flagged and not named:
+                continue
+            if self.head.read[place].content[0].unknown_field_ids:
+                continue  # a rewrite would lose them
+            everywhere = manifest.manifest_path in flagged
+            new = dict(self._restated(manifest, None if everywhere else named))
+            if new:
+                self._offer_metrics(place, manifest, new, named)
+
+    def _restated(
+        self, manifest: ManifestFile, named: Collection[str] | None
+    ) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """What entries should say, by position; of some locations, or of all (None)."""
+        reader = self.reader
+        loaded = load_entries(
+            reader.store, reader.metadata, [manifest], columns=ALL_COLUMNS, concurrency=1,
+            progress=reader.progress,
+        )  # fmt: skip
+        for entry in live(loaded).table.to_pylist():
+            reader.deadline.check()
+            if named is not None and entry["location"] not in named:
+                continue
+            if entry["file_format"] == FileFormat.PARQUET:
+                columns = restated(reader, entry)
+                if columns:
+                    yield entry["manifest_pos"], columns
+
+    def _offer_metrics(
+        self,
+        place: int,
+        manifest: ManifestFile,
+        new: Mapping[int, Mapping[str, Any]],
+        named: Collection[str],
+    ) -> None:
+        subject = manifest.manifest_path
+        answers = frozenset[Finding]().union(
+            *(self.of(one, OF_METRICS) for one in (subject, *named))
+        )
+        told = sorted({column for columns in new.values() for column in columns})
+        remedy = Remedy(
+            "metrics",
+            name(subject),
+            subject,
+            f"write it anew with {', '.join(told)} of {print_count(len(new), 'file')} as their "
+            "footers have them",
+            "the footers of the files say so",
+            answers=answers,
+        )
+        self.mends.append(Mend(remedy, (Change(place, restated=new),)))
+
+    def list_rows(self) -> None:
+        """What the list says of manifests, and these do not."""
+        seen: dict[str, int] = {}
+        for place, manifest in enumerate(self.head.listed.manifests):
+            subject = manifest.manifest_path
+            first = seen.setdefault(subject, place)
+            if first != place:
+                self._listed_again(place, first)
+                continue
+            answers = self.of(subject, OF_LIST_ROWS)
+            if answers and self._has_wrong_row(place):
+                remedy = Remedy(
+                    "list-row",
+                    name(subject),
+                    subject,
+                    "list its length, counts and ranges as they are",
+                    "the manifest is whole, and counted anew",
+                    answers=answers,
+                )
+                self.mends.append(Mend(remedy, (Change(place, described=True),)))
+
+    def _listed_again(self, place: int, first: int) -> None:
+        manifests = self.head.listed.manifests
+        subject = manifests[place].manifest_path
+        if manifests[place] != manifests[first]:
+            return
+        of_twice = {"R-050", "R-066", "R-103", "R-114"}
+        answers = frozenset(one for one in self.findings if one.rule in of_twice)
+        remedy = Remedy(
+            "list-row",
+            name(subject),
+            subject,
+            "list it once",
+            "both rows of the list are the same, and a file lives once",
+            answers=answers,
+        )
+        self.mends.append(Mend(remedy, (Change(place, gone=True),)))
+
+    def _has_wrong_row(self, place: int) -> bool:
+        """Whether a manifest is whole, and a row that is counted anew would agree with it."""
+        read, manifest = self.head.read[place], self.head.listed.manifests[place]
+        if self.head.entries[place] is None or read.size_bytes is None:
+            return False
+        header, rows = read.content
+        new = self.described(place)
+        found = check_manifest(self.reader.metadata, [new], header, read.size_bytes, rows)
+        return not any(one.rule in OF_LIST_ROWS and one.subject == manifest.manifest_path
+                       for one in found)  # fmt: skip
+
+    def described(self, place: int) -> ManifestFile:
+        """The row of a manifest as its entries have it."""
+        return described(self.reader, self.head, place)
+
+    def dangling(self) -> None:
+        """Vectors whose data file the table once had, and has no more: they apply to nothing.
+
+        One that names a file which no manifest knows may well be that of a live one.
+        """
+        answers = frozenset(one for one in self.findings if one.rule in OF_DANGLING_VECTORS)
+        if not answers or not self.head.is_whole:
+            return
+        homeless = dict(self._homeless())
+        named = {key for keys in homeless.values() for key in keys.values()}
+        if not named or named - self._known_data_files():
+            reason = "no snapshot has the data file that it names: rows of another may be back"
+            self._leave(answers, reason)
+            return
+        count = sum(map(len, homeless.values()))
+        remedy = Remedy(
+            "dangling-deletes",
+            None,
+            f"snapshot {self.head.snapshot.snapshot_id}",
+            f"list {print_count(count, 'deletion vector')} no more",
+            "their data files were removed, as other entries tell",
+            answers=answers,
+        )
+        changes = [Change(place, dropped=frozenset(keys)) for place, keys in homeless.items()]
+        self.mends.append(Mend(remedy, tuple(changes)))
+
+    def _homeless(self) -> Iterator[tuple[int, Mapping[int, str]]]:
+        """Vectors of data files that do not live, by place of the manifest and position in it.
+
+        Shape: for each its data file, as a key.
+        """
+        known = [live(one) for one in self.head.entries if one is not None]
+        living = set[str]().union(
+            *(loosest_keys(data_files(one).table["location"]).to_pylist() for one in known)
+        )
+        for place, entries in enumerate(self.head.entries):
+            assert entries is not None  # is_whole
+            vectors = deletion_vectors(live(entries))
+            rows = by_row(vectors, "manifest_pos", "referenced_data_file")
+            found = {at: loosest_key(file) for at, file in rows if file is not None}
+            lost = {at: key for at, key in found.items() if key not in living}
+            if lost:
+                yield place, lost
+
+    def _known_data_files(self) -> set[str]:
+        """Keys of the data files that some snapshot lists, live or removed."""
+        reader = self.reader
+        lists = try_manifest_lists(
+            reader.store,
+            reader.metadata,
+            reader.metadata.snapshots,
+            concurrency=reader.concurrency,
+            progress=reader.progress,
+        )
+        with closing(lists):
+            manifests = distinct_manifests([one.manifests for one in lists])
+        found = try_manifests(
+            reader.store,
+            reader.metadata,
+            [one for one in manifests if one.content is ManifestContent.DATA],
+            columns=frozenset({"location"}),
+            concurrency=reader.concurrency,
+            progress=reader.progress,
+        )
+        with closing(found):
+            rows = [one.rows for one in found if one.rows is not None]
+        return set[str]().union(
+            *(loosest_keys(data_files(one).table["location"]).to_pylist() for one in rows)
+        )
+
+    def whole_list(self) -> None:
+        """What a new snapshot says right by itself: its totals, and the header of its list."""
+        answers = frozenset(one for one in self.findings if one.rule in OF_LISTS)
+        answered = answers.union(*(mend.remedy.answers for mend in self.mends))
+        unanswered = {one.severity for one in self.findings if one not in answered}
+        if answers and self.head.is_whole and "error" not in unanswered:
+            remedy = Remedy(
+                "manifest-list",
+                None,
+                f"snapshot {self.head.snapshot.snapshot_id}",
+                "commit a snapshot of the same files, with a list and totals of its own",
+                "all that it lists can be read, and was counted",
+                answers=answers,
+            )
+            self.mends.append(Mend(remedy))

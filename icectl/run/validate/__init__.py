@@ -1,0 +1,4 @@
+"""Running `validate`.
+
+Start at validate.py.
+"""

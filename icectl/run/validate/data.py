@@ -1,0 +1,402 @@
+"""Levels `footers` and `data` of `validate`: contents of files against their manifest entries."""
+
+import json
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import IO, Any, cast
+
+from icectl.checks.finding import READ_AGAIN, finding
+from icectl.checks.schemas import mapping_problem
+from icectl.codec.parquet.schema import NameMapping
+from icectl.codec.puffin.container import read_blob
+from icectl.engine.isolated import Ask, Kernel, KernelCrashed, Workers
+from icectl.engine.isolated_files import path_of, read_by_path
+from icectl.engine.kernels.check_data_file import Recorded, TableFacts, check_data_file
+from icectl.engine.kernels.check_delete_file import (
+    RecordedDeletes,
+    check_equality_deletes,
+    check_position_deletes,
+    check_vectors,
+    read_puffin_footer,
+)
+from icectl.entries.inherit import inherit
+from icectl.entries.partition.key import decode_key
+from icectl.entries.rows import Entries, by_row, data_files, live, numbered, sample
+from icectl.entries.schema import ALL_COLUMNS
+from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.plan.model import Finding
+from icectl.run.reader import Reader
+from icectl.spec.locations import named_in_vector
+from icectl.spec.manifest import Content, FileFormat, ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.partition import result_types
+from icectl.spec.properties import NAME_MAPPING
+from icectl.spec.schema import Schema
+from icectl.spec.snapshot import Snapshot, StatisticsFile
+from icectl.spec.types import NestedField, StructType
+from icectl.storage.counting import CountingReader
+from icectl.storage.location import is_local, loosest_key
+from icectl.table.manifests import try_manifests
+from icectl.table.reading import OF_ONE_FILE, in_threads
+
+_FORMATS = list(FileFormat)
+_MAX_WAITING = 4
+_BUNDLE = 1000
+"""Files whose entries are kept while they are checked; those of one manifest at least."""
+
+_WORTH_A_WORKER_BYTES = 8 << 20
+"""What is read in the time that a worker takes to start."""
+
+_UNREAD = frozenset({"R-099", "R-118", "R-119"})
+"""Rules of files that were not read to their end, or that are not what they say."""
+
+_COLUMNS = ALL_COLUMNS - {"key_metadata", "split_offsets", "column_sizes"}
+_MAPS = (
+    "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds",
+)  # fmt: skip
+
+
+_DESCRIBING = (
+    "location", "content_offset", "content_size_in_bytes", "record_count", "spec_id",
+    "partition_key", "sequence_number", "referenced_data_file", "equality_ids", *_MAPS,
+)  # fmt: skip
+"""What of an entry its file is compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChecked:
+    """What reading one file brought; `is_read` where the reader came to its end."""
+
+    findings: tuple[Finding, ...]
+    bytes_read: int
+    is_read: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A file to check, and how many bytes it has."""
+
+    size_bytes: int
+    check: Callable[[], FileChecked]
+
+
+def check_data(
+    reader: Reader,
+    manifests: Sequence[ManifestFile],
+    entries: Entries,
+    snapshots: Sequence[Snapshot],
+    part: float | None,
+    *,
+    by_footers: bool,
+) -> Generator[FileChecked, None, None]:
+    """Read the files of live entries, about `part` of them, and the statistics of snapshots.
+
+    Every column of every row is decoded; `by_footers` only what footers do not tell. `entries` are
+    the planning columns of all live entries. Manifests are read again, one after the other, for
+    the metrics of their entries.
+    Order: that of the manifests. Close the iterator to stop early.
+    Raises: StorageError where the store itself fails; Incomplete at the deadline.
+    Cost: memory for a row group in each worker.
+    """
+    with Workers() as workers:
+        checks = _Checks(reader, entries, workers, by_footers=by_footers)
+        for tasks in _bundles(_tasks(reader, checks, manifests, part)):
+            # A worker has a row group in memory, however large its file is.
+            sizes = [0] * len(tasks)
+            with closing(in_threads(_run, tasks, sizes, threads=_threads(reader, tasks))) as done:
+                for checked in done:
+                    reader.deadline.check()
+                    reader.progress.advance(1)
+                    yield checked
+    ids = {snapshot.snapshot_id for snapshot in snapshots}
+    for statistics in reader.metadata.statistics:
+        if statistics.snapshot_id in ids:
+            yield checks.statistics(statistics)
+
+
+def _threads(reader: Reader, tasks: Sequence[_Task]) -> int:
+    """Each has a worker process, which is not free; few are enough to wait for a store."""
+    processors = os.cpu_count() or 1
+    if not is_local(reader.metadata.location):
+        return min(reader.concurrency, max(_MAX_WAITING, processors))
+    worth = 1 + sum(task.size_bytes for task in tasks) // _WORTH_A_WORKER_BYTES
+    return min(reader.concurrency, processors, worth)
+
+
+def _bundles(found: Iterator[Sequence[_Task]]) -> Iterator[Sequence[_Task]]:
+    """Tasks of several manifests together, where one of them would not keep all workers busy."""
+    bundle: list[_Task] = []
+    for tasks in found:
+        bundle += tasks
+        if len(bundle) >= _BUNDLE:
+            yield bundle
+            bundle = []
+    if bundle:
+        yield bundle
+
+
+def _run(task: _Task) -> FileChecked:
+    return task.check()
+
+
+def _tasks(
+    reader: Reader, checks: "_Checks", manifests: Sequence[ManifestFile], part: float | None
+) -> Iterator[Sequence[_Task]]:
+    """The files of each manifest, as far as none before it said the same of them."""
+    metadata = reader.metadata
+    seed = reader.env.new_snapshot_id()
+    seen: set[int] = set()
+    read = try_manifests(
+        reader.store,
+        metadata,
+        manifests,
+        columns=_COLUMNS,
+        concurrency=reader.concurrency,
+        progress=reader.progress,
+    )
+    with closing(read):
+        for one in read:
+            if one.problem is not None:
+                continue  # level metadata reports it
+            try:
+                entries = inherit(numbered(one.content[1], 0), [manifests[one.index]])
+            except CorruptTable:
+                continue  # level metadata reports it
+            chosen = live(entries)
+            if part is not None:
+                chosen = sample(chosen, part, seed + one.index)
+            yield list(_of_manifest(checks, chosen, metadata, seen))
+
+
+def _of_manifest(
+    checks: "_Checks",
+    entries: Entries,
+    metadata: TableMetadata,
+    seen: set[int],
+) -> Iterator[_Task]:
+    vectors: dict[str, list[RecordedDeletes]] = {}
+    sizes: dict[str, int] = {}
+    for row in _rows(entries):
+        # Two manifests may describe one file differently, and then both are checked.
+        key = hash(tuple(str(row[name]) for name in _DESCRIBING))
+        if key in seen:
+            continue
+        seen.add(key)
+        recorded = _recorded(row, metadata)
+        sizes[recorded.location] = row["file_size_in_bytes"]
+        deletes = RecordedDeletes(
+            recorded,
+            tuple(row["equality_ids"] or ()),
+            row["referenced_data_file"],
+            row["content_offset"],
+            row["content_size_in_bytes"],
+        )
+        size = row["file_size_in_bytes"]
+        if row["content"] == Content.DATA:
+            yield _Task(size, partial(checks.data_file, recorded))
+        elif recorded.file_format is FileFormat.PUFFIN:
+            vectors.setdefault(recorded.location, []).append(deletes)
+        elif row["content"] == Content.POSITION_DELETES:
+            yield _Task(size, partial(checks.position_deletes, deletes))
+        else:
+            yield _Task(size, partial(checks.equality_deletes, deletes))
+    for location, found in vectors.items():
+        yield _Task(sizes[location], partial(checks.vectors, found))
+
+
+def _rows(entries: Entries) -> Iterator[Mapping[str, Any]]:
+    names = entries.table.column_names
+    for row in by_row(entries, *names):
+        yield dict(zip(names, row, strict=True))
+
+
+def _recorded(row: Mapping[str, Any], metadata: TableMetadata) -> Recorded:
+    spec = metadata.spec(row["spec_id"])  # a leaf of version 4 has rows of several
+    metrics = {name: dict(row[name] or ()) for name in _MAPS}
+    partition: list[tuple[Any, Any]] = []
+    if spec is not None:
+        types = result_types(spec, metadata.schemas)
+        try:
+            values = decode_key(row["partition_key"], types)
+        except CorruptTable:
+            values = ()  # level metadata reports it
+        partition = list(zip(spec.fields, values, strict=False))
+    return Recorded(
+        location=row["location"],
+        file_format=_FORMATS[row["file_format"]],
+        record_count=row["record_count"],
+        sequence_number=row["sequence_number"],
+        partition=partition,
+        **metrics,
+    )
+
+
+class _Checks:
+    """The checks of single files of one table."""
+
+    def __init__(
+        self, reader: Reader, entries: Entries, workers: Workers, *, by_footers: bool
+    ) -> None:
+        self._by_footers = by_footers
+        self._store = reader.store
+        self._workers = workers
+        metadata = reader.metadata
+        self._named = partial(named_in_vector, metadata)
+        self._table = TableFacts(
+            every_column(metadata),
+            name_mapping(metadata),
+            metadata.format_version,
+            metadata.next_row_id,
+        )
+        data = data_files(entries)
+        # Only deletes ask how many rows a data file has.
+        known = by_row(data, "location", "record_count") if len(data) < len(entries) else ()
+        self._record_counts = {loosest_key(location): count for location, count in known}
+
+    def record_count(self, location: str) -> int | None:
+        """Rows of a live data file, however its location is spelled; None where there is none."""
+        return self._record_counts.get(loosest_key(location))
+
+    def data_file(self, recorded: Recorded) -> FileChecked:
+        """Check a data file."""
+        return self._opened(recorded.location, check_data_file, recorded, self._table)
+
+    def position_deletes(self, deletes: RecordedDeletes) -> FileChecked:
+        """Check a position delete file."""
+        return self._opened(
+            deletes.file.location, check_position_deletes, deletes, ask=self.record_count
+        )
+
+    def equality_deletes(self, deletes: RecordedDeletes) -> FileChecked:
+        """Check an equality delete file."""
+        return self._opened(deletes.file.location, check_equality_deletes, deletes, self._table)
+
+    def vectors(self, found: Sequence[RecordedDeletes]) -> FileChecked:
+        """Check the deletion vectors of one Puffin file."""
+        location = found[0].file.location
+        status = self._store.stat(location)
+        if status is None:
+            return FileChecked((), 0)  # level files reports it
+        ranges = _Ranges(partial(self._store.read_range, location))
+        read, size, count = ranges.read, status.size_bytes, self.record_count
+        findings = tuple(check_vectors(read, size, found, count, self._named))
+        return FileChecked(findings, ranges.bytes_read, is_read=_is_read(findings))
+
+    def statistics(self, statistics: StatisticsFile) -> FileChecked:
+        """Check that a statistics file has the blobs that the table says, each whole (R-140)."""
+        location = statistics.statistics_path
+        status = self._store.stat(location)
+        if status is None:
+            return FileChecked((), 0)  # level files reports it
+        ranges = _Ranges(partial(self._store.read_range, location))
+        problem = None
+        try:
+            puffin = read_puffin_footer(ranges.read, status.size_bytes)
+            types = sorted(blob.type for blob in puffin.blobs)
+            told = sorted(str(blob.get("type")) for blob in statistics.blob_metadata)
+            if types != told:
+                problem = f"it has the blobs {types}, the table says {told}"
+            for blob in () if self._by_footers else puffin.blobs:
+                read_blob(ranges.read(blob.offset, blob.length), blob)
+        except (CorruptTable, Unsupported) as error:
+            problem = error.message
+        found = [] if problem is None else [finding("R-140", location, problem, severity="warning")]
+        return FileChecked(tuple(found), ranges.bytes_read)  # R-140
+
+    def _opened(
+        self,
+        location: str,
+        check: Kernel,
+        *arguments: Any,
+        ask: Callable[[str], int | None] | None = None,
+    ) -> FileChecked:
+        kernel = partial(check, by_footer=self._by_footers)
+        try:
+            with CountingReader(self._store.open(location)) as file:
+                try:
+                    findings, bytes_read = self._called(kernel, file, arguments, ask)
+                except KernelCrashed as crash:  # R-099
+                    findings, bytes_read = (finding("R-099", location, str(crash)),), 0
+                bytes_read += file.bytes_read
+                return FileChecked(findings, bytes_read, is_read=_is_read(findings))
+        except FileNotFoundError:
+            return FileChecked((), 0)  # level files reports it
+        except OSError as error:  # of the disk, in the middle of the file
+            return _unreadable(location, error.strerror or str(error))
+        except StorageError as error:
+            if error.error_id not in OF_ONE_FILE:
+                raise
+            return _unreadable(location, error.message)
+
+    def _called(
+        self, kernel: Kernel, file: CountingReader, arguments: Sequence[Any], ask: Ask | None
+    ) -> tuple[tuple[Finding, ...], int]:
+        """What a kernel finds, and the bytes that a worker has read by itself."""
+        path = path_of(file.file)
+        if path is None:
+            opened = cast("IO[bytes]", file)  # it has what readers use
+            return self._workers.call(kernel, opened, *arguments, ask=ask), 0
+        made = self._workers.call(read_by_path, None, kernel, path, *arguments, ask=ask)
+        ((findings, bytes_read),) = made
+        return findings, bytes_read
+
+
+def _unreadable(location: str, why: str) -> FileChecked:
+    message = f"it cannot be read: {why}"
+    return FileChecked((finding("R-034", location, message, hint=READ_AGAIN),), 0)  # R-034
+
+
+def _is_read(findings: Sequence[Finding]) -> bool:
+    return all(one.rule not in _UNREAD for one in findings)
+
+
+@dataclass(slots=True)
+class _Ranges:
+    """Ranges of one file, and how many bytes they were."""
+
+    source: Callable[[int, int], bytes]
+    bytes_read: int = 0
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes from an offset on, from the end where it is negative."""
+        content = self.source(offset, length)
+        self.bytes_read += len(content)
+        return content
+
+
+def every_column(metadata: TableMetadata) -> Schema:
+    """The current schema, with the fields that only older schemas have, those of structs too."""
+    current = metadata.current_schema
+    fields = current.fields
+    for schema in reversed(metadata.schemas):
+        fields = _with_dropped(fields, schema.fields)
+    return Schema(current.schema_id, fields)
+
+
+def _with_dropped(
+    fields: Sequence[NestedField], older: Sequence[NestedField]
+) -> tuple[NestedField, ...]:
+    left = {item.id: item for item in older}
+    found = []
+    for item in fields:
+        before = left.pop(item.id, item)
+        if isinstance(item.type, StructType) and isinstance(before.type, StructType):
+            inner = _with_dropped(item.type.fields, before.type.fields)
+            found.append(replace(item, type=StructType(inner)))
+        else:
+            found.append(item)
+    return (*found, *left.values())
+
+
+def name_mapping(metadata: TableMetadata) -> NameMapping:
+    """The table's mapping of names to ids; empty without a valid one (R-181)."""
+    text = metadata.properties.get(NAME_MAPPING.name)
+    try:
+        parsed: NameMapping = json.loads(text) if text else ()
+        is_valid = not text or mapping_problem(parsed) is None
+    except (ValueError, RecursionError):
+        return ()  # level metadata reports it
+    return parsed if is_valid else ()

@@ -1,0 +1,213 @@
+"""Directories of this machine as steps of a recursive listing.
+
+The first files are read by Python; when there are many, the others by a compiled loop, which is
+faster, and which threads run at the same time.
+"""
+
+import logging
+import os
+import stat
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from icectl.entries.columns.packed import not_text
+from icectl.errors import StorageError
+from icectl.storage import location as locations
+from icectl.storage.failures import local_failure
+from icectl.storage.listing import LISTING_SCHEMA, Rows, Step
+from icectl.storage.local import kernel as local_kernel
+
+_LOGGER = logging.getLogger(__name__)
+_NO_TEXT = "a name below %s is no UTF-8, so no metadata names it"
+_MANY = 50_000
+"""Files from which the loop pays, with the room that every thread fills."""
+_ENTRIES, _NAME_BYTES = 1 << 14, 1 << 23
+"""What one step reads of a large directory at most; the longest path fits before each name."""
+
+_Array = npt.NDArray[Any]
+
+
+def kernel() -> Any:
+    """The module of the compiled loop; None where that is not there."""
+    return local_kernel if local_kernel.has_loop() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A large directory, of which a part may have been read."""
+
+    location: str
+    descriptor: int
+
+
+class _Buffers(threading.local):
+    """What the loop fills: names, where each ends, sizes, times."""
+
+    def __init__(self) -> None:
+        self.arrays: tuple[_Array, ...] = (
+            np.empty(_NAME_BYTES, np.uint8),
+            np.empty(_ENTRIES + 1, np.int32),
+            np.empty(_ENTRIES, np.int64),
+            np.empty(_ENTRIES, np.int64),
+        )
+
+
+class LocalScan:
+    """The steps of one recursive listing. A request is a directory, or the rest of one."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._descriptors: set[int] = set()
+        self._buffers = _Buffers()
+
+    def close(self) -> None:
+        """Close directories that have not been read to their end."""
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+
+    def step(self, request: str | Opened) -> Step[str | Opened]:
+        """Read a directory, or some thousand entries of it; symbolic links are not followed."""
+        location = request.location if isinstance(request, Opened) else request
+        try:
+            with path_used_to("list", location) as path:
+                if isinstance(request, Opened):
+                    return self._read_on(request)
+                return self._begin(request, path)
+        except FileNotFoundError:  # gone since its parent was listed
+            _LOGGER.debug("%s is gone", location)
+            return Step(Rows())
+
+    def _begin(self, location: str, path: str) -> Step[str | Opened]:
+        if self._seen < _MANY or kernel() is None:
+            with os.scandir(path) as entries:
+                some = list(islice(entries, _MANY))
+                if len(some) < _MANY or kernel() is None:
+                    return self._scanned(location, chain(some, entries))
+            self._seen += _MANY
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        self._descriptors.add(descriptor)
+        return self._read_on(Opened(location, descriptor))
+
+    def _scanned(self, location: str, entries: Iterable[os.DirEntry[str]]) -> Step[str | Opened]:
+        rows, below = Rows(), []
+        for entry in entries:
+            if not is_text(entry.name):
+                _LOGGER.debug(_NO_TEXT, location)
+            elif entry.is_dir(follow_symlinks=False):
+                below.append(locations.join(location, entry.name))
+            elif (status := status_of(entry)) and not stat.S_ISDIR(status.st_mode):
+                found = locations.join(location, entry.name)
+                modified_ms = status.st_mtime_ns // 1_000_000
+                rows.add(found, status.st_size, None if entry.is_symlink() else modified_ms)
+        self._seen += rows.waiting  # threads may lose some of it, which does not matter
+        return Step(rows, tuple(below))
+
+    def _read_on(self, opened: Opened) -> Step[str | Opened]:
+        """Read more of an open directory, by the compiled loop."""
+        loop, arrays = kernel(), self._buffers.arrays
+        prefix = np.array(memoryview(locations.join(opened.location, "").encode()))
+        outcome, count = loop.read_entries(opened.descriptor, prefix, *arrays)
+        if outcome != loop.MORE:
+            self._descriptors.remove(opened.descriptor)
+            os.close(opened.descriptor)
+        if outcome < 0:
+            raise OSError(-outcome, os.strerror(-outcome))
+        rows, below, others = _sorted(loop, arrays, count)
+        for location in others:
+            _look_up(location, rows, below)
+        return Step(rows, (*below, opened) if outcome == loop.MORE else tuple(below))
+
+
+def _sorted(loop: Any, arrays: tuple[_Array, ...], count: int) -> tuple[Rows, list[str], list[str]]:
+    """Files, directories and others among the entries that the loop has read."""
+    names, ends, sizes, times = arrays
+    ends = ends[: count + 1].copy()
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(names[: ends[-1]].copy())]
+    places = pa.Array.from_buffers(pa.binary(), count, buffers)
+    text = ~not_text(places)
+    sizes, times = sizes[:count].copy(), times[:count].copy()
+    rows = Rows()
+    found = (sizes >= 0) & text
+    if found.all():
+        rows.add_batch(_batch(places, sizes, times))
+        return rows, [], []
+
+    def those(chosen: _Array) -> pa.Array:
+        return places.filter(pa.array(chosen & text))
+
+    rows.add_batch(_batch(those(found), sizes[found], times[found]))
+    directories, others = (those(sizes == kind) for kind in (loop.DIRECTORY, loop.OTHER))
+    return rows, _texts(directories), _texts(others)
+
+
+def _batch(places: pa.Array, sizes: _Array, times: _Array) -> pa.RecordBatch:
+    columns = [places.cast(pa.string()), pa.array(sizes), pa.array(times)]
+    return pa.RecordBatch.from_arrays(columns, schema=LISTING_SCHEMA)
+
+
+def _texts(places: pa.Array) -> list[str]:
+    texts: list[str] = places.cast(pa.string()).to_pylist()
+    return texts
+
+
+def _look_up(location: str, rows: Rows, below: list[str]) -> None:
+    """Find out by its path what an entry is."""
+    path = locations.local_path(location)
+    try:
+        own = os.lstat(path)
+        if stat.S_ISDIR(own.st_mode):
+            below.append(location)
+            return
+        status = os.stat(path)
+    except FileNotFoundError:  # gone meanwhile, or a link to nowhere
+        return
+    if not stat.S_ISDIR(status.st_mode):
+        is_link = stat.S_ISLNK(own.st_mode)
+        rows.add(location, status.st_size, None if is_link else status.st_mtime_ns // 1_000_000)
+
+
+def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """What an entry, or what it links to, is; None where there is nothing."""
+    try:
+        return entry.stat()
+    except FileNotFoundError:  # gone meanwhile, or a link to nowhere
+        return None
+
+
+def is_text(name: str) -> bool:
+    """Whether a file name is UTF-8: no other is expressible in metadata or Arrow."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@contextmanager
+def path_used_to(doing: str, location: str) -> Iterator[str]:
+    """The path of a location; errors inside come out as the Store protocol promises."""
+    try:
+        path = locations.local_path(location)
+    except ValueError as error:
+        raise StorageError(
+            f"cannot {doing} {locations.shown(location)}: it is not on this machine",
+            hint="local locations are spelled /path or file:///path",
+        ) from error
+    try:
+        yield path
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except NotADirectoryError as error:
+        raise FileNotFoundError(error.errno, error.strerror, path) from error
+    except OSError as error:
+        raise local_failure(doing, location, error) from error
+    except ValueError as error:  # a NUL byte, which no file has in its name
+        raise FileNotFoundError(f"no file can be named {location!r}") from error

@@ -1,0 +1,194 @@
+"""Files of this machine, by plain system calls (no fsspec, which costs start-up time)."""
+
+import errno
+import io
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, Any
+
+import pyarrow as pa
+
+from icectl.errors import StorageError
+from icectl.storage import location as locations
+from icectl.storage.create import copy_local, create_local, new_local, replace_local
+from icectl.storage.listing import Rows, Step, first_steps, run_steps
+from icectl.storage.local.scan import LocalScan, Opened, is_text, path_used_to, status_of
+from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
+
+_PART = 250
+"""Files that one thread removes in a row."""
+
+_WRITE_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStore:
+    """A Store over `file:/p`, `file:///p`, `file://localhost/p`, `/p` and relative paths."""
+
+    concurrency: int = 8
+
+    def read(self, location: str) -> bytes:
+        """All bytes of one file."""
+        with path_used_to("read", location) as path, open(path, "rb") as file:
+            return file.read()
+
+    def read_range(self, location: str, offset: int, length: int) -> bytes:
+        """`length` bytes from `offset`; fewer at the end. A negative offset counts from there."""
+        with path_used_to("read", location) as path, open(path, "rb", buffering=0) as file:
+            if offset < 0:
+                offset = max(0, os.fstat(file.fileno()).st_size + offset)
+            return os.pread(file.fileno(), length, offset)
+
+    def open(self, location: str) -> IO[bytes]:
+        """A seekable reader."""
+        with path_used_to("read", location) as path:
+            return open(path, "rb")
+
+    def stat(self, location: str) -> FileStatus | None:
+        """Size and time of one file; None where there is none, or a directory."""
+        try:
+            with path_used_to("look up", location) as path:
+                status = os.stat(path)
+        except FileNotFoundError:
+            return None
+        return None if stat.S_ISDIR(status.st_mode) else _file_status(location, status)
+
+    def list(self, location: str) -> Iterator[pa.RecordBatch]:
+        """All files below a location; symbolic links to directories are not followed.
+
+        Those to files have the size of what they lead to, and no time of their own.
+        """
+        return _below([location.rstrip("/") or "/"], self.concurrency)
+
+    def split(self, location: str, count: int) -> Split:
+        """Begin to list a location; the parts are directories."""
+        with closing(LocalScan()) as scan:
+            whole = partial(_read_whole, scan)
+            begun = first_steps(location.rstrip("/") or "/", whole, self.concurrency, count)
+        return Split(begun.rows.take_all(), [Part(directory) for directory in begun.next])
+
+    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        """All files below some directories."""
+        return _below([part.location for part in parts], self.concurrency)
+
+    def list_directory(self, location: str) -> Sequence[FileStatus]:
+        """The files directly in one directory; empty where there is none."""
+        found = []
+        try:
+            with path_used_to("list", location) as path, os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False) or not is_text(entry.name):
+                        continue
+                    status = status_of(entry)
+                    if status is not None and stat.S_ISREG(status.st_mode):  # no pipe: it blocks
+                        found.append(_file_status(locations.join(location, entry.name), status))
+        except FileNotFoundError:
+            return ()
+        return sorted(found, key=lambda file: file.location)
+
+    def create(self, location: str, content: bytes) -> None:
+        """Write a whole new file, atomically; FileExistsError where one is there (R-162)."""
+        with path_used_to("write", location) as path:
+            create_local(path, content)
+
+    def replace(self, location: str, content: bytes) -> None:
+        """Write or overwrite a whole file, atomically."""
+        with path_used_to("write", location) as path:
+            replace_local(path, content)
+
+    @contextmanager
+    def open_new(self, location: str) -> Iterator[IO[bytes]]:
+        """A file to write, which is there, whole, once this is left without an error (R-162)."""
+        with ExitStack() as stack:
+            with path_used_to("write", location) as path:
+                temporary = stack.enter_context(new_local(path))
+            with write_to(temporary, location) as file:
+                yield file
+            with path_used_to("write", location):
+                stack.close()
+
+    def copy(self, source: str, target: str) -> None:
+        """Link or copy a file to a name that nobody else uses."""
+        with path_used_to("copy", source) as path, path_used_to("write", target) as new:
+            copy_local(path, new)
+
+    def clock_ms(self, location: str) -> int | None:  # noqa: ARG002
+        """None: files are dated by this machine's clock."""
+        return None
+
+    def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
+        """Delete files; those already gone count as removed."""
+        every = tuple(removed)
+        parts = [every[start : start + _PART] for start in range(0, len(every), _PART)]
+        if len(parts) < 2:
+            return _remove(every)
+        with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
+            return [failed for part in pool.map(_remove, parts) for failed in part]
+
+
+def write_to(path: str, location: str) -> IO[bytes]:
+    """Open the temporary file of a new one, by the `name` that open_new's has, in any process."""
+    return io.BufferedWriter(_Written(path, location), _WRITE_BYTES)
+
+
+class _Written(io.FileIO):
+    """Writes whose errors come out as the Store protocol promises."""
+
+    def __init__(self, path: str, location: str) -> None:
+        super().__init__(path, "wb")
+        self._location = location
+
+    def write(self, content: Any, /) -> int:
+        with path_used_to("write", self._location):
+            return super().write(content)
+
+
+def _below(directories: Sequence[str | Opened], concurrency: int) -> Iterator[pa.RecordBatch]:
+    with closing(LocalScan()) as scan:
+        yield from run_steps(directories, scan.step, concurrency)
+
+
+def _read_whole(scan: LocalScan, directory: str) -> Step[str]:
+    """All entries of one directory, in as many steps as that takes."""
+    rows = Rows()
+    below: list[str] = []
+    left: list[str | Opened] = [directory]
+    while left:
+        done = scan.step(left.pop())
+        rows.extend(done.rows)
+        for request in done.next:
+            if isinstance(request, Opened):
+                left.append(request)
+            else:
+                below.append(request)
+    return Step(rows, tuple(below))
+
+
+def _remove(removed: Sequence[str]) -> Sequence[FailedRemoval]:
+    failed = []
+    for location in removed:
+        try:
+            with path_used_to("delete", location) as path:
+                _unlink(path)
+        except FileNotFoundError:
+            continue
+        except StorageError as error:
+            failed.append(FailedRemoval(location, error.message))
+    return failed
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:  # a name that no file ever got
+            raise
+
+
+def _file_status(location: str, status: os.stat_result) -> FileStatus:
+    return FileStatus(location, status.st_size, status.st_mtime_ns // 1_000_000)
