@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, get_args
 
+from icectl.checks.finding import Finding, Severity
 from icectl.errors import UsageError
-from icectl.plan.model import Finding, Severity
 from icectl.spec.rules import RULES
 
 Level = Literal["metadata", "files", "footers", "data"]

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from icectl.checks.finding import finding, is_absolute
+from icectl.checks.finding import Finding, Severity, finding, is_absolute
 from icectl.checks.searches import entries as faults
 from icectl.checks.searches import metrics as metric_faults
 from icectl.checks.searches.bounds import SIDES, BoundTypes, bound_faults, bound_types
 from icectl.checks.searches.entries import Columns
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.plan.model import Finding, Severity
 from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.rule import Fault

@@ -2,10 +2,29 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
 
-from icectl.plan.model import Finding, Severity
 from icectl.spec.rule import Broken
 from icectl.spec.rules import RULES
+
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong: which rule, where, what was found, what to do.
+
+    Severity: error = wrong rows, unreadable or unsafe to maintain; warning = wrong but harmless;
+    info = worth knowing.
+    """
+
+    rule: str
+    severity: Severity
+    subject: str
+    message: str
+    hint: str
+
 
 READ_AGAIN = "check again once the storage lets the file be read"
 """The next step where a file may well be there and whole."""

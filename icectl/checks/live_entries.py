@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from icectl.checks.finding import finding
+from icectl.checks.finding import Finding, finding
 from icectl.checks.searches.live_entries import LiveFaults, chosen_manifests
 from icectl.entries.summary import Totals, summary_counters
-from icectl.plan.model import Finding
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DATA_PATH
 from icectl.spec.rule import Fault

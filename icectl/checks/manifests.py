@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from icectl.checks.finding import finding
+from icectl.checks.finding import Finding, Severity, finding
 from icectl.checks.partitions import check_partitions
 from icectl.checks.searches import entries as faults
 from icectl.checks.searches.entries import Columns
 from icectl.entries.rows import RawEntries
-from icectl.plan.model import Finding, Severity
 from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionSpec

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise
 from typing import Any
 
-from icectl.checks.finding import finding, is_absolute
-from icectl.plan.model import Finding
+from icectl.checks.finding import Finding, finding, is_absolute
 from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.metadata import TableMetadata
 

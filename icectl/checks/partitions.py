@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from icectl.checks.finding import finding
+from icectl.checks.finding import Finding, finding
 from icectl.checks.searches.entries import Columns
 from icectl.checks.searches.partitions import FieldRange, field_ranges
 from icectl.entries.partition.key import sort_key
 from icectl.errors import CorruptTable
-from icectl.plan.model import Finding
 from icectl.spec import single_value
 from icectl.spec.manifest import FieldSummary, ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from icectl.checks.finding import finding
-from icectl.plan.model import Finding, Severity
+from icectl.checks.finding import Finding, Severity, finding
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.properties import NAME_MAPPING

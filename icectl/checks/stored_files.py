@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from icectl.checks.finding import READ_AGAIN, finding
+from icectl.checks.finding import READ_AGAIN, Finding, Severity, finding
 from icectl.entries.files import FileKind
-from icectl.plan.model import Finding, Severity
 from icectl.spec.names import VERSION_HINT, lost_versions
 from icectl.spec.rules import RULES
 

@@ -37,7 +37,13 @@ from icectl.plan.compact.sizes import sizes_of
 from icectl.plan.where import parse_where
 from icectl.report.compact import Compaction, GroupOutput, compaction_result, print_compaction
 from icectl.report.document import Outcome
-from icectl.run.compact.compact import Compacted, Prepared, execute, prepare, remove_leftovers
+from icectl.run.compact.compact import (
+    Compacted,
+    PreparedCompaction,
+    execute,
+    prepare,
+    remove_leftovers,
+)
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, TARGET_FILE_SIZE_BYTES, read
 from icectl.units import parse_ratio, parse_size
@@ -111,7 +117,7 @@ def _engine(session: Session, request: Request) -> AbstractContextManager[Engine
 
 
 def _run(
-    session: Session, engine: Engine, prepared: Prepared, change: Change, commits: Commits
+    session: Session, engine: Engine, prepared: PreparedCompaction, change: Change, commits: Commits
 ) -> Outcome:
     """Tell the plan, or carry it out."""
     told = Compaction(
@@ -141,7 +147,9 @@ def _run(
     return _done(session, prepared, told, done)
 
 
-def _done(session: Session, prepared: Prepared, told: Compaction, done: Compacted) -> Outcome:
+def _done(
+    session: Session, prepared: PreparedCompaction, told: Compaction, done: Compacted
+) -> Outcome:
     location = done.landed.metadata_location
     told = replace(
         told,
@@ -165,7 +173,7 @@ def _done(session: Session, prepared: Prepared, told: Compaction, done: Compacte
 
 def _outcome(
     session: Session,
-    prepared: Prepared,
+    prepared: PreparedCompaction,
     told: Compaction,
     *,
     status: Literal["done", "planned", "nothing-to-do", "incomplete"],

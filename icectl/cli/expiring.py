@@ -35,7 +35,7 @@ from icectl.report.expire_snapshots import (
 from icectl.run.expire_snapshots.expire_snapshots import (
     Expired,
     ExpireOptions,
-    Prepared,
+    PreparedExpiry,
     execute,
     prepare,
     remove_leftovers,
@@ -162,7 +162,7 @@ def _policy(
     return of
 
 
-def _told(prepared: Prepared, expired: Expired | None = None) -> report.Expiry:
+def _told(prepared: PreparedExpiry, expired: Expired | None = None) -> report.Expiry:
     """The expiry as reports speak of it."""
     told = report.Expiry(
         prepared.loaded.metadata.location,
@@ -184,7 +184,7 @@ def _told(prepared: Prepared, expired: Expired | None = None) -> report.Expiry:
 
 
 def _planned(
-    prepared: Prepared, *, status: Literal["planned", "nothing-to-do"], dry_run: bool
+    prepared: PreparedExpiry, *, status: Literal["planned", "nothing-to-do"], dry_run: bool
 ) -> Outcome:
     told = _told(prepared)
     return Outcome(
@@ -197,7 +197,7 @@ def _planned(
     )
 
 
-def _done(prepared: Prepared, expired: Expired) -> Outcome:
+def _done(prepared: PreparedExpiry, expired: Expired) -> Outcome:
     told = _told(prepared, expired)
     incomplete = bool(told.failed) or told.stopped
     return Outcome(
@@ -210,7 +210,7 @@ def _done(prepared: Prepared, expired: Expired) -> Outcome:
     )
 
 
-def _untouched(prepared: Prepared, reason: str) -> Outcome:
+def _untouched(prepared: PreparedExpiry, reason: str) -> Outcome:
     return Outcome(
         command=COMMAND,
         result=untouched_result(_told(prepared), reason),

@@ -28,7 +28,7 @@ from icectl.report.remove_orphans import (
     question,
 )
 from icectl.run.remove_orphans.deletion import OrphansGone, execute, failures
-from icectl.run.remove_orphans.remove_orphans import OrphanOptions, Prepared, prepare
+from icectl.run.remove_orphans.remove_orphans import OrphanOptions, PreparedRemoval, prepare
 from icectl.storage.inventory_files import InventoryFiles
 from icectl.storage.location import name, scheme
 from icectl.storage.same_store import SameStore
@@ -89,7 +89,7 @@ def remove(common: Common, table: str, request: Request, change: Change) -> Outc
     return _done(prepared, told)
 
 
-def _without_orphans(prepared: Prepared) -> Prepared:
+def _without_orphans(prepared: PreparedRemoval) -> PreparedRemoval:
     """What is told of a plan where another writer was faster."""
     none = listed_none(prepared.plan.orphans)
     return replace(prepared, plan=replace(prepared.plan, orphans=none, outside=none))
@@ -166,7 +166,7 @@ def _check_one_of(option: str, given: str, known: Sequence[str]) -> None:
         raise UsageError(f"`{option}`: `{given}` is none of {listed}")
 
 
-def _too_much(prepared: Prepared) -> Refused:
+def _too_much(prepared: PreparedRemoval) -> Refused:
     plan = prepared.plan
     share = plan.deletable_bytes / plan.listed_bytes
     return Refused(
@@ -184,7 +184,7 @@ def _confirmed(session: Session, told: report.Orphans) -> bool:
     return session.console.ask(question(told))
 
 
-def _told(prepared: Prepared, done: OrphansGone | None = None) -> report.Orphans:
+def _told(prepared: PreparedRemoval, done: OrphansGone | None = None) -> report.Orphans:
     """The removal as reports speak of it."""
     loaded = prepared.loaded
     place = unpublished(loaded)
@@ -208,7 +208,7 @@ def _told(prepared: Prepared, done: OrphansGone | None = None) -> report.Orphans
 
 
 def _planned(
-    prepared: Prepared,
+    prepared: PreparedRemoval,
     *,
     status: Literal["planned", "nothing-to-do", "refused"],
     dry_run: bool,
@@ -226,7 +226,7 @@ def _planned(
     )
 
 
-def _told_only(prepared: Prepared, change: Change) -> Outcome:
+def _told_only(prepared: PreparedRemoval, change: Change) -> Outcome:
     """The plan; it ends with 5 where a real run would be refused."""
     if prepared.plan.is_too_much:
         refused = _too_much(prepared)
@@ -238,7 +238,7 @@ def _told_only(prepared: Prepared, change: Change) -> Outcome:
     return replace(outcome, exit_code=4) if change.check else outcome
 
 
-def _done(prepared: Prepared, told: report.Orphans) -> Outcome:
+def _done(prepared: PreparedRemoval, told: report.Orphans) -> Outcome:
     incomplete = bool(told.failed) or told.stopped
     return Outcome(
         command=COMMAND,

@@ -10,11 +10,11 @@ from icectl.plan.repair import RepairLevel
 from icectl.plan.snapshot_choice import parse_snapshot_id
 from icectl.report.document import Outcome
 from icectl.report.repair import Repair, print_plan, print_repair, question, repair_result
-from icectl.run.repair.mends import Asked
+from icectl.run.repair.mends import Accepted
 from icectl.run.repair.repair import (
     COMMAND,
     WHOLE,
-    Prepared,
+    PreparedRepair,
     Repaired,
     RepairOptions,
     execute,
@@ -82,7 +82,7 @@ def _options(request: Request) -> RepairOptions:
         branch=request.branch,
         to_snapshot=WHOLE if target == WHOLE else parse_snapshot_id("--to-snapshot", target),
         skip=frozenset(request.skip),
-        asked=Asked(request.drop_missing, request.accept_undeleted),
+        asked=Accepted(request.drop_missing, request.accept_undeleted),
     )
 
 
@@ -93,7 +93,7 @@ def _confirmed(session: Session, told: Repair) -> bool:
     return session.console.ask(question(told))
 
 
-def _without_work(prepared: Prepared, told: Repair, *, dry_run: bool) -> Outcome:
+def _without_work(prepared: PreparedRepair, told: Repair, *, dry_run: bool) -> Outcome:
     """Nothing to do, or nothing that can be done."""
     if not prepared.plan.is_refused:
         return _outcome(prepared, told, status="nothing-to-do", dry_run=dry_run)
@@ -101,7 +101,7 @@ def _without_work(prepared: Prepared, told: Repair, *, dry_run: bool) -> Outcome
     return replace(outcome, exit_code=5)
 
 
-def _done(prepared: Prepared, told: Repair, done: Repaired) -> Outcome:
+def _done(prepared: PreparedRepair, told: Repair, done: Repaired) -> Outcome:
     told = replace(
         told,
         done=True,
@@ -116,7 +116,7 @@ def _done(prepared: Prepared, told: Repair, done: Repaired) -> Outcome:
     return replace(outcome, table=table, exit_code=3 if broken else 0)
 
 
-def _outcome(prepared: Prepared, told: Repair, *, status: Status, dry_run: bool) -> Outcome:
+def _outcome(prepared: PreparedRepair, told: Repair, *, status: Status, dry_run: bool) -> Outcome:
     return Outcome(
         command=COMMAND,
         result=repair_result(told),

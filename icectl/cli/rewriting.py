@@ -13,8 +13,8 @@ from icectl.report.document import Outcome
 from icectl.report.rewrite_manifests import Rewriting, print_rewriting, rewriting_result
 from icectl.run.rewrite_manifests import (
     COMMAND,
-    Prepared,
-    Rewritten,
+    PreparedRewrite,
+    RewrittenManifests,
     execute,
     prepare,
     remove_leftovers,
@@ -65,7 +65,9 @@ def rewrite(common: Common, request: Request, change: Change) -> Outcome:
     return _done(session, prepared, told, done)
 
 
-def _done(session: Session, prepared: Prepared, told: Rewriting, done: Rewritten) -> Outcome:
+def _done(
+    session: Session, prepared: PreparedRewrite, told: Rewriting, done: RewrittenManifests
+) -> Outcome:
     location = done.landed.metadata_location
     told = replace(
         told,
@@ -79,7 +81,7 @@ def _done(session: Session, prepared: Prepared, told: Rewriting, done: Rewritten
 
 def _outcome(
     session: Session,
-    prepared: Prepared,
+    prepared: PreparedRewrite,
     told: Rewriting,
     *,
     status: Literal["done", "planned", "nothing-to-do"],

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.checks.finding import Finding
 from icectl.cli.options import Change
 from icectl.cli.session import Session, identity_of, unpublished
 from icectl.errors import CommitConflict, IcectlError, Refused
-from icectl.plan.model import Finding
 from icectl.report import upgrading as report
 from icectl.report.document import Outcome
 from icectl.report.upgrading import print_plan, print_upgrade, question, upgrade_result

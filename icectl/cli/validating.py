@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from icectl.checks.choice import Level, RuleChoice, fails, rule_ids
+from icectl.checks.finding import Severity
 from icectl.cli.failures import with_table
 from icectl.cli.naming import called
 from icectl.cli.options import Common
 from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL, parse_option
 from icectl.errors import UsageError
-from icectl.plan.model import Severity
 from icectl.plan.snapshot_choice import SnapshotChoice, parse_snapshot_id
 from icectl.report.document import Outcome
 from icectl.report.validate import Checked, checked_result, print_checked

@@ -72,7 +72,7 @@ class GroupResult:
         return frozenset((file.location, None) for task in merging for file in task.delete_files)
 
 
-class Head:
+class LiveHead:
     """The live files of a head, some of whose data files are looked up by location."""
 
     def __init__(self, files: LiveFiles, locations: Collection[str]) -> None:
@@ -112,12 +112,12 @@ class Head:
         )
 
 
-def head_of(files: LiveFiles, results: Iterable[GroupResult]) -> Head:
+def head_of(files: LiveFiles, results: Iterable[GroupResult]) -> LiveHead:
     """A head, ready for the questions of `conflict` about some groups."""
-    return Head(files, {file.location for result in results for file in result.inputs})
+    return LiveHead(files, {file.location for result in results for file in result.inputs})
 
 
-def conflict(result: GroupResult, head: Head) -> str | None:
+def conflict(result: GroupResult, head: LiveHead) -> str | None:
     """Why a group cannot be committed on a head; None where it can.
 
     Spec: R-111 to R-113, R-152; rules of RewriteFiles in the reference implementation, but for
@@ -141,7 +141,7 @@ def _moves(task: RewriteTask) -> bool:
     return task.partition_key is None or any(file.spec_id != task.spec_id for file in task.inputs)
 
 
-def _of_file(task: Task, file: InputFile, head: Head) -> str | None:
+def _of_file(task: Task, file: InputFile, head: LiveHead) -> str | None:
     stated = head.entry(file.location)
     if stated is None:  # R-152
         return f"`{file.location}` is not live any more"

@@ -33,7 +33,7 @@ from icectl.entries.rows import (
     with_some_deleted,
 )
 from icectl.plan.compact.groups import LiveFiles
-from icectl.plan.rewrite_manifests import PIECES_OF_TARGET, Group, group_pieces, live_in
+from icectl.plan.rewrite_manifests import PIECES_OF_TARGET, ManifestGroup, group_pieces, live_in
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
@@ -52,7 +52,7 @@ def writer(access: TableAccess, branch: str, outputs: Outputs) -> SnapshotWriter
 class _Regrouped:
     """A new manifest, the manifests that its entries come from, and which entries those are."""
 
-    group: Group
+    group: ManifestGroup
     manifest: ManifestFile
     sources: frozenset[str]
     entries: Entries
@@ -182,7 +182,11 @@ class ListWriter:
         )
 
     def _regroup(
-        self, metadata: TableMetadata, rewrite: ManifestRewrite, group: Group, entries: Entries
+        self,
+        metadata: TableMetadata,
+        rewrite: ManifestRewrite,
+        group: ManifestGroup,
+        entries: Entries,
     ) -> list[_Regrouped]:
         """Write live entries of a group into new manifests."""
         if not len(entries):

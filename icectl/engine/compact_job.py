@@ -22,7 +22,7 @@ from icectl.engine.kernels.rewrite_data import (
     rewrite_data,
 )
 from icectl.engine.kernels.sort_rows import Sorting
-from icectl.engine.kernels.write_data import Outputs, WriteOptions, WrittenFile
+from icectl.engine.kernels.write_data import FileOutputs, WriteOptions, WrittenFile
 from icectl.entries.partition.key import decode_key
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.plan.compact.task import DeleteFile, InputFile, RewriteTask, Task
@@ -100,7 +100,7 @@ class FileNames:
         return data_location(self.table_location, self.properties, partition, name)
 
 
-class Places(Protocol):
+class OutputPlaces(Protocol):
     """Where the new files of a run go, and the record of them, by which they are removed again."""
 
     @property
@@ -121,7 +121,7 @@ class Engine(Protocol):
     """What carries tasks out."""
 
     def rewrite(
-        self, tasks: Sequence[RewriteTask], job: CompactJob, places: Places
+        self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
         """What comes of each task.
 
@@ -131,7 +131,7 @@ class Engine(Protocol):
         """
 
 
-def run_rewrite(task: RewriteTask, job: CompactJob, outputs: Outputs) -> TaskResult:
+def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> TaskResult:
     """Rewrite the files of a task; its rows are compared with those of the new files.
 
     Raises: as rewrite_data.

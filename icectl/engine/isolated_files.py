@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from icectl.engine.isolated import Ask, Kernel
-from icectl.engine.kernels.write_data import Outputs
+from icectl.engine.kernels.write_data import FileOutputs
 from icectl.storage.counting import CountingReader
 from icectl.storage.local.store import write_to
 from icectl.storage.store import Store
@@ -66,7 +66,7 @@ class _Opened:
 
 
 @dataclass(slots=True)
-class Files:
+class CallFiles:
     """This end: the files of one call. A context; left with an error, new files are undone.
 
     `opened` is told each location that is about to be read.
@@ -80,7 +80,7 @@ class Files:
     _open: dict[int, tuple[IO[bytes], ExitStack]] = field(default_factory=dict)
     _count: int = 0
 
-    def __enter__(self) -> "Files":
+    def __enter__(self) -> "CallFiles":
         return self
 
     def __exit__(
@@ -145,7 +145,7 @@ def path_of(file: IO[bytes]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def outputs_through(ask: Ask) -> Outputs:
+def outputs_through(ask: Ask) -> FileOutputs:
     """The worker's end: `Files.answer` does at the other one what is asked."""
 
     @contextmanager
@@ -165,7 +165,7 @@ def outputs_through(ask: Ask) -> Outputs:
             return Path(opened.path).open("rb")
         return io.BufferedReader(_AskedFile(ask, opened), _BUFFER_BYTES)
 
-    return Outputs(lambda partition: str(ask(_Next(partition))), create, read)
+    return FileOutputs(lambda partition: str(ask(_Next(partition))), create, read)
 
 
 class _SentFile(io.RawIOBase):

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Event
 
-from icectl.engine.compact_job import CompactJob, Places, TaskResult, run_rewrite
+from icectl.engine.compact_job import CompactJob, OutputPlaces, TaskResult, run_rewrite
 from icectl.engine.isolated import Ask, KernelCrashed, Workers
-from icectl.engine.isolated_files import Files, outputs_through
+from icectl.engine.isolated_files import CallFiles, outputs_through
 from icectl.env import Deadline
 from icectl.errors import CorruptTable, Incomplete
 from icectl.plan.compact.task import InputFile, RewriteTask
@@ -36,7 +36,7 @@ class LocalEngine:
     concurrency: int
 
     def rewrite(
-        self, tasks: Sequence[RewriteTask], job: CompactJob, places: Places
+        self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
         """What comes of each task. Close the iterator to stop early.
 
@@ -64,7 +64,7 @@ class LocalEngine:
                 pool.shutdown(cancel_futures=True)
 
     def _run(
-        self, task: RewriteTask, job: CompactJob, places: Places, workers: Workers
+        self, task: RewriteTask, job: CompactJob, places: OutputPlaces, workers: Workers
     ) -> TaskResult:
         unread: Counter[str] = Counter()
         for file in task.inputs:
@@ -73,7 +73,7 @@ class LocalEngine:
         def opened(location: str) -> None:
             self.progress.advance(unread.pop(location, 0))
 
-        with Files(self.store, partial(places.next, task), opened) as files:
+        with CallFiles(self.store, partial(places.next, task), opened) as files:
             try:
                 (result,) = workers.call(_rewrite, None, task, job, ask=files.answer)
             except KernelCrashed as crash:

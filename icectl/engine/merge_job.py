@@ -20,7 +20,7 @@ from icectl.engine.kernels.merge_deletes import (
     write_delete_file,
     write_vectors,
 )
-from icectl.engine.kernels.write_data import Outputs
+from icectl.engine.kernels.write_data import FileOutputs
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.plan.compact.task import InputFile, MergeDeletesTask
 from icectl.spec.manifest import Content, FileFormat, Status
@@ -39,7 +39,7 @@ class MergeJob:
     base: str = ""
 
 
-def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: Outputs) -> TaskResult:
+def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: FileOutputs) -> TaskResult:
     """Merge the deletes of each data file of a task; what was written is compared with it.
 
     Raises: as merged_positions, write_delete_file.

@@ -233,20 +233,20 @@ class Spark:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class TaskAttempt:
     """One of the times that Spark runs a task; no other in the session has its `unique_id`."""
 
     unique_id: int
     is_first: bool
 
     @staticmethod
-    def current() -> "Attempt":
+    def current() -> "TaskAttempt":
         """On a worker: the attempt that is running."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
-        return Attempt(context.taskAttemptId(), context.attemptNumber() == 0)
+        return TaskAttempt(context.taskAttemptId(), context.attemptNumber() == 0)
 
 
 def sent(name: str) -> str:

@@ -19,7 +19,7 @@ from icectl.engine.compact_job import CompactJob, TaskResult, entries_of, file_g
 from icectl.engine.kernels.range_rows import bounds_of, dealt, range_keys, sampled_keys
 from icectl.engine.kernels.rewrite_data import RowsRead, counted, live_batches, write_rows
 from icectl.engine.kernels.row_totals import RowTotals, check_totals
-from icectl.engine.spark import Attempt, Spark, packed, unpacked
+from icectl.engine.spark import Spark, TaskAttempt, packed, unpacked
 from icectl.engine.workplace import Workplace
 from icectl.plan.compact.task import RewriteTask
 
@@ -131,7 +131,7 @@ def _sample(
     row_count = sum(file.record_count for file in whole.inputs)
     wanted = min(_SAMPLES_A_RANGE * _range_count(whole), _MOST_SAMPLES)
     step = max(row_count // wanted, 1)
-    with at.attempt(Attempt.current().unique_id) as outputs:
+    with at.attempt(TaskAttempt.current().unique_id) as outputs:
         return piece.at, sampled_keys(file_group(piece.task, job), outputs(piece.task), step)
 
 
@@ -142,7 +142,7 @@ def _deal(
     group = file_group(piece.task, job)
     read, totals = RowsRead(), RowTotals()
     first = ranges.starts[piece.at]
-    with at.attempt(Attempt.current().unique_id) as outputs:
+    with at.attempt(TaskAttempt.current().unique_id) as outputs:
         batches = counted(live_batches(group, outputs(piece.task), read), totals)
         for number, rows in dealt(batches, range_keys(group), ranges.bounds[piece.at]):
             yield first + number, packed(rows)
@@ -158,7 +158,7 @@ def _write(
     task = ranges.tasks[bisect_right(ranges.starts, number) - 1]
     group = file_group(task, job)
     options = replace(job.options, target_size_bytes=int(_ROOM * task.roll_bytes))
-    with at.attempt(Attempt.current().unique_id) as outputs:
+    with at.attempt(TaskAttempt.current().unique_id) as outputs:
         files, rows = write_rows(group, map(unpacked, dealt), options, outputs(task))
     return _Written(entries_of(files, task, job), rows)
 

@@ -14,8 +14,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from icectl.engine.compact_job import CompactJob, Places, TaskResult, run_rewrite
-from icectl.engine.spark import Attempt, Spark, SparkOptions, spark_session
+from icectl.engine.compact_job import CompactJob, OutputPlaces, TaskResult, run_rewrite
+from icectl.engine.spark import Spark, SparkOptions, TaskAttempt, spark_session
 from icectl.engine.spark_ranges import is_for_ranges, rewrite_in_ranges
 from icectl.engine.workplace import Workplace
 from icectl.env import Deadline
@@ -45,7 +45,7 @@ class SparkEngine:
         self._stop()
 
     def rewrite(
-        self, tasks: Sequence[RewriteTask], job: CompactJob, places: Places
+        self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
         """What comes of each task.
 
@@ -116,6 +116,6 @@ def _rewrite(
     at: Workplace, job: CompactJob, tasks: Sequence[RewriteTask]
 ) -> tuple[list[TaskResult], bool]:
     """On a worker: rewrite the files of tasks; whether this is the first attempt at it."""
-    attempt = Attempt.current()
+    attempt = TaskAttempt.current()
     with at.attempt(attempt.unique_id) as outputs:
         return [run_rewrite(task, job, outputs(task)) for task in tasks], attempt.is_first

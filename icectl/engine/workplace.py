@@ -5,13 +5,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from icectl.engine.compact_job import FileNames
-from icectl.engine.kernels.write_data import Outputs
+from icectl.engine.kernels.write_data import FileOutputs
 from icectl.env import SystemEnv
 from icectl.errors import IcectlError
 from icectl.plan.compact.task import RewriteTask
 from icectl.storage.open import StorageOptions, open_store
 
-OutputsOf = Callable[[RewriteTask], Outputs]
+OutputsOf = Callable[[RewriteTask], FileOutputs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Workplace:
         store = open_store(self.storage, SystemEnv())
         written: list[str] = []
 
-        def outputs(task: RewriteTask) -> Outputs:
+        def outputs(task: RewriteTask) -> FileOutputs:
             def next_location(partition: str) -> str:
                 count = len(written) + 1
                 written.append(self.names.location(task.group, writer, partition, count))
                 return written[-1]
 
-            return Outputs(next_location, store.open_new, store.open)
+            return FileOutputs(next_location, store.open_new, store.open)
 
         try:
             yield outputs

@@ -19,7 +19,7 @@ from icectl.spec.types import Type
 Mask = npt.NDArray[np.bool_]
 
 
-class Verdict(IntEnum):
+class FileVerdict(IntEnum):
     """What is found of a data file.
 
     Those from ASKED_FOR on are reasons to rewrite it, from OF_MANY_DELETE_FILES on its deletes.
@@ -42,7 +42,7 @@ class Verdict(IntEnum):
     OF_SMALL_VECTOR_FILES = 14
 
 
-DELETES = (Verdict.MANY_DELETE_FILES, Verdict.MANY_DELETED_ROWS)
+DELETES = (FileVerdict.MANY_DELETE_FILES, FileVerdict.MANY_DELETED_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +63,20 @@ def judge(matches: Matches, limits: Limits, selected: Mask) -> Numbers:
     Order: of `matches.data`.
     """
     sizes = numbers(matches.data, "file_size_in_bytes")
-    verdicts = np.full(len(sizes), Verdict.FINE, np.int64)
+    verdicts = np.full(len(sizes), FileVerdict.FINE, np.int64)
     if limits.every:
-        verdicts[:] = Verdict.ASKED_FOR
+        verdicts[:] = FileVerdict.ASKED_FOR
     has_rows_to_part = numbers(matches.data, "record_count") > 1
-    verdicts[(sizes > limits.largest_bytes) & has_rows_to_part] = Verdict.LARGE
-    verdicts[sizes < limits.smallest_bytes] = Verdict.SMALL
+    verdicts[(sizes > limits.largest_bytes) & has_rows_to_part] = FileVerdict.LARGE
+    verdicts[sizes < limits.smallest_bytes] = FileVerdict.SMALL
     if limits.delete_files is not None:
         many = delete_counts(matches) >= max(limits.delete_files, 1)
-        verdicts[many] = Verdict.MANY_DELETE_FILES
-    verdicts[deleted_ratios(matches) >= limits.delete_ratio] = Verdict.MANY_DELETED_ROWS
+        verdicts[many] = FileVerdict.MANY_DELETE_FILES
+    verdicts[deleted_ratios(matches) >= limits.delete_ratio] = FileVerdict.MANY_DELETED_ROWS
     formats = numbers(matches.data, "file_format")
     readable = np.isin(formats, [FileFormat.AVRO, FileFormat.ORC, FileFormat.PARQUET])
-    verdicts[~readable] = Verdict.UNREADABLE
-    verdicts[~selected] = Verdict.NOT_SELECTED
+    verdicts[~readable] = FileVerdict.UNREADABLE
+    verdicts[~selected] = FileVerdict.NOT_SELECTED
     return verdicts
 
 
@@ -96,7 +96,7 @@ def live_bytes(matches: Matches) -> Numbers:
 
 def chosen(verdicts: Numbers) -> Numbers:
     """Rows of the files with a reason to be rewritten."""
-    return np.flatnonzero(verdicts >= Verdict.ASKED_FOR)
+    return np.flatnonzero(verdicts >= FileVerdict.ASKED_FOR)
 
 
 def by_partition(
@@ -130,10 +130,10 @@ def _place(key: bytes | None, types: Sequence[Type | None]) -> tuple[bool, Seque
     return (key is None, () if key is None else [sort_key(one) for one in decode_key(key, types)])
 
 
-def counted(verdicts: Numbers) -> dict[Verdict, int]:
+def counted(verdicts: Numbers) -> dict[FileVerdict, int]:
     """Number of files per verdict that there is."""
     return {
-        Verdict(code): int(count)
+        FileVerdict(code): int(count)
         for code, count in zip(*np.unique(verdicts, return_counts=True), strict=True)
     }
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from icectl.checks.finding import finding
+from icectl.checks.finding import Finding, finding
 from icectl.entries.rows import Entries, live, location_keys, repeats, where
-from icectl.plan.model import Finding, Pin, Step
+from icectl.plan.model import Pin, UpgradeStep
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
@@ -15,7 +15,7 @@ TO_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RefHead:
     """The newest snapshot of a ref, with its manifests and their entries."""
 
     ref: str
@@ -34,7 +34,7 @@ class MigratePlan:
 
     pin: Pin
     from_version: int
-    steps: tuple[Step, ...]
+    steps: tuple[UpgradeStep, ...]
     findings: tuple[Finding, ...]
     embedding: tuple[int, ...]
     legacy_manifests: int
@@ -54,7 +54,7 @@ class MigratePlan:
 def plan(
     metadata: TableMetadata,
     pin: Pin,
-    heads: Sequence[Head],
+    heads: Sequence[RefHead],
     unreadable: Sequence[Finding],
     *,
     rewrite_manifests: bool,
@@ -80,7 +80,7 @@ def plan(
 
 def plan_rest(metadata: TableMetadata, pin: Pin, legacy_manifests: int) -> MigratePlan:
     """What is left to change of a table of version 2 or higher: manifests of version 1 (R-176)."""
-    step = Step(
+    step = UpgradeStep(
         "rewrite-manifests",
         "the manifests of the current snapshot are written anew: of version 1 are "
         f"{legacy_manifests}",
@@ -98,11 +98,11 @@ def plan_rest(metadata: TableMetadata, pin: Pin, legacy_manifests: int) -> Migra
 
 def _steps(
     metadata: TableMetadata, embedding: Sequence[int], manifest_count: int, *, rewrites: bool
-) -> Iterator[Step]:
+) -> Iterator[UpgradeStep]:
     if metadata.table_uuid is None:  # R-170
-        yield Step("assign-uuid", "the table gets a uuid, which it never had")
-    yield Step("upgrade-format-version", "`format-version` becomes 2")  # R-170
-    yield Step(
+        yield UpgradeStep("assign-uuid", "the table gets a uuid, which it never had")
+    yield UpgradeStep("upgrade-format-version", "`format-version` becomes 2")  # R-170
+    yield UpgradeStep(
         "write-schemas",
         "`schema` and `partition-spec` give way to lists with current ids: "
         f"schemas {len(metadata.schemas)}, partition specs {len(metadata.partition_specs)}, "
@@ -111,20 +111,20 @@ def _steps(
     fields = sum(len(spec.fields) for spec in metadata.partition_specs)
     if fields:  # R-173
         detail = f"{fields} partition fields keep their ids, written out, up to "
-        yield Step("write-partition-field-ids", f"{detail}{metadata.last_partition_id}")
+        yield UpgradeStep("write-partition-field-ids", f"{detail}{metadata.last_partition_id}")
     detail = f"`last-sequence-number` is 0, as is that of {len(metadata.snapshots)} snapshots"
-    yield Step("write-sequence-numbers", detail)
+    yield UpgradeStep("write-sequence-numbers", detail)
     if embedding:  # R-055
         detail = f"{len(embedding)} snapshots that embed their manifests get a manifest list"
-        yield Step("write-manifest-lists", detail)
+        yield UpgradeStep("write-manifest-lists", detail)
     if rewrites:  # R-172
         detail = (
             f"{manifest_count} manifests of the current snapshot are written anew, as version 2"
         )
-        yield Step("rewrite-manifests", detail)
+        yield UpgradeStep("rewrite-manifests", detail)
 
 
-def _findings(metadata: TableMetadata, heads: Sequence[Head]) -> Iterator[Finding]:
+def _findings(metadata: TableMetadata, heads: Sequence[RefHead]) -> Iterator[Finding]:
     """What forbids the migration (errors), and what to know before it."""
     for field in metadata.default_spec.fields:
         if field.transform.name == "unknown":  # R-007

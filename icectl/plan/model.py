@@ -1,30 +1,12 @@
 """What plans are made of, whatever the command."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from icectl.spec.metadata import TableMetadata
 
-Severity = Literal["error", "warning", "info"]
-
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong: which rule, where, what was found, what to do.
-
-    Severity: error = wrong rows, unreadable or unsafe to maintain; warning = wrong but harmless;
-    info = worth knowing.
-    """
-
-    rule: str
-    severity: Severity
-    subject: str
-    message: str
-    hint: str
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
+class UpgradeStep:
     """One change of an upgrade, and what it comes to."""
 
     step: str

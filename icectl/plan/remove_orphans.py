@@ -8,7 +8,7 @@ from icectl.entries.listed import Listed, listed_bytes
 from icectl.plan.model import Pin
 
 
-class Verdict(IntEnum):
+class OrphanVerdict(IntEnum):
     """Why a file that the table does not reach goes, or stays."""
 
     ORPHAN = 0
@@ -50,7 +50,7 @@ class OrphanPlan:
     referenced_count: int
     orphans: Listed
     outside: Listed
-    left_alone: Mapping[Verdict, int]
+    left_alone: Mapping[OrphanVerdict, int]
     deletes_outside: bool
     max_fraction: float
 

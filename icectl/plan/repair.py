@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal, get_args
 
+from icectl.checks.finding import Finding
 from icectl.errors import UsageError
-from icectl.plan.model import Finding
 
 RepairLevel = Literal["metadata", "files", "footers"]
 """How deep a repair looks, as `validate` does."""

@@ -94,7 +94,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ManifestGroup:
     """Manifests of one spec and content, and what happens to them.
 
     `rewritten` and `kept` index the snapshot's manifests. `expected` estimates the number of new
@@ -120,10 +120,10 @@ class RewritePlan:
     pin: Pin
     branch: str
     options: RewriteOptions
-    groups: tuple[Group, ...]
+    groups: tuple[ManifestGroup, ...]
 
     @property
-    def chosen(self) -> tuple[Group, ...]:
+    def chosen(self) -> tuple[ManifestGroup, ...]:
         """The groups with something to rewrite."""
         return tuple(group for group in self.groups if group.rewritten)
 
@@ -141,7 +141,7 @@ def plan(
     for at, manifest in enumerate(listed.manifests):
         members.setdefault((manifest.partition_spec_id, manifest.content), []).append(at)
     groups = (
-        Group(spec_id, content, rewritten=(), kept=tuple(found), reason="")
+        ManifestGroup(spec_id, content, rewritten=(), kept=tuple(found), reason="")
         for (spec_id, content), found in sorted(members.items())
     )
     decided = tuple(
@@ -165,8 +165,8 @@ def _check(metadata: TableMetadata, options: RewriteOptions) -> None:
 
 
 def _decided(
-    metadata: TableMetadata, group: Group, listed: Listed, options: RewriteOptions
-) -> Group:
+    metadata: TableMetadata, group: ManifestGroup, listed: Listed, options: RewriteOptions
+) -> ManifestGroup:
     excluded = _excluded(metadata, group, options)
     if excluded is not None:
         return replace(group, reason=excluded)
@@ -185,8 +185,8 @@ def _decided(
 
 
 def _with_broken(
-    metadata: TableMetadata, group: Group, listed: Listed, options: RewriteOptions
-) -> Group:
+    metadata: TableMetadata, group: ManifestGroup, listed: Listed, options: RewriteOptions
+) -> ManifestGroup:
     """Have manifests written anew that few readers can read, whatever that gains (R-212)."""
     broken = listed.broken & set(group.kept)
     if not broken or _excluded(metadata, group, options) is not None:
@@ -199,8 +199,8 @@ def _with_broken(
 
 
 def _without_dead(
-    metadata: TableMetadata, group: Group, listed: Listed, options: RewriteOptions
-) -> Group:
+    metadata: TableMetadata, group: ManifestGroup, listed: Listed, options: RewriteOptions
+) -> ManifestGroup:
     """Let a commit that is made anyway drop manifests without a live entry (R-056)."""
     dead = {at for at in group.kept if not listed.live_counts[at]}
     if not dead or _excluded(metadata, group, options) is not None:
@@ -215,7 +215,7 @@ def _without_dead(
     )
 
 
-def _excluded(metadata: TableMetadata, group: Group, options: RewriteOptions) -> str | None:
+def _excluded(metadata: TableMetadata, group: ManifestGroup, options: RewriteOptions) -> str | None:
     """Why a group is not looked at; None where it is."""
     if options.spec_id not in (None, group.spec_id):
         return f"not of spec {options.spec_id}"
@@ -230,8 +230,8 @@ def _excluded(metadata: TableMetadata, group: Group, options: RewriteOptions) ->
 
 
 def by_size(
-    metadata: TableMetadata, group: Group, listed: Listed, options: RewriteOptions
-) -> Group:
+    metadata: TableMetadata, group: ManifestGroup, listed: Listed, options: RewriteOptions
+) -> ManifestGroup:
     """Merge the small manifests of a group and cut the large ones, where the number changes."""
     target = options.target_size_bytes
     sizes = {at: listed.manifests[at].manifest_length for at in group.kept}
@@ -253,12 +253,12 @@ def by_size(
 
 def rewriting(
     metadata: TableMetadata,
-    group: Group,
+    group: ManifestGroup,
     rewritten: tuple[int, ...],
     listed: Listed,
     options: RewriteOptions,
     reason: str,
-) -> Group:
+) -> ManifestGroup:
     """The group with some of its manifests rewritten, for a reason."""
     entries = live_in(listed, rewritten)
     return replace(
@@ -289,7 +289,7 @@ def live_in(listed: Listed, manifests: Collection[int]) -> Entries:
 
 
 def group_clusters(
-    metadata: TableMetadata, group: Group, entries: Entries, options: RewriteOptions
+    metadata: TableMetadata, group: ManifestGroup, entries: Entries, options: RewriteOptions
 ) -> Clusters:
     """The clusters of a group's entries, by the fields asked for, or by all.
 
@@ -310,7 +310,7 @@ def group_clusters(
 
 def group_pieces(
     metadata: TableMetadata,
-    group: Group,
+    group: ManifestGroup,
     listed: Listed,
     entries: Entries,
     options: RewriteOptions,

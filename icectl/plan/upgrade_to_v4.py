@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from icectl.checks.finding import Finding
 from icectl.checks.live_entries import roots
 from icectl.checks.searches.live_entries import chosen_manifests, live_faults
 from icectl.entries.rows import (
@@ -13,7 +14,7 @@ from icectl.entries.rows import (
     live,
     position_delete_files,
 )
-from icectl.plan.model import Finding, Pin, Step
+from icectl.plan.model import Pin, UpgradeStep
 from icectl.spec.expressions import HIGHEST_STATS_ID, Expression, link_specs
 from icectl.spec.manifest import ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
@@ -58,7 +59,7 @@ class UpgradeOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class BranchHead:
     """The newest snapshot of a branch: its manifests with their headers, and their entries.
 
     `miscounted` are live files whose columns have other counts of values than rows. `unreadable`
@@ -87,7 +88,7 @@ class UpgradePlan:
     pin: Pin
     from_version: int
     mode: Mode
-    steps: tuple[Step, ...]
+    steps: tuple[UpgradeStep, ...]
     findings: tuple[Finding, ...] = ()
     branches: tuple[str, ...] = ()
     converted: tuple[str, ...] = ()
@@ -107,7 +108,7 @@ class UpgradePlan:
 def plan(
     metadata: TableMetadata,
     pin: Pin,
-    heads: Sequence[Head],
+    heads: Sequence[BranchHead],
     options: UpgradeOptions,
 ) -> UpgradePlan:
     """Decide what an upgrade changes; `heads` are those of all branches.
@@ -125,16 +126,16 @@ def plan(
     manifests = sum(len(head.manifests) for head in heads if head.branch in branches)
     if branches and mode == "default":
         detail = f"branch {branch} gets a root that lists its {manifests:,} manifests"
-        steps.append(Step("write-root", detail))
+        steps.append(UpgradeStep("write-root", detail))
     elif branches:
         detail = f"{manifests:,} manifests of {len(branches)} branches are written anew, as leaves"
-        steps.append(Step("rewrite-manifests", detail))
+        steps.append(UpgradeStep("rewrite-manifests", detail))
     counts = {head.branch: _position_delete_files(head) for head in heads}
     converted = [name for name, count in counts.items() if convert and count]
     if converted:
         number = sum(counts[name] for name in converted)
         detail = f"{number:,} position delete files become deletion vectors, a commit per branch"
-        steps.append(Step("convert-position-deletes", detail))
+        steps.append(UpgradeStep("convert-position-deletes", detail))
     current = next((head for head in heads if head.branch == branch), None)
     findings = list(_findings(metadata, heads, options)) if steps else []
     if convert:
@@ -151,21 +152,21 @@ def plan(
     )
 
 
-def _position_delete_files(head: Head) -> int:
+def _position_delete_files(head: BranchHead) -> int:
     """Live position delete files of version 2, which version 4 has no form for (sfc-1 C-30)."""
     return 0 if head.entries is None else len(position_delete_files(live(head.entries)))
 
 
-def _metadata_steps(metadata: TableMetadata) -> Iterator[Step]:
+def _metadata_steps(metadata: TableMetadata) -> Iterator[UpgradeStep]:
     if metadata.table_uuid is None:
-        yield Step("assign-uuid", "the table gets a uuid, which it never had")
-    yield Step("upgrade-format-version", f"`format-version` becomes {TO_VERSION}")
+        yield UpgradeStep("assign-uuid", "the table gets a uuid, which it never had")
+    yield UpgradeStep("upgrade-format-version", f"`format-version` becomes {TO_VERSION}")
     made = _expressions(metadata)
     if made:
         fields = f"partition fields become expressions: {len(made)}, with ids up to "
-        yield Step("write-expressions", f"{fields}{made[-1].expr_id}")
+        yield UpgradeStep("write-expressions", f"{fields}{made[-1].expr_id}")
     if metadata.format_version < 3:
-        yield Step("assign-row-ids", "rows get ids from the first commit of each branch on")
+        yield UpgradeStep("assign-row-ids", "rows get ids from the first commit of each branch on")
 
 
 def _expressions(metadata: TableMetadata) -> Sequence[Expression]:
@@ -177,7 +178,7 @@ def _expressions(metadata: TableMetadata) -> Sequence[Expression]:
 
 
 def _findings(
-    metadata: TableMetadata, heads: Sequence[Head], options: UpgradeOptions
+    metadata: TableMetadata, heads: Sequence[BranchHead], options: UpgradeOptions
 ) -> Iterator[Finding]:
     yield from _encrypted(metadata, heads)
     if metadata.format_version < TO_VERSION:
@@ -200,7 +201,7 @@ def _finding(
     return Finding(rule, severity, subject, message, RULES[rule])
 
 
-def _encrypted(metadata: TableMetadata, heads: Sequence[Head]) -> Iterator[Finding]:
+def _encrypted(metadata: TableMetadata, heads: Sequence[BranchHead]) -> Iterator[Finding]:
     """Nothing of the table is encrypted (sfc-1 U-02)."""
     for snapshot in metadata.snapshots:
         if snapshot.key_id is not None:
@@ -216,7 +217,7 @@ def _encrypted(metadata: TableMetadata, heads: Sequence[Head]) -> Iterator[Findi
 
 
 def _ids(
-    metadata: TableMetadata, heads: Sequence[Head], made: Sequence[Expression]
+    metadata: TableMetadata, heads: Sequence[BranchHead], made: Sequence[Expression]
 ) -> Iterator[Finding]:
     """Every expression has an id, and room for its statistics (sfc-1 U-04, U-12)."""
     if made and made[-1].expr_id > _HIGHEST_ID:  # sfc-1 U-12
@@ -258,7 +259,7 @@ def _lost_sources(metadata: TableMetadata) -> Iterator[Finding]:
                 yield _finding("U-07", f"partition spec {spec.spec_id}", message, "warning")
 
 
-def _head(metadata: TableMetadata, head: Head) -> Iterator[Finding]:
+def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
     subject = f"branch {head.branch}"
     if head.unreadable is not None:  # sfc-1 U-13
         yield _finding("U-13", subject, head.unreadable)
@@ -292,7 +293,7 @@ def _head(metadata: TableMetadata, head: Head) -> Iterator[Finding]:
             yield _finding("U-10", subject, f"`{fault.location}` {what}")
 
 
-def _equality_deletes(metadata: TableMetadata, head: Head) -> Iterator[Finding]:
+def _equality_deletes(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
     """The partitions of equality deletes can be told from their manifests (sfc-1 U-06)."""
     if head.entries is None:
         return

@@ -6,7 +6,7 @@ from typing import Any
 
 from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import by_row, take
-from icectl.plan.compact.groups import CHOSEN, CompactPlan, Group, LiveFiles
+from icectl.plan.compact.groups import CHOSEN, CompactGroup, CompactPlan, LiveFiles
 from icectl.plan.compact.order import ZOrder
 from icectl.report.console import Console
 from icectl.report.document import id_text
@@ -78,7 +78,7 @@ def compaction_result(told: Compaction) -> dict[str, Any]:
     }
 
 
-def _group(told: Compaction, group: Group) -> Mapping[str, Any]:
+def _group(told: Compaction, group: CompactGroup) -> Mapping[str, Any]:
     output = told.outputs.get(group.number)
     return {
         "partition": partition_text(told.metadata, group),
@@ -93,7 +93,7 @@ def _group(told: Compaction, group: Group) -> Mapping[str, Any]:
     }
 
 
-def _status(told: Compaction, group: Group) -> str:
+def _status(told: Compaction, group: CompactGroup) -> str:
     if not told.is_run:
         return "planned"
     if group.number in told.outputs:
@@ -101,7 +101,7 @@ def _status(told: Compaction, group: Group) -> str:
     return "failed" if group.number in told.failed else "not-run"
 
 
-def partition_text(metadata: TableMetadata, group: Group) -> str | None:
+def partition_text(metadata: TableMetadata, group: CompactGroup) -> str | None:
     """The path of a group's partition; None where its rows move to partitions of their own."""
     spec = metadata.spec(group.spec_id)
     if group.partition_key is None or spec is None:
@@ -160,7 +160,7 @@ def _print_order(console: Console, told: Compaction) -> None:
         console.say(f"rows of each group sorted by {order_text(order, schema)}")
 
 
-def _shown_partition(told: Compaction, group: Group) -> str:
+def _shown_partition(told: Compaction, group: CompactGroup) -> str:
     text = partition_text(told.metadata, group)
     if text is None:
         return "(any)" if told.plan.options.deletes_only else "(of other specs)"

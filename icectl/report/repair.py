@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from icectl.plan.model import Finding
+from icectl.checks.finding import Finding
 from icectl.plan.repair import Remedy, RepairPlan
 from icectl.report.console import Console
 from icectl.report.document import id_text

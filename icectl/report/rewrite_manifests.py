@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from icectl.plan.rewrite_manifests import Group, RewritePlan
+from icectl.plan.rewrite_manifests import ManifestGroup, RewritePlan
 from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.new_metadata_file import print_new_metadata_file
@@ -51,7 +51,7 @@ def rewriting_result(rewriting: Rewriting) -> dict[str, Any]:
     }
 
 
-def _group(group: Group) -> Mapping[str, Any]:
+def _group(group: ManifestGroup) -> Mapping[str, Any]:
     return {
         "spec_id": group.spec_id,
         "content": group.content.name.lower(),

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from icectl.plan.model import Finding, Step
+from icectl.checks.finding import Finding
+from icectl.plan.model import UpgradeStep
 from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.new_metadata_file import print_new_metadata_file
@@ -20,7 +21,7 @@ class UpgradePlan(Protocol):
         """The version that the table has."""
 
     @property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[UpgradeStep]:
         """What changes."""
 
     @property

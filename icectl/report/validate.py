@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from icectl.checks.choice import SEVERITIES, Level, counts
-from icectl.plan.model import Finding, Severity
+from icectl.checks.finding import Finding, Severity
 from icectl.report.console import Console, Style
 from icectl.spec.rules import RULES
 from icectl.units import print_size

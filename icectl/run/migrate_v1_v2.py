@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.checks.finding import finding
+from icectl.checks.finding import Finding, finding
 from icectl.codec.manifest.manifest_list import write_manifest_list
 from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import Leftovers
@@ -18,14 +18,14 @@ from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.errors import CommitUnknown, CorruptTable, IcectlError, Refused
 from icectl.plan.migrate_v1_v2 import (
     TO_VERSION,
-    Head,
     MigratePlan,
+    RefHead,
     listed_manifests,
     plan,
     plan_rest,
     updates,
 )
-from icectl.plan.model import Finding, pin_of
+from icectl.plan.model import pin_of
 from icectl.plan.rewrite_manifests import RewriteOptions
 from icectl.run import rewrite_manifests as rewriting
 from icectl.spec.layout import Layout, layout_of_table
@@ -44,7 +44,7 @@ COMMAND = "migrate-v1-v2"
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedMigration:
     """A plan and what it was made from.
 
     `described` are the manifests of snapshots that embed them, with their counts.
@@ -67,7 +67,7 @@ class Migrated:
     unfinished: IcectlError | None = None
 
 
-def prepare(access: TableAccess, *, rewrite_manifests: bool) -> Prepared:
+def prepare(access: TableAccess, *, rewrite_manifests: bool) -> PreparedMigration:
     """Load the table and plan its migration; nothing is written.
 
     Raises: Refused, where the table must not be touched; StorageError of the store.
@@ -77,7 +77,7 @@ def prepare(access: TableAccess, *, rewrite_manifests: bool) -> Prepared:
     pin = pin_of(metadata, loaded.metadata_location)
     if metadata.format_version >= TO_VERSION:
         legacy = _legacy_manifests(access, loaded) if rewrite_manifests else 0
-        return Prepared(loaded, plan_rest(metadata, pin, legacy), {})
+        return PreparedMigration(loaded, plan_rest(metadata, pin, legacy), {})
     access.catalog.check_writable(loaded)
     check_metadata(metadata)
     unreadable: dict[int, Finding] = {}
@@ -89,7 +89,7 @@ def prepare(access: TableAccess, *, rewrite_manifests: bool) -> Prepared:
         )
     problems = tuple(unreadable.values())
     planned = plan(metadata, pin, heads, problems, rewrite_manifests=rewrite_manifests)
-    return Prepared(loaded, planned, described)
+    return PreparedMigration(loaded, planned, described)
 
 
 def _legacy_manifests(access: TableAccess, loaded: LoadedTable) -> int:
@@ -116,12 +116,12 @@ def _legacy_manifests(access: TableAccess, loaded: LoadedTable) -> int:
 
 def _heads(
     access: TableAccess, metadata: TableMetadata, unreadable: dict[int, Finding]
-) -> Sequence[Head]:
+) -> Sequence[RefHead]:
     """The heads of all refs, main first; a snapshot that several name is read once."""
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
     if metadata.current_snapshot_id is not None:
         refs = {"main": metadata.current_snapshot_id} | refs
-    heads: dict[int, Head] = {}
+    heads: dict[int, RefHead] = {}
     for name, snapshot_id in refs.items():
         snapshot = metadata.snapshot(snapshot_id)
         if snapshot is None or snapshot_id in heads:
@@ -129,7 +129,7 @@ def _heads(
         with _told(snapshot, unreadable):
             manifests = read_snapshot_manifests(access.store, metadata, snapshot)
             entries = _entries(access, metadata, manifests)
-            heads[snapshot_id] = Head(name, snapshot_id, manifests, entries)
+            heads[snapshot_id] = RefHead(name, snapshot_id, manifests, entries)
     return tuple(heads.values())
 
 
@@ -180,7 +180,7 @@ def refusal(forbidding: Sequence[Finding]) -> Refused:
     )
 
 
-def execute(access: TableAccess, prepared: Prepared) -> Migrated:
+def execute(access: TableAccess, prepared: PreparedMigration) -> Migrated:
     """Write the manifest lists that are lacking, commit, and rewrite manifests where asked.
 
     Raises: Refused where a finding forbids it; CommitConflict, CommitUnknown; StorageError,
@@ -206,7 +206,7 @@ def execute(access: TableAccess, prepared: Prepared) -> Migrated:
     return _with_manifests(access, landed)
 
 
-def remove_leftovers(access: TableAccess, prepared: Prepared) -> None:
+def remove_leftovers(access: TableAccess, prepared: PreparedMigration) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
     Leftovers(access, (COMMAND, rewriting.COMMAND)).remove(prepared.loaded)
 
@@ -270,7 +270,7 @@ def _with_manifests(access: TableAccess, landed: LoadedTable) -> Migrated:
     return Migrated(done.landed, done.snapshot_id)
 
 
-def _rewritten(access: TableAccess) -> rewriting.Rewritten:
+def _rewritten(access: TableAccess) -> rewriting.RewrittenManifests:
     def options(metadata: TableMetadata) -> RewriteOptions:
         target = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
         return RewriteOptions(target_size_bytes=target, every=True)

@@ -26,7 +26,7 @@ from icectl.entries.schema import ALL_COLUMNS, PLANNING
 from icectl.entries.summary import summarise, summary_counters
 from icectl.errors import CorruptTable
 from icectl.run.reader import Reader
-from icectl.run.repair.head import Change, Head, read_head
+from icectl.run.repair.head import ManifestChange, ReadHead, read_head
 from icectl.spec.manifest import ManifestContent, ManifestFile, Status
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import loosest_key, name
@@ -53,7 +53,7 @@ class _Own:
     removed: Entries
 
 
-def with_proven_list(reader: Reader, head: Head) -> Head:
+def with_proven_list(reader: Reader, head: ReadHead) -> ReadHead:
     """A head whose list is lost with what it listed, where that is proved; else as it was.
 
     Shape: the manifests of the snapshot before, then its own; `changes` are what it did to them.
@@ -74,10 +74,10 @@ def with_proven_list(reader: Reader, head: Head) -> Head:
     return _joined(head, before, own) or head
 
 
-def _before(reader: Reader, snapshot: Snapshot) -> Head | None:
+def _before(reader: Reader, snapshot: Snapshot) -> ReadHead | None:
     """What the parent lists, nothing where there is none; None where that cannot be read."""
     if snapshot.parent_snapshot_id is None:
-        return Head(snapshot, ManifestListRead(snapshot), (), ())
+        return ReadHead(snapshot, ManifestListRead(snapshot), (), ())
     parent = reader.metadata.snapshot(snapshot.parent_snapshot_id)
     found = None if parent is None else read_head(reader, parent)
     return found if found is not None and found.is_whole else None
@@ -143,7 +143,7 @@ def _is_by(read: ManifestRead, snapshot: Snapshot) -> bool:
     return (snapshot.snapshot_id,) in by_row(changed, "snapshot_id")
 
 
-def _is_sure_of_row_ids(snapshot: Snapshot, before: Head, own: Iterable[_Own]) -> bool:
+def _is_sure_of_row_ids(snapshot: Snapshot, before: ReadHead, own: Iterable[_Own]) -> bool:
     """Whether one manifest alone got its row ids by the lost list, and which these are (R-103).
 
     The list gave them out in the order of its manifests, which nothing else tells.
@@ -188,7 +188,7 @@ def _numbered(own: _Own, snapshot: Snapshot) -> _Own:
     )
 
 
-def _joined(head: Head, before: Head, own: list[_Own]) -> Head | None:
+def _joined(head: ReadHead, before: ReadHead, own: list[_Own]) -> ReadHead | None:
     """The files before, those that went, and those that came; None where they do not add up."""
     came = [Entries(one.added.table.select(PLANNING.names)) for one in own]
     added, removed = concat(came), concat(one.removed for one in own)
@@ -202,7 +202,7 @@ def _joined(head: Head, before: Head, own: list[_Own]) -> Head | None:
         stays.append(take(alive, [row for row in range(len(alive)) if row not in set(goes)]))
         if goes:
             positions = went[-1].table["manifest_pos"].to_pylist()
-            changes.append(Change(place, dropped=frozenset(positions)))
+            changes.append(ManifestChange(place, dropped=frozenset(positions)))
     lived = set(_keys(concat(went)))
     living = [key for one in (*stays, added) for key in _keys(one)]
     if len(set(living)) < len(living) or len(gone) < len(removed) or lived != gone:
@@ -212,7 +212,7 @@ def _joined(head: Head, before: Head, own: list[_Own]) -> Head | None:
         return None
     places = range(len(stays), len(stays) + len(own))
     changes += [
-        Change(at, rebuilt=as_existing(one.added), gone=not len(one.added))
+        ManifestChange(at, rebuilt=as_existing(one.added), gone=not len(one.added))
         for at, one in zip(places, own, strict=True)
     ]
     return replace(

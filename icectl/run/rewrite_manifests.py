@@ -38,7 +38,7 @@ _COLUMNS = {Layout.MANIFEST_LISTS: PLANNED_COLUMNS, Layout.SFC_1: TREE_COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRewrite:
     """A plan and what it was made from."""
 
     loaded: LoadedTable
@@ -53,7 +53,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class RewrittenManifests:
     """What a run did; `written` are the new manifests."""
 
     landed: LoadedTable
@@ -63,7 +63,7 @@ class Rewritten:
 
 def prepare(
     access: TableAccess, branch: str, options: Callable[[TableMetadata], RewriteOptions]
-) -> Prepared:
+) -> PreparedRewrite:
     """Load the table and plan the rewrite of a branch's manifests; nothing is written.
 
     Raises: UsageError for a branch, spec or field that there is not; Refused, where the table must
@@ -75,7 +75,7 @@ def prepare(
     listed = _listed(access, metadata, snapshot)
     pin = pin_of(metadata, loaded.metadata_location)
     decide = _PLANS[layout_of_table(metadata)]
-    return Prepared(
+    return PreparedRewrite(
         loaded, decide(metadata, pin, branch, listed, options(metadata)), listed, snapshot
     )
 
@@ -98,7 +98,7 @@ def _listed(access: TableAccess, metadata: TableMetadata, snapshot: Snapshot | N
     return Listed(manifests, entries, frozenset(mended))
 
 
-def execute(access: TableAccess, prepared: Prepared) -> Rewritten:
+def execute(access: TableAccess, prepared: PreparedRewrite) -> RewrittenManifests:
     """Write the new manifests, compare them with the old ones, and commit them (R-069).
 
     What was written is removed again where the commit is known not to have landed; what an earlier
@@ -120,9 +120,9 @@ def execute(access: TableAccess, prepared: Prepared) -> Rewritten:
             return writer.rewrite_manifests(metadata, snapshot_id, rewrite)
 
         landed = opened.commit(propose)
-    return Rewritten(landed, snapshot_id, writer.written)
+    return RewrittenManifests(landed, snapshot_id, writer.written)
 
 
-def remove_leftovers(access: TableAccess, prepared: Prepared) -> None:
+def remove_leftovers(access: TableAccess, prepared: PreparedRewrite) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
     Leftovers(access, (COMMAND,)).remove(prepared.loaded)

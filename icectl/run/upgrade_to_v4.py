@@ -7,6 +7,7 @@ from functools import partial
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.entries import top_level_ids
+from icectl.checks.finding import Finding
 from icectl.checks.searches.entries import Columns, merged
 from icectl.checks.searches.metrics import counts_of_other_rows
 from icectl.commit.access import TableAccess
@@ -28,8 +29,8 @@ from icectl.errors import (
 )
 from icectl.plan.compact.groups import CompactOptions
 from icectl.plan.compact.sizes import sizes_of
-from icectl.plan.model import Finding, pin_of
-from icectl.plan.upgrade_to_v4 import TO_VERSION, Head, UpgradeOptions, UpgradePlan, plan
+from icectl.plan.model import pin_of
+from icectl.plan.upgrade_to_v4 import TO_VERSION, BranchHead, UpgradeOptions, UpgradePlan, plan
 from icectl.run.compact.compact import execute as execute_compaction
 from icectl.run.compact.compact import prepare as prepare_compaction
 from icectl.spec.layout import Layout, layout_of
@@ -49,7 +50,7 @@ COMMAND = "upgrade-to-v4"
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedUpgrade:
     """A plan and what it was made from."""
 
     loaded: LoadedTable
@@ -65,7 +66,7 @@ class Upgraded:
     unfinished: IcectlError | None = None
 
 
-def prepare(access: TableAccess, options: UpgradeOptions) -> Prepared:
+def prepare(access: TableAccess, options: UpgradeOptions) -> PreparedUpgrade:
     """Load the table, look at the heads of its branches, and plan; nothing is written.
 
     Raises: Refused, where the table must not be touched; CorruptTable, where it is not sure which
@@ -89,7 +90,7 @@ def prepare(access: TableAccess, options: UpgradeOptions) -> Prepared:
         heads,
         options,
     )
-    return Prepared(loaded, made)
+    return PreparedUpgrade(loaded, made)
 
 
 def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
@@ -102,12 +103,12 @@ def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
 
 def _head(
     access: TableAccess, metadata: TableMetadata, branch: str, snapshot: Snapshot, *, convert: bool
-) -> Head:
+) -> BranchHead:
     has_root = layout_of(snapshot) is Layout.SFC_1
     if has_root:
         sound_root(access.store, TreeFacts(metadata), snapshot)
         if not convert:
-            return Head(branch, snapshot.snapshot_id, has_root=True)
+            return BranchHead(branch, snapshot.snapshot_id, has_root=True)
     try:
         manifests = read_snapshot_manifests(access.store, metadata, snapshot)
         headers, parts, miscounted = [], [], []
@@ -125,7 +126,7 @@ def _head(
             miscounted.append(counts_of_other_rows(Columns(live(rows)), top_level))
             parts.append(inherit(planning(rows), manifests))
         entries = concat(parts) if parts else None
-        return Head(
+        return BranchHead(
             branch,
             snapshot.snapshot_id,
             manifests,
@@ -135,7 +136,7 @@ def _head(
             merged(miscounted),
         )
     except (CorruptTable, Unsupported) as error:
-        return Head(branch, snapshot.snapshot_id, unreadable=error.message)
+        return BranchHead(branch, snapshot.snapshot_id, unreadable=error.message)
 
 
 def refusal(forbidding: Sequence[Finding]) -> Refused:
@@ -146,7 +147,7 @@ def refusal(forbidding: Sequence[Finding]) -> Refused:
     )
 
 
-def execute(access: TableAccess, prepared: Prepared) -> Upgraded:
+def execute(access: TableAccess, prepared: PreparedUpgrade) -> Upgraded:
     """Commit the new metadata, with the root of one branch by default; eager ones follow.
 
     Raises: Refused where a finding forbids it; CommitUnknown; CommitConflict, StorageError,
@@ -190,7 +191,7 @@ def _rewrite(access: TableAccess, branch: str) -> Upgraded:
     return Upgraded(*_commit(access, access.catalog.load(), branch, eager=True))
 
 
-def remove_leftovers(access: TableAccess, prepared: Prepared) -> None:
+def remove_leftovers(access: TableAccess, prepared: PreparedUpgrade) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
     Leftovers(access, (COMMAND,)).remove(prepared.loaded)
 

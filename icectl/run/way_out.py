@@ -8,9 +8,9 @@ from threading import Thread
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.catalog.protocol import Catalog
 from icectl.catalog.versions import is_file_system_table, list_versions, newest
+from icectl.checks.finding import Finding
 from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, MissingFile
-from icectl.plan.model import Finding
 from icectl.progress import SilentProgress
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.rule import OLDER_METADATA, RESTORE, REWRITE_MANIFESTS, ROLL_BACK

@@ -87,7 +87,7 @@ Request = TypeVar("Request")
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Generic[Request]):
+class ListingStep(Generic[Request]):
     """What one request of a listing brought: files, and the requests that follow from it."""
 
     rows: Rows
@@ -95,8 +95,8 @@ class Step(Generic[Request]):
 
 
 def first_steps(
-    first: Request, step: Callable[[Request], Step[Request]], concurrency: int, count: int
-) -> Step[Request]:
+    first: Request, step: Callable[[Request], ListingStep[Request]], concurrency: int, count: int
+) -> ListingStep[Request]:
     """Carry out requests level by level until at least `count` are left, or none."""
     rows = Rows()
     level: tuple[Request, ...] = (first,)
@@ -106,11 +106,11 @@ def first_steps(
             for done in steps:
                 rows.extend(done.rows)
             level = tuple(request for done in steps for request in done.next)
-    return Step(rows, level)
+    return ListingStep(rows, level)
 
 
 def run_steps(
-    first: Iterable[Request], step: Callable[[Request], Step[Request]], concurrency: int
+    first: Iterable[Request], step: Callable[[Request], ListingStep[Request]], concurrency: int
 ) -> Iterator[pa.RecordBatch]:
     """Carry out requests in parallel until none is left, yielding the files on the way.
 
@@ -119,7 +119,7 @@ def run_steps(
     rows = Rows()
     waiting = list(first)
     with ThreadPoolExecutor(concurrency, thread_name_prefix="list") as pool:
-        running: set[Future[Step[Request]]] = set()
+        running: set[Future[ListingStep[Request]]] = set()
         while waiting or running:
             while waiting and len(running) < 2 * concurrency:
                 running.add(pool.submit(_several, step, _taken(waiting, concurrency)))
@@ -140,7 +140,9 @@ def _taken(waiting: list[Request], concurrency: int) -> list[Request]:
     return taken
 
 
-def _several(step: Callable[[Request], Step[Request]], requests: list[Request]) -> Step[Request]:
+def _several(
+    step: Callable[[Request], ListingStep[Request]], requests: list[Request]
+) -> ListingStep[Request]:
     """Carry out requests until a batch is full; the rest waits again."""
     rows = Rows()
     following: list[Request] = []
@@ -151,4 +153,4 @@ def _several(step: Callable[[Request], Step[Request]], requests: list[Request]) 
         if rows.full:
             following += requests[number + 1 :]
             break
-    return Step(rows, tuple(following))
+    return ListingStep(rows, tuple(following))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from icectl.errors import StorageError
 from icectl.storage import location as locations
 from icectl.storage import native_calls as calls
-from icectl.storage.listing import Rows, Step, run_steps
+from icectl.storage.listing import ListingStep, Rows, run_steps
 from icectl.storage.native_keys import prefix_of
 from icectl.storage.native_requests import Requests
 from icectl.storage.store import FileStatus, Part, Split, Store
@@ -94,28 +94,28 @@ class _Below:
     ranges: int
     other: Callable[[], Store]
 
-    def step(self, page: _Page) -> Step[_Page]:
+    def step(self, page: _Page) -> ListingStep[_Page]:
         """Fetch one page; the first of many is followed by one page of every range."""
         stream, entries = self._next(page)
         if entries is None:  # a key that obstore cannot express
-            return Step(self._by_other(page))
+            return ListingStep(self._by_other(page))
         if not entries:
-            return Step(Rows())
+            return ListingStep(Rows())
         objects = self._objects(entries, page)
         rows = Rows()
         for entry in objects:
             key = entry["path"]
             if page.until is not None and key >= page.until:
-                return Step(rows)
+                return ListingStep(rows)
             if key > page.after and key.startswith(self.prefix):
                 rows.add(self._location(key), entry["size"], _modified_ms(entry))
         if len(entries) < _PAGE:
-            return Step(rows)
+            return ListingStep(rows)
         last = entries[-1]["path"]
         if page == _Page() and page.stream is None and self.requests.client.kind != "azure":
-            return Step(rows, self._split(after=last))
+            return ListingStep(rows, self._split(after=last))
         keys = frozenset(entry["path"] for entry in entries)
-        return Step(rows, (replace(page, after=last, stream=stream, before=keys),))
+        return ListingStep(rows, (replace(page, after=last, stream=stream, before=keys),))
 
     def directory(self) -> Sequence[FileStatus]:
         """The objects directly below."""

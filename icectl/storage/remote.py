@@ -20,7 +20,7 @@ from icectl.errors import Refused, Unsupported
 from icectl.storage import location as locations
 from icectl.storage.create import check_creatable, create_in_memory
 from icectl.storage.failures import error_code, is_transient, remote_failure
-from icectl.storage.listing import Rows, Step, first_steps, run_steps
+from icectl.storage.listing import ListingStep, Rows, first_steps, run_steps
 from icectl.storage.proof import Proof
 from icectl.storage.range_reader import Tail, range_reader
 from icectl.storage.retry import retry
@@ -262,7 +262,7 @@ class RemoteStore:
             raise
         return content
 
-    def _scan(self, directory: str) -> Step[str]:
+    def _scan(self, directory: str) -> ListingStep[str]:
         rows, below = Rows(), []
         for path, entry in self._entries(directory):
             if entry["type"] == "directory":
@@ -270,7 +270,7 @@ class RemoteStore:
             else:
                 status = _status(path, entry)
                 rows.add(path, status.size_bytes, status.modified_ms)
-        return Step(rows, tuple(below))
+        return ListingStep(rows, tuple(below))
 
     def _entries(self, directory: str) -> Sequence[tuple[str, dict[str, Any]]]:
         """What lies in a directory, under locations that begin as the directory's does."""

@@ -8,14 +8,13 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.checks.finding import told
+from icectl.checks.finding import Finding, told
 from icectl.checks.metadata import check_row_counters
 from icectl.checks.searches.row_risks import Ledger, row_risks
 from icectl.checks.sfc1.metadata import check_named_once, check_tree_metadata, named
 from icectl.checks.snapshots import check_main
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable
-from icectl.plan.model import Finding
 from icectl.spec.layout import Layout, layout_of, layout_of_table
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata

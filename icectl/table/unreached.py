@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.listed import Listed
-from icectl.plan.remove_orphans import OrphanRule, Verdict
+from icectl.plan.remove_orphans import OrphanRule, OrphanVerdict
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.location import is_local
 from icectl.storage.temporary import TEMPORARY
@@ -85,20 +85,20 @@ def symbolic_links(listed: pa.RecordBatch) -> list[str]:
 
 def orphans_among(
     batches: Iterable[pa.RecordBatch], are_reached: Callable[[pa.Array], pa.BooleanArray]
-) -> tuple[Listed, dict[Verdict, int]]:
+) -> tuple[Listed, dict[OrphanVerdict, int]]:
     """The orphans among files that are not reached, and how many others stay for which reason.
 
     `are_reached` takes a closer look at those that would go.
     Shape: batches of UNREACHED_SCHEMA. Order: by location.
     """
-    parts, counts = [LISTING_SCHEMA.empty_table()], dict.fromkeys(Verdict, 0)
+    parts, counts = [LISTING_SCHEMA.empty_table()], dict.fromkeys(OrphanVerdict, 0)
     for batch in batches:
         for item in pc.value_counts(batch["verdict"]).to_pylist():
-            counts[Verdict(item["values"])] += item["counts"]
-        going = batch.filter(pc.equal(batch["verdict"], int(Verdict.ORPHAN)))
+            counts[OrphanVerdict(item["values"])] += item["counts"]
+        going = batch.filter(pc.equal(batch["verdict"], int(OrphanVerdict.ORPHAN)))
         going = going.filter(pc.invert(are_reached(described_files(going["location"]))))
         parts.append(pa.Table.from_batches([going.select(LISTING_SCHEMA.names)]))
-    counts.pop(Verdict.ORPHAN)
+    counts.pop(OrphanVerdict.ORPHAN)
     return Listed(pa.concat_tables(parts).sort_by("location")), counts
 
 
@@ -127,17 +127,17 @@ def _verdicts(locations: pa.Array, modified_ms: pa.Array, rule: OrphanRule) -> p
     """The first reason to stay that holds; ORPHAN where none does."""
     is_old = pc.less(modified_ms, rule.older_than_ms)
     reasons = [
-        (Verdict.JOURNAL, pc.match_substring_regex(locations, _JOURNAL)),
-        (Verdict.RUNNING, _are_of_runs(locations, rule.running)),
-        (Verdict.HIDDEN, _are_hidden(locations, rule)),
-        (Verdict.WITHOUT_TIME, pc.is_null(modified_ms)),
-        (Verdict.RECENT, pc.invert(pc.fill_null(is_old, fill_value=False))),
+        (OrphanVerdict.JOURNAL, pc.match_substring_regex(locations, _JOURNAL)),
+        (OrphanVerdict.RUNNING, _are_of_runs(locations, rule.running)),
+        (OrphanVerdict.HIDDEN, _are_hidden(locations, rule)),
+        (OrphanVerdict.WITHOUT_TIME, pc.is_null(modified_ms)),
+        (OrphanVerdict.RECENT, pc.invert(pc.fill_null(is_old, fill_value=False))),
     ]
     flags = pa.StructArray.from_arrays(
         [flag for _, flag in reasons], names=[verdict.name for verdict, _ in reasons]
     )
     codes = [pa.scalar(int(verdict), pa.int8()) for verdict, _ in reasons]
-    return pc.case_when(flags, *codes, pa.scalar(int(Verdict.ORPHAN), pa.int8()))
+    return pc.case_when(flags, *codes, pa.scalar(int(OrphanVerdict.ORPHAN), pa.int8()))
 
 
 def _are_of_runs(locations: pa.Array, uuids: Sequence[str]) -> pa.BooleanArray:

@@ -28,11 +28,11 @@ from icectl.engine.kernels.rewrite_data import (
     DeletesOfGroup,
     FileGroup,
     PositionDeletes,
-    Rewritten,
+    RewrittenGroup,
     TableColumns,
     rewrite_data,
 )
-from icectl.engine.kernels.write_data import Outputs, write_options
+from icectl.engine.kernels.write_data import FileOutputs, write_options
 from icectl.spec.data_paths import data_file_name
 from icectl.spec.metrics_modes import metrics_modes
 from icectl.spec.partition import PartitionSpec
@@ -61,7 +61,7 @@ def copy(paths: Sequence[Path], target: Path) -> None:
 
 def rewrite(
     paths: Sequence[Path], target: Path, row_count: int, deletes: DeletesOfGroup | None = None
-) -> Rewritten:
+) -> RewrittenGroup:
     numbers = count(1)
 
     def create(location: str) -> IO[bytes]:
@@ -70,7 +70,7 @@ def rewrite(
     def read(location: str) -> IO[bytes]:
         return Path(location).open("rb")
 
-    outputs = Outputs(
+    outputs = FileOutputs(
         lambda _: str(target / data_file_name(0, 1, "bench", next(numbers))), create, read
     )
     group = FileGroup(

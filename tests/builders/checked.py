@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from icectl.checks.finding import Finding
 from icectl.entries.rows import RawEntries
-from icectl.plan.model import Finding
 from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionField, PartitionSpec

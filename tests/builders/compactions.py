@@ -13,7 +13,7 @@ from icectl.entries.rows import by_row
 from icectl.env import Env
 from icectl.plan.compact.groups import CompactOptions
 from icectl.plan.compact.sizes import Sizes
-from icectl.run.compact.compact import Compacted, Prepared, execute, prepare
+from icectl.run.compact.compact import Compacted, PreparedCompaction, execute, prepare
 from icectl.spec.metadata import TableMetadata
 from tests.builders.expiry import NOW_MS, access_to
 from tests.builders.inline_engine import InlineEngine
@@ -32,7 +32,7 @@ def compaction_of(directory: Path, env: Env | None = None) -> TableAccess:
 
 def compacted(
     directory: Path,
-    prepared: Prepared,
+    prepared: PreparedCompaction,
     engine: Engine | None = None,
     env: Env | None = None,
     **how: Any,
@@ -53,7 +53,7 @@ def options(**chosen: Any) -> Callable[[TableMetadata], CompactOptions]:
     return made
 
 
-def planned(directory: Path, branch: str = "main", **chosen: Any) -> Prepared:
+def planned(directory: Path, branch: str = "main", **chosen: Any) -> PreparedCompaction:
     """Plan a compaction."""
     return prepare(compaction_of(directory), branch, options(**chosen))
 

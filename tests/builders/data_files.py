@@ -12,7 +12,7 @@ from pyarrow import orc
 
 from icectl.codec.parquet.schema import child_fields, with_children
 from icectl.engine.kernels.read_data import SourceFile
-from icectl.engine.kernels.write_data import Outputs
+from icectl.engine.kernels.write_data import FileOutputs
 from icectl.spec.data_paths import data_file_name
 from icectl.spec.schema import Schema, schema_from_json
 
@@ -49,9 +49,9 @@ class MemoryFiles:
         name = data_file_name(0, 7, "op", self._count)
         return "/".join(part for part in ("out", path, name) if part)
 
-    def outputs(self) -> Outputs:
+    def outputs(self) -> FileOutputs:
         """These files as a kernel sees them."""
-        return Outputs(self.next_location, self.create, self.open)
+        return FileOutputs(self.next_location, self.create, self.open)
 
     def add(
         self, location: str, table: pa.Table, file_format: str = "parquet", **source: Any

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from icectl.engine.compact_job import CompactJob, Places, TaskResult, run_rewrite
-from icectl.engine.kernels.write_data import Outputs
+from icectl.engine.compact_job import CompactJob, OutputPlaces, TaskResult, run_rewrite
+from icectl.engine.kernels.write_data import FileOutputs
 from icectl.env import Deadline
 from icectl.plan.compact.task import RewriteTask
 from icectl.progress import Progress
@@ -23,7 +23,7 @@ class InlineEngine:
     concurrency: int
 
     def rewrite(
-        self, tasks: Sequence[RewriteTask], job: CompactJob, places: Places
+        self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
         """What comes of each task.
 
@@ -34,7 +34,7 @@ class InlineEngine:
 
         def run(task: RewriteTask) -> TaskResult:
             self.deadline.check()
-            outputs = Outputs(
+            outputs = FileOutputs(
                 lambda partition: places.next(task, partition),
                 self.store.open_new,
                 self.store.open,

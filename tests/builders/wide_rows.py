@@ -33,7 +33,7 @@ from icectl.engine.kernels.rewrite_data import (
     rewrite_data,
 )
 from icectl.engine.kernels.sort_rows import Sorting
-from icectl.engine.kernels.write_data import Outputs, write_options
+from icectl.engine.kernels.write_data import FileOutputs, write_options
 from icectl.plan.compact.order import ZOrder
 from icectl.run.compact.compact import SORT_BYTES
 from icectl.spec.metrics_modes import metrics_modes
@@ -264,7 +264,7 @@ def write_deletes(case: Case, directory: Path) -> None:
         pq.write_table(rows, path, dictionary_pagesize_limit=1 << 30)
 
 
-def _outputs(directory: Path) -> Outputs:
+def _outputs(directory: Path) -> FileOutputs:
     made = iter(range(10**6))
 
     @contextmanager
@@ -272,7 +272,7 @@ def _outputs(directory: Path) -> Outputs:
         with io.FileIO(location, "w") as file:
             yield file  # type: ignore[misc]
 
-    return Outputs(
+    return FileOutputs(
         lambda _: str(directory / f"new-{next(made)}.parquet"),
         create,
         lambda at: Path(at).open("rb"),

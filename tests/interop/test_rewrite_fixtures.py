@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.engine.kernels.rewrite_data import Rewritten, rewrite_data
-from icectl.engine.kernels.write_data import Outputs, write_options
+from icectl.engine.kernels.rewrite_data import RewrittenGroup, rewrite_data
+from icectl.engine.kernels.write_data import FileOutputs, write_options
 from icectl.errors import CorruptTable, IcectlError, Refused, Unsupported
 from icectl.spec.metrics_modes import metrics_modes
 from icectl.spec.schema import Schema
@@ -41,7 +41,7 @@ REFUSED: dict[str, tuple[type[IcectlError], str]] = {
 RESOLVED = "rows_after_deletes_if_paths_are_resolved_first"
 
 
-def rewrite(fixtures_dir: Path, name: str) -> tuple[Schema, Rewritten, MemoryFiles]:
+def rewrite(fixtures_dir: Path, name: str) -> tuple[Schema, RewrittenGroup, MemoryFiles]:
     store, metadata = open_foreign(fixtures_dir, name)
     files = MemoryFiles()
 
@@ -51,7 +51,7 @@ def rewrite(fixtures_dir: Path, name: str) -> tuple[Schema, Rewritten, MemoryFil
     group = whole_table(store, metadata)
     modes = metrics_modes(metadata.properties, metadata.current_schema, ())
     options = write_options(metadata.properties, 2**40, modes)
-    outputs = Outputs(files.next_location, files.create, opened)
+    outputs = FileOutputs(files.next_location, files.create, opened)
     return metadata.current_schema, rewrite_data(group, options, outputs), files
 
 

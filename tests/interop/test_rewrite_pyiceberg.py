@@ -45,8 +45,8 @@ from pyiceberg.types import (
 )
 
 from icectl.catalog.resolve import resolve
-from icectl.engine.kernels.rewrite_data import Rewritten, rewrite_data
-from icectl.engine.kernels.write_data import Outputs, write_options
+from icectl.engine.kernels.rewrite_data import RewrittenGroup, rewrite_data
+from icectl.engine.kernels.write_data import FileOutputs, write_options
 from icectl.env import SystemEnv
 from icectl.spec.metrics_modes import metrics_modes
 from icectl.storage.open import StorageOptions, open_store
@@ -118,7 +118,7 @@ def written(catalog: SqlCatalog, spec: PartitionSpec) -> Table:
     return table
 
 
-def rewritten(table: Table, target: int = 2**30) -> Rewritten:
+def rewritten(table: Table, target: int = 2**30) -> RewrittenGroup:
     store = open_store(StorageOptions(), SystemEnv())
     catalog = resolve(table.metadata_location, store, SystemEnv(), read_only=True)
     metadata = open_table(catalog).metadata
@@ -133,12 +133,12 @@ def rewritten(table: Table, target: int = 2**30) -> Rewritten:
     def create(location: str) -> IO[bytes]:
         return Path(location).open("xb")
 
-    outputs = Outputs(next_location, create, store.open)
+    outputs = FileOutputs(next_location, create, store.open)
     modes = metrics_modes({}, metadata.current_schema, ())
     return rewrite_data(whole_table(store, metadata), write_options({}, target, modes), outputs)
 
 
-def as_pyiceberg_reads(table: Table, found: Rewritten) -> Counter[str]:
+def as_pyiceberg_reads(table: Table, found: RewrittenGroup) -> Counter[str]:
     tasks = [
         FileScanTask(
             DataFile.from_args(

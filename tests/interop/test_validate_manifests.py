@@ -5,9 +5,9 @@ from collections import Counter
 from pathlib import Path
 
 from icectl.checks.entries import CHECKED_COLUMNS, check_entries, types_of_bounds
+from icectl.checks.finding import Finding
 from icectl.checks.manifest_lists import check_manifest_list
 from icectl.checks.manifests import check_manifest
-from icectl.plan.model import Finding
 from icectl.progress import SilentProgress
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from icectl.checks.finding import finding
+from icectl.checks.finding import Finding, finding
 from icectl.checks.sfc1.rows import Known
 from icectl.checks.sfc1.vectors import VectorLimits
 from icectl.entries.summary import Totals, summary_counters
 from icectl.errors import CorruptTable, MissingFile, Refused, StorageError, Unsupported
-from icectl.plan.model import Finding
 from icectl.spec import properties
 from icectl.spec.layout import LAYOUT_KEY, Layout
 from icectl.spec.metadata import TableMetadata

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from icectl.checks.finding import finding
-from icectl.plan.model import Finding, Severity
+from icectl.checks.finding import Finding, Severity, finding
 from icectl.spec.expressions import HIGHEST_STATS_ID, Expression
 from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.metadata import TableMetadata

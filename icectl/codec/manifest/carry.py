@@ -16,14 +16,14 @@ import numpy.typing as npt
 from icectl.codec.avro import scan as avro_scan
 from icectl.codec.avro.container import SCHEMAS, AvroFile, AvroType, read_blocks
 from icectl.codec.manifest.layout import ManifestLayout
-from icectl.codec.manifest.scan import EntryCompiler, Places, Scanner
+from icectl.codec.manifest.scan import ColumnPlaces, EntryCompiler, Scanner
 
 Numbers = npt.NDArray[np.int64]
 
 _PIECES = ("file_start", "row_id_start", "row_id_end", "file_end")
 """Positions in a block: the record of the file, and the first row id inside it."""
 
-_PLACES = Places([*_PIECES], [], [], [], [], [])
+_PLACES = ColumnPlaces([*_PIECES], [], [], [], [], [])
 
 _LONGEST_NUMBER = 11
 """Bytes of a number and its union branch."""

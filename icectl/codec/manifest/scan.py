@@ -32,7 +32,7 @@ class UnusualSchemaError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ColumnPlaces:
     """Which row of the scan's arrays each column has."""
 
     numbers: list[str]
@@ -91,7 +91,7 @@ def _type(name: str) -> pa.DataType:
     return pa.int64() if pa.types.is_integer(type_) else type_
 
 
-def _places(columns: Sequence[str]) -> Places:
+def _places(columns: Sequence[str]) -> ColumnPlaces:
     types = {name: _type(name) for name in columns}
     maps = [name for name in columns if pa.types.is_map(types[name])]
     bytes_maps = [name for name in maps if pa.types.is_binary(types[name].item_type)]
@@ -99,13 +99,13 @@ def _places(columns: Sequence[str]) -> Places:
     numbers = [name for name in columns if pa.types.is_integer(types[name])]
     texts = [name for name in columns if name not in {*numbers, *maps, *lists}]
     items = [*lists, *(name for name in maps if name not in bytes_maps)]
-    return Places(numbers, texts, [*lists, *maps], maps, items, bytes_maps)
+    return ColumnPlaces(numbers, texts, [*lists, *maps], maps, items, bytes_maps)
 
 
 class Compiler:
     """Turns a writer schema into instructions of the scan, `steps`."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: ColumnPlaces) -> None:
         self._ops = avro_scan
         self._places = places
         self._valid = {name: at for at, name in enumerate(places.columns)}
@@ -201,7 +201,7 @@ class Compiler:
 class EntryCompiler(Compiler):
     """Compiles the entry of a manifest: `compile` adds its instructions to `steps`."""
 
-    def __init__(self, layout: ManifestLayout, places: Places) -> None:
+    def __init__(self, layout: ManifestLayout, places: ColumnPlaces) -> None:
         super().__init__(places)
         self._layout = layout
 
@@ -240,7 +240,7 @@ _SHAPES = {"int": "n", "long": "n", "bytes": "t", "string": "t"}
 @lru_cache(SCHEMAS)
 def _program(
     layout: ManifestLayout, columns: tuple[str, ...]
-) -> tuple[npt.NDArray[np.int64], Places]:
+) -> tuple[npt.NDArray[np.int64], ColumnPlaces]:
     places = _places(columns)
     compiler = EntryCompiler(layout, places)
     compiler.compile()
@@ -254,7 +254,7 @@ class Scanner:
     Raises: UnusualSchemaError, where the loops were not built.
     """
 
-    def __init__(self, program: npt.NDArray[np.int64], places: Places) -> None:
+    def __init__(self, program: npt.NDArray[np.int64], places: ColumnPlaces) -> None:
         if compiled.loops() is None:
             raise UnusualSchemaError
         self._program = program
@@ -317,7 +317,7 @@ class _Last(threading.local):
         self._scanner: Scanner | None = None
 
     @contextmanager
-    def scanner(self, program: npt.NDArray[np.int64], places: Places) -> Iterator[Scanner]:
+    def scanner(self, program: npt.NDArray[np.int64], places: ColumnPlaces) -> Iterator[Scanner]:
         """One for a program, which nobody else uses inside."""
         scanner = self._scanner if self._program is program else None
         self._scanner = None
@@ -333,7 +333,7 @@ _LAST = _Last()
 class _Room:
     """The arrays that one call of the scan fills."""
 
-    def __init__(self, places: Places, rows: int, items: int, text_bytes: int) -> None:
+    def __init__(self, places: ColumnPlaces, rows: int, items: int, text_bytes: int) -> None:
         self._places = places
         self._sizes = (rows, items, text_bytes)
         texts, item_texts = len(places.texts), len(places.item_texts)
@@ -466,7 +466,7 @@ class _PartitionKeys:
         return partition_keys(self._partition, self._order, records)
 
 
-_END = Places(["end"], [], [], [], [], [])
+_END = ColumnPlaces(["end"], [], [], [], [], [])
 
 
 class _EndCompiler(Compiler):

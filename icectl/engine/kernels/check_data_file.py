@@ -7,7 +7,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.finding import finding
+from icectl.checks.finding import Finding, finding
 from icectl.codec.data_file import DataFile, open_data_file
 from icectl.codec.parquet.metrics import FileMetrics
 from icectl.codec.parquet.schema import NameMapping, field_id, schema_from_arrow
@@ -23,7 +23,6 @@ from icectl.engine.kernels.columns import (
 )
 from icectl.engine.kernels.decoded_rows import DecodedRows
 from icectl.errors import CorruptTable, Unsupported
-from icectl.plan.model import Finding
 from icectl.spec import single_value
 from icectl.spec.manifest import FileFormat
 from icectl.spec.partition import PartitionField

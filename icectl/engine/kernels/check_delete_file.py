@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.checks.finding import finding
+from icectl.checks.finding import Finding, finding
 from icectl.codec.data_file import open_data_file
 from icectl.codec.parquet.schema import field_id
 from icectl.codec.puffin.container import (
@@ -38,7 +38,6 @@ from icectl.engine.kernels.check_data_file import (
 from icectl.engine.kernels.columns import Measured, path_to
 from icectl.engine.kernels.decoded_rows import DecodedRows
 from icectl.errors import CorruptTable, Unsupported
-from icectl.plan.model import Finding
 from icectl.spec.schema import Schema
 from icectl.spec.types import NestedField, PrimitiveType
 from icectl.storage.location import before_path, comparison_key

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from icectl.checks.finding import finding
+from icectl.checks.finding import Finding, finding
 from icectl.codec.arrow_failures import translated
 from icectl.codec.data_file import DataFile
 from icectl.codec.data_rows import Rows, check_values, ids_of
 from icectl.codec.parquet.metrics import FileMetrics
 from icectl.engine.kernels.columns import Measured, as_values, has_order, inside, path_to
-from icectl.plan.model import Finding
 from icectl.spec import single_value
 from icectl.spec.manifest import FileFormat
 from icectl.spec.schema import Schema

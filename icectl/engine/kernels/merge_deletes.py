@@ -19,7 +19,7 @@ from icectl.engine.kernels.deleted_positions import (
     vector_positions,
 )
 from icectl.engine.kernels.rewrite_data import DeletesOfGroup
-from icectl.engine.kernels.write_data import Outputs
+from icectl.engine.kernels.write_data import FileOutputs
 from icectl.errors import CorruptTable, SelfCheckFailed
 from icectl.spec.locations import shortened
 from icectl.storage.location import loosest_key
@@ -41,7 +41,7 @@ class MergedDeletes:
 
 
 def merged_positions(
-    locations: Collection[str], deletes: DeletesOfGroup, outputs: Outputs
+    locations: Collection[str], deletes: DeletesOfGroup, outputs: FileOutputs
 ) -> Mapping[str, Positions]:
     """The deleted positions of data files, of those that have some (R-115).
 
@@ -67,7 +67,7 @@ def merged_positions(
 
 
 def write_delete_file(
-    data_file: str, positions: Positions, path: str, options: ParquetOptions, outputs: Outputs
+    data_file: str, positions: Positions, path: str, options: ParquetOptions, outputs: FileOutputs
 ) -> MergedDeletes:
     """Write the positions of one data file as a delete file in a partition, and read it again.
 
@@ -102,7 +102,7 @@ def write_delete_file(
 
 
 def write_vectors(
-    merged: Mapping[str, Positions], created_by: str, outputs: Outputs, base: str = ""
+    merged: Mapping[str, Positions], created_by: str, outputs: FileOutputs, base: str = ""
 ) -> Sequence[MergedDeletes]:
     """Write the positions of data files as vectors of one Puffin file, and read them again.
 

@@ -23,7 +23,7 @@ from icectl.engine.kernels.rewrite_data import (
 )
 from icectl.engine.kernels.row_keys import RowKeys
 from icectl.engine.kernels.sort_keys import sort_keys
-from icectl.engine.kernels.write_data import Outputs
+from icectl.engine.kernels.write_data import FileOutputs
 from icectl.spec.schema import Schema
 from icectl.spec.sort import SortOrder
 
@@ -43,7 +43,7 @@ def range_keys(group: FileGroup) -> RowKeys:
     return RowKeys(splitting, sorting)
 
 
-def sampled_keys(group: FileGroup, outputs: Outputs, step: int) -> list[bytes]:
+def sampled_keys(group: FileGroup, outputs: FileOutputs, step: int) -> list[bytes]:
     """The beginning of the key of every `step`th row, deleted or not.
 
     Only the columns that make it are read.

@@ -28,7 +28,7 @@ from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.engine.kernels.sort_rows import Sorting, sorted_batches
 from icectl.engine.kernels.write_data import (
     DataWriter,
-    Outputs,
+    FileOutputs,
     WriteOptions,
     WrittenFile,
     unbounded,
@@ -104,7 +104,7 @@ class FileGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class RewrittenGroup:
     """The new files of a group, and what is true of the rows on both sides."""
 
     files: tuple[WrittenFile, ...]
@@ -112,7 +112,7 @@ class Rewritten:
     deleted_row_count: int
 
 
-def rewrite_data(group: FileGroup, options: WriteOptions, outputs: Outputs) -> Rewritten:
+def rewrite_data(group: FileGroup, options: WriteOptions, outputs: FileOutputs) -> RewrittenGroup:
     """Write the live rows of a group into new files, and read these again.
 
     Raises: Unsupported, CorruptTable; SelfCheckFailed, where the new files have other rows than
@@ -122,11 +122,11 @@ def rewrite_data(group: FileGroup, options: WriteOptions, outputs: Outputs) -> R
     """
     read = RowsRead()
     files, totals = write_rows(group, live_batches(group, outputs, read), options, outputs)
-    return Rewritten(files, totals, read.row_count - totals.row_count)
+    return RewrittenGroup(files, totals, read.row_count - totals.row_count)
 
 
 def write_rows(
-    group: FileGroup, batches: Iterator[pa.RecordBatch], options: WriteOptions, outputs: Outputs
+    group: FileGroup, batches: Iterator[pa.RecordBatch], options: WriteOptions, outputs: FileOutputs
 ) -> tuple[tuple[WrittenFile, ...], RowTotals]:
     """Write rows that were read of a group, all or some, into new files, and read these again.
 
@@ -181,7 +181,9 @@ class RowsRead:
     row_count: int = 0
 
 
-def live_batches(group: FileGroup, outputs: Outputs, read: RowsRead) -> Iterator[pa.RecordBatch]:
+def live_batches(
+    group: FileGroup, outputs: FileOutputs, read: RowsRead
+) -> Iterator[pa.RecordBatch]:
     """The rows of a group that are not deleted, with the columns to write."""
     deleted = _deleted_positions(group, outputs)
     indexes: Sequence[EqualityIndex] = ()
@@ -216,7 +218,7 @@ def _live_rows(
             yield source.project(rows.batch.filter(kept), positions[~gone])
 
 
-def _deleted_positions(group: FileGroup, outputs: Outputs) -> DeletedPositions:
+def _deleted_positions(group: FileGroup, outputs: FileOutputs) -> DeletedPositions:
     counts = {file.location: file.record_count for file in group.files}
     deleted = DeletedPositions(counts, group.deletes.scheme)
     for vector in group.deletes.vectors:
@@ -231,7 +233,7 @@ def _deleted_positions(group: FileGroup, outputs: Outputs) -> DeletedPositions:
 
 def _mark(
     group: FileGroup,
-    outputs: Outputs,
+    outputs: FileOutputs,
     indexes: Sequence[EqualityIndex],
     deleted: DeletedPositions,
 ) -> None:
@@ -256,7 +258,7 @@ def _read_again(
     written: WrittenFile,
     schema: Schema,
     options: WriteOptions,
-    outputs: Outputs,
+    outputs: FileOutputs,
     totals: RowTotals,
 ) -> WrittenFile:
     """Count the rows of a new file as a reader sees them; the file with all of its bounds."""

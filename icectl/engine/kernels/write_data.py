@@ -89,7 +89,7 @@ def _level(codec: str, level: int | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
+class FileOutputs:
     """Where files go: `create` makes one that is there once it is left without an error."""
 
     next_location: Callable[[str], str]
@@ -122,7 +122,7 @@ class DataWriter:
     """
 
     def __init__(
-        self, schema: Schema, options: WriteOptions, outputs: Outputs, row_size_bytes: float
+        self, schema: Schema, options: WriteOptions, outputs: FileOutputs, row_size_bytes: float
     ) -> None:
         """Expect rows of `row_size_bytes` as stored, until some have been written."""
         self._schema = schema
@@ -195,7 +195,7 @@ class _NewFile:
         self,
         schema: Schema,
         options: WriteOptions,
-        outputs: Outputs,
+        outputs: FileOutputs,
         partition_key: bytes,
         path: str,
     ) -> None:

@@ -11,14 +11,14 @@ from typing import Literal
 
 from icectl.entries.deletes.apply import Numbers, delete_counts
 from icectl.entries.deletes.by_file import Applied
-from icectl.entries.file_verdicts import Verdict, everything, of_specs
+from icectl.entries.file_verdicts import FileVerdict, everything, of_specs
 from icectl.entries.rows import by_row
 from icectl.plan.binpack import pack
 from icectl.plan.compact.groups import (
     Branch,
+    CompactGroup,
     CompactOptions,
     CompactPlan,
-    Group,
     LiveFiles,
     check_deletes,
     selected,
@@ -51,7 +51,7 @@ def plan_deletes(
     drafts = planning.to_vectors() if has_vectors else planning.to_files()
     if options.max_groups is not None:
         for draft in drafts[options.max_groups :]:
-            planning.leave(draft.rows, Verdict.LATER)
+            planning.leave(draft.rows, FileVerdict.LATER)
     drafts = drafts[: options.max_groups]
     rows = [row for draft in drafts for row in draft.rows]
     check_deletes(files, rows)
@@ -63,9 +63,9 @@ def plan_deletes(
 
 def _verdicts(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Numbers:
     """What is found of each data file before its deletes are looked at."""
-    verdicts = everything(files.data) * int(Verdict.MERGED)
-    verdicts[~selected(metadata, files, options.where)] = Verdict.NOT_SELECTED
-    verdicts[~of_specs(files.data, files.known_spec_ids)] = Verdict.UNREADABLE
+    verdicts = everything(files.data) * int(FileVerdict.MERGED)
+    verdicts[~selected(metadata, files, options.where)] = FileVerdict.NOT_SELECTED
+    verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     return verdicts
 
 
@@ -103,7 +103,7 @@ class _Planning:
     options: CompactOptions
     verdicts: Numbers
 
-    def leave(self, rows: Sequence[int], verdict: Verdict) -> None:
+    def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
         """Note what is found of some data files."""
         self.verdicts[list(rows)] = verdict
 
@@ -119,7 +119,7 @@ class _Planning:
         return [size if content is None else content for size, content in found]
 
     def _is_chosen(self, row: int) -> bool:
-        return bool(self.verdicts[row] == Verdict.MERGED)
+        return bool(self.verdicts[row] == FileVerdict.MERGED)
 
     def to_files(self) -> list[_Draft]:
         """Groups of position deletes, each of one partition.
@@ -139,7 +139,7 @@ class _Planning:
             if many or (self.options.every and any(map(self._is_chosen, rows))):
                 deletes = {at for row in rows for at in applied[row]}
                 pieces.append(_Piece(tuple(rows), sum(sizes[at] for at in deletes)))
-                self.leave(rows, Verdict.OF_MANY_DELETE_FILES)
+                self.leave(rows, FileVerdict.OF_MANY_DELETE_FILES)
         keys = list(by_row(self.files.data, "spec_id", "partition_key"))
         by_key: dict[tuple[int, bytes], list[_Piece]] = {}
         for piece in pieces:
@@ -154,9 +154,9 @@ class _Planning:
         """Groups of data files that get a new vector, whatever their partition."""
         applied = {row: one for row, one in self._applied().items() if self._is_chosen(row)}
         converted = [row for row, found in applied.items() if found.position_deletes]  # R-115
-        self.leave(converted, Verdict.OF_POSITION_DELETES)
+        self.leave(converted, FileVerdict.OF_POSITION_DELETES)
         moved = self._of_small_files(applied, new_files=bool(converted))
-        self.leave(moved, Verdict.OF_SMALL_VECTOR_FILES)
+        self.leave(moved, FileVerdict.OF_SMALL_VECTOR_FILES)
         sizes = self._sizes()
         pieces = [
             _Piece((row,), sum(sizes[at] for at in (*found.vectors, *found.position_deletes)))
@@ -188,7 +188,7 @@ class _Planning:
             drafts.append(_Draft(spec_id, key, tuple(tuple(found[at] for at in t) for t in tasks)))
         return drafts
 
-    def group(self, number: int, draft: _Draft, make: TaskMaker) -> Group:
+    def group(self, number: int, draft: _Draft, make: TaskMaker) -> CompactGroup:
         """A group with its tasks."""
         form: Literal["positions", "vectors"] = (
             "positions" if draft.partition_key is not None else "vectors"
@@ -218,11 +218,13 @@ class _Planning:
             )
         return self._told(number, draft, tuple(tasks))
 
-    def _told(self, number: int, draft: _Draft, tasks: tuple[MergeDeletesTask, ...]) -> Group:
+    def _told(
+        self, number: int, draft: _Draft, tasks: tuple[MergeDeletesTask, ...]
+    ) -> CompactGroup:
         deletes = {file.location: file for task in tasks for file in task.delete_files}
         vectors = [file.vector for task in tasks for file in task.inputs if file.vector is not None]
         rows = [file.record_count for file in deletes.values()]
-        return Group(
+        return CompactGroup(
             number=number,
             spec_id=draft.spec_id,
             partition_key=draft.partition_key,
@@ -238,11 +240,11 @@ class _Planning:
 
     def _reason(self, rows: Sequence[int]) -> str:
         texts = {
-            Verdict.OF_MANY_DELETE_FILES: "whose deletes are in several files, or share them",
-            Verdict.OF_POSITION_DELETES: "whose position deletes become vectors",
-            Verdict.OF_SMALL_VECTOR_FILES: "whose vectors are in small files",
+            FileVerdict.OF_MANY_DELETE_FILES: "whose deletes are in several files, or share them",
+            FileVerdict.OF_POSITION_DELETES: "whose position deletes become vectors",
+            FileVerdict.OF_SMALL_VECTOR_FILES: "whose vectors are in small files",
         }
-        found = [Verdict(int(self.verdicts[row])) for row in rows]
+        found = [FileVerdict(int(self.verdicts[row])) for row in rows]
         return ", ".join(
             f"{found.count(one):,} data files {text}" for one, text in texts.items() if one in found
         )

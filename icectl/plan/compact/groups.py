@@ -17,9 +17,9 @@ from icectl.entries.deletes.by_file import DeleteIndex, Named, NamedFiles, resol
 from icectl.entries.deletes.by_file import dangling as dangling_rows
 from icectl.entries.file_verdicts import (
     DELETES,
+    FileVerdict,
     Limits,
     Mask,
-    Verdict,
     by_partition,
     chosen,
     counted,
@@ -55,26 +55,26 @@ _OTHER_DELETES = (
     "`--where` without these files, or rewrite the deletes with the engine that made them"
 )
 
-LEFT_ALONE: Mapping[Verdict, str] = {
-    Verdict.NOT_SELECTED: "not selected by `--where`",
-    Verdict.UNREADABLE: "of a format or a partition spec that icectl does not know",
-    Verdict.FINE: "of a good size, with few deletes",
-    Verdict.TOO_FEW: "one of too few in their partition",
-    Verdict.NO_GAIN: "would only be copied",
-    Verdict.LATER: "left to another run by `--max-groups`",
-    Verdict.MERGED: "without deletes that merging would change",
+LEFT_ALONE: Mapping[FileVerdict, str] = {
+    FileVerdict.NOT_SELECTED: "not selected by `--where`",
+    FileVerdict.UNREADABLE: "of a format or a partition spec that icectl does not know",
+    FileVerdict.FINE: "of a good size, with few deletes",
+    FileVerdict.TOO_FEW: "one of too few in their partition",
+    FileVerdict.NO_GAIN: "would only be copied",
+    FileVerdict.LATER: "left to another run by `--max-groups`",
+    FileVerdict.MERGED: "without deletes that merging would change",
 }
 """Why a data file is left alone."""
 
-CHOSEN: Mapping[Verdict, str] = {
-    Verdict.ASKED_FOR: "asked for",
-    Verdict.SMALL: "too small",
-    Verdict.LARGE: "too large",
-    Verdict.MANY_DELETE_FILES: "of many delete files",
-    Verdict.MANY_DELETED_ROWS: "of many deleted rows",
-    Verdict.OF_MANY_DELETE_FILES: "of deletes in several files, or in shared ones",
-    Verdict.OF_POSITION_DELETES: "of position deletes, not a vector",
-    Verdict.OF_SMALL_VECTOR_FILES: "of a vector in a small file",
+CHOSEN: Mapping[FileVerdict, str] = {
+    FileVerdict.ASKED_FOR: "asked for",
+    FileVerdict.SMALL: "too small",
+    FileVerdict.LARGE: "too large",
+    FileVerdict.MANY_DELETE_FILES: "of many delete files",
+    FileVerdict.MANY_DELETED_ROWS: "of many deleted rows",
+    FileVerdict.OF_MANY_DELETE_FILES: "of deletes in several files, or in shared ones",
+    FileVerdict.OF_POSITION_DELETES: "of position deletes, not a vector",
+    FileVerdict.OF_SMALL_VECTOR_FILES: "of a vector in a small file",
 }
 """Why a data file, or its deletes, is rewritten."""
 
@@ -186,7 +186,7 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CompactGroup:
     """Data files that are rewritten and committed together, and how.
 
     They come to the partition of `partition_key`; None stands for files whose rows move one by one:
@@ -217,7 +217,7 @@ class CompactPlan:
     pin: Pin
     branch: Branch
     options: CompactOptions
-    groups: tuple[Group, ...]
+    groups: tuple[CompactGroup, ...]
     verdicts: Numbers
     dangling: tuple[int, ...]
 
@@ -227,9 +227,9 @@ class CompactPlan:
         counts = counted(self.verdicts)
         return {LEFT_ALONE[verdict]: counts[verdict] for verdict in LEFT_ALONE if verdict in counts}
 
-    def verdict(self, row: int) -> Verdict:
+    def verdict(self, row: int) -> FileVerdict:
         """What was found of a live data file."""
-        return Verdict(int(self.verdicts[row]))
+        return FileVerdict(int(self.verdicts[row]))
 
     @property
     def has_work(self) -> bool:
@@ -270,7 +270,7 @@ def plan(
         options.every,
     )
     verdicts = judge(files.matches, limits, selected(metadata, files, options.where))
-    verdicts[~of_specs(files.data, files.known_spec_ids)] = Verdict.UNREADABLE
+    verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     planning = _Planning(
         files,
         options,
@@ -292,7 +292,7 @@ def plan(
     drafts = planning.ordered(drafts)
     if options.max_groups is not None:
         for draft in drafts[options.max_groups :]:
-            planning.leave(draft.files, Verdict.LATER)
+            planning.leave(draft.files, FileVerdict.LATER)
     drafts = drafts[: options.max_groups]
     rows = [row for draft in drafts for row in draft.files]
     check_deletes(files, rows)
@@ -382,7 +382,7 @@ class _Planning:
     stored: Numbers
     live: Numbers
 
-    def leave(self, rows: Sequence[int], verdict: Verdict) -> None:
+    def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
         """Note why candidates are left alone."""
         self.verdicts[list(rows)] = verdict
 
@@ -391,12 +391,12 @@ class _Planning:
         if key is None or self.options.order is not None:
             return self._whole_drafts(key, rows)
         if not self._is_worth_it(rows):
-            self.leave(rows, Verdict.TOO_FEW)
+            self.leave(rows, FileVerdict.TOO_FEW)
             return []
         kept: list[_Draft] = []
         for bins in self._bins(rows):
             if self._only_copies(bins):
-                self.leave(bins[0].files, Verdict.NO_GAIN)
+                self.leave(bins[0].files, FileVerdict.NO_GAIN)
             else:
                 kept.append(_Draft(key, bins))
         weights = [self._total(draft.files) for draft in kept]
@@ -413,7 +413,7 @@ class _Planning:
             if self._is_worth_it(group):
                 found.append(_Draft(key, (self._bin(group),)))
             else:
-                self.leave(group, Verdict.TOO_FEW)
+                self.leave(group, FileVerdict.TOO_FEW)
         return found
 
     def _is_worth_it(self, rows: list[int]) -> bool:
@@ -456,7 +456,7 @@ class _Planning:
             reverse=order.endswith("desc"),
         )
 
-    def group(self, draft: _Draft, make: TaskMaker, blank: RewriteTask) -> Group:
+    def group(self, draft: _Draft, make: TaskMaker, blank: RewriteTask) -> CompactGroup:
         """A group with its tasks, which are as `blank` but for what they read."""
         rows, sizes = draft.files, self.options.sizes
         tasks = tuple(
@@ -470,7 +470,7 @@ class _Planning:
             )
             for at, bin_ in enumerate(draft.bins)
         )
-        return Group(
+        return CompactGroup(
             number=blank.group,
             spec_id=blank.spec_id,
             partition_key=blank.partition_key,
@@ -492,10 +492,12 @@ class _Planning:
         """Why the files of a group are rewritten: how many for which reason."""
         options, counts = self.options, counted(self.verdicts[list(rows)])
         texts = dict(CHOSEN)
-        texts[Verdict.SMALL] = f"smaller than {print_size(options.sizes.smallest)}"
-        texts[Verdict.LARGE] = f"larger than {print_size(options.sizes.largest)}"
-        texts[Verdict.MANY_DELETE_FILES] = f"with {options.min_delete_files} delete files or more"
-        texts[Verdict.MANY_DELETED_ROWS] = (
+        texts[FileVerdict.SMALL] = f"smaller than {print_size(options.sizes.smallest)}"
+        texts[FileVerdict.LARGE] = f"larger than {print_size(options.sizes.largest)}"
+        texts[FileVerdict.MANY_DELETE_FILES] = (
+            f"with {options.min_delete_files} delete files or more"
+        )
+        texts[FileVerdict.MANY_DELETED_ROWS] = (
             f"with {options.min_delete_ratio:.0%} deleted rows or more"
         )
         return ", ".join(f"{counts[one]:,} {text}" for one, text in texts.items() if one in counts)

@@ -7,7 +7,7 @@ from icectl.spec.manifest import FileFormat
 
 
 @dataclass(frozen=True, slots=True)
-class DeletionVector:
+class TaskVector:
     """One blob of a Puffin file."""
 
     location: str
@@ -49,7 +49,7 @@ class InputFile:
     sequence_number: int
     first_row_id: int | None = None
     split: tuple[int, int] | None = None
-    vector: DeletionVector | None = None
+    vector: TaskVector | None = None
     position_deletes: tuple[int, ...] = ()
     equality_deletes: tuple[int, ...] = ()
 

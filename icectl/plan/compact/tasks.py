@@ -10,7 +10,7 @@ from icectl.entries.deletes.by_file import Applied, DeleteIndex
 from icectl.entries.rows import Entries, by_row, take
 from icectl.errors import CorruptTable
 from icectl.plan.compact.sizes import Sizes
-from icectl.plan.compact.task import DeleteFile, DeletionVector, InputFile, RewriteTask
+from icectl.plan.compact.task import DeleteFile, InputFile, RewriteTask, TaskVector
 from icectl.spec.manifest import FileFormat
 from icectl.spec.rules import RULES
 
@@ -132,7 +132,7 @@ class TaskMaker:
         found: Applied,
         split: tuple[int, int] | None,
         places: Mapping[int, int],
-        vectors: Mapping[int, DeletionVector],
+        vectors: Mapping[int, TaskVector],
     ) -> InputFile:
         location, file_format, size, records, spec_id, key, sequence, row_id = self._values[row]
         return InputFile(
@@ -150,9 +150,9 @@ class TaskMaker:
             equality_deletes=tuple(places[at] for at in found.equality_deletes),
         )
 
-    def _vectors(self, rows: Sequence[int]) -> Mapping[int, DeletionVector]:
+    def _vectors(self, rows: Sequence[int]) -> Mapping[int, TaskVector]:
         values = self._rows(rows, _VECTOR)
-        return {row: DeletionVector(*one) for row, one in zip(rows, values, strict=True)}
+        return {row: TaskVector(*one) for row, one in zip(rows, values, strict=True)}
 
     def _rows(self, rows: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         return by_row(take(self._deletes, rows), *columns) if rows else iter(())

@@ -26,7 +26,7 @@ SMALL_RATIO = 0.75
 """Files below this part of the target size are what `compact` picks, as in Java's rewrite."""
 
 
-class Verdict(StrEnum):
+class HealthVerdict(StrEnum):
     """How much a finding matters."""
 
     OK = "ok"
@@ -89,11 +89,11 @@ class Limits:
     attention: float
     critical: float
 
-    def judge(self, value: float) -> Verdict:
+    def judge(self, value: float) -> HealthVerdict:
         """Compare a measure."""
         if value >= self.critical:
-            return Verdict.CRITICAL
-        return Verdict.ATTENTION if value >= self.attention else Verdict.OK
+            return HealthVerdict.CRITICAL
+        return HealthVerdict.ATTENTION if value >= self.attention else HealthVerdict.OK
 
 
 SURPLUS_FILES = Limits(5, 1_000)
@@ -139,7 +139,7 @@ def health(source: HealthSource) -> Row:
 class _Check:
     """One measure: what was found, from where on it matters, and what to do then."""
 
-    verdict: Verdict
+    verdict: HealthVerdict
     found: str
     threshold: str
     command: str
@@ -147,7 +147,7 @@ class _Check:
 
     def json(self, commands: frozenset[str]) -> Row:
         """The check for JSON; a command only where there is something for it to do."""
-        needed = self.verdict is not Verdict.OK
+        needed = self.verdict is not HealthVerdict.OK
         return {
             "verdict": self.verdict.value,
             "found": self.found,
@@ -158,8 +158,8 @@ class _Check:
         }
 
 
-def _worst(*verdicts: Verdict) -> Verdict:
-    return max(verdicts, key=[*Verdict].index)
+def _worst(*verdicts: HealthVerdict) -> HealthVerdict:
+    return max(verdicts, key=[*HealthVerdict].index)
 
 
 def _from(limits: Limits, unit: str, *, ratio: bool = False) -> str:

@@ -11,8 +11,8 @@ from icectl.entries.rows import count_by_manifest, live, position_delete_files
 from icectl.errors import UsageError
 from icectl.plan.model import Pin
 from icectl.plan.rewrite_manifests import (
-    Group,
     Listed,
+    ManifestGroup,
     RewriteOptions,
     RewritePlan,
     by_size,
@@ -38,14 +38,14 @@ def plan_leaves(
     for content in ManifestContent:
         found = tuple(at for at, item in enumerate(listed.manifests) if item.content is content)
         if found:
-            group = Group(metadata.default_spec_id, content, (), found, "nothing to gain")
+            group = ManifestGroup(metadata.default_spec_id, content, (), found, "nothing to gain")
             groups.append(_decided(metadata, group, listed, options))
     return RewritePlan(pin, branch, options, tuple(groups))
 
 
 def _decided(
-    metadata: TableMetadata, group: Group, listed: Listed, options: RewriteOptions
-) -> Group:
+    metadata: TableMetadata, group: ManifestGroup, listed: Listed, options: RewriteOptions
+) -> ManifestGroup:
     if options.content not in ("all", group.content.name.lower()):
         return replace(group, reason=f"not of {options.content}")
     movable = _movable(metadata, group, listed)
@@ -82,7 +82,7 @@ def _as_written(listed: Listed, dead: Collection[int]) -> Listed:
     return replace(listed, manifests=tuple(manifests))
 
 
-def _movable(metadata: TableMetadata, group: Group, listed: Listed) -> tuple[int, ...]:
+def _movable(metadata: TableMetadata, group: ManifestGroup, listed: Listed) -> tuple[int, ...]:
     """The manifests whose rows can be rows of a leaf of version 4 (sfc-1 7.6 step 6)."""
     files = live(position_delete_files(listed.entries))
     fixed = count_by_manifest(files, len(listed.manifests))

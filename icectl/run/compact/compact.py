@@ -38,7 +38,14 @@ from icectl.entries.deletes.by_file import NamedFiles
 from icectl.entries.rows import EMPTY, Entries, by_row, concat
 from icectl.errors import CommitConflict, CommitUnknown, IcectlError, SelfCheckFailed, Unsupported
 from icectl.plan.compact.deletes import plan_deletes
-from icectl.plan.compact.groups import Branch, CompactOptions, CompactPlan, Group, LiveFiles, plan
+from icectl.plan.compact.groups import (
+    Branch,
+    CompactGroup,
+    CompactOptions,
+    CompactPlan,
+    LiveFiles,
+    plan,
+)
 from icectl.plan.compact.order import RowOrder
 from icectl.plan.compact.task import MergeDeletesTask, RewriteTask
 from icectl.plan.model import pin_of
@@ -61,7 +68,7 @@ SORT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedCompaction:
     """A plan, what it was made from, and how many delete files would go."""
 
     loaded: LoadedTable
@@ -74,7 +81,7 @@ class Prepared:
 class Done:
     """A group whose new files are in the table."""
 
-    group: Group
+    group: CompactGroup
     file_count: int
     size_bytes: int
     row_count: int
@@ -93,7 +100,7 @@ class Compacted:
 
 def prepare(
     access: TableAccess, branch: str, options: Callable[[TableMetadata], CompactOptions]
-) -> Prepared:
+) -> PreparedCompaction:
     """Load the table and plan the compaction of a branch; nothing is written.
 
     Raises: UsageError for a branch, spec or column that there is not; Refused, where the table must
@@ -118,7 +125,7 @@ def prepare(
         job_of(metadata, chosen.order)
     emptied = [GroupResult(group.number, group.tasks, EMPTY) for group in planned.groups]
     gone = changes(files, emptied).removed_delete_files
-    return Prepared(loaded, planned, files, gone)
+    return PreparedCompaction(loaded, planned, files, gone)
 
 
 def _check_format(metadata: TableMetadata) -> None:
@@ -171,7 +178,7 @@ def _reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:
 def execute(
     access: TableAccess,
     engine: Engine,
-    prepared: Prepared,
+    prepared: PreparedCompaction,
     *,
     commits: int = 1,
     max_failed_commits: int = 0,
@@ -197,12 +204,12 @@ def execute(
     )
 
 
-def remove_leftovers(access: TableAccess, prepared: Prepared) -> None:
+def remove_leftovers(access: TableAccess, prepared: PreparedCompaction) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
     Leftovers(access, (COMMAND,)).remove(prepared.loaded)
 
 
-def _batches(prepared: Prepared, commits: int) -> Sequence[Sequence[Group]]:
+def _batches(prepared: PreparedCompaction, commits: int) -> Sequence[Sequence[CompactGroup]]:
     """The groups of each commit; one commit without a group, where only deletes go."""
     groups = prepared.plan.groups
     if not groups:
@@ -214,7 +221,7 @@ def _batches(prepared: Prepared, commits: int) -> Sequence[Sequence[Group]]:
     return [groups[start : start + size] for start in range(0, len(groups), size)]
 
 
-def _gives_row_ids(prepared: Prepared) -> bool:
+def _gives_row_ids(prepared: PreparedCompaction) -> bool:
     """Whether the next commit gives ids to rows that have none (R-106)."""
     if prepared.loaded.metadata.format_version < 3:
         return False
@@ -226,7 +233,7 @@ def _gives_row_ids(prepared: Prepared) -> bool:
 class _Run:
     """A run under way: what has landed, and what has not."""
 
-    def __init__(self, access: TableAccess, engine: Engine, prepared: Prepared) -> None:
+    def __init__(self, access: TableAccess, engine: Engine, prepared: PreparedCompaction) -> None:
         self._access = access
         self._engine = engine
         self._prepared = prepared
@@ -238,7 +245,7 @@ class _Run:
         self.reason = ""
         self.removed_delete_files = 0
 
-    def commit(self, batch: Sequence[Group], max_failed_commits: int) -> bool:
+    def commit(self, batch: Sequence[CompactGroup], max_failed_commits: int) -> bool:
         """Rewrite and commit some groups; whether to go on with others.
 
         Raises: as execute, as long as nothing has landed; CommitUnknown, SelfCheckFailed.
@@ -258,12 +265,12 @@ class _Run:
             return False
         return True
 
-    def _fail(self, batch: Sequence[Group], reason: str) -> None:
+    def _fail(self, batch: Sequence[CompactGroup], reason: str) -> None:
         """Note why groups are not in the table."""
         self.failed |= {group.number: reason for group in batch}
         self.reason = self.reason or reason
 
-    def _commit(self, batch: Sequence[Group]) -> None:
+    def _commit(self, batch: Sequence[CompactGroup]) -> None:
         """Rewrite some groups and commit those that still hold."""
         access = self._access
         access.deadline.check()
@@ -296,7 +303,7 @@ class _Run:
             snapshot_id=self._access.env.new_snapshot_id(),
         )
 
-    def _rewritten(self, batch: Sequence[Group], outputs: Outputs) -> list[GroupResult]:
+    def _rewritten(self, batch: Sequence[CompactGroup], outputs: Outputs) -> list[GroupResult]:
         access, metadata = self._access, self._prepared.loaded.metadata
         tasks = [task for group in batch for task in group.tasks]
         found: Iterable[TaskResult]
@@ -315,7 +322,7 @@ class _Run:
         ]
 
     def _note(
-        self, batch: Sequence[Group], results: Sequence[GroupResult], rewrite: FileRewrite
+        self, batch: Sequence[CompactGroup], results: Sequence[GroupResult], rewrite: FileRewrite
     ) -> None:
         self.snapshot_ids.append(rewrite.snapshot_id)
         self.failed |= rewrite.lost
@@ -326,13 +333,13 @@ class _Run:
             self.removed_delete_files += rewrite.changes.removed_delete_files
 
 
-def _done(group: Group, result: GroupResult) -> Done:
+def _done(group: CompactGroup, result: GroupResult) -> Done:
     found = list(by_row(result.added, "location", "file_size_in_bytes", "record_count"))
     sizes = {location: size for location, size, _ in found}
     return Done(group, len(sizes), sum(sizes.values()), sum(rows for _, _, rows in found))
 
 
-def _group_result(group: Group, results: Sequence[TaskResult]) -> GroupResult:
+def _group_result(group: CompactGroup, results: Sequence[TaskResult]) -> GroupResult:
     """What came of a group, once all rows of its files are known to have been read.
 
     Raises: SelfCheckFailed.
@@ -348,7 +355,7 @@ def _group_result(group: Group, results: Sequence[TaskResult]) -> GroupResult:
     return GroupResult(group.number, group.tasks, added)
 
 
-def _data_places(metadata: TableMetadata, batch: Sequence[Group]) -> DataPlaces:
+def _data_places(metadata: TableMetadata, batch: Sequence[CompactGroup]) -> DataPlaces:
     """Where the files of some groups will lie."""
     specs = typed_specs(metadata)
     found = {
@@ -358,7 +365,7 @@ def _data_places(metadata: TableMetadata, batch: Sequence[Group]) -> DataPlaces:
     return DataPlaces(exact, tuple(folder for folder, is_exact in found if not is_exact))
 
 
-def _path(group: Group, specs: Mapping[int, TypedSpec]) -> str | None:
+def _path(group: CompactGroup, specs: Mapping[int, TypedSpec]) -> str | None:
     """The path of a group's partition; None where its files may be in any.
 
     Vectors of several partitions are in one file, which is in none.

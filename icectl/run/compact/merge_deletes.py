@@ -8,7 +8,7 @@ from threading import Lock
 from icectl.commit.access import TableAccess
 from icectl.commit.outputs import Outputs as RunOutputs
 from icectl.engine.compact_job import TaskResult, typed_specs
-from icectl.engine.kernels.write_data import Outputs, parquet_options
+from icectl.engine.kernels.write_data import FileOutputs, parquet_options
 from icectl.engine.merge_job import MergeJob, run_merge
 from icectl.plan.compact.task import MergeDeletesTask
 from icectl.spec.data_paths import data_location, delete_file_name
@@ -54,7 +54,7 @@ def merge_deletes(
             with lock:
                 return outputs.add(place)
 
-        written = Outputs(next_location, access.store.open_new, access.store.open)
+        written = FileOutputs(next_location, access.store.open_new, access.store.open)
         found = run_merge(task, job, written)
         access.progress.advance(1)
         return found

@@ -61,7 +61,7 @@ class ExpireOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedExpiry:
     """A plan and what it was made from.
 
     `deletable` and `outside` are the plan's files inside and outside the table's location, together
@@ -100,7 +100,7 @@ class Expired:
     removal: Removal
 
 
-def prepare(access: TableAccess, options: ExpireOptions) -> Prepared:
+def prepare(access: TableAccess, options: ExpireOptions) -> PreparedExpiry:
     """Load the table and plan its expiry; nothing is written.
 
     Raises: Refused, where the table must not be touched; StorageError, CorruptTable, where what
@@ -136,7 +136,7 @@ def prepare(access: TableAccess, options: ExpireOptions) -> Prepared:
     inside, outside = _by_place(every, metadata.location)
     if planned.unlogged:
         access.progress.warn(_log_warning(planned.unlogged))
-    return Prepared(
+    return PreparedExpiry(
         loaded,
         options,
         now_ms,
@@ -201,14 +201,14 @@ def _by_place(found: Files, table_location: str) -> tuple[Files, Files]:
     return excluding(found, outside), including(found, outside)
 
 
-def remove_leftovers(access: TableAccess, prepared: Prepared) -> None:
+def remove_leftovers(access: TableAccess, prepared: PreparedExpiry) -> None:
     """Remove what killed runs were writing; never raises."""
     if prepared.deletes_files and prepared.temporaries:
         with suppress(StorageError), access.shield():
             access.store.remove(prepared.temporaries)
 
 
-def execute(access: TableAccess, prepared: Prepared) -> Expired:
+def execute(access: TableAccess, prepared: PreparedExpiry) -> Expired:
     """Commit the plan, then delete what nothing reaches any more (R-190).
 
     Raises: CommitConflict, CommitUnknown; StorageError, Refused, Incomplete, before anything has
@@ -236,7 +236,11 @@ def execute(access: TableAccess, prepared: Prepared) -> Expired:
 
 
 def _close_journals(
-    access: TableAccess, prepared: Prepared, record: Journal | None, doomed: Files, removal: Removal
+    access: TableAccess,
+    prepared: PreparedExpiry,
+    record: Journal | None,
+    doomed: Files,
+    removal: Removal,
 ) -> None:
     """Remove the journals of what is done; where files are left, one journal names just them."""
     done = [*([record] if record else []), *prepared.unfinished]
@@ -248,7 +252,7 @@ def _close_journals(
         journals.discard(access.store, done)
 
 
-def _prove_deletion(access: TableAccess, prepared: Prepared) -> None:
+def _prove_deletion(access: TableAccess, prepared: PreparedExpiry) -> None:
     """Fail before the commit where files cannot be deleted after it."""
     folder = prepared.loaded.metadata_folder
     probe = join(folder, probe_name(access.env.new_uuid()))
@@ -261,7 +265,7 @@ def _prove_deletion(access: TableAccess, prepared: Prepared) -> None:
         )
 
 
-def _record_of(access: TableAccess, prepared: Prepared) -> Journal:
+def _record_of(access: TableAccess, prepared: PreparedExpiry) -> Journal:
     folder = prepared.loaded.metadata_folder
     return Journal(
         journal_location(folder, COMMAND, access.env.new_uuid()),
@@ -272,7 +276,7 @@ def _record_of(access: TableAccess, prepared: Prepared) -> Journal:
     )
 
 
-def _commit(access: TableAccess, prepared: Prepared, record: Journal | None) -> LoadedTable:
+def _commit(access: TableAccess, prepared: PreparedExpiry, record: Journal | None) -> LoadedTable:
     """Commit what of the plan still holds, once that is on record.
 
     The record goes where the commit can't have landed; an unknown outcome keeps it (R-156).
@@ -310,7 +314,7 @@ class _Doomed:
     kept_check_sums: frozenset[str] | None
 
 
-def _doomed(access: TableAccess, prepared: Prepared) -> _Doomed | None:
+def _doomed(access: TableAccess, prepared: PreparedExpiry) -> _Doomed | None:
     """Planned, and unreachable from the newest metadata, which may be newer than ours.
 
     None where the newest metadata, or what it names, cannot be read: then every file stays (R-192).
@@ -344,7 +348,7 @@ def _named_by_none(doomed: Files, staying: Sequence[Files]) -> Files:
     return excluding(doomed, named)
 
 
-def _reached_by_newest(access: TableAccess, prepared: Prepared) -> Sequence[Files]:
+def _reached_by_newest(access: TableAccess, prepared: PreparedExpiry) -> Sequence[Files]:
     """What the newest metadata reaches, but for the contents of what the plan has read."""
     access.catalog.settle()
     newest = access.catalog.load()

@@ -21,7 +21,11 @@ from icectl.entries.listed import (
 from icectl.errors import IcectlError, StorageError
 from icectl.run.cleanup import BATCH, Cleaner
 from icectl.run.remove_orphans.quarantine import Quarantine, open_quarantine
-from icectl.run.remove_orphans.remove_orphans import Prepared, check_same_place, open_deletable
+from icectl.run.remove_orphans.remove_orphans import (
+    PreparedRemoval,
+    check_same_place,
+    open_deletable,
+)
 from icectl.storage.store import FailedRemoval
 from icectl.table.reading import in_threads
 from icectl.table.unreached import check_sums_last, described_files
@@ -41,7 +45,7 @@ class OrphansGone:
     quarantine: Quarantine | None = None
 
 
-def execute(access: TableAccess, prepared: Prepared) -> OrphansGone:
+def execute(access: TableAccess, prepared: PreparedRemoval) -> OrphansGone:
     """Delete or move what the plan says, and is still so, a batch at a time.
 
     Raises: what looking at files and at the newest metadata raises, as long as nothing is gone;
@@ -70,7 +74,7 @@ def execute(access: TableAccess, prepared: Prepared) -> OrphansGone:
 class _Deletion:
     """A run; `newest` is the last state of the table whose references are known."""
 
-    def __init__(self, access: TableAccess, prepared: Prepared, newest: LoadedTable) -> None:
+    def __init__(self, access: TableAccess, prepared: PreparedRemoval, newest: LoadedTable) -> None:
         self.access = access
         self.prepared = prepared
         self.newest = newest

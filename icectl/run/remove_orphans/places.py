@@ -12,7 +12,7 @@ from icectl.storage.same_store import SameStore
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SearchedPlaces:
     """The locations that are listed, none below another, and the bases that they belong to.
 
     `outside` are bases elsewhere than the table, folders of its data that the caller named.
@@ -28,7 +28,9 @@ class Places:
         return (self.table, *self.outside)
 
 
-def places_of(metadata: TableMetadata, asked: Sequence[str], same_store: SameStore) -> Places:
+def places_of(
+    metadata: TableMetadata, asked: Sequence[str], same_store: SameStore
+) -> SearchedPlaces:
     """What is listed where the caller names locations, and where not: the table's own.
 
     Raises: Refused, for a location that is neither at nor below the table, nor a folder of its
@@ -36,7 +38,7 @@ def places_of(metadata: TableMetadata, asked: Sequence[str], same_store: SameSto
     """
     table = metadata.location.rstrip("/")
     if not asked:
-        return Places(table, (table,))
+        return SearchedPlaces(table, (table,))
     listed, outside = [], []
     for location in asked:
         inside = same_store.respelled(location, table)
@@ -47,7 +49,7 @@ def places_of(metadata: TableMetadata, asked: Sequence[str], same_store: SameSto
     for place in sorted(listed):  # a location comes before those below it
         if not any(is_within(place, other) for other in alone):
             alone.append(place)
-    return Places(table, tuple(alone), tuple(dict.fromkeys(outside)))
+    return SearchedPlaces(table, tuple(alone), tuple(dict.fromkeys(outside)))
 
 
 def _data_folder(metadata: TableMetadata, location: str, same_store: SameStore) -> str:
@@ -63,7 +65,7 @@ def _data_folder(metadata: TableMetadata, location: str, same_store: SameStore) 
     )
 
 
-def check_quarantine(quarantine: str, places: Places) -> None:
+def check_quarantine(quarantine: str, places: SearchedPlaces) -> None:
     """Raises: Refused, where a quarantine would lie in the table, or the table in it."""
     for place in (places.table, *places.listed):
         if not SameStore().same_scheme(quarantine, place):

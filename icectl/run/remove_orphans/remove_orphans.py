@@ -11,10 +11,10 @@ from icectl.engine.orphan_search import Listing, OrphanSearch
 from icectl.entries.listed import Listed, below, but, listed_together
 from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
 from icectl.plan.model import pin_of
-from icectl.plan.remove_orphans import OrphanPlan, OrphanRule, Verdict
+from icectl.plan.remove_orphans import OrphanPlan, OrphanRule, OrphanVerdict
 from icectl.run.guards import check_deletable
 from icectl.run.remove_orphans.other_tables import CatalogTables, OtherTables, check_catalog
-from icectl.run.remove_orphans.places import Places, check_quarantine, places_of
+from icectl.run.remove_orphans.places import SearchedPlaces, check_quarantine, places_of
 from icectl.storage.location import is_relative, shown
 from icectl.storage.real_paths import real_location
 from icectl.storage.same_store import SameStore
@@ -47,12 +47,12 @@ class OrphanOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRemoval:
     """A plan, and what it was made from; `references` grows when the table does."""
 
     loaded: LoadedTable
     options: OrphanOptions
-    places: Places
+    places: SearchedPlaces
     plan: OrphanPlan
     references: References
 
@@ -65,7 +65,7 @@ class Prepared:
         return listed_together(parts)
 
 
-def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -> Prepared:
+def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -> PreparedRemoval:
     """List files, then load the table and find those that it does not refer to.
 
     The listing comes first, so that what is committed meanwhile is referred to (R-191); the table
@@ -99,7 +99,7 @@ def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -
             running(access.store, access.env, loaded),
         )
         plan = _plan(access, loaded, options, listing, references, rule)
-    return Prepared(loaded, options, places, plan, references)
+    return PreparedRemoval(loaded, options, places, plan, references)
 
 
 def open_deletable(access: TableAccess) -> LoadedTable:
@@ -122,7 +122,7 @@ def check_same_place(before: LoadedTable, loaded: LoadedTable) -> None:
         )
 
 
-def _limit(access: TableAccess, options: OrphanOptions, places: Places) -> int:
+def _limit(access: TableAccess, options: OrphanOptions, places: SearchedPlaces) -> int:
     """The instant before which files are old, by the clock that dates them."""
     now_ms = min(dating_clock_ms(access.store, access.env, place) for place in places.listed)
     limit_ms = options.older_than(now_ms)
@@ -141,7 +141,7 @@ def _read_references(
     access: TableAccess,
     loaded: LoadedTable,
     options: OrphanOptions,
-    places: Places,
+    places: SearchedPlaces,
     listing: Listing,
 ) -> References:
     references = References(access.reach, places.listed, options.same_store)
@@ -187,7 +187,7 @@ def _is_added(references: References, loaded: LoadedTable) -> bool:
     return True
 
 
-def _doubtful(location: str, places: Places) -> Refused:
+def _doubtful(location: str, places: SearchedPlaces) -> Refused:
     return Refused(
         f"the metadata names {shown(location)}, which may or may not be a file in "
         f"{shown(places.listed[0])}: {_why_doubtful(location)}",
@@ -222,7 +222,7 @@ def _plan(
         for check_sum, file in lone_check_sums(found)
         if access.store.stat(file) is not None
     ]
-    left_alone[Verdict.RECENT] += len(kept)  # with the file that each belongs to
+    left_alone[OrphanVerdict.RECENT] += len(kept)  # with the file that each belongs to
     orphans, outside = below(but(found, kept), [rule.bases[0]])
     return OrphanPlan(
         pin=pin_of(loaded.metadata, loaded.metadata_location),

@@ -24,7 +24,7 @@ from icectl.table.snapshot_reader import ManifestListRead
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ManifestChange:
     """What becomes of the manifest at a place in the list, and of entries by their position in it.
 
     `described`: its row is counted anew. `restated` has columns of entries by name. `rebuilt`
@@ -38,8 +38,8 @@ class Change:
     restated: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     rebuilt: Entries | None = None
 
-    def __or__(self, other: "Change") -> "Change":
-        return Change(
+    def __or__(self, other: "ManifestChange") -> "ManifestChange":
+        return ManifestChange(
             self.place,
             self.gone or other.gone,
             self.described or other.described,
@@ -54,11 +54,11 @@ class Mend:
     """A repair, and what it changes of the list; without a change a new list is all that it is."""
 
     remedy: Remedy
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ManifestChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ReadHead:
     """The head of a branch as far as it can be read; `entries` of each manifest, None of a broken
     one.
 
@@ -70,7 +70,7 @@ class Head:
     listed: ManifestListRead
     read: tuple[ManifestRead, ...]
     entries: tuple[Entries | None, ...]
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ManifestChange, ...] = ()
     is_proven: bool = False
 
     @property
@@ -79,7 +79,7 @@ class Head:
         return not self.listed.problems and None not in self.entries
 
 
-def read_head(reader: Reader, snapshot: Snapshot) -> Head:
+def read_head(reader: Reader, snapshot: Snapshot) -> ReadHead:
     """Read what a snapshot of versions 1 to 3 lists, damaged manifests included.
 
     Raises: StorageError of the store; Incomplete.
@@ -106,7 +106,7 @@ def read_head(reader: Reader, snapshot: Snapshot) -> Head:
             reader.deadline.check()
             read.append(one)
             entries.append(_inherited(one, manifests[one.index]))
-    return Head(snapshot, listed, tuple(read), tuple(entries))
+    return ReadHead(snapshot, listed, tuple(read), tuple(entries))
 
 
 def _inherited(read: ManifestRead, manifest: ManifestFile) -> Entries | None:
@@ -118,7 +118,7 @@ def _inherited(read: ManifestRead, manifest: ManifestFile) -> Entries | None:
         return None
 
 
-def described(reader: Reader, head: Head, place: int) -> ManifestFile:
+def described(reader: Reader, head: ReadHead, place: int) -> ManifestFile:
     """The row of a manifest counted from its entries; its numbers are those of the list."""
     manifest, entries = head.listed.manifests[place], head.entries[place]
     size = head.read[place].size_bytes

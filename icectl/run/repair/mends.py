@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
+from icectl.checks.finding import Finding
 from icectl.checks.manifests import check_manifest
 from icectl.entries.rows import (
     by_row,
@@ -16,11 +17,10 @@ from icectl.entries.rows import (
 )
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.errors import CorruptTable, MissingFile
-from icectl.plan.model import Finding
 from icectl.plan.repair import OF_DANGLING_VECTORS, OF_LIST_ROWS, OF_LISTS, OF_METRICS, Left, Remedy
 from icectl.run.reader import Reader
 from icectl.run.repair.footers import entries_by_footers
-from icectl.run.repair.head import Change, Head, Mend, described
+from icectl.run.repair.head import ManifestChange, Mend, ReadHead, described
 from icectl.run.repair.lost import proven_entries
 from icectl.run.repair.metrics import restated
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile
@@ -35,7 +35,7 @@ _DESTROYED = "R-008"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Accepted:
     """What the caller accepts: entries of lost files go, deleted rows may come back."""
 
     drop_missing: bool
@@ -43,7 +43,7 @@ class Asked:
 
 
 def find_mends(
-    reader: Reader, head: Head, findings: Sequence[Finding], asked: Asked
+    reader: Reader, head: ReadHead, findings: Sequence[Finding], asked: Accepted
 ) -> tuple[list[Mend], list[Left]]:
     """What can be set right of the head of a branch, and why other things cannot.
 
@@ -73,9 +73,9 @@ class _Search:
     """Goes through what is wrong with the head of a branch."""
 
     reader: Reader
-    head: Head
+    head: ReadHead
     findings: Sequence[Finding]
-    asked: Asked
+    asked: Accepted
     mends: list[Mend] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
 
@@ -141,7 +141,7 @@ class _Search:
                 proof,
                 answers=answers,
             )
-            self.mends.append(Mend(remedy, (Change(place, rebuilt=rebuilt),)))
+            self.mends.append(Mend(remedy, (ManifestChange(place, rebuilt=rebuilt),)))
             return
         if not isinstance(problem, MissingFile) and problem.rule != _DESTROYED:
             return  # what is in it may be read by others
@@ -149,9 +149,9 @@ class _Search:
         rows = sum(count or 0 for count in counts)
         what = "list it no more"
         if manifest.content is ManifestContent.DELETES:
-            self._offer_undeleted(subject, what, rows, answers, Change(place, gone=True))
+            self._offer_undeleted(subject, what, rows, answers, ManifestChange(place, gone=True))
         else:
-            self._offer_lost(subject, what, rows, answers, Change(place, gone=True))
+            self._offer_lost(subject, what, rows, answers, ManifestChange(place, gone=True))
 
     def lost_files(self) -> None:
         """Files that live entries name and that are not there."""
@@ -161,14 +161,14 @@ class _Search:
                 continue
             what = "list it no more"
             answers = self.of(location, {"R-034"})
-            change = Change(place, dropped=frozenset({position}))
+            change = ManifestChange(place, dropped=frozenset({position}))
             if content == Content.DATA:
                 changes = (change, *self._vectors_of(location))
                 self._offer_lost(location, what, rows, answers, *changes)
             else:
                 self._offer_undeleted(location, what, rows, answers, change)
 
-    def _vectors_of(self, location: str) -> Iterator[Change]:
+    def _vectors_of(self, location: str) -> Iterator[ManifestChange]:
         """The vectors of a data file, which go with it."""
         key = loosest_key(location)
         for place, entries in enumerate(self.head.entries):
@@ -177,7 +177,7 @@ class _Search:
                 rows = by_row(vectors, "manifest_pos", "referenced_data_file")
                 at = {one for one, file in rows if file is not None and loosest_key(file) == key}
                 if at:
-                    yield Change(place, dropped=frozenset(at))
+                    yield ManifestChange(place, dropped=frozenset(at))
 
     def _live(self, locations: Collection[str]) -> Iterator[tuple[int, str, int, int, int]]:
         """Live entries of some locations.
@@ -195,7 +195,12 @@ class _Search:
                     yield place, location, *others
 
     def _offer_lost(
-        self, subject: str, what: str, rows: int, answers: frozenset[Finding], *changes: Change
+        self,
+        subject: str,
+        what: str,
+        rows: int,
+        answers: frozenset[Finding],
+        *changes: ManifestChange,
     ) -> None:
         if not self.asked.drop_missing:
             reason = f"nothing else has its {print_count(rows, 'row')}: bring the file back, or "
@@ -208,7 +213,12 @@ class _Search:
         self.mends.append(Mend(remedy, changes))
 
     def _offer_undeleted(
-        self, subject: str, what: str, rows: int, answers: frozenset[Finding], change: Change
+        self,
+        subject: str,
+        what: str,
+        rows: int,
+        answers: frozenset[Finding],
+        change: ManifestChange,
     ) -> None:
         if not self.asked.accept_undeleted:
             reason = (
@@ -282,7 +292,7 @@ class _Search:
             "the footers of the files say so",
             answers=answers,
         )
-        self.mends.append(Mend(remedy, (Change(place, restated=new),)))
+        self.mends.append(Mend(remedy, (ManifestChange(place, restated=new),)))
 
     def list_rows(self) -> None:
         """What the list says of manifests, and these do not."""
@@ -303,7 +313,7 @@ class _Search:
                     "the manifest is whole, and counted anew",
                     answers=answers,
                 )
-                self.mends.append(Mend(remedy, (Change(place, described=True),)))
+                self.mends.append(Mend(remedy, (ManifestChange(place, described=True),)))
 
     def _listed_again(self, place: int, first: int) -> None:
         manifests = self.head.listed.manifests
@@ -320,7 +330,7 @@ class _Search:
             "both rows of the list are the same, and a file lives once",
             answers=answers,
         )
-        self.mends.append(Mend(remedy, (Change(place, gone=True),)))
+        self.mends.append(Mend(remedy, (ManifestChange(place, gone=True),)))
 
     def _has_wrong_row(self, place: int) -> bool:
         """Whether a manifest is whole, and a row that is counted anew would agree with it."""
@@ -360,7 +370,9 @@ class _Search:
             "their data files were removed, as other entries tell",
             answers=answers,
         )
-        changes = [Change(place, dropped=frozenset(keys)) for place, keys in homeless.items()]
+        changes = [
+            ManifestChange(place, dropped=frozenset(keys)) for place, keys in homeless.items()
+        ]
         self.mends.append(Mend(remedy, tuple(changes)))
 
     def _homeless(self) -> Iterator[tuple[int, Mapping[int, str]]]:

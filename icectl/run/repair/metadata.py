@@ -27,7 +27,7 @@ _HINT = "version-hint.text"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WholeTable:
     """The table as its newest whole metadata file has it, and what stands in the way of that.
 
     `broken` is the newer file that cannot be read, `aside` where it goes, `hint` what the version
@@ -42,7 +42,7 @@ class Found:
     is_ahead: bool = False
 
 
-def find(access: TableAccess) -> Found:
+def find(access: TableAccess) -> WholeTable:
     """Load the newest metadata file that is whole.
 
     Raises: CorruptTable, where the newest one is broken and nothing proves that the one before it
@@ -53,11 +53,11 @@ def find(access: TableAccess) -> Found:
     except CorruptTable as error:
         found = _before_a_broken_one(access, error)
     else:
-        found = Found(loaded)
+        found = WholeTable(loaded)
     return _with_hint(access, found)
 
 
-def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> Found:
+def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> WholeTable:
     """The table as the file before a truncated one has it."""
     catalog = access.catalog
     if not isinstance(catalog, FileSystemCatalog) or error.rule not in ("R-005", "R-006"):
@@ -98,7 +98,7 @@ def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> Found:
         f"it cannot be read, {whole.version.name} before it is whole, and no newer file is there; "
         "what the commit in it changed is lost if no copy of it is left",
     )
-    return Found(loaded, (remedy,), broken, aside)
+    return WholeTable(loaded, (remedy,), broken, aside)
 
 
 def _check_age(access: TableAccess, broken: MetadataVersion) -> None:
@@ -112,7 +112,7 @@ def _check_age(access: TableAccess, broken: MetadataVersion) -> None:
         )
 
 
-def _with_hint(access: TableAccess, found: Found) -> Found:
+def _with_hint(access: TableAccess, found: WholeTable) -> WholeTable:
     """Add what the version hint should say, where it says something else (R-163)."""
     loaded = found.loaded
     if not loaded.capabilities.numbers_versions:
@@ -134,7 +134,7 @@ def _with_hint(access: TableAccess, found: Found) -> Found:
     else:
         names, proof = "names no version", f"{newest} is the newest file there is"
     remedy = Remedy("version-hint", None, _HINT, f"it {names}: write {loaded.version}", proof)
-    return Found(
+    return WholeTable(
         loaded,
         (*found.remedies, remedy),
         found.broken,
@@ -144,7 +144,7 @@ def _with_hint(access: TableAccess, found: Found) -> Found:
     )
 
 
-def restore(access: TableAccess, found: Found, kinds: frozenset[str]) -> None:
+def restore(access: TableAccess, found: WholeTable, kinds: frozenset[str]) -> None:
     """Move a broken metadata file aside and correct the hint, as far as `kinds` has them.
 
     A file is copied before it goes, so that whatever ends the run loses nothing of it.

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.choice import RuleChoice
+from icectl.checks.finding import Finding
 from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Proposal, transaction
 from icectl.errors import CommitConflict, IcectlError, Refused, UsageError
-from icectl.plan.model import Finding
 from icectl.plan.repair import (
     OF_STATISTICS,
     Left,
@@ -21,9 +21,9 @@ from icectl.plan.repair import (
 )
 from icectl.plan.snapshot_choice import SnapshotChoice, snapshot_by_id
 from icectl.run.reader import Reader
-from icectl.run.repair.head import Head, Mend, read_head
-from icectl.run.repair.mends import Asked, find_mends
-from icectl.run.repair.metadata import Found, find, restore
+from icectl.run.repair.head import Mend, ReadHead, read_head
+from icectl.run.repair.mends import Accepted, find_mends
+from icectl.run.repair.metadata import WholeTable, find, restore
 from icectl.run.repair.write import Mending, proposal, write_manifests
 from icectl.run.repair_list import with_proven_list
 from icectl.run.validate.validate import ValidateOptions, validate
@@ -54,18 +54,18 @@ class RepairOptions:
     branch: str
     to_snapshot: int | str | None
     skip: frozenset[str]
-    asked: Asked
+    asked: Accepted
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRepair:
     """A plan and what it was made from.
 
     `target` is where the branch goes back to, `way_back` the newest whole snapshot that it could go
     back to where something stays broken.
     """
 
-    found: Found
+    found: WholeTable
     plan: RepairPlan
     options: RepairOptions
     head: Snapshot | None
@@ -91,7 +91,7 @@ class Repaired:
     remaining: tuple[Finding, ...] | None
 
 
-def prepare(access: TableAccess, options: RepairOptions) -> Prepared:
+def prepare(access: TableAccess, options: RepairOptions) -> PreparedRepair:
     """Look at a table and plan its repair; nothing is written.
 
     Raises: CorruptTable, where no metadata file can be read; Refused, where the table must not be
@@ -110,7 +110,7 @@ def prepare(access: TableAccess, options: RepairOptions) -> Prepared:
         target = _target(access, reader, options, head)
         remedies += _going_back(options, findings, head, target)
         planned = plan(options.level, options.branch, remedies, findings, options.skip)
-        return Prepared(found, planned, options, head, target=target)
+        return PreparedRepair(found, planned, options, head, target=target)
     read = _read_head(reader, head)
     mends: list[Mend] = []
     reasons: list[Left] = []
@@ -121,7 +121,7 @@ def prepare(access: TableAccess, options: RepairOptions) -> Prepared:
     chosen = tuple(mend for mend in mends if mend.remedy in planned.remedies)
     mending = Mending(options.branch, read, chosen) if chosen and read is not None else None
     way_back = _way_back(access, reader, options, planned)
-    return Prepared(found, planned, options, head, mending, way_back=way_back)
+    return PreparedRepair(found, planned, options, head, mending, way_back=way_back)
 
 
 def _reader(access: TableAccess, loaded: LoadedTable) -> Reader:
@@ -181,7 +181,7 @@ def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Re
     return remedies
 
 
-def _read_head(reader: Reader, head: Snapshot | None) -> Head | None:
+def _read_head(reader: Reader, head: Snapshot | None) -> ReadHead | None:
     """What the head lists; None where that is left as it is: roots of version 4."""
     if head is None or head.manifest_list is None or reader.metadata.format_version > 3:
         return None
@@ -257,7 +257,7 @@ def _way_back(
     return None if found is None or ref is None or found.snapshot_id == ref.snapshot_id else found
 
 
-def execute(access: TableAccess, prepared: Prepared) -> Repaired:
+def execute(access: TableAccess, prepared: PreparedRepair) -> Repaired:
     """Carry the plan out: first what leads to the metadata, then one commit; and look again.
 
     Raises: CommitConflict, CommitUnknown; Refused, StorageError, Incomplete, before anything of the
@@ -275,7 +275,7 @@ def execute(access: TableAccess, prepared: Prepared) -> Repaired:
     return Repaired(landed, snapshot_id, _remaining(access, landed, prepared.options))
 
 
-def _check_skipped(found: Found, kinds: Collection[str], *, commits: bool) -> None:
+def _check_skipped(found: WholeTable, kinds: Collection[str], *, commits: bool) -> None:
     """Raises: Refused, where what leads to the metadata has to be set right before the rest is."""
     needed = ["metadata-file"] if found.broken is not None else []
     if commits:
@@ -302,12 +302,12 @@ def _remaining(
         return None
 
 
-def remove_leftovers(access: TableAccess, prepared: Prepared) -> None:
+def remove_leftovers(access: TableAccess, prepared: PreparedRepair) -> None:
     """Remove what killed runs have left, where there is nothing else to do; never raises."""
     Leftovers(access, (COMMAND,)).remove(prepared.loaded)
 
 
-def _commit(access: TableAccess, prepared: Prepared) -> tuple[LoadedTable, int | None]:
+def _commit(access: TableAccess, prepared: PreparedRepair) -> tuple[LoadedTable, int | None]:
     """Commit what changes the metadata; second: the snapshot that was made."""
     snapshot_id = access.env.new_snapshot_id()
     mending = prepared.mending
@@ -339,7 +339,7 @@ def _without_statistics(metadata: TableMetadata, remedies: Sequence[Remedy]) -> 
     return updates + [RemovePartitionStatistics(id_) for id_ in sorted(partition & wanted)]
 
 
-def _set_back(metadata: TableMetadata, prepared: Prepared) -> list[Update]:
+def _set_back(metadata: TableMetadata, prepared: PreparedRepair) -> list[Update]:
     """The branch at its target. Raises: CommitConflict, where it has moved on."""
     target, branch = prepared.target, prepared.options.branch
     if target is None or not prepared.plan.of("to-snapshot"):

@@ -15,7 +15,7 @@ from icectl.entries.summary import summarise, summary_counters
 from icectl.errors import CommitConflict
 from icectl.plan.repair import Remedy
 from icectl.run.reader import Reader
-from icectl.run.repair.head import Change, Head, Mend, described
+from icectl.run.repair.head import ManifestChange, Mend, ReadHead, described
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
@@ -28,7 +28,7 @@ class Mending:
     """The head of a branch, and what of it is set right."""
 
     branch: str
-    head: Head
+    head: ReadHead
     mends: tuple[Mend, ...]
 
 
@@ -57,7 +57,7 @@ def write_manifests(
     Raises: Unsupported; StorageError; SelfCheckFailed R-069; Incomplete.
     """
     found, mends = mending.head, mending.mends
-    changes: dict[int, Change] = {}
+    changes: dict[int, ManifestChange] = {}
     for change in (change for mend in mends for change in mend.changes):
         known = changes.get(change.place)
         changes[change.place] = change if known is None else known | change
@@ -66,7 +66,7 @@ def write_manifests(
     alive: list[Entries | None] = []
     for place, manifest in enumerate(found.listed.manifests):
         access.deadline.check()
-        wanted = changes.get(place, Change(place))
+        wanted = changes.get(place, ManifestChange(place))
         if wanted.gone:
             continue
         if wanted.rebuilt is None and not wanted.dropped and not wanted.restated:
@@ -103,7 +103,11 @@ def _operation(remedies: Sequence[Remedy]) -> str:
 
 
 def _written(
-    access: TableAccess, reader: Reader, manifest: ManifestFile, change: Change, outputs: Outputs
+    access: TableAccess,
+    reader: Reader,
+    manifest: ManifestFile,
+    change: ManifestChange,
+    outputs: Outputs,
 ) -> Iterator[tuple[ManifestFile, Entries]]:
     """Write the live entries of a manifest, changed, into new ones."""
     entries = change.rebuilt
@@ -133,7 +137,7 @@ def _written(
             yield one.manifest, one.entries
 
 
-def _changed(entries: Entries, change: Change) -> Entries:
+def _changed(entries: Entries, change: ManifestChange) -> Entries:
     """The live entries that stay, as EXISTING, with what is said anew of some."""
     positions = entries.table["manifest_pos"].to_pylist()
     for name in {name for one in change.restated.values() for name in one}:

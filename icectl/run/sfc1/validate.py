@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from icectl.checks.finding import finding, told
+from icectl.checks.finding import Finding, finding, told
 from icectl.checks.live_entries import check_places, roots
 from icectl.checks.searches.live_entries import files_outside
 from icectl.checks.sfc1.live import (
@@ -38,12 +38,11 @@ from icectl.codec.sfc1.partition_stats import UNKNOWN_KEY
 from icectl.entries.rows import Entries, by_row, concat, location_keys, planning, take, where
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.errors import CorruptTable, StorageError, Unsupported
-from icectl.plan.model import Finding
 from icectl.run.reader import Reader
 from icectl.run.sfc1.validate_manifests import TreeChecks, Use
 from icectl.run.sfc1.validate_vectors import LeafVectors, Replaced, check_replaced
 from icectl.run.validate.files import check_gone
-from icectl.run.validate.found import Found, SnapshotsChecked
+from icectl.run.validate.found import CheckTally, SnapshotsChecked
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
@@ -83,7 +82,7 @@ class _Parts:
         return len(self.entries)
 
 
-def check(reader: Reader, snapshots: Sequence[Snapshot], found: Found) -> SnapshotsChecked:
+def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> SnapshotsChecked:
     """Check version 4 snapshots at level `metadata`.
 
     Raises: StorageError where the store itself fails; Incomplete at the deadline.
@@ -102,7 +101,7 @@ def _key(row: ListedRow) -> tuple[object, ...]:
 class _Check:
     """One check of the version 4 snapshots of a table."""
 
-    def __init__(self, reader: Reader, snapshots: Sequence[Snapshot], found: Found) -> None:
+    def __init__(self, reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> None:
         self._reader = reader
         self._facts = TreeFacts(reader.metadata)
         self._checks = TreeChecks(self._facts)

@@ -7,7 +7,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from icectl.checks.entries import check_entries, top_level_ids, types_of_bounds
-from icectl.checks.finding import finding, told
+from icectl.checks.finding import Finding, finding, told
 from icectl.checks.searches.bounds import BoundTypes
 from icectl.checks.sfc1 import rows as row_faults
 from icectl.checks.sfc1 import statistics as stats_faults
@@ -27,7 +27,6 @@ from icectl.codec.sfc1.partition_stats import TupleField
 from icectl.entries.rows import Entries
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.errors import CorruptTable, Unsupported
-from icectl.plan.model import Finding
 from icectl.spec.manifest import Content, ManifestContent, Status
 from icectl.spec.rule import Broken, Fault
 from icectl.spec.snapshot import Snapshot

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from icectl.checks.finding import finding
+from icectl.checks.finding import Finding, finding
 from icectl.engine.kernels.check_data_file import Recorded
 from icectl.engine.kernels.check_delete_file import (
     RecordedDeletes,
@@ -12,7 +12,6 @@ from icectl.engine.kernels.check_delete_file import (
     check_vectors,
 )
 from icectl.errors import StorageError
-from icectl.plan.model import Finding
 from icectl.spec.locations import named_in_vector
 from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, Any, cast
 
-from icectl.checks.finding import READ_AGAIN, finding
+from icectl.checks.finding import READ_AGAIN, Finding, finding
 from icectl.checks.schemas import mapping_problem
 from icectl.codec.parquet.schema import NameMapping
 from icectl.codec.puffin.container import read_blob
@@ -27,7 +27,6 @@ from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import Entries, by_row, data_files, live, numbered, sample
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.errors import CorruptTable, StorageError, Unsupported
-from icectl.plan.model import Finding
 from icectl.run.reader import Reader
 from icectl.spec.locations import named_in_vector
 from icectl.spec.manifest import Content, FileFormat, ManifestFile

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from icectl.catalog.versions import MetadataVersion, list_versions, metadata_version
+from icectl.checks.finding import Finding
 from icectl.checks.stored_files import (
     MetadataFile,
     check_gone_files,
@@ -15,7 +16,6 @@ from icectl.codec.metadata_file import read_members
 from icectl.entries.files import content_files, distinct, sized_keys, together
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable, StorageError
-from icectl.plan.model import Finding
 from icectl.run.reader import Reader
 from icectl.spec.snapshot import Snapshot
 from icectl.storage import location as locations

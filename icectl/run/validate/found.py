@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 
 from icectl.checks.choice import RuleChoice
+from icectl.checks.finding import Finding
 from icectl.entries.rows import Entries
-from icectl.plan.model import Finding
 from icectl.run.reader import Reader
 from icectl.spec.layout import Layout
 from icectl.spec.manifest import ManifestFile
@@ -20,7 +20,7 @@ _CHECKS: Mapping[Layout, str] = {
 
 
 @dataclass(slots=True)
-class Found:
+class CheckTally:
     """Findings and counts while a check is under way; a finding that comes again counts once."""
 
     rules: RuleChoice
@@ -59,7 +59,7 @@ class SnapshotsChecked:
     of_contents: Callable[[], Iterable[Finding]] = _nothing
 
 
-CheckSnapshots = Callable[[Reader, Sequence[Snapshot], Found], SnapshotsChecked]
+CheckSnapshots = Callable[[Reader, Sequence[Snapshot], CheckTally], SnapshotsChecked]
 
 
 def check_snapshots_of(layout: Layout) -> CheckSnapshots:

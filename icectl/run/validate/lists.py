@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
 from icectl.checks.entries import CHECKED_COLUMNS, check_entries, types_of_bounds
-from icectl.checks.finding import READ_AGAIN, finding
+from icectl.checks.finding import READ_AGAIN, Finding, finding
 from icectl.checks.live_entries import check_live_entries, roots
 from icectl.checks.manifest_lists import check_manifest_list
 from icectl.checks.manifests import check_manifest
@@ -12,9 +12,8 @@ from icectl.checks.searches.live_entries import live_faults
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries, concat, live, numbered, planning
 from icectl.errors import CorruptTable, MissingFile
-from icectl.plan.model import Finding
 from icectl.run.reader import Reader
-from icectl.run.validate.found import Found, SnapshotsChecked
+from icectl.run.validate.found import CheckTally, SnapshotsChecked
 from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.snapshot import Snapshot
@@ -24,7 +23,7 @@ from icectl.table.reading import Problem
 from icectl.table.snapshot_reader import ManifestListRead
 
 
-def check(reader: Reader, snapshots: Sequence[Snapshot], found: Found) -> SnapshotsChecked:
+def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> SnapshotsChecked:
     """Check snapshots that list their manifests in manifest lists, or embed them.
 
     Raises: StorageError where the store itself fails; Incomplete at the deadline.
@@ -40,7 +39,7 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], found: Found) -> Snapsh
 
 
 def _check_lists(
-    reader: Reader, snapshots: Sequence[Snapshot], found: Found
+    reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally
 ) -> Sequence[ManifestListRead]:
     """Read what the snapshots list. Order: theirs."""
     lists = []
@@ -85,7 +84,7 @@ def _described(lists: Iterable[ManifestListRead]) -> Mapping[str, Sequence[Manif
 
 
 def _check_manifests(
-    reader: Reader, described: Mapping[str, Sequence[ManifestFile]], found: Found
+    reader: Reader, described: Mapping[str, Sequence[ManifestFile]], found: CheckTally
 ) -> tuple[Entries, Mapping[str, int | None]]:
     """Read every manifest once.
 
@@ -138,7 +137,7 @@ def _check_snapshots(
     lists: Sequence[ManifestListRead],
     entries: Entries,
     numbers: Mapping[str, int | None],
-    found: Found,
+    found: CheckTally,
 ) -> None:
     metadata = reader.metadata
     faults = live_faults(entries, len(numbers), roots(metadata))

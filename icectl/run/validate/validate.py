@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from icectl.checks.choice import Level, RuleChoice
-from icectl.checks.finding import finding
+from icectl.checks.finding import Finding, finding
 from icectl.checks.metadata import check_metadata
 from icectl.checks.schemas import check_schemas
 from icectl.checks.sfc1.metadata import check_tree_metadata, named
@@ -13,12 +13,11 @@ from icectl.checks.snapshots import check_snapshots
 from icectl.codec.metadata_file import read_members
 from icectl.entries.rows import concat, sample
 from icectl.errors import Incomplete
-from icectl.plan.model import Finding
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.reader import Reader
 from icectl.run.validate.data import check_data
 from icectl.run.validate.files import check_files
-from icectl.run.validate.found import Found, SnapshotsChecked, check_snapshots_of
+from icectl.run.validate.found import CheckTally, SnapshotsChecked, check_snapshots_of
 from icectl.spec.layout import Layout, layout_of
 from icectl.spec.snapshot import Snapshot
 
@@ -62,7 +61,7 @@ def validate(reader: Reader, options: ValidateOptions) -> Validation:
     their entries in memory.
     """
     snapshots = _snapshots(reader, options)
-    found = Found(options.rules)
+    found = CheckTally(options.rules)
     try:
         _check(reader, options, snapshots, found)
     except Incomplete:
@@ -88,7 +87,7 @@ def _snapshots(reader: Reader, options: ValidateOptions) -> Sequence[Snapshot]:
 
 
 def _check(
-    reader: Reader, options: ValidateOptions, snapshots: Sequence[Snapshot], found: Found
+    reader: Reader, options: ValidateOptions, snapshots: Sequence[Snapshot], found: CheckTally
 ) -> None:
     metadata = reader.metadata
     _check_metadata(reader, found)
@@ -122,7 +121,7 @@ def _check(
         found.add(one.of_contents())
 
 
-def _check_metadata(reader: Reader, found: Found) -> None:
+def _check_metadata(reader: Reader, found: CheckTally) -> None:
     odd = {(one.rule, one.message): one for one in reader.metadata.oddities}.values()
     found.add(finding(one.rule, "metadata", one.message, severity="error") for one in odd)
     content = reader.store.read(reader.loaded.metadata_location)

@@ -22,7 +22,7 @@ from icectl.entries.columns.packed import not_text
 from icectl.errors import StorageError
 from icectl.storage import location as locations
 from icectl.storage.failures import local_failure
-from icectl.storage.listing import LISTING_SCHEMA, Rows, Step
+from icectl.storage.listing import LISTING_SCHEMA, ListingStep, Rows
 from icectl.storage.local import kernel as local_kernel
 
 _LOGGER = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class LocalScan:
         for descriptor in self._descriptors:
             os.close(descriptor)
 
-    def step(self, request: str | Opened) -> Step[str | Opened]:
+    def step(self, request: str | Opened) -> ListingStep[str | Opened]:
         """Read a directory, or some thousand entries of it; symbolic links are not followed."""
         location = request.location if isinstance(request, Opened) else request
         try:
@@ -83,9 +83,9 @@ class LocalScan:
                 return self._begin(request, path)
         except FileNotFoundError:  # gone since its parent was listed
             _LOGGER.debug("%s is gone", location)
-            return Step(Rows())
+            return ListingStep(Rows())
 
-    def _begin(self, location: str, path: str) -> Step[str | Opened]:
+    def _begin(self, location: str, path: str) -> ListingStep[str | Opened]:
         if self._seen < _MANY or kernel() is None:
             with os.scandir(path) as entries:
                 some = list(islice(entries, _MANY))
@@ -96,7 +96,9 @@ class LocalScan:
         self._descriptors.add(descriptor)
         return self._read_on(Opened(location, descriptor))
 
-    def _scanned(self, location: str, entries: Iterable[os.DirEntry[str]]) -> Step[str | Opened]:
+    def _scanned(
+        self, location: str, entries: Iterable[os.DirEntry[str]]
+    ) -> ListingStep[str | Opened]:
         rows, below = Rows(), []
         for entry in entries:
             if not is_text(entry.name):
@@ -108,9 +110,9 @@ class LocalScan:
                 modified_ms = status.st_mtime_ns // 1_000_000
                 rows.add(found, status.st_size, None if entry.is_symlink() else modified_ms)
         self._seen += rows.waiting  # threads may lose some of it, which does not matter
-        return Step(rows, tuple(below))
+        return ListingStep(rows, tuple(below))
 
-    def _read_on(self, opened: Opened) -> Step[str | Opened]:
+    def _read_on(self, opened: Opened) -> ListingStep[str | Opened]:
         """Read more of an open directory, by the compiled loop."""
         loop, arrays = kernel(), self._buffers.arrays
         prefix = np.array(memoryview(locations.join(opened.location, "").encode()))
@@ -123,7 +125,7 @@ class LocalScan:
         rows, below, others = _sorted(loop, arrays, count)
         for location in others:
             _look_up(location, rows, below)
-        return Step(rows, (*below, opened) if outcome == loop.MORE else tuple(below))
+        return ListingStep(rows, (*below, opened) if outcome == loop.MORE else tuple(below))
 
 
 def _sorted(loop: Any, arrays: tuple[_Array, ...], count: int) -> tuple[Rows, list[str], list[str]]:

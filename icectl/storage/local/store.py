@@ -16,7 +16,7 @@ import pyarrow as pa
 from icectl.errors import StorageError
 from icectl.storage import location as locations
 from icectl.storage.create import copy_local, create_local, new_local, replace_local
-from icectl.storage.listing import Rows, Step, first_steps, run_steps
+from icectl.storage.listing import ListingStep, Rows, first_steps, run_steps
 from icectl.storage.local.scan import LocalScan, Opened, is_text, path_used_to, status_of
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
 
@@ -153,7 +153,7 @@ def _below(directories: Sequence[str | Opened], concurrency: int) -> Iterator[pa
         yield from run_steps(directories, scan.step, concurrency)
 
 
-def _read_whole(scan: LocalScan, directory: str) -> Step[str]:
+def _read_whole(scan: LocalScan, directory: str) -> ListingStep[str]:
     """All entries of one directory, in as many steps as that takes."""
     rows = Rows()
     below: list[str] = []
@@ -166,7 +166,7 @@ def _read_whole(scan: LocalScan, directory: str) -> Step[str]:
                 left.append(request)
             else:
                 below.append(request)
-    return Step(rows, tuple(below))
+    return ListingStep(rows, tuple(below))
 
 
 def _remove(removed: Sequence[str]) -> Sequence[FailedRemoval]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from icectl.errors import UsageError
 from icectl.storage import location as locations
-from icectl.storage.listing import Rows, Step, run_steps
+from icectl.storage.listing import ListingStep, Rows, run_steps
 from icectl.storage.store import Part, Split
 
 _TEXT_OPTIONS = {"key", "secret", "token", "username", "password", "profile"}
@@ -94,7 +94,7 @@ class _Listing:
         """Whether keys come in no order, so that there are no ranges of them."""
         return self.bucket.endswith(_UNORDERED_BUCKETS)
 
-    def step(self, page: _Page) -> Step[_Page]:
+    def step(self, page: _Page) -> ListingStep[_Page]:
         """Fetch one page; the first of many is followed by one page of every range."""
         answer = self._request(page)
         rows = Rows()
@@ -102,17 +102,17 @@ class _Listing:
         for entry in answer.get("Contents", ()):
             key = entry["Key"]
             if page.until is not None and key >= page.until:
-                return Step(rows)
+                return ListingStep(rows)
             if key.endswith("/") or key <= page.after:  # a directory's marker; another range's
                 continue
             modified_ms = round(entry["LastModified"].timestamp() * 1000)
             rows.add(f"{self.location}/{key[start:]}", entry["Size"], modified_ms)
         if not answer.get("IsTruncated"):
-            return Step(rows)
+            return ListingStep(rows)
         following = replace(page, token=answer["NextContinuationToken"])
         if page != _Page() or self.is_unordered:
-            return Step(rows, (following,))
-        return Step(rows, self._split(after=answer["Contents"][-1]["Key"]))
+            return ListingStep(rows, (following,))
+        return ListingStep(rows, self._split(after=answer["Contents"][-1]["Key"]))
 
     def _split(self, after: str) -> tuple[_Page, ...]:
         """Ranges that together hold every key behind `after`."""

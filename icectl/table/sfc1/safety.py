@@ -6,7 +6,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from icectl.checks.finding import told
+from icectl.checks.finding import Finding, told
 from icectl.checks.searches.row_risks import row_risks
 from icectl.checks.sfc1.manifests import check_root_footer, known_ids
 from icectl.checks.sfc1.risks import tree_risks
@@ -15,7 +15,6 @@ from icectl.checks.sfc1.vectors import RootVectors, vector_faults
 from icectl.entries.columns.values import Positions
 from icectl.entries.rows import Entries
 from icectl.errors import CorruptTable
-from icectl.plan.model import Finding
 from icectl.spec.manifest import Content, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot

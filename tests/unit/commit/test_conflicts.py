@@ -9,10 +9,10 @@ from icectl.commit.conflicts import GroupResult, conflict, head_of
 from icectl.plan.compact.groups import live_files
 from icectl.plan.compact.task import (
     DeleteFile,
-    DeletionVector,
     InputFile,
     MergeDeletesTask,
     RewriteTask,
+    TaskVector,
 )
 from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata
@@ -59,7 +59,7 @@ def found(task: RewriteTask | MergeDeletesTask, *head: dict[str, Any], added=())
 
 
 def test_a_group_whose_files_and_deletes_are_as_they_were_is_committed() -> None:
-    vectored = replace(FILE, location="v", vector=DeletionVector("dv", 4, 40, 3, 2))
+    vectored = replace(FILE, location="v", vector=TaskVector("dv", 4, 40, 3, 2))
     deleted = replace(FILE, location="d", position_deletes=(0,), equality_deletes=(1,))
     head = [data("f"), data("v"), data("d"), OTHER, vector("dv", "v", sequence_number=2)]
     head.append(positions("p", referenced_data_file="d", sequence_number=2))
@@ -91,7 +91,7 @@ def test_r106_row_ids_that_came_matter_where_rows_move_and_not_where_deletes_are
 
 
 DELETED = replace(FILE, position_deletes=(0,))
-VECTORED = replace(FILE, vector=DeletionVector("dv", 4, 40, 3, 2))
+VECTORED = replace(FILE, vector=TaskVector("dv", 4, 40, 3, 2))
 P = positions("p", referenced_data_file="f", sequence_number=2)
 Q = positions("q", referenced_data_file="f", sequence_number=6)
 DV = vector("dv", "f", sequence_number=2)
@@ -223,7 +223,7 @@ def test_the_file_that_a_reason_is_about_may_be_any() -> None:
 
 
 def test_a_result_tells_what_it_replaces() -> None:
-    vectored = replace(FILE, location="v", vector=DeletionVector("dv", 4, 40, 3, 2))
+    vectored = replace(FILE, location="v", vector=TaskVector("dv", 4, 40, 3, 2))
     split = [replace(FILE, location="s", split=(at, at + 5)) for at in (0, 5)]
     merged = replace(FILE, location="m", position_deletes=(0,))
     tasks = (rewrite(vectored, split[0]), rewrite(split[1], deletes=("e",)),

@@ -19,7 +19,7 @@ from icectl.engine.kernels.merge_deletes import (
     write_vectors,
 )
 from icectl.engine.kernels.rewrite_data import DeletesOfGroup, DeletionVector, PositionDeletes
-from icectl.engine.kernels.write_data import Outputs
+from icectl.engine.kernels.write_data import FileOutputs
 from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
 from tests.builders.data_files import MemoryFiles, identified, table
 
@@ -140,7 +140,7 @@ def test_without_a_position_no_puffin_file_is_written() -> None:
 def test_what_was_written_is_read_again_and_compared(is_vector: bool) -> None:
     files, others = MemoryFiles(), MemoryFiles()
 
-    def write(outputs: Outputs, positions) -> None:
+    def write(outputs: FileOutputs, positions) -> None:
         if is_vector:
             write_vectors({ONE: positions}, "icectl tests", outputs)
         else:

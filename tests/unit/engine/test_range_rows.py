@@ -13,7 +13,7 @@ from icectl.engine.kernels.range_rows import bounds_of, dealt, sampled_keys
 from icectl.engine.kernels.row_keys import RowKeys
 from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.engine.kernels.sort_rows import Sorting
-from icectl.engine.kernels.write_data import Outputs
+from icectl.engine.kernels.write_data import FileOutputs
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.sort import SortField, SortOrder
 from icectl.spec.transforms import parse_transform
@@ -95,7 +95,7 @@ def test_a_sample_has_the_key_of_every_so_many_rows_whatever_file_they_are_in(
     store = LocalStore()
     group = replace(whole_table(store, table.metadata), sorting=Sorting(BY_ID, 1 << 20))
     in_order = replace(group, files=tuple(sorted(group.files, key=lambda file: file.location)))
-    outputs = Outputs(lambda _: "", store.open_new, store.open)
+    outputs = FileOutputs(lambda _: "", store.open_new, store.open)
     assert sampled_keys(in_order, outputs, step) == [key(id_) for id_ in sampled]
 
 
@@ -104,7 +104,7 @@ def test_the_key_of_rows_of_several_partitions_has_their_partition(tmp_path: Pat
     table.append(range(6))
     store = LocalStore()
     group = replace(whole_table(store, table.metadata), sorting=Sorting(BY_ID, 1 << 20))
-    outputs = Outputs(lambda _: "", store.open_new, store.open)
+    outputs = FileOutputs(lambda _: "", store.open_new, store.open)
     found = sorted(sampled_keys(group, outputs, 1))
     assert [one[-9:] for one in found] == [key(id_) for id_ in (0, 3, 1, 4, 2, 5)]
     assert len({one[:-9] for one in found}) == 3
@@ -115,7 +115,7 @@ def test_a_sampled_key_is_no_longer_than_a_bound_has_to_be(tmp_path: Path) -> No
     table.append(range(6))
     store = LocalStore()
     group = replace(whole_table(store, table.metadata), sorting=Sorting(BY_ID, 1 << 20))
-    outputs = Outputs(lambda _: "", store.open_new, store.open)
+    outputs = FileOutputs(lambda _: "", store.open_new, store.open)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(range_rows, "_SAMPLED_BYTES", 2)
         assert {len(one) for one in sampled_keys(group, outputs, 1)} == {2}

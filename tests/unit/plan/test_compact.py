@@ -10,9 +10,9 @@ from icectl.entries.partition.key import encode_key
 from icectl.errors import CorruptTable, Unsupported, UsageError
 from icectl.plan.compact.groups import (
     Branch,
+    CompactGroup,
     CompactOptions,
     CompactPlan,
-    Group,
     live_files,
     plan,
 )
@@ -51,7 +51,7 @@ def files(size: int, count: int, prefix: str = "f", **values: Any) -> list[dict[
     return [data(f"{prefix}{at}", file_size_in_bytes=size, **values) for at in range(count)]
 
 
-def inputs(group: Group) -> list[list[str]]:
+def inputs(group: CompactGroup) -> list[list[str]]:
     """Locations of each task's files."""
     return [[file.location for file in task.inputs] for task in group.tasks]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from icectl.checks.finding import Finding
 from icectl.errors import UsageError
-from icectl.plan.model import Finding
 from icectl.plan.repair import Kind, Left, Remedy, RepairPlan, plan
 
 LENGTH = Finding("R-050", "warning", "/t/m0.avro", "its length is 5", "hint")

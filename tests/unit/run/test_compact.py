@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from icectl.errors import CommitConflict
-from icectl.run.compact.compact import Compacted, Prepared, job_of
+from icectl.run.compact.compact import Compacted, PreparedCompaction, job_of
 from icectl.spec.metrics_modes import NONE, TRUNCATE_16
 from icectl.spec.partition import result_types
 from icectl.spec.sort import SortField, SortOrder
@@ -23,7 +23,7 @@ from tests.builders.rows import (
 from tests.builders.table_builder import SCHEMA, TableBuilder
 
 
-def run(directory: Path, prepared: Prepared, **how: Any) -> Compacted:
+def run(directory: Path, prepared: PreparedCompaction, **how: Any) -> Compacted:
     return compacted(directory, prepared, **how)
 
 

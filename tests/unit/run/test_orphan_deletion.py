@@ -17,7 +17,7 @@ from icectl.env import Deadline
 from icectl.errors import CommitConflict, Incomplete, Refused, StorageError
 from icectl.run.remove_orphans import deletion as orphan_deletion
 from icectl.run.remove_orphans.deletion import OrphansGone, execute, failures
-from icectl.run.remove_orphans.remove_orphans import OrphanOptions, Prepared, prepare
+from icectl.run.remove_orphans.remove_orphans import OrphanOptions, PreparedRemoval, prepare
 from icectl.storage.local.store import LocalStore
 from icectl.storage.store import FailedRemoval, FileStatus, Store
 from tests.builders.expiry import NOW_MS, Clock
@@ -59,7 +59,7 @@ class Removal:
         self.search = LocalOrphanSearch(store.list, self.progress, self.deadline)
         return self
 
-    def prepared(self, **chosen: Any) -> Prepared:
+    def prepared(self, **chosen: Any) -> PreparedRemoval:
         older_than = NOW_MS - 3 * DAY_SECONDS * 1000
         options = OrphanOptions(older_than=lambda _: older_than, max_fraction=1.0, **chosen)
         return prepare(self.access, self.search, options)

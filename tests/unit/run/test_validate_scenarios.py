@@ -11,7 +11,7 @@ from icectl.env import Deadline
 from icectl.progress import SilentProgress
 from icectl.run.reader import Reader
 from icectl.run.sfc1.validate import check
-from icectl.run.validate.found import Found
+from icectl.run.validate.found import CheckTally
 from icectl.spec.metadata_json import parse_metadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import FileStatus
@@ -67,7 +67,7 @@ def findings(name: str) -> set[tuple[str, str]]:
     env = FixedEnv()
     loaded = loaded_at("file:///t/metadata/v1.metadata.json", metadata, FILE_SYSTEM)
     reader = Reader(scenario.files, loaded, env, SilentProgress(), Deadline(env), 1)  # type: ignore[arg-type]
-    found = Found(RuleChoice())
+    found = CheckTally(RuleChoice())
     check(reader, snapshots, found)
     return {
         (one.rule, one.subject.rpartition("/")[2].partition(".")[0])

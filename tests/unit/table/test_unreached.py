@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from icectl.plan.remove_orphans import OrphanRule, Verdict
+from icectl.plan.remove_orphans import OrphanRule, OrphanVerdict
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.table.known_locations import KnownLocations
 from icectl.table.unreached import metadata_files, unreached
@@ -30,10 +30,10 @@ def known(*locations: str) -> KnownLocations:
 
 def verdicts(
     batch: pa.RecordBatch, reached: KnownLocations | None = None, rule: OrphanRule = RULE
-) -> dict[str, Verdict]:
+) -> dict[str, OrphanVerdict]:
     found = unreached(batch, KnownLocations() if reached is None else reached, rule)
     return {
-        location.removeprefix(f"{TABLE}/"): Verdict(code)
+        location.removeprefix(f"{TABLE}/"): OrphanVerdict(code)
         for location, code in zip(
             found["location"].to_pylist(), found["verdict"].to_pylist(), strict=True
         )
@@ -72,14 +72,14 @@ def test_any_spelling_that_matches_keeps_a_file(spelling: str):
 @pytest.mark.parametrize(
     ("modified_ms", "verdict"),
     [
-        (NEW - 1, Verdict.ORPHAN),
-        (NEW, Verdict.RECENT),
-        (NEW + 1, Verdict.RECENT),
-        (None, Verdict.WITHOUT_TIME),
-        (0, Verdict.ORPHAN),
+        (NEW - 1, OrphanVerdict.ORPHAN),
+        (NEW, OrphanVerdict.RECENT),
+        (NEW + 1, OrphanVerdict.RECENT),
+        (None, OrphanVerdict.WITHOUT_TIME),
+        (0, OrphanVerdict.ORPHAN),
     ],
 )
-def test_only_what_is_older_than_the_limit_goes(modified_ms: int | None, verdict: Verdict):
+def test_only_what_is_older_than_the_limit_goes(modified_ms: int | None, verdict: OrphanVerdict):
     batch = listing("data/a.parquet", modified_ms=modified_ms)
     assert verdicts(batch) == {"data/a.parquet": verdict}
 
@@ -87,22 +87,22 @@ def test_only_what_is_older_than_the_limit_goes(modified_ms: int | None, verdict
 @pytest.mark.parametrize(
     ("name", "verdict"),
     [
-        ("_SUCCESS", Verdict.HIDDEN),
-        (".DS_Store", Verdict.HIDDEN),
-        ("data/_temporary/0/a.parquet", Verdict.HIDDEN),
-        ("data/.staging/a.parquet", Verdict.HIDDEN),
-        ("data/a_b/.c.d/x.parquet", Verdict.HIDDEN),
-        ("data/a_b/c.d/x_.parquet", Verdict.ORPHAN),
-        ("data/_day=1/a.parquet", Verdict.ORPHAN),
-        ("data/.n%C3%A4me=1/a.parquet", Verdict.ORPHAN),
-        ("data/.näme=1/a.parquet", Verdict.ORPHAN),
-        ("data/_day=1/_tmp/a.parquet", Verdict.HIDDEN),
-        ("data/_days=1/a.parquet", Verdict.HIDDEN),
-        ("data/_day/a.parquet", Verdict.HIDDEN),
-        ("data/.day=1/a.parquet", Verdict.HIDDEN),
+        ("_SUCCESS", OrphanVerdict.HIDDEN),
+        (".DS_Store", OrphanVerdict.HIDDEN),
+        ("data/_temporary/0/a.parquet", OrphanVerdict.HIDDEN),
+        ("data/.staging/a.parquet", OrphanVerdict.HIDDEN),
+        ("data/a_b/.c.d/x.parquet", OrphanVerdict.HIDDEN),
+        ("data/a_b/c.d/x_.parquet", OrphanVerdict.ORPHAN),
+        ("data/_day=1/a.parquet", OrphanVerdict.ORPHAN),
+        ("data/.n%C3%A4me=1/a.parquet", OrphanVerdict.ORPHAN),
+        ("data/.näme=1/a.parquet", OrphanVerdict.ORPHAN),
+        ("data/_day=1/_tmp/a.parquet", OrphanVerdict.HIDDEN),
+        ("data/_days=1/a.parquet", OrphanVerdict.HIDDEN),
+        ("data/_day/a.parquet", OrphanVerdict.HIDDEN),
+        ("data/.day=1/a.parquet", OrphanVerdict.HIDDEN),
     ],
 )
-def test_hidden_paths_stay_unless_a_partition_field_begins_so(name: str, verdict: Verdict):
+def test_hidden_paths_stay_unless_a_partition_field_begins_so(name: str, verdict: OrphanVerdict):
     rule = OrphanRule(NEW, (TABLE,), partition_names=("id", "_day", ".näme"))
     assert verdicts(listing(name), rule=rule) == {name: verdict}
 
@@ -113,48 +113,50 @@ UUID = "6d1a4d1e-6b0f-4a53-9f4f-1f0d3a0f1c11"
 @pytest.mark.parametrize(
     ("name", "verdict"),
     [
-        ("metadata/.icectl-42-0-v9.metadata.json", Verdict.ORPHAN),
-        ("metadata/.icectl-42-1-version-hint.text", Verdict.ORPHAN),
-        (f"metadata/.icectl-42-2-icectl-compact-{UUID}.json", Verdict.ORPHAN),
-        (f"metadata/.icectl-probe-{UUID}", Verdict.ORPHAN),
-        (f"data/a=1/.icectl-42-3-00000-{UUID}.parquet", Verdict.ORPHAN),
-        (f".icectl-probe-{UUID}", Verdict.ORPHAN),
-        ("metadata/.icectl-v9.metadata.json", Verdict.HIDDEN),
-        (f"_x/.icectl-probe-{UUID}", Verdict.HIDDEN),
-        (f".icectl-probe-{UUID}/a.parquet", Verdict.HIDDEN),
+        ("metadata/.icectl-42-0-v9.metadata.json", OrphanVerdict.ORPHAN),
+        ("metadata/.icectl-42-1-version-hint.text", OrphanVerdict.ORPHAN),
+        (f"metadata/.icectl-42-2-icectl-compact-{UUID}.json", OrphanVerdict.ORPHAN),
+        (f"metadata/.icectl-probe-{UUID}", OrphanVerdict.ORPHAN),
+        (f"data/a=1/.icectl-42-3-00000-{UUID}.parquet", OrphanVerdict.ORPHAN),
+        (f".icectl-probe-{UUID}", OrphanVerdict.ORPHAN),
+        ("metadata/.icectl-v9.metadata.json", OrphanVerdict.HIDDEN),
+        (f"_x/.icectl-probe-{UUID}", OrphanVerdict.HIDDEN),
+        (f".icectl-probe-{UUID}/a.parquet", OrphanVerdict.HIDDEN),
     ],
 )
-def test_what_killed_runs_were_writing_is_not_hidden(name: str, verdict: Verdict):
+def test_what_killed_runs_were_writing_is_not_hidden(name: str, verdict: OrphanVerdict):
     assert verdicts(listing(name)) == {name: verdict}
-    recent = Verdict.RECENT if verdict is Verdict.ORPHAN else verdict
+    recent = OrphanVerdict.RECENT if verdict is OrphanVerdict.ORPHAN else verdict
     assert verdicts(listing(name, modified_ms=NEW)) == {name: recent}
 
 
 def test_what_a_run_is_writing_that_may_still_commit_stays():
     name = f"data/.icectl-42-3-00000-{UUID}.parquet"
     rule = OrphanRule(NEW, (TABLE,), running=(UUID,))
-    assert verdicts(listing(name), rule=rule) == {name: Verdict.RUNNING}
+    assert verdicts(listing(name), rule=rule) == {name: OrphanVerdict.RUNNING}
 
 
 def test_a_check_sum_is_judged_as_its_file():
     batch = listing("data/.a.parquet.crc", "data/.b.parquet.crc", "data/.crc", "_x/.a.parquet.crc")
     assert verdicts(batch, known(f"{TABLE}/data/a.parquet")) == {
-        "data/.b.parquet.crc": Verdict.ORPHAN,
-        "data/.crc": Verdict.HIDDEN,
-        "_x/.a.parquet.crc": Verdict.HIDDEN,
+        "data/.b.parquet.crc": OrphanVerdict.ORPHAN,
+        "data/.crc": OrphanVerdict.HIDDEN,
+        "_x/.a.parquet.crc": OrphanVerdict.HIDDEN,
     }
 
 
 def test_a_check_sum_that_the_table_names_itself_stays():
     reached = known(f"{TABLE}/data/.a.parquet.crc")
-    assert verdicts(listing("data/.a.parquet.crc", "data/x"), reached) == {"data/x": Verdict.ORPHAN}
+    assert verdicts(listing("data/.a.parquet.crc", "data/x"), reached) == {
+        "data/x": OrphanVerdict.ORPHAN
+    }
 
 
 def test_journals_are_never_orphans():
     journal = "metadata/icectl-expire-snapshots-6d1a4d1e-6b0f-4a53-9f4f-1f0d3a0f1c11.json"
     assert verdicts(listing(journal, "metadata/icectl.json")) == {
-        journal: Verdict.JOURNAL,
-        "metadata/icectl.json": Verdict.ORPHAN,
+        journal: OrphanVerdict.JOURNAL,
+        "metadata/icectl.json": OrphanVerdict.ORPHAN,
     }
 
 
@@ -187,7 +189,7 @@ def test_files_of_runs_that_may_still_commit_stay():
     rule = OrphanRule(NEW, (TABLE,), running=("6d1a4d1e-6b0f-4a53-9f4f-1f0d3a0f1c11", "0b-1"))
     names = ["data/00000-6d1a4d1e-6b0f-4a53-9f4f-1f0d3a0f1c11.parquet", "metadata/x-0b-1-m0.avro"]
     assert verdicts(listing(*names, "data/6d1a4d1e.parquet"), rule=rule) == {
-        names[0]: Verdict.RUNNING,
-        names[1]: Verdict.RUNNING,
-        "data/6d1a4d1e.parquet": Verdict.ORPHAN,
+        names[0]: OrphanVerdict.RUNNING,
+        names[1]: OrphanVerdict.RUNNING,
+        "data/6d1a4d1e.parquet": OrphanVerdict.ORPHAN,
     }

@@ -11,10 +11,10 @@ from icectl.plan.inspect.health import (
     SURPLUS_FILES,
     Expirable,
     HealthSource,
+    HealthVerdict,
     Limits,
     MetadataFiles,
     Targets,
-    Verdict,
     health,
 )
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
@@ -87,9 +87,14 @@ def judged(
 
 @pytest.mark.parametrize(
     ("value", "verdict"),
-    [(4, Verdict.OK), (5, Verdict.ATTENTION), (999, Verdict.ATTENTION), (1_000, Verdict.CRITICAL)],
+    [
+        (4, HealthVerdict.OK),
+        (5, HealthVerdict.ATTENTION),
+        (999, HealthVerdict.ATTENTION),
+        (1_000, HealthVerdict.CRITICAL),
+    ],
 )
-def test_limits_count_from_their_value_on(value: float, verdict: Verdict) -> None:
+def test_limits_count_from_their_value_on(value: float, verdict: HealthVerdict) -> None:
     assert Limits(5, 1_000).judge(value) is verdict
 
 
