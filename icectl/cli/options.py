@@ -6,7 +6,8 @@ takes a `common: Common` or a `change: Change`.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from importlib import import_module
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -308,10 +309,16 @@ def command(
     return decorate
 
 
-def _bundles(function: Callable[..., Outcome]) -> dict[str, type[Common | Change]]:
+def course(command_name: str) -> Callable[..., Outcome]:
+    """Return what runs a command; its module is imported now, since help has no need of it."""
+    run: Callable[..., Outcome] = import_module(f"icectl.cli.courses.{command_name}").run
+    return run
+
+
+def _bundles(function: Callable[..., Outcome]) -> dict[str, type[Any]]:
     """Find the parameters that stand for many options."""
     hints = get_type_hints(function)
-    return {name: kind for name, kind in hints.items() if kind in (Common, Change)}
+    return {name: hints[name] for name in hints if name != "return" and is_dataclass(hints[name])}
 
 
 def _parameters(function: Callable[..., Outcome]) -> list[inspect.Parameter]:
@@ -322,11 +329,11 @@ def _parameters(function: Callable[..., Outcome]) -> list[inspect.Parameter]:
         for name, parameter in inspect.signature(function).parameters.items()
         if name not in bundles
     ]
-    kinds = sorted(bundles.values(), key=lambda kind: kind is Common)
+    kinds = sorted(bundles.values(), key=lambda kind: (kind is Common, kind is Change))
     return own + [parameter for kind in kinds for parameter in _option_parameters(kind)]
 
 
-def _option_parameters(kind: type[Common | Change]) -> list[inspect.Parameter]:
+def _option_parameters(kind: type[Any]) -> list[inspect.Parameter]:
     hints = get_type_hints(kind, include_extras=True)
     return [
         inspect.Parameter(

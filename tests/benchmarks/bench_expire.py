@@ -149,7 +149,7 @@ def most_reads(table: Path, words: list[str]) -> int:
 
 def plan_alone(words: list[str]) -> None:
     """Plan in this process, which has imported the command, and print how long that takes."""
-    import icectl.cli.expiring  # noqa: F401 - what the command imports when it is called
+    import icectl.cli.courses.expire_snapshots  # noqa: F401 - what the command imports when it is called
 
     with redirect_stdout(StringIO()):
         run = call(lambda: app.main(words))

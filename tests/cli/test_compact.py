@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.cli import compacting, session
+from icectl.cli import session
+from icectl.cli.courses import compact as course
 from icectl.env import Env
 from icectl.spec.partition import PartitionField
 from icectl.spec.transforms import apply, parse_transform
@@ -36,7 +37,7 @@ SMALL = ("--target-file-size", "1MiB", "--min-input-files", "2")
 @pytest.fixture
 def compact(processes: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run `icectl compact`, its tasks in this process."""
-    monkeypatch.setattr(compacting, "LocalEngine", InlineEngine)
+    monkeypatch.setattr(course, "LocalEngine", InlineEngine)
     return processes
 
 

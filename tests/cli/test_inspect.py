@@ -327,7 +327,7 @@ def test_health_names_the_command_and_whether_this_version_has_it(
         table.append([start])
     table.remove_data_files(12)
     commands = {"inspect": "", "expire-snapshots": ""}
-    monkeypatch.setattr("icectl.cli.inspecting.COMMANDS", commands)
+    monkeypatch.setattr("icectl.cli.courses.inspect.COMMANDS", commands)
     found = result(inspect(table.location, "health", "--json"))
     assert found["snapshot_debt"]["expirable_snapshot_count"] == 12
     assert found["snapshot_debt"]["verdict"] == "attention"
@@ -343,7 +343,7 @@ def test_health_names_the_command_and_whether_this_version_has_it(
 def test_health_of_small_files_points_at_a_command_that_is_not_here_yet(
     inspect: Inspect, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("icectl.cli.inspecting.COMMANDS", {"inspect": ""})
+    monkeypatch.setattr("icectl.cli.courses.inspect.COMMANDS", {"inspect": ""})
     table.append(range(9, 27), files=6)
     found = result(inspect(table.location, "health", "--json"))
     assert found["small_files"]["surplus_file_count"] == 21

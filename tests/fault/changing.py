@@ -15,16 +15,15 @@ from typing import Any
 
 import pytest
 
-from icectl.cli import (
-    app,
-    compacting,
-    expiring,
-    migrating,
-    orphaning,
-    repairing,
-    rewriting,
-    session,
-    upgrading_to_v4,
+from icectl.cli import app, session
+from icectl.cli.courses import (
+    compact,
+    expire_snapshots,
+    migrate_v1_v2,
+    remove_orphans,
+    repair,
+    rewrite_manifests,
+    upgrade_to_v4,
 )
 from icectl.env import Env
 from icectl.storage.local.store import LocalStore
@@ -155,7 +154,15 @@ def _littered(directory: Path) -> None:
             os.utime(path, (week_ago, week_ago))
 
 
-LOADED = (compacting, expiring, migrating, orphaning, repairing, rewriting, upgrading_to_v4)
+LOADED = (
+    compact,
+    expire_snapshots,
+    migrate_v1_v2,
+    remove_orphans,
+    repair,
+    rewrite_manifests,
+    upgrade_to_v4,
+)
 """What a command imports when it is called: here once, for the processes that are forked."""
 
 EXPIRE = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
@@ -272,7 +279,7 @@ def run(
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
         patch.setenv("XDG_CONFIG_HOME", "/nonexistent")
         # Hundreds of runs: processes of their own for the data would take minutes to start.
-        patch.setattr(compacting, "LocalEngine", InlineEngine)
+        patch.setattr(compact, "LocalEngine", InlineEngine)
         if store is not None:
             patch.setattr(session, "open_store", lambda *_: store)
         code = app.main(words, env=env or Clock(NOW_MS))

@@ -116,7 +116,8 @@ def _child(number: int, request: dict[str, Any], answer: int, starts: float) -> 
     Each has a millisecond of its own: with one plan in the same one, two write the same bytes, and
     each may call them its own.
     """
-    from icectl.cli import app, compacting
+    from icectl.cli import app
+    from icectl.cli.courses import compact as compacting
     from tests.builders.expiry import NOW_MS, Clock
     from tests.builders.inline_engine import InlineEngine
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from icectl.cli import app, compacting
+from icectl.cli import app
+from icectl.cli.courses import compact
 from icectl.spec.schema import schema_from_json
 from tests.builders.foreign_table import facts_of
 from tests.builders.inline_engine import InlineEngine
@@ -51,7 +52,7 @@ def icectl(
     """Run a command on the copy; its document."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
-    monkeypatch.setattr(compacting, "LocalEngine", InlineEngine)
+    monkeypatch.setattr(compact, "LocalEngine", InlineEngine)
 
     def run(command: str, *options: str) -> dict[str, Any]:
         code = app.main([command, str(tmp_path / "t"), *options, "--json"])

@@ -10,7 +10,8 @@ import pytest
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
-from icectl.cli import app, compacting
+from icectl.cli import app
+from icectl.cli.courses import compact
 from icectl.errors import Refused
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.proof import Proof
@@ -32,7 +33,7 @@ Run = Callable[..., tuple[int, dict[str, Any]]]
 def run(bucket: Bucket, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command with --json on a table of the bucket."""
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
-    monkeypatch.setattr(compacting, "LocalEngine", InlineEngine)
+    monkeypatch.setattr(compact, "LocalEngine", InlineEngine)
     env = FixedEnv(NOW_MS)
 
     def run_command(command: str, table: str, *arguments: str) -> tuple[int, dict[str, Any]]:

@@ -1,9 +1,176 @@
 """`icectl compact`: rewrite data files into ones of good size, deletes applied."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import FILES, Change, Common, SparkConf, TableArgument, command, option
+from icectl.cli.options import (
+    FILES,
+    Change,
+    Common,
+    SparkConf,
+    TableArgument,
+    command,
+    course,
+    option,
+)
 from icectl.report.document import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactRequest:
+    """The options of `icectl compact`, as given."""
+
+    branch: Annotated[
+        str, option("--branch", metavar="NAME", help="the branch to work on (default main)")
+    ] = "main"
+    strategy: Annotated[
+        str | None,
+        option(
+            "--strategy",
+            metavar="NAME",
+            help="order of rows: binpack (default, as they come), sort or zorder",
+        ),
+    ] = None
+    sort_order: Annotated[
+        str | None,
+        option(
+            "--sort-order",
+            metavar="KEYS",
+            help='what to sort by, as in "day(at), id desc nulls last" (default the table\'s)',
+        ),
+    ] = None
+    zorder: Annotated[
+        str | None,
+        option(
+            "--zorder",
+            metavar="A,B",
+            help="columns to keep together, each as well as the others",
+        ),
+    ] = None
+    where: Annotated[
+        str | None,
+        option(
+            "--where",
+            group=FILES,
+            metavar="EXPR",
+            help="only files that may hold such rows, as in \"day >= '2024-01-01'\"",
+        ),
+    ] = None
+    target_file_size: Annotated[
+        str | None,
+        option(
+            "--target-file-size",
+            metavar="SIZE",
+            help="size of new files (default write.target-file-size-bytes)",
+        ),
+    ] = None
+    min_file_size: Annotated[
+        str | None,
+        option(
+            "--min-file-size",
+            group=FILES,
+            metavar="SIZE",
+            help="smaller files are rewritten (default 75% of the target)",
+        ),
+    ] = None
+    max_file_size: Annotated[
+        str | None,
+        option(
+            "--max-file-size",
+            group=FILES,
+            metavar="SIZE",
+            help="larger files are cut (default 180% of the target)",
+        ),
+    ] = None
+    min_input_files: Annotated[
+        str | None,
+        option(
+            "--min-input-files",
+            group=FILES,
+            metavar="N",
+            help="leave partitions with fewer such files alone (default 5)",
+        ),
+    ] = None
+    min_delete_ratio: Annotated[
+        str | None,
+        option(
+            "--min-delete-ratio",
+            group=FILES,
+            metavar="R",
+            help="rewrite files with so many deleted rows (default 30%)",
+        ),
+    ] = None
+    min_delete_files: Annotated[
+        str | None,
+        option(
+            "--min-delete-files",
+            group=FILES,
+            metavar="N",
+            help="rewrite files with so many delete files (default never)",
+        ),
+    ] = None
+    rewrite_all: Annotated[
+        bool, option("--rewrite-all", group=FILES, help="rewrite every file that is selected")
+    ] = False
+    max_groups: Annotated[
+        str | None,
+        option("--max-groups", group=FILES, metavar="N", help="rewrite so many groups at most"),
+    ] = None
+    job_order: Annotated[
+        str,
+        option(
+            "--job-order",
+            group=FILES,
+            metavar="ORDER",
+            help="which groups come first: none (default), bytes-asc, bytes-desc, files-asc or "
+            "files-desc",
+        ),
+    ] = "none"
+    max_group_size: Annotated[
+        str | None,
+        option(
+            "--max-group-size",
+            metavar="SIZE",
+            help="bytes that are rewritten and committed together (default 100GiB)",
+        ),
+    ] = None
+    output_spec_id: Annotated[
+        str | None,
+        option(
+            "--output-spec-id",
+            metavar="N",
+            help="partition spec of new files (default the table's)",
+        ),
+    ] = None
+    deletes_only: Annotated[
+        bool,
+        option(
+            "--deletes-only", help="merge position deletes and vectors, and leave data files alone"
+        ),
+    ] = False
+    partial_progress: Annotated[
+        str | None,
+        option("--partial-progress", metavar="N", help="commit in up to N steps (default 1)"),
+    ] = None
+    max_failed_commits: Annotated[
+        str | None,
+        option(
+            "--max-failed-commits",
+            metavar="N",
+            help="steps that may lose against other writers before the run ends (default 0)",
+        ),
+    ] = None
+    engine: Annotated[
+        str | None,
+        option("--engine", metavar="ENGINE", help="what rewrites rows: spark (default), or local"),
+    ] = None
+    master: Annotated[
+        str | None,
+        option(
+            "--master", metavar="URL", help="cluster of Spark (default: the cores of this machine)"
+        ),
+    ] = None
+    spark_conf: SparkConf = None
 
 
 @command(
@@ -27,158 +194,7 @@ from icectl.report.document import Outcome
 def compact(
     common: Common,
     table: TableArgument,
-    *,
-    branch: Annotated[
-        str, option("--branch", metavar="NAME", help="the branch to work on (default main)")
-    ] = "main",
-    strategy: Annotated[
-        str | None,
-        option(
-            "--strategy",
-            metavar="NAME",
-            help="order of rows: binpack (default, as they come), sort or zorder",
-        ),
-    ] = None,
-    sort_order: Annotated[
-        str | None,
-        option(
-            "--sort-order",
-            metavar="KEYS",
-            help='what to sort by, as in "day(at), id desc nulls last" (default the table\'s)',
-        ),
-    ] = None,
-    zorder: Annotated[
-        str | None,
-        option(
-            "--zorder",
-            metavar="A,B",
-            help="columns to keep together, each as well as the others",
-        ),
-    ] = None,
-    where: Annotated[
-        str | None,
-        option(
-            "--where",
-            group=FILES,
-            metavar="EXPR",
-            help="only files that may hold such rows, as in \"day >= '2024-01-01'\"",
-        ),
-    ] = None,
-    target_file_size: Annotated[
-        str | None,
-        option(
-            "--target-file-size",
-            metavar="SIZE",
-            help="size of new files (default write.target-file-size-bytes)",
-        ),
-    ] = None,
-    min_file_size: Annotated[
-        str | None,
-        option(
-            "--min-file-size",
-            group=FILES,
-            metavar="SIZE",
-            help="smaller files are rewritten (default 75% of the target)",
-        ),
-    ] = None,
-    max_file_size: Annotated[
-        str | None,
-        option(
-            "--max-file-size",
-            group=FILES,
-            metavar="SIZE",
-            help="larger files are cut (default 180% of the target)",
-        ),
-    ] = None,
-    min_input_files: Annotated[
-        str | None,
-        option(
-            "--min-input-files",
-            group=FILES,
-            metavar="N",
-            help="leave partitions with fewer such files alone (default 5)",
-        ),
-    ] = None,
-    min_delete_ratio: Annotated[
-        str | None,
-        option(
-            "--min-delete-ratio",
-            group=FILES,
-            metavar="R",
-            help="rewrite files with so many deleted rows (default 30%)",
-        ),
-    ] = None,
-    min_delete_files: Annotated[
-        str | None,
-        option(
-            "--min-delete-files",
-            group=FILES,
-            metavar="N",
-            help="rewrite files with so many delete files (default never)",
-        ),
-    ] = None,
-    rewrite_all: Annotated[
-        bool, option("--rewrite-all", group=FILES, help="rewrite every file that is selected")
-    ] = False,
-    max_groups: Annotated[
-        str | None,
-        option("--max-groups", group=FILES, metavar="N", help="rewrite so many groups at most"),
-    ] = None,
-    job_order: Annotated[
-        str,
-        option(
-            "--job-order",
-            group=FILES,
-            metavar="ORDER",
-            help="which groups come first: none (default), bytes-asc, bytes-desc, files-asc or "
-            "files-desc",
-        ),
-    ] = "none",
-    max_group_size: Annotated[
-        str | None,
-        option(
-            "--max-group-size",
-            metavar="SIZE",
-            help="bytes that are rewritten and committed together (default 100GiB)",
-        ),
-    ] = None,
-    output_spec_id: Annotated[
-        str | None,
-        option(
-            "--output-spec-id",
-            metavar="N",
-            help="partition spec of new files (default the table's)",
-        ),
-    ] = None,
-    deletes_only: Annotated[
-        bool,
-        option(
-            "--deletes-only", help="merge position deletes and vectors, and leave data files alone"
-        ),
-    ] = False,
-    partial_progress: Annotated[
-        str | None,
-        option("--partial-progress", metavar="N", help="commit in up to N steps (default 1)"),
-    ] = None,
-    max_failed_commits: Annotated[
-        str | None,
-        option(
-            "--max-failed-commits",
-            metavar="N",
-            help="steps that may lose against other writers before the run ends (default 0)",
-        ),
-    ] = None,
-    engine: Annotated[  # noqa: ARG001 - read through the settings
-        str | None,
-        option("--engine", metavar="ENGINE", help="what rewrites rows: spark (default), or local"),
-    ] = None,
-    master: Annotated[  # noqa: ARG001 - read through the settings
-        str | None,
-        option(
-            "--master", metavar="URL", help="cluster of Spark (default: the cores of this machine)"
-        ),
-    ] = None,
-    spark_conf: SparkConf = None,
+    request: CompactRequest,
     change: Change,
 ) -> Outcome:
     """Rewrite small, large and much-deleted data files into files of good size.
@@ -220,30 +236,4 @@ def compact(
     image or an archive (`--spark-conf spark.archives=icectl.tar.gz#env`, and
     `PYSPARK_PYTHON=env/bin/python`), and the storage in reach. `--engine local` needs neither.
     """
-    from icectl.cli.compacting import Request
-    from icectl.cli.compacting import compact as run
-
-    request = Request(
-        table=table,
-        branch=branch,
-        strategy=strategy,
-        sort_order=sort_order,
-        zorder=zorder,
-        where=where,
-        target_file_size=target_file_size,
-        min_file_size=min_file_size,
-        max_file_size=max_file_size,
-        min_input_files=min_input_files,
-        min_delete_ratio=min_delete_ratio,
-        min_delete_files=min_delete_files,
-        max_group_size=max_group_size,
-        max_groups=max_groups,
-        rewrite_all=rewrite_all,
-        output_spec_id=output_spec_id,
-        job_order=job_order,
-        deletes_only=deletes_only,
-        partial_progress=partial_progress,
-        max_failed_commits=max_failed_commits,
-        spark_conf=tuple(spark_conf or ()),
-    )
-    return run(common, request, change)
+    return course("compact")(common, table, request, change)

@@ -1,9 +1,61 @@
 """`icectl expire-snapshots`: drop old snapshots and the files that only they need."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import POLICY, Change, Common, TableArgument, command, option
+from icectl.cli.options import POLICY, Change, Common, TableArgument, command, course, option
 from icectl.report.document import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireRequest:
+    """The options of `icectl expire-snapshots`, as given."""
+
+    older_than: Annotated[
+        str | None,
+        option(
+            "--older-than",
+            group=POLICY,
+            metavar="INSTANT",
+            help="expire what is older: ISO 8601, or 7d for seven days ago",
+        ),
+    ] = None
+    retain_last: Annotated[
+        str | None,
+        option("--retain-last", group=POLICY, metavar="N", help="keep the newest N of each branch"),
+    ] = None
+    keep_daily: Annotated[
+        str | None,
+        option("--keep-daily", group=POLICY, metavar="N", help="keep one a day, for N days"),
+    ] = None
+    keep_weekly: Annotated[
+        str | None,
+        option("--keep-weekly", group=POLICY, metavar="N", help="keep one a week, for N weeks"),
+    ] = None
+    keep_monthly: Annotated[
+        str | None,
+        option("--keep-monthly", group=POLICY, metavar="N", help="keep one a month, for N months"),
+    ] = None
+    expire_unreferenced: Annotated[
+        bool,
+        option("--expire-unreferenced", group=POLICY, help="young snapshots in no branch go too"),
+    ] = False
+    expire_id: Annotated[
+        list[str] | None,
+        option(
+            "--expire-id",
+            group=POLICY,
+            metavar="ID",
+            help="expire just this snapshot; repeatable, and without any of the options above",
+        ),
+    ] = None
+    clean_expired_metadata: Annotated[
+        bool,
+        option("--clean-expired-metadata", help="drop schemas and specs that nothing uses"),
+    ] = False
+    keep_files: Annotated[
+        bool, option("--keep-files", help="change the metadata, delete no file")
+    ] = False
 
 
 @command(
@@ -18,52 +70,7 @@ from icectl.report.document import Outcome
 def expire_snapshots(
     common: Common,
     table: TableArgument,
-    *,
-    older_than: Annotated[
-        str | None,
-        option(
-            "--older-than",
-            group=POLICY,
-            metavar="INSTANT",
-            help="expire what is older: ISO 8601, or 7d for seven days ago",
-        ),
-    ] = None,
-    retain_last: Annotated[
-        str | None,
-        option("--retain-last", group=POLICY, metavar="N", help="keep the newest N of each branch"),
-    ] = None,
-    keep_daily: Annotated[
-        str | None,
-        option("--keep-daily", group=POLICY, metavar="N", help="keep one a day, for N days"),
-    ] = None,
-    keep_weekly: Annotated[
-        str | None,
-        option("--keep-weekly", group=POLICY, metavar="N", help="keep one a week, for N weeks"),
-    ] = None,
-    keep_monthly: Annotated[
-        str | None,
-        option("--keep-monthly", group=POLICY, metavar="N", help="keep one a month, for N months"),
-    ] = None,
-    expire_unreferenced: Annotated[
-        bool,
-        option("--expire-unreferenced", group=POLICY, help="young snapshots in no branch go too"),
-    ] = False,
-    expire_id: Annotated[
-        list[str] | None,
-        option(
-            "--expire-id",
-            group=POLICY,
-            metavar="ID",
-            help="expire just this snapshot; repeatable, and without any of the options above",
-        ),
-    ] = None,
-    clean_expired_metadata: Annotated[
-        bool,
-        option("--clean-expired-metadata", help="drop schemas and specs that nothing uses"),
-    ] = False,
-    keep_files: Annotated[
-        bool, option("--keep-files", help="change the metadata, delete no file")
-    ] = False,
+    request: ExpireRequest,
     change: Change,
 ) -> Outcome:
     """Drop old snapshots and the files that only they need.
@@ -75,17 +82,4 @@ def expire_snapshots(
     The metadata is committed first. Files are deleted after, and only those which the newest
     committed metadata does not reach. A run that was cut off is finished by the next one.
     """
-    from icectl.cli.expiring import Request, expire
-
-    request = Request(
-        older_than=older_than,
-        retain_last=retain_last,
-        keep_daily=keep_daily,
-        keep_weekly=keep_weekly,
-        keep_monthly=keep_monthly,
-        expire_unreferenced=expire_unreferenced,
-        expire_ids=tuple(expire_id or ()),
-        clean_expired_metadata=clean_expired_metadata,
-        keep_files=keep_files,
-    )
-    return expire(common, table, request, change)
+    return course("expire_snapshots")(common, table, request, change)

@@ -1,10 +1,11 @@
 """`icectl inspect`: what a table is, what it holds, and what it needs."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from icectl.cli.options import OUTPUT, Common, TableArgument, command, option
+from icectl.cli.options import OUTPUT, Common, TableArgument, command, course, option
 from icectl.report.document import Outcome
 
 _VIEWS = (
@@ -27,6 +28,71 @@ _VIEWS = (
     "changes",
 )
 """For completion, which must not import what shows them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewRequest:
+    """The options of `icectl inspect`, as given."""
+
+    snapshot: Annotated[
+        str | None, option("--snapshot", metavar="ID", help="show this snapshot")
+    ] = None
+    ref: Annotated[
+        str | None, option("--ref", metavar="NAME", help="show the head of this branch or tag")
+    ] = None
+    as_of: Annotated[
+        str | None,
+        option(
+            "--as-of",
+            metavar="INSTANT",
+            help="show what was current then: ISO 8601, or 2d for two days ago",
+        ),
+    ] = None
+    all_snapshots: Annotated[
+        bool,
+        option("--all-snapshots", help="manifests, files, entries: of every snapshot together"),
+    ] = False
+    content: Annotated[
+        str | None,
+        option("--content", metavar="WHICH", help="manifests, files, entries: data or deletes"),
+    ] = None
+    from_: Annotated[
+        str | None,
+        option("--from", metavar="ID", help="changes: the earlier snapshot (default the parent)"),
+    ] = None
+    to: Annotated[
+        str | None,
+        option("--to", metavar="ID", help="changes: the later snapshot (default the current)"),
+    ] = None
+    columns: Annotated[
+        str | None,
+        option(
+            "--columns",
+            metavar="NAME,...",
+            help="these columns of the rows; a dot goes below one",
+        ),
+    ] = None
+    limit: Annotated[
+        str | None,
+        option(
+            "--limit",
+            metavar="N",
+            help="at most N rows, the newest of a log; tree: N files a manifest (default 20)",
+        ),
+    ] = None
+    format: Annotated[
+        str | None,
+        option(
+            "--format",
+            group=OUTPUT,
+            metavar="FORMAT",
+            help="text (default), json, jsonl, csv; tree: mermaid too",
+        ),
+    ] = None
+    html: Annotated[
+        str | None,
+        option("--html", group=OUTPUT, metavar="FILE", help="tree: write one HTML page to FILE"),
+    ] = None
 
 
 @command(
@@ -52,65 +118,7 @@ def inspect(
         str, typer.Argument(metavar="VIEW", help="what to show, see above", show_default=False)
     ] = "summary",
     *,
-    snapshot: Annotated[
-        str | None, option("--snapshot", metavar="ID", help="show this snapshot")
-    ] = None,
-    ref: Annotated[
-        str | None, option("--ref", metavar="NAME", help="show the head of this branch or tag")
-    ] = None,
-    as_of: Annotated[
-        str | None,
-        option(
-            "--as-of",
-            metavar="INSTANT",
-            help="show what was current then: ISO 8601, or 2d for two days ago",
-        ),
-    ] = None,
-    all_snapshots: Annotated[
-        bool,
-        option("--all-snapshots", help="manifests, files, entries: of every snapshot together"),
-    ] = False,
-    content: Annotated[
-        str | None,
-        option("--content", metavar="WHICH", help="manifests, files, entries: data or deletes"),
-    ] = None,
-    from_: Annotated[
-        str | None,
-        option("--from", metavar="ID", help="changes: the earlier snapshot (default the parent)"),
-    ] = None,
-    to: Annotated[
-        str | None,
-        option("--to", metavar="ID", help="changes: the later snapshot (default the current)"),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        option(
-            "--columns",
-            metavar="NAME,...",
-            help="these columns of the rows; a dot goes below one",
-        ),
-    ] = None,
-    limit: Annotated[
-        str | None,
-        option(
-            "--limit",
-            metavar="N",
-            help="at most N rows, the newest of a log; tree: N files a manifest (default 20)",
-        ),
-    ] = None,
-    format: Annotated[  # noqa: A002
-        str | None,
-        option(
-            "--format",
-            group=OUTPUT,
-            metavar="FORMAT",
-            help="text (default), json, jsonl, csv; tree: mermaid too",
-        ),
-    ] = None,
-    html: Annotated[
-        str | None,
-        option("--html", group=OUTPUT, metavar="FILE", help="tree: write one HTML page to FILE"),
-    ] = None,
+    request: ViewRequest,
 ) -> Outcome:
     """Show a table's state, contents, history and health.
 
@@ -124,21 +132,4 @@ def inspect(
     Nothing is changed. A directory that belongs to a catalog is read too: the newest metadata
     file is taken for the current one.
     """
-    from icectl.cli.inspecting import ViewOptions, show_view
-
-    given = ViewOptions(
-        table=table,
-        view=view,
-        snapshot=snapshot,
-        ref=ref,
-        as_of=as_of,
-        all_snapshots=all_snapshots,
-        content=content,
-        from_id=from_,
-        to_id=to,
-        columns=columns,
-        limit=limit,
-        format="json" if common.json else format or "text",
-        html=html,
-    )
-    return show_view(common, given)
+    return course("inspect")(common, table, view, request)

@@ -1,9 +1,20 @@
 """`icectl migrate-v1-v2`: turn a version 1 table into a version 2 table."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Change, Common, TableArgument, command, option
+from icectl.cli.options import Change, Common, TableArgument, command, course, option
 from icectl.report.document import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrateRequest:
+    """The options of `icectl migrate-v1-v2`, as given."""
+
+    rewrite_manifests: Annotated[
+        bool,
+        option("--rewrite-manifests", help="write the current manifests anew, as version 2"),
+    ] = False
 
 
 @command(
@@ -18,11 +29,7 @@ from icectl.report.document import Outcome
 def migrate_v1_v2(
     common: Common,
     table: TableArgument,
-    *,
-    rewrite_manifests: Annotated[
-        bool,
-        option("--rewrite-manifests", help="write the current manifests anew, as version 2"),
-    ] = False,
+    request: MigrateRequest,
     change: Change,
 ) -> Outcome:
     """Turn a version 1 table into a version 2 table.
@@ -39,6 +46,4 @@ def migrate_v1_v2(
 
     What a killed run leaves is removed by a later run, as `icectl rewrite-manifests --help` says.
     """
-    from icectl.cli.migrating import migrate
-
-    return migrate(common, table, change, rewrite_manifests=rewrite_manifests)
+    return course("migrate_v1_v2")(common, table, request, change)

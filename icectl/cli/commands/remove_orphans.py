@@ -1,9 +1,100 @@
 """`icectl remove-orphans`: delete or move files that the table does not refer to."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Change, Common, SparkConf, TableArgument, command, option
+from icectl.cli.options import Change, Common, SparkConf, TableArgument, command, course, option
 from icectl.report.document import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphansRequest:
+    """The options of `icectl remove-orphans`, as given."""
+
+    older_than: Annotated[
+        str | None,
+        option(
+            "--older-than",
+            metavar="INSTANT",
+            help="remove what was modified before: ISO 8601, or a duration (default 3d)",
+        ),
+    ] = None
+    location: Annotated[
+        list[str] | None,
+        option(
+            "--location",
+            metavar="URI",
+            help="look only below this folder of the table, or in its `write.data.path`; "
+            "repeatable",
+        ),
+    ] = None
+    inventory: Annotated[
+        str | None,
+        option(
+            "--inventory",
+            metavar="FILE",
+            help="take the listing from a Parquet or CSV file, or the manifest.json of an S3 "
+            "Inventory",
+        ),
+    ] = None
+    quarantine: Annotated[
+        str | None,
+        option("--quarantine", metavar="URI", help="move orphans to this folder, delete none"),
+    ] = None
+    max_fraction: Annotated[
+        str | None,
+        option(
+            "--max-fraction",
+            metavar="RATIO",
+            help="refuse to remove more of the listed bytes (default 0.5)",
+        ),
+    ] = None
+    allow_recent: Annotated[
+        bool,
+        option("--allow-recent", help="allow an age under 24h: no other writer may be at work"),
+    ] = False
+    delete_outside: Annotated[
+        bool,
+        option("--delete-outside", help="remove orphans in the `write.data.path` named too"),
+    ] = False
+    equal_scheme: Annotated[
+        list[str] | None,
+        option(
+            "--equal-scheme",
+            metavar="A=B",
+            help="locations with scheme A are those with scheme B; repeatable",
+        ),
+    ] = None
+    equal_authority: Annotated[
+        list[str] | None,
+        option(
+            "--equal-authority",
+            metavar="A=B",
+            help="bucket or host A is the same as B; repeatable",
+        ),
+    ] = None
+    prefix_mismatch: Annotated[
+        str,
+        option(
+            "--prefix-mismatch",
+            metavar="MODE",
+            help="where only the store of a path differs: error (default), or ignore, which keeps "
+            "the file",
+        ),
+    ] = "error"
+    engine: Annotated[
+        str,
+        option("--engine", metavar="ENGINE", help="what lists files: local (default), or spark"),
+    ] = "local"
+    master: Annotated[
+        str | None,
+        option(
+            "--master",
+            metavar="URL",
+            help="cluster of Spark (default: the cores of this machine)",
+        ),
+    ] = None
+    spark_conf: SparkConf = None
 
 
 @command(
@@ -25,91 +116,7 @@ from icectl.report.document import Outcome
 def remove_orphans(
     common: Common,
     table: TableArgument,
-    *,
-    older_than: Annotated[  # noqa: ARG001 - read through the settings
-        str | None,
-        option(
-            "--older-than",
-            metavar="INSTANT",
-            help="remove what was modified before: ISO 8601, or a duration (default 3d)",
-        ),
-    ] = None,
-    location: Annotated[
-        list[str] | None,
-        option(
-            "--location",
-            metavar="URI",
-            help="look only below this folder of the table, or in its `write.data.path`; "
-            "repeatable",
-        ),
-    ] = None,
-    inventory: Annotated[
-        str | None,
-        option(
-            "--inventory",
-            metavar="FILE",
-            help="take the listing from a Parquet or CSV file, or the manifest.json of an S3 "
-            "Inventory",
-        ),
-    ] = None,
-    quarantine: Annotated[  # noqa: ARG001 - read through the settings
-        str | None,
-        option("--quarantine", metavar="URI", help="move orphans to this folder, delete none"),
-    ] = None,
-    max_fraction: Annotated[  # noqa: ARG001 - read through the settings
-        str | None,
-        option(
-            "--max-fraction",
-            metavar="RATIO",
-            help="refuse to remove more of the listed bytes (default 0.5)",
-        ),
-    ] = None,
-    allow_recent: Annotated[
-        bool,
-        option("--allow-recent", help="allow an age under 24h: no other writer may be at work"),
-    ] = False,
-    delete_outside: Annotated[
-        bool,
-        option("--delete-outside", help="remove orphans in the `write.data.path` named too"),
-    ] = False,
-    equal_scheme: Annotated[
-        list[str] | None,
-        option(
-            "--equal-scheme",
-            metavar="A=B",
-            help="locations with scheme A are those with scheme B; repeatable",
-        ),
-    ] = None,
-    equal_authority: Annotated[
-        list[str] | None,
-        option(
-            "--equal-authority",
-            metavar="A=B",
-            help="bucket or host A is the same as B; repeatable",
-        ),
-    ] = None,
-    prefix_mismatch: Annotated[
-        str,
-        option(
-            "--prefix-mismatch",
-            metavar="MODE",
-            help="where only the store of a path differs: error (default), or ignore, which keeps "
-            "the file",
-        ),
-    ] = "error",
-    engine: Annotated[
-        str,
-        option("--engine", metavar="ENGINE", help="what lists files: local (default), or spark"),
-    ] = "local",
-    master: Annotated[
-        str | None,
-        option(
-            "--master",
-            metavar="URL",
-            help="cluster of Spark (default: the cores of this machine)",
-        ),
-    ] = None,
-    spark_conf: SparkConf = None,
+    request: OrphansRequest,
     change: Change,
 ) -> Outcome:
     """Delete or move files that the table does not refer to.
@@ -131,18 +138,4 @@ def remove_orphans(
 
     `cat RUN/moved-*.jsonl | jq -r '"mv -n \\(.to|@sh) \\(.from|@sh)"' | sh`
     """
-    from icectl.cli.orphaning import Request, remove
-
-    request = Request(
-        locations=tuple(location or ()),
-        equal_schemes=tuple(equal_scheme or ()),
-        equal_authorities=tuple(equal_authority or ()),
-        prefix_mismatch=prefix_mismatch,
-        inventory=inventory,
-        allow_recent=allow_recent,
-        delete_outside=delete_outside,
-        engine=engine,
-        master=master,
-        spark_conf=tuple(spark_conf or ()),
-    )
-    return remove(common, table, request, change)
+    return course("remove_orphans")(common, table, request, change)

@@ -1,9 +1,46 @@
 """`icectl repair`: set a broken table right, where what is right can be proved."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Change, Common, TableArgument, command, option
+from icectl.cli.options import Change, Common, TableArgument, command, course, option
 from icectl.report.document import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairRequest:
+    """The options of `icectl repair`, as given."""
+
+    level: Annotated[
+        str,
+        option("--level", metavar="LEVEL", help="how deep: metadata, files (default) or footers"),
+    ] = "files"
+    branch: Annotated[
+        str, option("--branch", metavar="NAME", help="the branch to repair (default main)")
+    ] = "main"
+    to_snapshot: Annotated[
+        str | None,
+        option(
+            "--to-snapshot",
+            metavar="ID",
+            help="set the branch back to this snapshot, or with `whole` to the newest whole one",
+        ),
+    ] = None
+    drop_missing: Annotated[
+        bool,
+        option("--drop-missing", help="list data files that are gone no more; their rows are lost"),
+    ] = False
+    accept_undeleted: Annotated[
+        bool,
+        option(
+            "--accept-undeleted",
+            help="list deletes that are gone no more; rows that they deleted come back",
+        ),
+    ] = False
+    skip: Annotated[
+        list[str] | None,
+        option("--skip", metavar="ID", help="leave this repair, or kind, out; repeatable"),
+    ] = None
 
 
 @command(
@@ -21,37 +58,7 @@ from icectl.report.document import Outcome
 def repair(
     common: Common,
     table: TableArgument,
-    *,
-    level: Annotated[
-        str,
-        option("--level", metavar="LEVEL", help="how deep: metadata, files (default) or footers"),
-    ] = "files",
-    branch: Annotated[
-        str, option("--branch", metavar="NAME", help="the branch to repair (default main)")
-    ] = "main",
-    to_snapshot: Annotated[
-        str | None,
-        option(
-            "--to-snapshot",
-            metavar="ID",
-            help="set the branch back to this snapshot, or with `whole` to the newest whole one",
-        ),
-    ] = None,
-    drop_missing: Annotated[
-        bool,
-        option("--drop-missing", help="list data files that are gone no more; their rows are lost"),
-    ] = False,
-    accept_undeleted: Annotated[
-        bool,
-        option(
-            "--accept-undeleted",
-            help="list deletes that are gone no more; rows that they deleted come back",
-        ),
-    ] = False,
-    skip: Annotated[
-        list[str] | None,
-        option("--skip", metavar="ID", help="leave this repair, or kind, out; repeatable"),
-    ] = None,
+    request: RepairRequest,
     change: Change,
 ) -> Outcome:
     """Set a broken table right, where what is right can be proved.
@@ -72,15 +79,4 @@ def repair(
 
     A later run removes what a killed one leaves, as `icectl rewrite-manifests --help` says.
     """
-    from icectl.cli.repairing import Request, repaired
-
-    request = Request(
-        table=table,
-        level=level,
-        branch=branch,
-        to_snapshot=to_snapshot,
-        drop_missing=drop_missing,
-        accept_undeleted=accept_undeleted,
-        skip=tuple(skip or ()),
-    )
-    return repaired(common, request, change)
+    return course("repair")(common, table, request, change)

@@ -1,9 +1,47 @@
 """`icectl rewrite-manifests`: regroup manifests by partition, in their target size."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Change, Common, TableArgument, command, option
+from icectl.cli.options import Change, Common, TableArgument, command, course, option
 from icectl.report.document import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteRequest:
+    """The options of `icectl rewrite-manifests`, as given."""
+
+    branch: Annotated[
+        str, option("--branch", metavar="NAME", help="the branch to work on (default main)")
+    ] = "main"
+    spec_id: Annotated[
+        str | None,
+        option("--spec-id", metavar="N", help="manifests of this partition spec only"),
+    ] = None
+    content: Annotated[
+        str,
+        option("--content", metavar="WHICH", help="all (default), data or deletes"),
+    ] = "all"
+    target_size: Annotated[
+        str | None,
+        option(
+            "--target-size",
+            metavar="SIZE",
+            help="size of new manifests (default commit.manifest.target-size-bytes)",
+        ),
+    ] = None
+    sort_by: Annotated[
+        str | None,
+        option(
+            "--sort-by",
+            metavar="FIELD,...",
+            help="cluster by these partition fields, first one first (default all)",
+        ),
+    ] = None
+    min_manifests: Annotated[
+        str | None,
+        option("--min-manifests", metavar="N", help="leave groups of fewer alone (default 2)"),
+    ] = None
 
 
 @command(
@@ -20,38 +58,7 @@ from icectl.report.document import Outcome
 def rewrite_manifests(
     common: Common,
     table: TableArgument,
-    *,
-    branch: Annotated[
-        str, option("--branch", metavar="NAME", help="the branch to work on (default main)")
-    ] = "main",
-    spec_id: Annotated[
-        str | None,
-        option("--spec-id", metavar="N", help="manifests of this partition spec only"),
-    ] = None,
-    content: Annotated[
-        str,
-        option("--content", metavar="WHICH", help="all (default), data or deletes"),
-    ] = "all",
-    target_size: Annotated[
-        str | None,
-        option(
-            "--target-size",
-            metavar="SIZE",
-            help="size of new manifests (default commit.manifest.target-size-bytes)",
-        ),
-    ] = None,
-    sort_by: Annotated[
-        str | None,
-        option(
-            "--sort-by",
-            metavar="FIELD,...",
-            help="cluster by these partition fields, first one first (default all)",
-        ),
-    ] = None,
-    min_manifests: Annotated[
-        str | None,
-        option("--min-manifests", metavar="N", help="leave groups of fewer alone (default 2)"),
-    ] = None,
+    request: RewriteRequest,
     change: Change,
 ) -> Outcome:
     """Regroup the manifests of a branch by partition, in their target size.
@@ -71,15 +78,4 @@ def rewrite_manifests(
     11. Hidden files, metadata/.icectl-*, which it was writing, go after a day. There is no
     journal with `--metadata-file`, and the files of a killed run are orphans.
     """
-    from icectl.cli.rewriting import Request, rewrite
-
-    request = Request(
-        table=table,
-        branch=branch,
-        spec_id=spec_id,
-        target_size=target_size,
-        sort_by=sort_by,
-        min_manifests=min_manifests,
-        content=content,
-    )
-    return rewrite(common, request, change)
+    return course("rewrite_manifests")(common, table, request, change)

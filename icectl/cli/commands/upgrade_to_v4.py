@@ -1,10 +1,34 @@
 """`icectl upgrade-to-v4`: turn a table into one of the version 4 proposal."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Change, Common, TableArgument, command, option
-from icectl.errors import UsageError
+from icectl.cli.options import Change, Common, TableArgument, command, course, option
 from icectl.report.document import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeRequest:
+    """The options of `icectl upgrade-to-v4`, as given."""
+
+    lazy: Annotated[bool, option("--lazy", help="the metadata alone; no snapshot")] = False
+    eager: Annotated[
+        bool, option("--eager", help="write the manifests of all branches anew, as leaves")
+    ] = False
+    convert_position_deletes: Annotated[
+        bool,
+        option(
+            "--convert-position-deletes",
+            help="with --eager: make deletion vectors of position delete files",
+        ),
+    ] = False
+    branch: Annotated[
+        str, option("--branch", metavar="NAME", help="branch that gets a root (default: main)")
+    ] = "main"
+    allow_read_only: Annotated[
+        bool,
+        option("--allow-read-only", help="even if a transform makes the table read-only"),
+    ] = False
 
 
 @command(
@@ -19,25 +43,7 @@ from icectl.report.document import Outcome
 def upgrade_to_v4(
     common: Common,
     table: TableArgument,
-    *,
-    lazy: Annotated[bool, option("--lazy", help="the metadata alone; no snapshot")] = False,
-    eager: Annotated[
-        bool, option("--eager", help="write the manifests of all branches anew, as leaves")
-    ] = False,
-    convert_position_deletes: Annotated[
-        bool,
-        option(
-            "--convert-position-deletes",
-            help="with --eager: make deletion vectors of position delete files",
-        ),
-    ] = False,
-    branch: Annotated[
-        str, option("--branch", metavar="NAME", help="branch that gets a root (default: main)")
-    ] = "main",
-    allow_read_only: Annotated[
-        bool,
-        option("--allow-read-only", help="even if a transform makes the table read-only"),
-    ] = False,
+    request: UpgradeRequest,
     change: Change,
 ) -> Outcome:
     """Turn a table of version 1, 2 or 3 into one of the version 4 proposal.
@@ -57,17 +63,4 @@ def upgrade_to_v4(
     committed. Encrypted tables are refused, as are tables whose files, partitions or delete files
     version 4 has no form for; `--check` names every condition.
     """
-    if lazy and eager:
-        raise UsageError("`--lazy` and `--eager` exclude each other")
-    if convert_position_deletes and not eager:
-        raise UsageError("`--convert-position-deletes` needs `--eager`")
-    from icectl.cli.upgrading_to_v4 import upgrade_to_v4 as run
-    from icectl.plan.upgrade_to_v4 import UpgradeOptions
-
-    options = UpgradeOptions(
-        "lazy" if lazy else "eager" if eager else "default",
-        branch,
-        allow_read_only,
-        convert_position_deletes,
-    )
-    return run(common, table, change, options)
+    return course("upgrade_to_v4")(common, table, request, change)

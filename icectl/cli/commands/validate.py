@@ -1,9 +1,53 @@
 """`icectl validate`: check a table against the rules of the format."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Common, TableArgument, command, option
+from icectl.cli.options import Common, TableArgument, command, course, option
 from icectl.report.document import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateRequest:
+    """The options of `icectl validate`, as given."""
+
+    level: Annotated[
+        str | None,
+        option(
+            "--level",
+            metavar="LEVEL",
+            help="how deep: metadata, files (default), footers or data",
+        ),
+    ] = None
+    snapshot: Annotated[
+        str | None, option("--snapshot", metavar="ID", help="check this snapshot")
+    ] = None
+    ref: Annotated[
+        str | None, option("--ref", metavar="NAME", help="check the head of this branch or tag")
+    ] = None
+    all_snapshots: Annotated[
+        bool, option("--all-snapshots", help="check every snapshot of the table")
+    ] = False
+    sample: Annotated[
+        str | None,
+        option(
+            "--sample",
+            metavar="R",
+            help="look at this part of the files, chosen by chance: 0.05 or 5%",
+        ),
+    ] = None
+    rule: Annotated[
+        list[str] | None,
+        option("--rule", metavar="ID", help="report findings of this rule only; repeatable"),
+    ] = None
+    skip: Annotated[
+        list[str] | None,
+        option("--skip", metavar="ID", help="leave findings of this rule out; repeatable"),
+    ] = None
+    fail_on: Annotated[
+        str | None,
+        option("--fail-on", metavar="SEVERITY", help="exit 4 from error (default) or warning on"),
+    ] = None
 
 
 @command(
@@ -20,44 +64,7 @@ from icectl.report.document import Outcome
 def validate(
     common: Common,
     table: TableArgument,
-    *,
-    level: Annotated[  # noqa: ARG001 - read through the settings
-        str | None,
-        option(
-            "--level",
-            metavar="LEVEL",
-            help="how deep: metadata, files (default), footers or data",
-        ),
-    ] = None,
-    snapshot: Annotated[
-        str | None, option("--snapshot", metavar="ID", help="check this snapshot")
-    ] = None,
-    ref: Annotated[
-        str | None, option("--ref", metavar="NAME", help="check the head of this branch or tag")
-    ] = None,
-    all_snapshots: Annotated[
-        bool, option("--all-snapshots", help="check every snapshot of the table")
-    ] = False,
-    sample: Annotated[
-        str | None,
-        option(
-            "--sample",
-            metavar="R",
-            help="look at this part of the files, chosen by chance: 0.05 or 5%",
-        ),
-    ] = None,
-    rule: Annotated[
-        list[str] | None,
-        option("--rule", metavar="ID", help="report findings of this rule only; repeatable"),
-    ] = None,
-    skip: Annotated[
-        list[str] | None,
-        option("--skip", metavar="ID", help="leave findings of this rule out; repeatable"),
-    ] = None,
-    fail_on: Annotated[  # noqa: ARG001 - read through the settings
-        str | None,
-        option("--fail-on", metavar="SEVERITY", help="exit 4 from error (default) or warning on"),
-    ] = None,
+    request: ValidateRequest,
 ) -> Outcome:
     """Check a table against the rules of the format.
 
@@ -71,15 +78,4 @@ def validate(
     manifest is reported, and the check goes on. Each finding names its rule, how bad it is, the
     object, and the next step; any error ends with 4.
     """
-    from icectl.cli.validating import Request, check
-
-    request = Request(
-        table=table,
-        snapshot=snapshot,
-        ref=ref,
-        all_snapshots=all_snapshots,
-        sample=sample,
-        rules=tuple(rule or ()),
-        skipped=tuple(skip or ()),
-    )
-    return check(common, request)
+    return course("validate")(common, table, request)

@@ -6,11 +6,34 @@ from typing import Any, Protocol
 
 from icectl.checks.finding import Finding
 from icectl.plan.model import UpgradeStep
+from icectl.plan.upgrade_to_v4 import Mode
 from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
 from icectl.units import print_count
+
+MIGRATION_NOTES = (
+    "this cannot be undone: no engine takes a table back to version 1",
+    "readers that know version 1 only can no longer read the table",
+    "the old metadata file stays, and manifests of version 1 stay valid",
+)
+"""What to know before a table becomes one of version 2."""
+_OF_VERSION_4 = (
+    "version 4 is a proposal, not an adopted format: today icectl alone reads it as it is here",
+    "no other engine can read or write the table any more",
+    "the old metadata file stays, and manifests of older versions stay valid",
+)
+_WAY_BACK = (
+    "until the next commit there is a way back: remove the new metadata file by hand,",
+    "and set the number in `version-hint.text` back by one",
+)
+_NO_WAY_BACK = ("this cannot be undone",)
+
+
+def version_4_notes(mode: Mode) -> tuple[str, ...]:
+    """List what to know before a table becomes one of version 4."""
+    return (*_OF_VERSION_4, *(_WAY_BACK if mode == "lazy" else _NO_WAY_BACK))
 
 
 class UpgradePlan(Protocol):

@@ -1,10 +1,11 @@
 """The course of `icectl compact`: options, plan, run, outcome."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
+from icectl.cli.commands.compact import CompactRequest
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, identity_of, open_session, unpublished
 from icectl.cli.settings import (
@@ -53,33 +54,6 @@ STRATEGIES = ("binpack", "sort", "zorder")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """The options of the command as given."""
-
-    table: str
-    branch: str
-    strategy: str | None
-    sort_order: str | None
-    zorder: str | None
-    where: str | None
-    target_file_size: str | None
-    min_file_size: str | None
-    max_file_size: str | None
-    min_input_files: str | None
-    min_delete_ratio: str | None
-    min_delete_files: str | None
-    max_group_size: str | None
-    max_groups: str | None
-    rewrite_all: bool
-    output_spec_id: str | None
-    job_order: str
-    deletes_only: bool
-    partial_progress: str | None
-    max_failed_commits: str | None
-    spark_conf: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Commits:
     """How many commits a run makes at most, and how many of them may fail before it ends."""
 
@@ -87,7 +61,7 @@ class Commits:
     may_fail: int
 
 
-def compact(common: Common, request: Request, change: Change) -> Outcome:
+def run(common: Common, table: str, request: CompactRequest, change: Change) -> Outcome:
     """Plan the compaction and, unless the plan is all that was asked for, run it."""
     options = _options(request)
     commits = _positive("--partial-progress", request.partial_progress) or 1
@@ -95,21 +69,21 @@ def compact(common: Common, request: Request, change: Change) -> Outcome:
         message = "`--partial-progress` makes several commits, and `--metadata-file` allows for one"
         raise UsageError(message)
     budget = _count("--max-failed-commits", request.max_failed_commits) or 0
-    session = open_session(common, request.table, read_only=False, change=change)
+    session = open_session(common, table, read_only=False, change=change)
     with _engine(session, request) as engine:
         prepared = prepare(session.access, request.branch, options)
         return _run(session, engine, prepared, change, Commits(commits, budget))
 
 
-def _engine(session: Session, request: Request) -> AbstractContextManager[Engine]:
+def _engine(session: Session, request: CompactRequest) -> AbstractContextManager[Engine]:
     """The engine that was asked for; it starts nothing before it has work."""
     settings = session.settings
     if settings.read(COMPACT_ENGINE) == "spark":
-        options = spark_options(session, settings.read(COMPACT_MASTER), request.spark_conf)
+        options = spark_options(session, settings.read(COMPACT_MASTER), request.spark_conf or ())
         return SparkEngine(options, session.storage(), session.progress, session.deadline)
     is_asked_for = settings.origin(COMPACT_MASTER).layer is Layer.OPTION
     check_no_spark_options(
-        settings.read(COMPACT_MASTER) if is_asked_for else None, request.spark_conf
+        settings.read(COMPACT_MASTER) if is_asked_for else None, request.spark_conf or ()
     )
     return nullcontext(
         LocalEngine(session.store, session.progress, session.deadline, session.concurrency)
@@ -190,7 +164,7 @@ def _outcome(
     )
 
 
-def _options(request: Request) -> Callable[[TableMetadata], CompactOptions]:
+def _options(request: CompactRequest) -> Callable[[TableMetadata], CompactOptions]:
     """What the caller asks for, once the table is known."""
     if request.job_order not in get_args(JobOrder):
         shown = ", ".join(get_args(JobOrder))
@@ -229,7 +203,7 @@ def _options(request: Request) -> Callable[[TableMetadata], CompactOptions]:
     return of
 
 
-def _check_strategy(request: Request) -> None:
+def _check_strategy(request: CompactRequest) -> None:
     """Raises: UsageError, for a strategy that there is not or options of another one."""
     if request.strategy not in (None, *STRATEGIES):
         shown = ", ".join(STRATEGIES)
@@ -243,7 +217,7 @@ def _check_strategy(request: Request) -> None:
         raise UsageError("`--strategy zorder` wants columns", hint=hint)
 
 
-def _check_deletes_only(request: Request) -> None:
+def _check_deletes_only(request: CompactRequest) -> None:
     """Raises: UsageError, for options that only say how data files are rewritten."""
     of_data = {
         "--strategy": request.strategy,
@@ -259,7 +233,7 @@ def _check_deletes_only(request: Request) -> None:
         raise UsageError(f"`{given[0]}` is for data files, which `--deletes-only` leaves alone")
 
 
-def _strategy(request: Request) -> str:
+def _strategy(request: CompactRequest) -> str:
     """The strategy that was asked for, or the one that the other options are for."""
     if request.strategy is not None:
         return request.strategy
@@ -268,7 +242,7 @@ def _strategy(request: Request) -> str:
     return "binpack" if request.zorder is None else "zorder"
 
 
-def _order(request: Request, metadata: TableMetadata) -> RowOrder | None:
+def _order(request: CompactRequest, metadata: TableMetadata) -> RowOrder | None:
     if request.zorder is not None:
         return parse_zorder(request.zorder, metadata)
     if request.sort_order is not None:

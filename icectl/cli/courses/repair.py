@@ -1,8 +1,9 @@
 """The course of `icectl repair`: options, plan, question, run, outcome."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, cast, get_args
 
+from icectl.cli.commands.repair import RepairRequest
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, identity_of, open_session, unpublished
 from icectl.errors import CommitConflict, Refused, UsageError
@@ -25,23 +26,10 @@ from icectl.run.repair.repair import (
 Status = Literal["done", "planned", "nothing-to-do", "incomplete", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The options of the command as given."""
-
-    table: str
-    level: str
-    branch: str
-    to_snapshot: str | None
-    drop_missing: bool
-    accept_undeleted: bool
-    skip: tuple[str, ...]
-
-
-def repaired(common: Common, request: Request, change: Change) -> Outcome:
+def run(common: Common, table: str, request: RepairRequest, change: Change) -> Outcome:
     """Plan the repair; unless the plan is all that was asked for, ask, and run it."""
     options = _options(request)
-    session = open_session(common, request.table, read_only=False, change=change)
+    session = open_session(common, table, read_only=False, change=change)
     access = session.access
     prepared = prepare(access, options)
     told = Repair(
@@ -70,7 +58,7 @@ def repaired(common: Common, request: Request, change: Change) -> Outcome:
     return _done(prepared, told, done)
 
 
-def _options(request: Request) -> RepairOptions:
+def _options(request: RepairRequest) -> RepairOptions:
     if request.level not in get_args(RepairLevel):
         message = f"`--level` is `metadata`, `files` or `footers`, not `{request.level}`"
         raise UsageError(message)
@@ -81,7 +69,7 @@ def _options(request: Request) -> RepairOptions:
         level=cast("RepairLevel", request.level),  # checked above
         branch=request.branch,
         to_snapshot=WHOLE if target == WHOLE else parse_snapshot_id("--to-snapshot", target),
-        skip=frozenset(request.skip),
+        skip=frozenset(request.skip or ()),
         asked=Accepted(request.drop_missing, request.accept_undeleted),
     )
 

@@ -9,9 +9,9 @@ from icectl.checks.finding import Finding
 from icectl.cli.options import Change
 from icectl.cli.session import Session, identity_of, unpublished
 from icectl.errors import CommitConflict, IcectlError, Refused
-from icectl.report import upgrading as report
+from icectl.report import upgrade as report
 from icectl.report.document import Outcome
-from icectl.report.upgrading import print_plan, print_upgrade, question, upgrade_result
+from icectl.report.upgrade import print_plan, print_upgrade, question, upgrade_result
 
 
 class Plan(report.UpgradePlan, Protocol):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.cli.app import COMMANDS
+from icectl.cli.commands.inspect import ViewRequest
 from icectl.cli.listing import ListOptions, list_tables
 from icectl.cli.naming import called, may_be_short, name_in_catalog
 from icectl.cli.options import Common
@@ -22,7 +23,7 @@ from icectl.report.console import Console
 from icectl.report.document import Outcome
 from icectl.report.inspect import rows as row_output
 from icectl.report.inspect.summary import print_changes, print_summary
-from icectl.run.inspect import views as run
+from icectl.run.inspect import views
 from icectl.run.inspect.views import RowRequest, is_incomplete, oddities_of
 from icectl.run.reader import Gaps, Reader
 from icectl.units import parse_instant
@@ -33,26 +34,7 @@ _LAZY_TEXT = frozenset({"files", "entries"})
 
 
 @dataclass(frozen=True, slots=True)
-class ViewOptions:
-    """The options of `inspect` as given."""
-
-    table: str
-    view: str
-    snapshot: str | None
-    ref: str | None
-    as_of: str | None
-    all_snapshots: bool
-    content: str | None
-    from_id: str | None
-    to_id: str | None
-    columns: str | None
-    limit: str | None
-    format: str
-    html: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _ParsedRequest:
     """The options, parsed; what does not concern the view was refused."""
 
     view: View
@@ -76,52 +58,56 @@ class _Shown:
     render: Callable[[Console], None]
 
 
-def show_view(common: Common, given: ViewOptions) -> Outcome:
+def run(common: Common, table: str, view: str, given: ViewRequest) -> Outcome:
     """Run one view.
 
     Raises: UsageError for options that make no sense together; what reading the table raises.
     """
-    if _is_listing(common, given):
-        return list_tables(common, _list_options(given))
+    if _is_listing(common, table, view, given):
+        return list_tables(common, _list_options(common, table, given))
     try:
-        return _show_table(common, given)
+        return _show_table(common, table, view, given)
     except TableNotFound as error:
-        if error.error_id != TableNotFound.id or not _may_be_listing(given):
+        if error.error_id != TableNotFound.id or not _may_be_listing(view, given):
             raise
         try:
-            return list_tables(common, _list_options(given))
+            return list_tables(common, _list_options(common, table, given))
         except (TableNotFound, StorageError):
             raise error from None
 
 
-def _is_listing(common: Common, given: ViewOptions) -> bool:
+def _is_listing(common: Common, table: str, view: str, given: ViewRequest) -> bool:
     """Whether TABLE is a catalog or a namespace of one, or is asked for what only a listing has."""
-    if not _may_be_listing(given) or given.table in VIEWS:
+    if not _may_be_listing(view, given) or table in VIEWS:
         return False
-    if may_be_short(common, given.table):
-        name = name_in_catalog(common, given.table)
+    if may_be_short(common, table):
+        name = name_in_catalog(common, table)
         if name is not None and len(name.parts) < 2:
             return True
-    asks_for_rows = given.limit or given.columns or given.format in ("jsonl", "csv")
-    return bool(asks_for_rows) and not Path(given.table, METADATA_FOLDER).is_dir()
+    asks_for_rows = given.limit or given.columns or _format(common, given) in ("jsonl", "csv")
+    return bool(asks_for_rows) and not Path(table, METADATA_FOLDER).is_dir()
 
 
-def _may_be_listing(given: ViewOptions) -> bool:
+def _may_be_listing(view: str, given: ViewRequest) -> bool:
     """Whether no option asks for anything of one table."""
-    return given.view == "summary" and not any(
+    return view == "summary" and not any(
         (given.snapshot, given.ref, given.as_of, given.all_snapshots, given.content,
-         given.from_id, given.to_id, given.html)
+         given.from_, given.to, given.html)
     )  # fmt: skip
 
 
-def _list_options(given: ViewOptions) -> ListOptions:
-    return ListOptions(given.table, _names(given.columns), given.limit, given.format)
+def _list_options(common: Common, table: str, given: ViewRequest) -> ListOptions:
+    return ListOptions(table, _names(given.columns), given.limit, _format(common, given))
 
 
-def _show_table(common: Common, given: ViewOptions) -> Outcome:
-    request = _parsed(given, common.shell.env.now_ms())
-    request = replace(request, table=called(common, given.table))
-    session = open_session(common, given.table, read_only=True)
+def _format(common: Common, given: ViewRequest) -> str:
+    return "json" if common.json else given.format or "text"
+
+
+def _show_table(common: Common, table: str, view: str, given: ViewRequest) -> Outcome:
+    request = _parsed(common, table, view, given)
+    request = replace(request, table=called(common, table))
+    session = open_session(common, table, read_only=True)
     reader = session.read("shown")
     if request.view.name != "changes":  # what one side lacks would be shown as a change
         reader = replace(reader, gaps=Gaps())
@@ -143,12 +129,12 @@ def _show_table(common: Common, given: ViewOptions) -> Outcome:
     )
 
 
-def _show_summary(reader: Reader, request: _Request) -> _Shown:
-    found = run.summary(reader, request.choice)
+def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
+    found = views.summary(reader, request.choice)
     return _Shown(found, lambda console: print_summary(console, found))
 
 
-def _show_health(reader: Reader, request: _Request) -> _Shown:
+def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.report.inspect.health import print_health
     from icectl.run.inspect.health import health
 
@@ -156,7 +142,7 @@ def _show_health(reader: Reader, request: _Request) -> _Shown:
     return _Shown(found, lambda console: print_health(console, found, request.table))
 
 
-def _show_changes(reader: Reader, request: _Request) -> _Shown:
+def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.run.inspect.changes import changes
 
     found = changes(reader, request.from_id, request.to_id, request.limit)
@@ -168,7 +154,7 @@ def _show_changes(reader: Reader, request: _Request) -> _Shown:
     return _Shown(found, lambda console: print_changes(console, found, base))
 
 
-def _show_tree(reader: Reader, request: _Request) -> _Shown:
+def _show_tree(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.plan.inspect.tree import tree_json
     from icectl.report.inspect.tree import mermaid, print_tree
     from icectl.report.inspect.tree_page import tree_page
@@ -186,11 +172,11 @@ def _show_tree(reader: Reader, request: _Request) -> _Shown:
     return _Shown(result, lambda console: print_tree(console, root, base))
 
 
-def _show_rows(reader: Reader, request: _Request) -> _Shown:
+def _show_rows(reader: Reader, request: _ParsedRequest) -> _Shown:
     columns, view = request.columns, request.view.name
     if columns is None and request.format == "text" and view in _LAZY_TEXT:
         columns = row_output.text_members(view)
-    rows = run.rows(
+    rows = views.rows(
         reader,
         RowRequest(
             view=request.view,
@@ -209,7 +195,7 @@ def _show_rows(reader: Reader, request: _Request) -> _Shown:
     return _Shown(result, lambda console: _print_rows(console, rows, request, reader))
 
 
-def _begun(rows: RowSet, reader: Reader, request: _Request) -> RowSet:
+def _begun(rows: RowSet, reader: Reader, request: _ParsedRequest) -> RowSet:
     """The same rows, where there are any; before a header is printed it is known.
 
     Raises: what keeps all of them from being read.
@@ -222,7 +208,7 @@ def _begun(rows: RowSet, reader: Reader, request: _Request) -> RowSet:
     return RowSet(rows.columns, chain(first, left))
 
 
-def _lacks(reader: Reader, request: _Request) -> bool:
+def _lacks(reader: Reader, request: _ParsedRequest) -> bool:
     """Tell of what is odd in what was shown, and whether part of it is missing.
 
     Raises: what keeps all of it from being shown.
@@ -234,7 +220,7 @@ def _lacks(reader: Reader, request: _Request) -> bool:
     return incomplete
 
 
-def _print_rows(console: Console, rows: RowSet, request: _Request, reader: Reader) -> None:
+def _print_rows(console: Console, rows: RowSet, request: _ParsedRequest, reader: Reader) -> None:
     printer = _ROW_PRINTERS.get(request.format)
     if printer is not None:
         printer(console, rows)
@@ -244,7 +230,7 @@ def _print_rows(console: Console, rows: RowSet, request: _Request, reader: Reade
         row_output.print_rows(console, request.view.name, rows, reader.metadata.location)
 
 
-def _snapshot_id(reader: Reader, request: _Request) -> str | None:
+def _snapshot_id(reader: Reader, request: _ParsedRequest) -> str | None:
     """The snapshot that rows are of; None for views of the table and of all snapshots."""
     if not request.view.of_snapshot or request.all_snapshots:
         return None
@@ -259,7 +245,7 @@ def _write(path: str, text: str) -> None:
         raise UsageError(f"`--html`: cannot write `{path}`: {error.strerror}") from error
 
 
-_SHOW: Mapping[str, Callable[[Reader, _Request], _Shown]] = {
+_SHOW: Mapping[str, Callable[[Reader, _ParsedRequest], _Shown]] = {
     "summary": _show_summary,
     "health": _show_health,
     "changes": _show_changes,
@@ -271,9 +257,11 @@ _ROW_PRINTERS: Mapping[str, Callable[[Console, RowSet], None]] = {
 }
 
 
-def _parsed(given: ViewOptions, now_ms: int) -> _Request:
-    view = _view(given.table, given.view)
-    _check_options(view, given)
+def _parsed(common: Common, table: str, view_name: str, given: ViewRequest) -> _ParsedRequest:
+    view = _view(table, view_name)
+    wanted = _format(common, given)
+    _check_options(view, given, wanted)
+    now_ms = common.shell.env.now_ms()
     choice = SnapshotChoice(
         snapshot_id=parse_snapshot_id("--snapshot", given.snapshot),
         ref=given.ref,
@@ -283,17 +271,17 @@ def _parsed(given: ViewOptions, now_ms: int) -> _Request:
         raise UsageError("`--snapshot`, `--ref` and `--as-of` exclude each other")
     if choice.count and given.all_snapshots:
         raise UsageError("`--all-snapshots` shows every snapshot; it excludes choosing one")
-    return _Request(
+    return _ParsedRequest(
         view=view,
-        table=given.table,
+        table=table,
         choice=choice,
         all_snapshots=given.all_snapshots,
         content=given.content,
-        from_id=parse_snapshot_id("--from", given.from_id),
-        to_id=parse_snapshot_id("--to", given.to_id),
+        from_id=parse_snapshot_id("--from", given.from_),
+        to_id=parse_snapshot_id("--to", given.to),
         columns=_names(given.columns),
         limit=parse_option("--limit", given.limit, parse_count),
-        format=given.format,
+        format=wanted,
         html=given.html,
     )
 
@@ -314,7 +302,7 @@ def _view(table: str, name: str) -> View:
     raise UsageError(f"there is no view `{name}`", hint=hint)
 
 
-def _check_options(view: View, given: ViewOptions) -> None:
+def _check_options(view: View, given: ViewRequest, wanted: str) -> None:
     """Refuse options that mean nothing to the view."""
     changes, tree = view.name == "changes", view.name == "tree"
     for option, value, concerned in (
@@ -323,8 +311,8 @@ def _check_options(view: View, given: ViewOptions) -> None:
         ("--as-of", given.as_of, view.of_snapshot),
         ("--all-snapshots", given.all_snapshots or None, view.all_snapshots),
         ("--content", given.content, view.by_content),
-        ("--from", given.from_id, changes),
-        ("--to", given.to_id, changes),
+        ("--from", given.from_, changes),
+        ("--to", given.to, changes),
         ("--columns", given.columns, view.rows),
         ("--limit", given.limit, view.rows or changes or tree),
         ("--html", given.html, tree),
@@ -334,8 +322,8 @@ def _check_options(view: View, given: ViewOptions) -> None:
     formats = ["text", "json"]
     formats += ["jsonl", "csv"] if view.rows or changes else []
     formats += ["mermaid"] if tree else []
-    if given.format not in formats:
-        message = f"`--format {given.format}` is none of the view's: {', '.join(formats)}"
+    if wanted not in formats:
+        message = f"`--format {wanted}` is none of the view's: {', '.join(formats)}"
         raise UsageError(message)
     if given.content is not None and given.content not in CONTENTS:
         raise UsageError(f"`--content` is `data` or `deletes`, not `{given.content}`")

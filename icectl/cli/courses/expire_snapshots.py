@@ -1,9 +1,10 @@
 """The course of `icectl expire-snapshots`: options to a policy, plan, question, run, outcome."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
+from icectl.cli.commands.expire_snapshots import ExpireRequest
 from icectl.cli.deleted_list import write_deleted_list
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, identity_of, open_session, unpublished
@@ -52,22 +53,7 @@ from icectl.units import parse_instant
 COMMAND = "expire-snapshots"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The options of the command as given."""
-
-    older_than: str | None
-    retain_last: str | None
-    keep_daily: str | None
-    keep_weekly: str | None
-    keep_monthly: str | None
-    expire_unreferenced: bool
-    expire_ids: tuple[str, ...]
-    clean_expired_metadata: bool
-    keep_files: bool
-
-
-def expire(common: Common, table: str, request: Request, change: Change) -> Outcome:
+def run(common: Common, table: str, request: ExpireRequest, change: Change) -> Outcome:
     """Plan the expiry; unless the plan is all that was asked for, ask, and run it."""
     ids = _expire_ids(request)
     session = open_session(common, table, read_only=False, change=change)
@@ -106,7 +92,7 @@ def _confirmed(session: Session, told: report.Expiry) -> bool:
     return session.console.ask(question(told))
 
 
-def _expire_ids(request: Request) -> tuple[int, ...]:
+def _expire_ids(request: ExpireRequest) -> tuple[int, ...]:
     policy_options = (
         request.older_than,
         request.retain_last,
@@ -115,7 +101,7 @@ def _expire_ids(request: Request) -> tuple[int, ...]:
         request.keep_monthly,
         request.expire_unreferenced,
     )
-    if request.expire_ids and any(policy_options):
+    if request.expire_id and any(policy_options):
         raise UsageError(
             "`--expire-id` names exactly what goes, and cannot be joined with a policy",
             hint="give either `--expire-id`, or the options of a policy",
@@ -123,12 +109,12 @@ def _expire_ids(request: Request) -> tuple[int, ...]:
     hint = "`icectl inspect TABLE snapshots` lists them"
     return tuple(
         whole_number("--expire-id", text, "snapshot id", most_digits=19, hint=hint)
-        for text in request.expire_ids
+        for text in request.expire_id or ()
     )
 
 
 def _policy(
-    session: Session, request: Request, ids: tuple[int, ...]
+    session: Session, request: ExpireRequest, ids: tuple[int, ...]
 ) -> Callable[[TableMetadata], Policy]:
     """The policy for a table: options replace its properties, the file may only keep more."""
     if ids:

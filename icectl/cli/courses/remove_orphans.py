@@ -1,10 +1,11 @@
 """The course of `icectl remove-orphans`: options, plan, question, run, outcome."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from icectl.cli.commands.remove_orphans import OrphansRequest
 from icectl.cli.deleted_list import write_deleted_list
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, identity_of, open_session, unpublished
@@ -39,29 +40,13 @@ MISMATCH_MODES = ("error", "ignore")
 ENGINES = ("local", "spark")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The options of the command as given."""
-
-    locations: Sequence[str]
-    equal_schemes: Sequence[str]
-    equal_authorities: Sequence[str]
-    prefix_mismatch: str
-    inventory: str | None
-    allow_recent: bool
-    delete_outside: bool
-    engine: str
-    master: str | None
-    spark_conf: Sequence[str]
-
-
-def remove(common: Common, table: str, request: Request, change: Change) -> Outcome:
+def run(common: Common, table: str, request: OrphansRequest, change: Change) -> Outcome:
     """Plan the removal; unless the plan is all that was asked for, ask, and run it."""
     _check_one_of("--prefix-mismatch", request.prefix_mismatch, MISMATCH_MODES)
     _check_engine(request)
     same_store = SameStore(
-        _equal("--equal-scheme", request.equal_schemes),
-        _equal("--equal-authority", request.equal_authorities),
+        _equal("--equal-scheme", request.equal_scheme or ()),
+        _equal("--equal-authority", request.equal_authority or ()),
     )
     session = open_session(common, table, read_only=False, change=change)
     options = _options(session, request, same_store)
@@ -95,7 +80,7 @@ def _without_orphans(prepared: PreparedRemoval) -> PreparedRemoval:
     return replace(prepared, plan=replace(prepared.plan, orphans=none, outside=none))
 
 
-def _search(session: Session, request: Request, same_store: SameStore) -> OrphanSearch:
+def _search(session: Session, request: OrphansRequest, same_store: SameStore) -> OrphanSearch:
     """The engine that was asked for, over the store or an inventory."""
     if request.engine == "spark":
         return _spark_search(session, request)
@@ -106,14 +91,14 @@ def _search(session: Session, request: Request, same_store: SameStore) -> Orphan
     return LocalOrphanSearch(files_below, session.progress, session.deadline)
 
 
-def _spark_search(session: Session, request: Request) -> SparkOrphanSearch:
-    options = spark_options(session, request.master, request.spark_conf)
+def _spark_search(session: Session, request: OrphansRequest) -> SparkOrphanSearch:
+    options = spark_options(session, request.master, request.spark_conf or ())
     return SparkOrphanSearch(
         options, session.storage(), session.store, session.progress, session.deadline
     )
 
 
-def _options(session: Session, request: Request, same_store: SameStore) -> OrphanOptions:
+def _options(session: Session, request: OrphansRequest, same_store: SameStore) -> OrphanOptions:
     settings = session.settings
     older_than = settings.read(ORPHANS_OLDER_THAN)
     now_ms = session.env.now_ms()  # wrong usage shows before anything is read
@@ -121,7 +106,7 @@ def _options(session: Session, request: Request, same_store: SameStore) -> Orpha
     quarantine = settings.read(ORPHANS_QUARANTINE)
     return OrphanOptions(
         older_than=lambda now_ms: parse_instant(older_than, now_ms),
-        locations=[_absolute(location) for location in request.locations],
+        locations=[_absolute(location) for location in request.location or ()],
         same_store=same_store,
         ignore_mismatch=request.prefix_mismatch == "ignore",
         max_fraction=settings.read(ORPHANS_MAX_FRACTION),
@@ -148,7 +133,7 @@ def _equal(option: str, given: Sequence[str]) -> Mapping[str, str]:
     return found
 
 
-def _check_engine(request: Request) -> None:
+def _check_engine(request: OrphansRequest) -> None:
     _check_one_of("--engine", request.engine, ENGINES)
     if request.engine == "spark":
         if request.inventory is not None:
@@ -157,7 +142,7 @@ def _check_engine(request: Request) -> None:
                 "list on Spark"
             )
         return
-    check_no_spark_options(request.master, request.spark_conf)
+    check_no_spark_options(request.master, request.spark_conf or ())
 
 
 def _check_one_of(option: str, given: str, known: Sequence[str]) -> None:

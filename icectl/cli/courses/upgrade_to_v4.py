@@ -1,12 +1,13 @@
 """The course of `icectl upgrade-to-v4`."""
 
+from icectl.cli.commands.upgrade_to_v4 import UpgradeRequest
+from icectl.cli.courses.upgrade import Course, upgrade
 from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session
-from icectl.cli.upgrading import Course, upgrade
 from icectl.errors import UsageError
 from icectl.plan.upgrade_to_v4 import TO_VERSION, UpgradeOptions
 from icectl.report.document import Outcome
-from icectl.report.upgrade_to_v4 import to_know
+from icectl.report.upgrade import version_4_notes
 from icectl.run.upgrade_to_v4 import (
     COMMAND,
     execute,
@@ -16,8 +17,9 @@ from icectl.run.upgrade_to_v4 import (
 )
 
 
-def upgrade_to_v4(common: Common, table: str, change: Change, options: UpgradeOptions) -> Outcome:
+def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> Outcome:
     """Plan the upgrade; unless the plan is all that was asked for, ask, and run it."""
+    options = _options(request)
     if options.mode == "eager" and change.metadata_file is not None:
         raise UsageError(
             "`--eager` makes a commit per branch, and `--metadata-file` allows for one",
@@ -29,7 +31,7 @@ def upgrade_to_v4(common: Common, table: str, change: Change, options: UpgradeOp
     course = Course(
         command=COMMAND,
         to_version=TO_VERSION,
-        to_know=to_know(options.mode),
+        to_know=version_4_notes(options.mode),
         loaded=prepared.loaded,
         plan=prepared.plan,
         execute=lambda: execute(access, prepared),
@@ -37,3 +39,16 @@ def upgrade_to_v4(common: Common, table: str, change: Change, options: UpgradeOp
         tidy=lambda: remove_leftovers(access, prepared),
     )
     return upgrade(session, course, change)
+
+
+def _options(request: UpgradeRequest) -> UpgradeOptions:
+    if request.lazy and request.eager:
+        raise UsageError("`--lazy` and `--eager` exclude each other")
+    if request.convert_position_deletes and not request.eager:
+        raise UsageError("`--convert-position-deletes` needs `--eager`")
+    return UpgradeOptions(
+        "lazy" if request.lazy else "eager" if request.eager else "default",
+        request.branch,
+        request.allow_read_only,
+        request.convert_position_deletes,
+    )

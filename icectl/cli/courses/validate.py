@@ -1,10 +1,11 @@
 """The course of `icectl validate`: options to a choice, the checks, the outcome."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, cast
 
 from icectl.checks.choice import Level, RuleChoice, fails, rule_ids
 from icectl.checks.finding import Severity
+from icectl.cli.commands.validate import ValidateRequest
 from icectl.cli.failures import with_table
 from icectl.cli.naming import called
 from icectl.cli.options import Common
@@ -19,20 +20,7 @@ from icectl.run.way_out import BrokenTable
 from icectl.units import parse_ratio
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The options of the command as given; those with a setting are read from the settings."""
-
-    table: str
-    snapshot: str | None
-    ref: str | None
-    all_snapshots: bool
-    sample: str | None
-    rules: tuple[str, ...]
-    skipped: tuple[str, ...]
-
-
-def check(common: Common, request: Request) -> Outcome:
+def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
     """Check a table and say what was found.
 
     Raises: UsageError for options that make no sense together; what reading the metadata raises.
@@ -41,10 +29,10 @@ def check(common: Common, request: Request) -> Outcome:
     level = cast("Level", settings.read(VALIDATE_LEVEL))  # the setting takes nothing else
     fail_on = cast("Severity", settings.read(VALIDATE_FAIL_ON))
     options = _options(request, level)
-    session = open_session(common, request.table, read_only=True)
+    session = open_session(common, table, read_only=True)
     reader = session.read("checked")
     found = validate(reader, options)
-    name = called(common, request.table)
+    name = called(common, table)
     broken = BrokenTable(session.store, session.catalog, session.env, name)
     findings = broken.hinted(found.findings, "metadata" if level == "metadata" else "files")
     checked = Checked(
@@ -81,7 +69,7 @@ def _end(checked: Checked, fail_on: Severity) -> tuple[int, Literal["done", "inc
     return (0, "done") if checked.complete else (3, "incomplete")
 
 
-def _options(request: Request, level: Level) -> ValidateOptions:
+def _options(request: ValidateRequest, level: Level) -> ValidateOptions:
     choice = SnapshotChoice(
         snapshot_id=parse_snapshot_id("--snapshot", request.snapshot), ref=request.ref
     )
@@ -99,5 +87,7 @@ def _options(request: Request, level: Level) -> ValidateOptions:
         choice=choice,
         all_snapshots=request.all_snapshots,
         sample=sample,
-        rules=RuleChoice(rule_ids("--rule", request.rules), rule_ids("--skip", request.skipped)),
+        rules=RuleChoice(
+            rule_ids("--rule", request.rule or ()), rule_ids("--skip", request.skip or ())
+        ),
     )

@@ -1,9 +1,10 @@
 """The course of `icectl rewrite-manifests`: options, plan, run, outcome."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, cast
 
+from icectl.cli.commands.rewrite_manifests import RewriteRequest
 from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, identity_of, open_session, unpublished
 from icectl.cli.settings import parse_count, parse_option, whole_number
@@ -27,23 +28,10 @@ from icectl.units import parse_size
 Content = Literal["all", "data", "deletes"]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The options of the command as given."""
-
-    table: str
-    branch: str
-    spec_id: str | None
-    target_size: str | None
-    sort_by: str | None
-    min_manifests: str | None
-    content: str
-
-
-def rewrite(common: Common, request: Request, change: Change) -> Outcome:
+def run(common: Common, table: str, request: RewriteRequest, change: Change) -> Outcome:
     """Plan the rewrite and, unless the plan is all that was asked for, run it."""
     options = _options(request)
-    session = open_session(common, request.table, read_only=False, change=change)
+    session = open_session(common, table, read_only=False, change=change)
     access = session.access
     prepared = prepare(access, request.branch, options)
     told = Rewriting(prepared.plan, prepared.listed.manifests)
@@ -98,7 +86,7 @@ def _outcome(
     )
 
 
-def _options(request: Request) -> Callable[[TableMetadata], RewriteOptions]:
+def _options(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOptions]:
     """What the caller asks for, once the table's properties are known."""
     if request.content not in ("all", "data", "deletes"):
         message = f"`--content` is `all`, `data` or `deletes`, not `{request.content}`"
