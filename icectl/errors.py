@@ -45,7 +45,7 @@ class IcectlError(Exception):
 
 
 class SelfCheckFailed(IcectlError):
-    """What icectl has written is not what it should be; no commit names it."""
+    """A mistake of icectl in what it has written; no commit names that."""
 
     exit_code = 1
     id = "self-check-failed"
@@ -70,7 +70,7 @@ class UsageError(IcectlError):
 
 
 class Incomplete(IcectlError):
-    """Part of the work is done; running the command again continues it."""
+    """An end before all of the work is done; running the command again continues it."""
 
     exit_code = 3
     id = "incomplete"
@@ -78,7 +78,7 @@ class Incomplete(IcectlError):
 
 
 class ProblemsFound(IcectlError):
-    """`validate` found errors, or `--check` found work to do."""
+    """The problems that were found: errors by `validate`, or work to do by `--check`."""
 
     exit_code = 4
     id = "problems-found"
@@ -86,7 +86,7 @@ class ProblemsFound(IcectlError):
 
 
 class Refused(IcectlError):
-    """Going on could lose data or history, so nothing was done."""
+    """A refusal: going on could lose data or history, so nothing was done."""
 
     exit_code = 5
     id = "refused"
@@ -94,7 +94,7 @@ class Refused(IcectlError):
 
 
 class TableNotFound(IcectlError):
-    """No table is where the caller says."""
+    """A table that is not where the caller says."""
 
     exit_code = 10
     id = "table-not-found"

@@ -10,7 +10,7 @@ Unit = Literal["count", "bytes"]
 
 
 class Progress(Protocol):
-    """Receives phases, their advance, and warnings."""
+    """A receiver of phases, their advance, and warnings."""
 
     def phase(self, name: str, *, total: int | None = None, unit: Unit = "count") -> None:
         """Begin a phase; the one before it is over. `total` None means not known yet."""

@@ -209,7 +209,7 @@ class FileSystemCatalog:
         return loaded_from(metadata, found.location, capabilities)
 
     def _relocated_directory(self, metadata: TableMetadata) -> str | None:
-        """Where `write.metadata.path` puts metadata files, if that is elsewhere (R-161)."""
+        """Find where `write.metadata.path` puts metadata files, if that is elsewhere (R-161)."""
         path = properties.read(metadata.properties, properties.METADATA_PATH)
         if not path:
             return None

@@ -120,7 +120,7 @@ def check_original(loaded: LoadedTable) -> None:
 
 
 def _place(location: str) -> str:
-    """Where a table is, under every spelling that means the same directory."""
+    """Spell the place of a table as one of all spellings that mean the same directory."""
     if locations.is_local(location):
         try:
             return str(Path(locations.local_path(location)).resolve())
@@ -265,7 +265,7 @@ def _landed_or_not(
 
 
 def _reason(error: Exception) -> str:
-    """Why a write is not known to have happened."""
+    """Tell why a write is not known to have happened."""
     if isinstance(error, FileExistsError):
         return "the file came and went"
     _LOGGER.debug("the write failed", exc_info=error)

@@ -14,7 +14,7 @@ from icectl.storage.location import shown
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a catalog does for a table, and what it leaves to its clients.
+    """The capabilities of a catalog: what it does for a table, and what it leaves to its clients.
 
     `is_certain`: what was loaded is known to be current.
     `publishes`: a commit is what every reader sees next; where not, the caller points the catalog
@@ -103,7 +103,7 @@ CommitOutcome = Committed | Conflict | Unknown
 
 
 class Catalog(Protocol):
-    """Where a table's current metadata is found and replaced."""
+    """A catalog, where a table's current metadata is found and replaced."""
 
     def load(self, *, to_show: bool = False) -> LoadedTable:
         """Read the current metadata; TableNotFound, CorruptTable, StorageError.
@@ -112,9 +112,9 @@ class Catalog(Protocol):
         """
 
     def check_writable(self, loaded: LoadedTable) -> None:
-        """Refused (exit code 5), with the way out, where a commit or a clean-up would not be safe.
+        """Refuse, with the way out, where a commit or a clean-up would not be safe.
 
-        CommitConflict where another writer is changing just that.
+        Raises: Refused (exit code 5); CommitConflict where another writer is changing just that.
         """
 
     def settle(self) -> None:
@@ -131,7 +131,7 @@ class Catalog(Protocol):
 
 
 def check_same_table(loaded: LoadedTable, now: TableMetadata) -> None:
-    """Raises: Refused, when metadata is not of the table that was loaded (R-002)."""
+    """Check that metadata is of the table that was loaded (R-002). Raises: Refused."""
     expected = loaded.metadata.table_uuid
     if now.table_uuid != expected:  # R-002
         raise Refused(

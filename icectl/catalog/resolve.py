@@ -1,4 +1,4 @@
-"""What TABLE on the command line names."""
+"""The catalog of what TABLE on the command line names."""
 
 import re
 from collections.abc import Callable

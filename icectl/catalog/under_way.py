@@ -42,6 +42,7 @@ def wait_for_end(store: Store, env: Env, directory: str) -> None:
     """
 
     def under_way() -> Sequence[MetadataVersion]:
+        """List the metadata files of commits that are under way."""
         return uncommitted(list_versions(store, directory), store, env)[0]
 
     waiting = under_way()
@@ -66,7 +67,7 @@ def busy(version: MetadataVersion) -> Conflict:
 
 
 def left_over(version: MetadataVersion) -> str:
-    """What to say of a file that a commit has left over."""
+    """Return the message on a file that a commit has left over."""
     return (
         f"{version.name} in the metadata directory is left over from a commit that did not end, "
         "and ignored; `icectl remove-orphans` deletes it"

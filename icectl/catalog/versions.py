@@ -43,7 +43,7 @@ def is_metadata_file_name(name: str) -> bool:
 
 
 def metadata_version(location: str, modified_ms: int | None = None) -> MetadataVersion:
-    """What the name of a metadata file says (R-160, R-162).
+    """Read what the name of a metadata file says (R-160, R-162).
 
     The digits that a bare UUID begins with are no number.
     """
@@ -88,7 +88,7 @@ def is_file_system_table(versions: Sequence[MetadataVersion]) -> bool:
 
 
 def doubled_versions(versions: Sequence[MetadataVersion]) -> tuple[int, ...]:
-    """The numbers that more than one file carries.
+    """List the numbers that more than one file carries.
 
     Order: ascending.
     """

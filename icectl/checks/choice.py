@@ -1,4 +1,4 @@
-"""What a caller asks `validate` for: rules to report, and the severity that fails."""
+"""The choice of a caller of `validate`: rules to report, and the severity that fails."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ def rule_ids(option: str, texts: Iterable[str]) -> frozenset[str]:
 
 
 def counts(findings: Iterable[Finding]) -> Mapping[Severity, int]:
-    """How many findings there are of each severity, none of them left out."""
+    """Count the findings of each severity, none of them left out."""
     found = Counter(finding.severity for finding in findings)
     return {severity: found[severity] for severity in SEVERITIES}
 

@@ -47,7 +47,7 @@ def check_entries(
     rows: RawEntries,
     types: BoundTypes,
 ) -> Iterator[Finding]:
-    """What the entries of a manifest have wrong; `types` are those of types_of_bounds.
+    """Check the entries of a manifest; `types` are those of types_of_bounds.
 
     Spec: R-042, R-043, R-048, R-061 to R-064, R-067, R-091, R-092, R-118, R-120, R-122, R-123,
     R-130, R-133, R-134, R-164, R-177.
@@ -70,7 +70,7 @@ def check_entries(
 
 
 class _Report:
-    """Turns faults of one manifest into findings."""
+    """A report of one manifest, which turns faults into findings."""
 
     def __init__(self, subject: str) -> None:
         self._subject = subject
@@ -120,7 +120,7 @@ def _numbers(
 
 
 def _files(report: _Report, metadata: TableMetadata, columns: Columns) -> Iterator[Finding]:
-    """What every file has: format, counts, size, place (R-063, R-067, R-164)."""
+    """Check what every file has: format, counts, size, place (R-063, R-067, R-164, R-177)."""
     yield from report("R-063", faults.of_unknown_format(columns), "an unknown file format")  # R-063
     found = faults.rows_in_puffin_files(columns)
     yield from report("R-063", found, "rows in a Puffin file")

@@ -26,7 +26,7 @@ def check_live_entries(
     *,
     is_whole: bool,
 ) -> Iterator[Finding]:
-    """What is wrong in a snapshot that lists the manifests of these numbers.
+    """Check a snapshot that lists the manifests of these numbers.
 
     `is_whole` says that all of its manifests could be read.
 

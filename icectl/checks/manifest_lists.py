@@ -20,7 +20,7 @@ def check_manifest_list(
     properties: Mapping[str, str] | None,
     manifests: Sequence[ManifestFile],
 ) -> Iterator[Finding]:
-    """What a snapshot's rows of manifests have wrong by themselves.
+    """Check a snapshot's rows of manifests by themselves.
 
     `properties` is the key-value metadata of the list, None where the snapshot embeds manifests.
     Spec: R-041, R-047, R-048, R-050 to R-054, R-056, R-102, R-120, R-171.
@@ -133,7 +133,7 @@ def _row_ids(
     manifests: Sequence[ManifestFile],
     subject: str,
 ) -> Iterator[Finding]:
-    """From version 3 on every data manifest of a new snapshot has a first row id (R-102)."""
+    """Check that from version 3 on data manifests of a new snapshot have a first row id (R-102)."""
     if metadata.format_version < 3 or snapshot.first_row_id is None:
         return
     lacking = [

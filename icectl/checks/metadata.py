@@ -25,7 +25,7 @@ _METADATA = "metadata"
 
 
 def check_metadata(metadata: TableMetadata, members: Mapping[str, Any]) -> Iterator[Finding]:
-    """What the metadata JSON shows to be wrong, but for schemas, specs and snapshots.
+    """Check the metadata JSON, but for schemas, specs and snapshots.
 
     `members` is the JSON object, for what the value no longer tells.
     Spec: R-011 to R-014, R-016, R-017, R-024 to R-026, R-140 to R-142, R-164.

@@ -110,7 +110,7 @@ def _values(
 
 
 def _excluded(summary: FieldSummary, type_: Type | None, found: FieldRange) -> str | None:
-    """What a summary says that the entries belie; wider than needed is no fault."""
+    """Tell what the entries belie of a summary, None for nothing; wider than needed is no fault."""
     if not summary.contains_null and found.has_null:
         return "says that there is no null, but there is"
     if summary.contains_nan is False and found.has_nan:

@@ -25,7 +25,7 @@ FIRST_RESERVED_ID = 2_147_483_447
 
 
 def check_schemas(metadata: TableMetadata) -> Iterator[Finding]:
-    """What schemas, specs and sort orders have wrong.
+    """Check schemas, specs and sort orders.
 
     Spec: R-007, R-019, R-077, R-080, R-084, R-097, R-177, R-181, R-182, R-184.
     """
@@ -84,7 +84,7 @@ def _fields(fields: Sequence[NestedField]) -> Iterator[NestedField]:
 
 
 def _unfit(schema: Schema, field_id: int) -> str | None:
-    """Why a field cannot identify rows."""
+    """Tell why a field cannot identify rows; None where it can."""
     field = schema.field(field_id)
     if field is None:
         return "is no column of the schema"
@@ -155,7 +155,7 @@ def _source(
 
 
 def _shared_field_ids(metadata: TableMetadata) -> Iterator[Finding]:
-    """From version 2 on a partition field id means one source and transform (R-077)."""
+    """Check that from version 2 on a partition field id means one source and transform (R-077)."""
     if metadata.format_version == 1:
         return
     meanings: dict[int, dict[tuple[tuple[int, ...], str], int]] = {}
@@ -200,7 +200,7 @@ def _name_mapping(metadata: TableMetadata) -> Iterator[Finding]:
 
 
 def mapping_problem(mapping: Any) -> str | None:
-    """Why some JSON is no name mapping; None where it is one (R-181)."""
+    """Tell why some JSON is no name mapping; None where it is one (R-181)."""
     if not isinstance(mapping, list):
         return "it is no list"
     ids: Counter[int] = Counter()

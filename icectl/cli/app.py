@@ -53,7 +53,7 @@ _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
 @dataclass(slots=True)
 class _Run:
-    """What is known of a run so far, for whatever ends it."""
+    """A run, with what is known of it so far, for whatever ends it."""
 
     env: Env
     started_seconds: float
@@ -78,6 +78,7 @@ def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
     )
 
     def tell(text: str) -> None:
+        """Note a text on the console that the run has by then."""
         run.console.note(text)
 
     interrupts = Interrupts(tell)

@@ -1,4 +1,4 @@
-"""What to tell, and which exit code to end with, for whatever ended a run."""
+"""The messages and exit codes for whatever ends a run."""
 
 import errno
 import re

@@ -50,7 +50,7 @@ SparkConf = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Where a command runs: its console, clock, settings, time limit, and what may end it.
+    """The place where a command runs: console, clock, settings, time limit, and what may end it.
 
     `ways_out` make better hints of what they find whole in the tables that the command opened.
     """
@@ -288,7 +288,10 @@ def command(
     """
 
     def decorate(function: Callable[..., Outcome]) -> Command:
+        """Make the command of a function."""
+
         def callback(**values: Any) -> Invocation:
+            """Keep the parsed values of the options until the command is run."""
             return Invocation(made, values)
 
         callback.__name__ = function.__name__

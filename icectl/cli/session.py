@@ -1,4 +1,4 @@
-"""What every command starts with: the store, the table's catalog, and what it may use of both."""
+"""The start of every command: the store, the table's catalog, and what it may use of both."""
 
 import os
 import tempfile
@@ -53,7 +53,7 @@ class Session:
 
     @property
     def access(self) -> TableAccess:
-        """What commands that change the table reach it with."""
+        """The access to the table, for commands that change it."""
         return TableAccess(
             self.store,
             self.catalog,
@@ -83,7 +83,7 @@ class Session:
 
 
 def identity_of(loaded: LoadedTable, after: str | None = None) -> TableIdentity:
-    """Which table a run was on; `after` is the metadata file that it has made."""
+    """Identify the table that a run was on; `after` is the metadata file that it has made."""
     metadata = loaded.metadata
     return TableIdentity(
         metadata.location,
@@ -95,7 +95,7 @@ def identity_of(loaded: LoadedTable, after: str | None = None) -> TableIdentity:
 
 
 def unpublished(loaded: LoadedTable) -> str | None:
-    """Where the metadata lie, if it is the caller who makes them current; else None."""
+    """Return where the metadata lie, if it is the caller who makes them current; else None."""
     return None if loaded.capabilities.publishes else loaded.metadata_location
 
 
@@ -122,6 +122,7 @@ def open_session(
     store, catalog = opened.store, opened.catalog
 
     def way_out(error: CorruptTable) -> str | None:
+        """Return a better hint for an error, by what is whole of the table."""
         from icectl.run.way_out import BrokenTable
 
         return BrokenTable(store, catalog, shell.env, called(common, table)).hint(error)

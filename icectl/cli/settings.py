@@ -1,4 +1,4 @@
-"""What a run goes by: option, then environment, then file, then built-in, with the origin kept.
+"""The settings of a run: option, then environment, then file, then built-in, with the origin kept.
 
 Table properties stand between the file and the built-in values; a command that has some reads
 them itself, since only it has the table.
@@ -28,7 +28,10 @@ _MOST_DIGITS = 18
 
 
 class Layer(StrEnum):
-    """Where a value comes from, strongest first; the file and below yield to the table's word."""
+    """The layers that a value may come from, strongest first.
+
+    The file and what is below it yield to the table's word.
+    """
 
     OPTION = "option"
     ENVIRONMENT = "environment"
@@ -71,7 +74,7 @@ class Origin:
 
     @property
     def name(self) -> str:
-        """How messages name it."""
+        """The name of the origin in messages."""
         return self.text if self.layer is Layer.FILE else f"`{self.text}`"
 
 
@@ -178,6 +181,7 @@ _COLORS: tuple[Color, ...] = ("auto", "always", "never")
 
 def _one_of(*choices: str) -> Callable[[str], str | None]:
     def parse(text: str) -> str:
+        """Check that a text is one of the choices. Raises: UsageError."""
         if text not in choices:
             listed = ", ".join(f"`{choice}`" for choice in choices)
             raise UsageError(f"`{text}` is none of {listed}")

@@ -8,7 +8,7 @@ from types import FrameType
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived."""
+    """The arrival of SIGTERM."""
 
 
 class Interrupts:

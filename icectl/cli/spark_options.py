@@ -1,4 +1,4 @@
-"""What the command line says of Spark."""
+"""The options of Spark on the command line."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from icectl.errors import UsageError
 
 
 def spark_options(session: Session, master: str | None, spark_conf: Sequence[str]) -> SparkOptions:
-    """Which Spark to run on, and its settings. Raises: UsageError."""
+    """Read which Spark to run on, and its settings. Raises: UsageError."""
     given = [split_pair(text, "--spark-conf", text.partition("=")) for text in spark_conf]
     for key, value in given:
         if is_secret(key):

@@ -1,4 +1,4 @@
-"""What pyarrow raises on a file, as errors of this program."""
+"""The errors of pyarrow on a file, as errors of this program."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,5 +51,5 @@ def beyond(kind: str, why: object) -> Unsupported:
 
 
 def first_line(why: object) -> str:
-    """What an error of pyarrow says, without the places in its source."""
+    """Return what an error of pyarrow says, without the places in its source."""
     return str(why).partition("\n")[0].strip().removesuffix(".")

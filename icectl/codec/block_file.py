@@ -7,7 +7,7 @@ _BLOCK_BYTES = 2**20
 
 
 class BlockFile(io.RawIOBase):
-    """Keeps every block that it has read until `forget`, so that none is read twice before.
+    """A file that keeps every block that it has read until `forget`, so that none is read twice.
 
     With `most` it keeps so many, those that were asked for last.
     """
@@ -28,15 +28,15 @@ class BlockFile(io.RawIOBase):
         self._blocks.clear()
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True: blocks can be read."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True: reading may start anywhere."""
         return True
 
     def tell(self) -> int:
-        """Where the next read starts."""
+        """Return where the next read starts."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

@@ -33,17 +33,17 @@ class DataFile(Protocol):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """What the writer noted beside the rows."""
+        """The key-value pairs that the writer noted beside the rows."""
 
     def metrics(self, schema: Schema) -> FileMetrics:
-        """What the file says of its columns without a row being read.
+        """Read what the file says of its columns, and none of its rows.
 
         Shape: as read_metrics of Parquet; other formats only tell the number of rows.
         Raises: CorruptTable R-099; Unsupported.
         """
 
     def parts(self, schema: Schema) -> Sequence[FileMetrics]:
-        """What the file says of its row groups, one after the other; in other formats of itself.
+        """Read what the file says of each row group, in their order; in other formats of itself.
 
         Shape: as metrics; empty where it says nothing of columns.
         Raises: CorruptTable R-099; Unsupported.

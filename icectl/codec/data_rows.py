@@ -1,4 +1,4 @@
-"""What the readers of all formats share: batches with their place, and columns by field id."""
+"""The common part of readers of all formats: batches with their place, and columns by field id."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ def ids_of(field: pa.Field) -> Iterator[int]:
 
 
 def batch_rows(row_count: int, size_bytes: int) -> int:
-    """How many rows a batch may have where `row_count` of them take `size_bytes`."""
+    """Return how many rows a batch may have where `row_count` of them take `size_bytes`."""
     bounded = LARGEST_BATCH_BYTES * row_count // max(size_bytes, 1)
     return max(1, min(LARGEST_BATCH_ROWS, bounded))
 

@@ -47,7 +47,7 @@ Columns = Mapping[str, pa.Array]
 
 
 class Form(StrEnum):
-    """What kind of file an inventory is."""
+    """The kind of file that an inventory is."""
 
     PARQUET = "Parquet"
     ORC = "ORC"
@@ -169,7 +169,7 @@ def _header(file: IO[bytes], *, gzipped: bool) -> Sequence[str]:
 
 
 def _places(names: Sequence[str]) -> Mapping[str, int]:
-    """Which columns hold what. Raises: UsageError, when one is missing."""
+    """Find which columns hold what. Raises: UsageError, when one is missing."""
     spelled = [_NAMED.get(name.strip().lower().replace("_", "")) for name in names]
     places = {name: place for place, name in enumerate(spelled) if name is not None}
     named = ["location"] if "location" in places else ["bucket", "key"]

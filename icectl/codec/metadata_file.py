@@ -98,7 +98,7 @@ def write_metadata(metadata: TableMetadata, *, compressed: bool) -> bytes:
 
 
 def read_version_hint(content: bytes) -> int | str | None:
-    """What a version hint names: a number, the stem of a file name, or nothing usable (R-163)."""
+    """Read a version hint: a number, the stem of a file name, or nothing usable (R-163)."""
     text = content.decode("utf-8", "replace").strip()
     if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
         return int(text)

@@ -30,7 +30,7 @@ _WORD = 8
 def add_32(
     hashes: _Hashes, values: _Array, kind: int, valid: _Array, first: int, seed: np.uint64
 ) -> None:
-    """Values of 32 bits."""
+    """Add values of 32 bits."""
     if loops() is None:
         _add(hashes, _one_nan(values.astype(np.uint64), kind) ^ seed, valid, first, seed)
         return
@@ -40,7 +40,7 @@ def add_32(
 def add_64(
     hashes: _Hashes, values: _Array, kind: int, valid: _Array, first: int, seed: np.uint64
 ) -> None:
-    """Values of 64 bits; hashes of the elements of a column as well."""
+    """Add values of 64 bits; hashes of the elements of a column as well."""
     if loops() is None:
         _add(hashes, _one_nan(values, kind) ^ seed, valid, first, seed)
         return
@@ -48,7 +48,7 @@ def add_64(
 
 
 def add_bits(hashes: _Hashes, values: _Array, valid: _Array, first: int, seed: np.uint64) -> None:
-    """Truth values, a bit each."""
+    """Add truth values, a bit each."""
     if loops() is None:
         _add(hashes, _bits(values, first, len(hashes)) ^ seed, valid, first, seed)
         return
@@ -58,7 +58,7 @@ def add_bits(hashes: _Hashes, values: _Array, valid: _Array, first: int, seed: n
 def add_fixed(
     hashes: _Hashes, content: _Array, width: int, valid: _Array, first: int, seed: np.uint64
 ) -> None:
-    """Byte strings of one width, those of the rows alone."""
+    """Add byte strings of one width, those of the rows alone."""
     if loops() is None:
         offsets = np.arange(len(hashes) + 1, dtype=np.int64) * width
         _add(hashes, _bytes(content, offsets, seed), valid, first, seed)
@@ -71,7 +71,7 @@ def add_fixed(
 def add_bytes(
     hashes: _Hashes, content: _Array, offsets: _Array, valid: _Array, first: int, seed: np.uint64
 ) -> None:
-    """Byte strings, each from its offset to the next."""
+    """Add byte strings, each from its offset to the next."""
     if loops() is None:
         _add(hashes, _bytes(content, offsets, seed), valid, first, seed)
         return
@@ -82,7 +82,7 @@ def add_bytes(
 def add_lists(
     hashes: _Hashes, elements: _Hashes, offsets: _Array, valid: _Array, first: int, seed: np.uint64
 ) -> None:
-    """Lists of elements that have a hash each, in their order."""
+    """Add lists of elements that have a hash each, in their order."""
     if loops() is None:
         _add_states(hashes, _lists(elements, offsets, seed), valid, first, seed)
         return

@@ -1,4 +1,4 @@
-"""What every command that changes a table reaches it with."""
+"""The access to a table that every command which changes it has."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

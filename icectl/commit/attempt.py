@@ -71,6 +71,10 @@ class _Attempts:
     forgets: bool
 
     def commit(self, changes: Changes) -> LoadedTable:
+        """Commit what `changes` makes of the newest metadata, anew after each conflict.
+
+        Raises: CommitConflict; CommitUnknown (R-156); what `changes` raises; what loading raises.
+        """
         properties = self.first.metadata.properties
         retries = read(properties, COMMIT_RETRIES)
         ends_at = self._seconds() + read(properties, COMMIT_TOTAL_TIMEOUT_MS) / 1000

@@ -1,4 +1,4 @@
-"""What a commit of rewritten groups changes on a head: which entries go, which come: pure."""
+"""The changes of a head by a commit of rewritten groups, entries that go and that come: pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,7 +50,7 @@ class Changes:
 
     @property
     def removed_delete_files(self) -> int:
-        """Number of delete files, and vectors, that go."""
+        """The number of delete files, and vectors, that go."""
         return len(delete_files(self.removed))
 
     @property

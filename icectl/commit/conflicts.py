@@ -23,7 +23,7 @@ DeleteKey = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class EqualityDelete:
-    """What decides to which data files an equality delete file applies (R-112)."""
+    """The facts that decide to which data files an equality delete file applies (R-112)."""
 
     sequence_number: int
     is_global: bool
@@ -36,7 +36,7 @@ the last may have come meanwhile."""
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """What came of a group: its tasks as they were planned, and the entries to add.
+    """The result of a group: its tasks as they were planned, and the entries to add.
 
     `added` have status ADDED, an explicit data sequence number, and no snapshot id.
     """
@@ -88,7 +88,7 @@ class LiveHead:
         self._deletes = _delete_rows(files, sorted(used))
 
     def entry(self, location: str) -> tuple[Any, ...] | None:
-        """What _STATED names of a live data file; None where there is none of the location."""
+        """Return what _STATED names of a live data file; None without one of the location."""
         found = self._entries.get(location)
         return None if found is None else found[1]
 
@@ -118,7 +118,7 @@ def head_of(files: LiveFiles, results: Iterable[GroupResult]) -> LiveHead:
 
 
 def conflict(result: GroupResult, head: LiveHead) -> str | None:
-    """Why a group cannot be committed on a head; None where it can.
+    """Tell why a group cannot be committed on a head; None where it can.
 
     Spec: R-111 to R-113, R-152; rules of RewriteFiles in the reference implementation, but for
     deletes that have gone.
@@ -176,7 +176,7 @@ def _positions_applied(task: Task, file: InputFile) -> set[DeleteKey]:
 def _by_location(
     data: Entries, locations: Collection[str]
 ) -> Mapping[str, tuple[int, tuple[Any, ...]]]:
-    """For each location with a live data file its row, and what its entry states."""
+    """Find the live data file at each location: its row, and what its entry states."""
     wanted = pa.array(sorted(locations), pa.string())
     rows = [row for row in index_in(wanted, data.table["location"]).tolist() if row >= 0]
     found = by_row(take(data, rows), "location", *_STATED)

@@ -18,7 +18,7 @@ _FILE_NAME = re.compile(r"icectl-[a-z0-9-]+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9
 
 
 def journal_location(metadata_folder: str, command: str, uuid: str) -> str:
-    """Where the journal of a run lies: beside the metadata files."""
+    """Return where the journal of a run lies: beside the metadata files."""
     return join(metadata_folder, f"icectl-{command}-{uuid}.json")
 
 
@@ -35,7 +35,7 @@ def read_each(
     read: Callable[[Store, str], J],
     progress: Progress,
 ) -> list[J]:
-    """What `read` makes of each journal of a command among the files of the metadata folder.
+    """Read with `read` each journal of a command among the files of the metadata folder.
 
     One that cannot be read is named in a warning and left alone.
     """
@@ -54,6 +54,6 @@ def read_each(
 
 
 def check_version(content: Mapping[str, Any]) -> None:
-    """Raises: ValueError where a journal is not of the version that this icectl writes."""
+    """Check that a journal is of the version that this icectl writes. Raises: ValueError."""
     if content["icectl-journal"] != VERSION:
         raise ValueError(f"version {content['icectl-journal']} is not known")

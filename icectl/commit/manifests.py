@@ -139,9 +139,11 @@ class ManifestWriter:
         sizes = [sources[at].manifest_length for at in used]
 
         def read(at: int) -> tuple[int, bytes]:
+            """Read a source; returned with its number."""
             return at, read_file(self.store, sources[at].manifest_path)
 
         def move(stored: tuple[int, bytes]) -> list[Moved]:
+            """Move the entries of a source, as stored. Raises: Unsupported, with its location."""
             at, content = stored
             start, stop = ends[at], ends[at + 1]
             own = part(entries, start, stop)
@@ -172,15 +174,18 @@ class ManifestWriter:
         sizes = [sum(piece_sizes[numbers.start : numbers.stop]) for numbers in chosen]
 
         def made() -> Iterator[_Made]:
+            """Yield the manifests with their entries, not stored yet."""
             for numbers in chosen:
                 held = part(ordered, starts[numbers.start], starts[numbers.stop])
                 content = in_file_format(writer.manifest(numbers), self.form)
                 yield _Made(self.new_location(self.form.file_format), content, held)
 
         def compare(made: _Made) -> tuple[_Made, Written]:
+            """Compare a manifest with its entries."""
             return made, Written(self._compared(made, columns), made.entries)
 
         def store(done: tuple[_Made, Written]) -> Written:
+            """Store a manifest that was compared."""
             made, written = done
             self.store.create(made.location, made.content)
             return written

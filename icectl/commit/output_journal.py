@@ -54,7 +54,7 @@ _PROCESSES = Path("/proc/self/ns/pid")
 
 @dataclass(frozen=True, slots=True)
 class DataPlaces:
-    """Where a run writes data and delete files: right in `folders`, or anywhere below `trees`."""
+    """The places of a run's data and delete files: in `folders`, or anywhere below `trees`."""
 
     folders: tuple[str, ...] = ()
     trees: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ def new_journal(env: Env, metadata_folder: str, command: str, data: DataPlaces) 
 
 
 def _host(env: Env) -> str:
-    """Where a process id means what it means here: containers may share the name of their host."""
+    """Name where a process id means the same as here: containers may share their host's name."""
     try:
         return f"{env.host_name()} {_PROCESSES.readlink()}"
     except OSError:
@@ -243,7 +243,7 @@ class Leftovers:
 
 
 class _Reached:
-    """What the newest metadata reaches; its manifests are read only where live files matter."""
+    """The reach of the newest metadata; its manifests are read only where live files matter."""
 
     def __init__(self, reader: ReachReader, newest: LoadedTable) -> None:
         self._reader = reader
@@ -259,7 +259,7 @@ class _Reached:
         return any(loosest_key(place) in self._described for place in places)
 
     def without_metadata(self, places: Iterable[str]) -> list[str]:
-        """Those that are no manifest list and no manifest of any snapshot."""
+        """Keep those that are no manifest list and no manifest of any snapshot."""
         return [place for place in places if loosest_key(place) not in self._described]
 
     def without_live(self, places: Sequence[str], uuid: str) -> list[str]:
@@ -370,7 +370,10 @@ def _content(journal: OutputJournal) -> bytes:
 
 
 def _read(store: Store, location: str) -> OutputJournal:
-    """Raises: what reading raises; ValueError, KeyError, TypeError for another content."""
+    """Read a journal.
+
+    Raises: what reading raises; ValueError, KeyError, TypeError for another content.
+    """
     content = json.loads(store.read(location))
     journals.check_version(content)
     version = content["newest-version"]

@@ -17,7 +17,7 @@ from icectl.table.live_files import LiveFilesReader
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What groups were planned on: a snapshot of a branch, and its live files."""
+    """The state that groups were planned on: a snapshot of a branch, and its live files."""
 
     branch: str
     snapshot_id: int | None

@@ -15,7 +15,7 @@ from icectl.spec.updates import AddSnapshot, SetSnapshotRef, Update
 
 @dataclass(frozen=True, slots=True)
 class NewSnapshot:
-    """What a commit puts on a branch.
+    """A snapshot that a commit puts on a branch.
 
     `manifests` are all that the snapshot lists; those of `written` were made for it and take their
     sequence number and snapshot id from it (R-041).
@@ -114,7 +114,7 @@ def carried_totals(summary: Mapping[str, str] | None) -> Mapping[str, str]:
 
 
 def engine_summary() -> Mapping[str, str]:
-    """Who made a snapshot."""
+    """Return the members of a summary that say who made a snapshot."""
     return {"engine-name": "icectl", "engine-version": __version__}
 
 

@@ -29,7 +29,7 @@ from icectl.storage.location import name
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one attempt would change, and which of the files written so far it needs."""
+    """The changes that one attempt would make, and the files written so far that it needs."""
 
     updates: Sequence[Update]
     files: frozenset[str] = frozenset()
@@ -56,6 +56,7 @@ class Transaction:
         """
 
         def changes(metadata: TableMetadata) -> Sequence[Update]:
+            """Propose the updates for the newest metadata. Raises: as _check_own."""
             proposal = propose(metadata)
             self._needed = proposal.files
             if proposal.updates:
@@ -97,7 +98,7 @@ class Transaction:
         return cause
 
     def _cause(self) -> IcectlError | None:
-        """Why files are not there, if that can be told."""
+        """Tell why files are not there, if that can be told."""
         try:
             self._check_own()
         except (CommitConflict, TableNotFound, Refused) as error:

@@ -53,7 +53,7 @@ def typed_specs(metadata: TableMetadata) -> Mapping[int, TypedSpec]:
 
 @dataclass(frozen=True, slots=True)
 class CompactJob:
-    """What all tasks of a run have in common; `sorting` is none where rows keep their order.
+    """The job that all tasks of a run share; `sorting` is none where rows keep their order.
 
     `scheme` is what paths get that delete files store without one.
     """
@@ -73,7 +73,7 @@ class CompactJob:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What came of a task: entries of the new files, and what was counted on the way.
+    """The result of a task: entries of the new files, and what was counted on the way.
 
     `entries` has every column; status ADDED, no snapshot id, the task's data sequence number.
     """
@@ -95,17 +95,17 @@ class FileNames:
     uuid: str
 
     def location(self, group: int, writer: int, partition: str, count: int) -> str:
-        """Where a writer's file number `count` of a group goes; writers count for themselves."""
+        """Return where file number `count` of a writer goes; writers count for themselves."""
         name = data_file_name(group, writer, self.uuid, count)
         return data_location(self.table_location, self.properties, partition, name)
 
 
 class OutputPlaces(Protocol):
-    """Where the new files of a run go, and the record of them, by which they are removed again."""
+    """The places where new files of a run go, and the record by which they are removed again."""
 
     @property
     def names(self) -> FileNames:
-        """For engines whose workers are out of sight: they name files themselves."""
+        """The names for engines whose workers are out of sight: they name files themselves."""
 
     def next(self, task: RewriteTask, partition: str) -> str:
         """The location of a task's next file in the folder of a partition, on record from now."""
@@ -118,12 +118,12 @@ class OutputPlaces(Protocol):
 
 
 class Engine(Protocol):
-    """What carries tasks out."""
+    """An engine, which carries tasks out."""
 
     def rewrite(
         self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """What comes of each task.
+        """Carry out tasks, and yield what comes of each.
 
         Order: that of the tasks.
         Raises: as run_rewrite; Incomplete, at the time limit; EngineError. What was written stays,

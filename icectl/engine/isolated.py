@@ -70,7 +70,7 @@ class Workers:
     def call(
         self, kernel: Kernel, file: IO[bytes] | None, *arguments: Any, ask: Ask | None = None
     ) -> tuple[Any, ...]:
-        """What a kernel makes of an open file, where there is one; it gets `ask` last.
+        """Run a kernel in a worker, on an open file where there is one; it gets `ask` last.
 
         Raises: KernelCrashed; what the kernel raises; what the file, `ask` and `check` raise here.
         """
@@ -95,7 +95,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What goes to a worker."""
+    """A call that goes to a worker; `reads` where a file comes with it, `asks` where it may ask."""
 
     kernel: Kernel
     arguments: tuple[Any, ...]
@@ -166,14 +166,14 @@ class _Worker:
 
     @contextmanager
     def _alive(self) -> Iterator[None]:
-        """Only the line's own end means that the worker is gone, not one of a store's."""
+        """Raise why the worker is gone if the line itself ends, not if one of a store's does."""
         try:
             yield
         except _GONE as error:
             raise self._death() from error
 
     def _death(self) -> Exception:
-        """Why the worker is gone."""
+        """Tell why the worker is gone."""
         code = self.process.wait(_ENDS_WITHIN_SECONDS)
         if code < 0 and -code in _CRASHES:
             return KernelCrashed(signal.Signals(-code).name)
@@ -189,7 +189,7 @@ class _Worker:
 
 
 def _settings() -> dict[str, str]:
-    """What workers have from this process, whatever it was started with."""
+    """Return the environment that workers have from this process, whatever it was started with."""
     return {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "TMPDIR": tempfile.gettempdir(),
@@ -208,12 +208,15 @@ class _AskedFile(io.RawIOBase):
         self._size = line.recv()
 
     def readable(self) -> bool:
+        """Return True: the file can be read."""
         return True
 
     def seekable(self) -> bool:
+        """Return True: reading may start anywhere."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
+        """Ask for the next bytes, and return how many came."""
         wanted = min(memoryview(buffer).nbytes, max(self._size - self._at, 0))
         if wanted == 0:
             return 0
@@ -224,11 +227,13 @@ class _AskedFile(io.RawIOBase):
         return count
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move to a place, and return it."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         self._at = base + offset
         return self._at
 
     def tell(self) -> int:
+        """Return the place in the file."""
         return self._at
 
 
@@ -245,6 +250,7 @@ def _answer(line: Connection, call: _Call) -> tuple[int, Any]:
     turn = Lock()  # a kernel may read in one thread while it asks in another
 
     def ask(question: Any) -> Any:
+        """Ask a question at the other end, and return the answer."""
         with turn:
             line.send((_ASK, question))
             return line.recv()

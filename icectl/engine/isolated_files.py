@@ -140,7 +140,7 @@ def read_by_path(
 
 
 def path_of(file: IO[bytes]) -> str | None:
-    """Where a file is on this machine; those of other stores have no name."""
+    """Return where a file is on this machine; None for those of other stores."""
     name = getattr(file, "name", None)
     return name if isinstance(name, str) else None
 
@@ -150,6 +150,7 @@ def outputs_through(ask: Ask) -> FileOutputs:
 
     @contextmanager
     def create(location: str) -> Iterator[IO[bytes]]:
+        """Create a file: here where it has a path, else through the other end."""
         made: _Opened = ask(_Create(location))
         if made.path is None:
             with io.BufferedWriter(_SentFile(ask, made), _BUFFER_BYTES) as file:
@@ -160,6 +161,7 @@ def outputs_through(ask: Ask) -> FileOutputs:
         ask(_Close(made.number))
 
     def read(location: str) -> IO[bytes]:
+        """Open a file: here where it has a path, else through the other end."""
         opened: _Opened = ask(_Open(location))
         if opened.path is not None:
             return Path(opened.path).open("rb")
@@ -178,12 +180,15 @@ class _SentFile(io.RawIOBase):
         self._at = 0
 
     def writable(self) -> bool:
+        """Return True: the file can be written."""
         return True
 
     def tell(self) -> int:
+        """Return how many bytes were written."""
         return self._at
 
     def write(self, content: Any, /) -> int:
+        """Send bytes to the other end, and return how many."""
         octets = bytes(content)
         self._ask(_Write(self._number, octets))
         self._at += len(octets)
@@ -200,12 +205,15 @@ class _AskedFile(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
+        """Return True: the file can be read."""
         return True
 
     def seekable(self) -> bool:
+        """Return True: reading may start anywhere."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
+        """Ask for the next bytes, and return how many came."""
         wanted = min(memoryview(buffer).nbytes, max(self._file.size_bytes - self._at, 0))
         if wanted == 0:
             return 0
@@ -215,14 +223,17 @@ class _AskedFile(io.RawIOBase):
         return len(content)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move to a place, and return it."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size_bytes}[whence]
         self._at = base + offset
         return self._at
 
     def tell(self) -> int:
+        """Return the place in the file."""
         return self._at
 
     def close(self) -> None:
+        """Close the file, at the other end too."""
         if not self.closed:
             self._ask(_Close(self._file.number))
         super().close()

@@ -28,7 +28,7 @@ _WORTH_A_WORKER_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """Carries tasks out, as many at a time as there are processors."""
+    """An engine that carries tasks out here, as many at a time as there are processors."""
 
     store: Store
     progress: Progress
@@ -38,7 +38,7 @@ class LocalEngine:
     def rewrite(
         self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """What comes of each task. Close the iterator to stop early.
+        """Carry out tasks, and yield what comes of each. Close the iterator to stop early.
 
         Order: that of the tasks.
         Raises: as run_rewrite; CorruptTable, where a reader crashes on a file; EngineError;
@@ -49,6 +49,7 @@ class LocalEngine:
         stopped = Event()
 
         def check() -> None:
+            """Check the time limit, and whether the run was stopped. Raises: Incomplete."""
             self.deadline.check()
             if stopped.is_set():
                 raise Incomplete("stopped")
@@ -71,6 +72,7 @@ class LocalEngine:
             unread[file.location] += _read_bytes(file)
 
         def opened(location: str) -> None:
+            """Count the bytes of a file as read, once it is opened."""
             self.progress.advance(unread.pop(location, 0))
 
         with CallFiles(self.store, partial(places.next, task), opened) as files:
@@ -89,5 +91,5 @@ def _read_bytes(file: InputFile) -> int:
 
 
 def _rewrite(task: RewriteTask, job: CompactJob, ask: Ask) -> tuple[TaskResult]:
-    """In a worker: carry a task out."""
+    """Carry a task out, in a worker."""
     return (run_rewrite(task, job, outputs_through(ask)),)

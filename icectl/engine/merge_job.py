@@ -28,7 +28,7 @@ from icectl.spec.manifest import Content, FileFormat, Status
 
 @dataclass(frozen=True, slots=True)
 class MergeJob:
-    """What all tasks of a run have in common, as in CompactJob.
+    """The job that all tasks of a run share, as CompactJob is.
 
     `base` is what locations are stored relative to; empty where they are stored whole.
     """

@@ -24,7 +24,7 @@ class Listing(Protocol):
 
     @property
     def file_count(self) -> int:
-        """How many files there are, hidden ones too."""
+        """The number of files, hidden ones too."""
 
     @property
     def total_bytes(self) -> int:
@@ -73,7 +73,7 @@ class LocalListing:
 
     @property
     def file_count(self) -> int:
-        """How many files there are."""
+        """The number of files."""
         return self.spool.file_count
 
     @property

@@ -62,7 +62,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """Which Spark to run on, and its settings, which may hold secrets."""
+    """The Spark to run on, and its settings, which may hold secrets."""
 
     master: str = LOCAL_MASTER
     settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -75,9 +75,9 @@ class SparkOptions:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a kernel answered to every task, kept on the disks of the workers.
+    """The answers of a kernel to every task, kept on the disks of the workers.
 
-    It is never computed again: a worker that is lost with its answers fails the run.
+    They are never computed again: a worker that is lost with its answers fails the run.
     """
 
     frame: Any
@@ -113,7 +113,7 @@ class Spark:
 
     @property
     def core_count(self) -> int:
-        """How many tasks run at once, as far as Spark knows yet."""
+        """The number of tasks that run at once, as far as Spark knows yet."""
         count: int = self.context.defaultParallelism
         return count
 
@@ -131,7 +131,7 @@ class Spark:
         return SparkSession.builder.getOrCreate()
 
     def each(self, kernel: Callable[[Any], Result], tasks: Sequence[Any]) -> list[Result]:
-        """What a kernel makes of each task, brought here.
+        """Run a kernel on each task, and bring here what it makes of them.
 
         Order: that of the tasks.
         Raises: what the kernel raises of icectl's errors, once Spark has tried as often as it is
@@ -139,6 +139,7 @@ class Spark:
         """
 
         def job() -> list[Result]:
+            """Run the kernel on Spark, and collect what it makes."""
             pieces = self.context.parallelize(tasks, len(tasks))
             found: list[Result] = pieces.mapPartitions(partial(_each, kernel)).collect()
             return found
@@ -152,7 +153,7 @@ class Spark:
         take: Callable[[int, Iterator[Any]], Result],
         count: int,
     ) -> list[Result]:
-        """What `take` makes of all that is dealt out to each number below `count`.
+        """Deal tasks out to each number below `count`, and run `take` on all that comes to it.
 
         `deal` tells for each task what goes to which number.
         Order: that of the numbers; what goes to one comes in any.
@@ -160,6 +161,7 @@ class Spark:
         """
 
         def job() -> list[Result]:
+            """Deal and take on Spark, and collect what is made."""
             pieces = self.context.parallelize(tasks, len(tasks))
             dealt = pieces.mapPartitions(partial(_dealt, deal)).partitionBy(count, _as_it_is)
             found: list[Result] = dealt.mapPartitionsWithIndex(partial(_taken, take)).collect()
@@ -168,7 +170,7 @@ class Spark:
         return self._awaited(job)
 
     def run(self, kernel: Callable[[Any], Iterable[Answer]], tasks: Sequence[Any]) -> Answers:
-        """What a kernel answers to each task, of which there is at least one.
+        """Run a kernel on each task, of which there is at least one, and keep what it answers.
 
         Raises: what the kernel raises of icectl's errors; EngineError; Incomplete.
         """
@@ -179,7 +181,7 @@ class Spark:
     def run_on(
         self, answers: Answers, kind: str, kernel: Callable[[bytes], Iterable[Answer]]
     ) -> Answers:
-        """What a kernel answers to each payload of one kind.
+        """Run a kernel on each payload of one kind, and keep what it answers.
 
         Raises: what the kernel raises of icectl's errors; EngineError; Incomplete.
         """
@@ -202,6 +204,7 @@ class Spark:
         self, frame: Any, work: Callable[[Iterator[pa.RecordBatch]], Any], task_count: int
     ) -> Answers:
         def keep() -> Any:
+            """Compute the answers, and keep them on the disks of the workers."""
             from pyspark import StorageLevel
 
             answered = frame.mapInArrow(work, "task_id string, kind string, payload binary")
@@ -241,7 +244,7 @@ class TaskAttempt:
 
     @staticmethod
     def current() -> "TaskAttempt":
-        """On a worker: the attempt that is running."""
+        """Return the attempt that is running, on a worker."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -250,7 +253,7 @@ class TaskAttempt:
 
 
 def sent(name: str) -> str:
-    """On a worker: the path of a file that `Spark.send` has sent."""
+    """Return the path of a file that `Spark.send` has sent, on a worker."""
     from pyspark import SparkFiles
 
     path: str = SparkFiles.get(name)
@@ -382,7 +385,7 @@ def _check_java() -> None:
 
 
 def _each(kernel: Callable[[Any], Result], tasks: Iterable[Any]) -> Iterator[Result]:
-    """On a worker: what a kernel makes of some tasks."""
+    """Run a kernel on some tasks, on a worker."""
     with _told():
         for task in tasks:
             yield kernel(task)
@@ -391,7 +394,7 @@ def _each(kernel: Callable[[Any], Result], tasks: Iterable[Any]) -> Iterator[Res
 def _dealt(
     deal: Callable[[Any], Iterable[tuple[int, Any]]], tasks: Iterable[Any]
 ) -> Iterator[tuple[int, Any]]:
-    """On a worker: what is dealt out of some tasks."""
+    """Deal out what is in some tasks, on a worker."""
     with _told():
         for task in tasks:
             yield from deal(task)
@@ -400,7 +403,7 @@ def _dealt(
 def _taken(
     take: Callable[[int, Iterator[Any]], Result], number: int, dealt: Iterator[tuple[int, Any]]
 ) -> Iterator[Result]:
-    """On a worker: what is made of all that was dealt out to a number."""
+    """Take all that was dealt out to a number, on a worker."""
     with _told():
         yield take(number, (value for _, value in dealt))
 
@@ -423,7 +426,7 @@ def _answer_tasks(
     tasks: Sequence[Any],
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """On a worker: answer the tasks whose numbers come in."""
+    """Answer the tasks whose numbers come in, on a worker."""
     for batch in batches:
         for number in batch["id"].to_pylist():
             yield from _rows(str(number), partial(kernel, tasks[number]))
@@ -432,7 +435,7 @@ def _answer_tasks(
 def _answer_payloads(
     kernel: Callable[[bytes], Iterable[Answer]], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """On a worker: answer the payloads that come in."""
+    """Answer the payloads that come in, on a worker."""
     for batch in batches:
         for task_id, payload in zip(batch["task_id"], batch["payload"], strict=True):
             yield from _rows(task_id.as_py(), partial(kernel, payload.as_py()))
@@ -485,6 +488,6 @@ def _reason(message: str) -> str:
 
 
 def _lines(log: IO[bytes]) -> Sequence[str]:
-    """What Java has written so far; its own place in the file is left alone."""
+    """Read what Java has written so far, by lines; its own place in the file is left alone."""
     size = os.fstat(log.fileno()).st_size
     return os.pread(log.fileno(), size, 0).decode(errors="replace").splitlines()

@@ -96,7 +96,7 @@ class SparkOrphanSearch:
     def _tasks(
         self, spark: Spark, here: LocalListing, locations: Sequence[str]
     ) -> Sequence[Sequence[Part]]:
-        """What is left to list, dealt out evenly."""
+        """Begin the listing here, and deal out evenly what is left to list."""
         count = _TASKS_PER_CORE * spark.core_count
         if not self.spark.is_local:
             count = max(count, _FEWEST_TASKS)
@@ -111,11 +111,12 @@ class SparkOrphanSearch:
 
 
 def _listing(spark: Spark, here: LocalListing, there: Answers | None) -> Listing:
-    """Both ends together; each task counts once."""
+    """Put both ends together; each task counts once."""
     told = {} if there is None else dict(there.of(_SUMMARY))
     summaries = [json.loads(payload) for payload in told.values()]
 
     def every(key: str) -> list[str]:
+        """List what all summaries hold under a key."""
         return [location for summary in summaries for location in summary[key]]
 
     return _SparkListing(
@@ -130,7 +131,7 @@ def _listing(spark: Spark, here: LocalListing, there: Answers | None) -> Listing
 
 
 def _list(storage: StorageOptions, parts: Sequence[Part]) -> Iterator[Answer]:
-    """On a worker: the files of some parts, and in the end what they amount to."""
+    """List the files of some parts, on a worker, and in the end what they amount to."""
     file_count, total_bytes = 0, 0
     named: list[str] = []
     links: list[str] = []
@@ -150,7 +151,7 @@ def _list(storage: StorageOptions, parts: Sequence[Part]) -> Iterator[Answer]:
 
 
 def _unreached(known: str, rule: OrphanRule, payload: bytes) -> Iterator[Answer]:
-    """On a worker: those of the listed files that are not known, as they were listed."""
+    """Keep those of the listed files that are not known, as they were listed, on a worker."""
     files = KnownLocations.opened(sent(known))
     found = unreached(unpacked(payload), files, rule)
     if found.num_rows:

@@ -41,7 +41,7 @@ def _range_count(task: RewriteTask) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Some files of a task, by its place among the tasks."""
+    """A piece of a task: some of its files, by its place among the tasks."""
 
     at: int
     task: RewriteTask
@@ -49,7 +49,7 @@ class _Piece:
 
 @dataclass(slots=True)
 class _Totals:
-    """What was read of a task, deleted rows too, and what of it was live."""
+    """The rows that were read of a task, deleted rows too, and the totals of the live ones."""
 
     read_row_count: int = 0
     live: RowTotals = field(default_factory=RowTotals)
@@ -77,14 +77,14 @@ class _Ranges:
 
     @property
     def count(self) -> int:
-        """How many ranges there are."""
+        """The number of ranges."""
         return self.starts[-1]
 
 
 def rewrite_in_ranges(
     spark: Spark, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
 ) -> list[TaskResult]:
-    """What comes of each task.
+    """Rewrite tasks in ranges of the keys of their rows, and return what comes of each.
 
     Order: that of the tasks; of new files that of the keys of their rows.
     Raises: as run_rewrite; EngineError; Incomplete.
@@ -126,7 +126,7 @@ def _pieces(at: int, task: RewriteTask) -> Iterator[_Piece]:
 def _sample(
     at: Workplace, job: CompactJob, tasks: Sequence[RewriteTask], piece: _Piece
 ) -> tuple[int, list[bytes]]:
-    """On a worker: keys of rows of a piece."""
+    """Sample the keys of rows of a piece, on a worker."""
     whole = tasks[piece.at]
     row_count = sum(file.record_count for file in whole.inputs)
     wanted = min(_SAMPLES_A_RANGE * _range_count(whole), _MOST_SAMPLES)
@@ -138,7 +138,10 @@ def _sample(
 def _deal(
     at: Workplace, job: CompactJob, ranges: _Ranges, piece: _Piece
 ) -> Iterator[tuple[int, object]]:
-    """On a worker: the rows of a piece by range, and behind the last range what they amount to."""
+    """Deal out the rows of a piece by range, on a worker.
+
+    Behind the last range comes what they amount to.
+    """
     group = file_group(piece.task, job)
     read, totals = RowsRead(), RowTotals()
     first = ranges.starts[piece.at]
@@ -152,7 +155,7 @@ def _deal(
 def _write(
     at: Workplace, job: CompactJob, ranges: _Ranges, number: int, dealt: Iterator[Any]
 ) -> _Written | dict[int, _Totals]:
-    """On a worker: the new files of a range; of the last number, what was read of each task."""
+    """Write the new files of a range, on a worker; of the last number, sum up what was read."""
     if number == ranges.count:
         return _sums(dealt)
     task = ranges.tasks[bisect_right(ranges.starts, number) - 1]
@@ -173,7 +176,10 @@ def _sums(told: Iterator[tuple[int, int, RowTotals]]) -> dict[int, _Totals]:
 
 
 def _result(at: int, ranges: _Ranges, written: Sequence[_Written], read: _Totals) -> TaskResult:
-    """What the ranges of a task amount to. Raises: EngineError, where rows were lost on the way."""
+    """Sum up the ranges of a task.
+
+    Raises: EngineError, where rows were lost on the way.
+    """
     mine = written[slice(*ranges.starts[at : at + 2])]
     rows = RowTotals()
     for one in mine:

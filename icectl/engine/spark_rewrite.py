@@ -29,7 +29,7 @@ _BUNDLE_BYTES, _BUNDLES_PER_CORE = 64 << 20, 4
 
 @dataclass(slots=True)
 class SparkEngine:
-    """Carries tasks out on Spark, which starts with the first of them; a context that stops it."""
+    """An engine on Spark, which starts with the first of its tasks; a context that stops it."""
 
     options: SparkOptions
     storage: StorageOptions
@@ -47,7 +47,7 @@ class SparkEngine:
     def rewrite(
         self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
     ) -> Iterator[TaskResult]:
-        """What comes of each task.
+        """Carry out tasks, and yield what comes of each.
 
         Raises: as run_rewrite; Incomplete, at the time limit; EngineError. What was written stays,
         on record.
@@ -76,7 +76,7 @@ class SparkEngine:
     def _rewritten(
         self, spark: Spark, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
     ) -> tuple[list[TaskResult], bool]:
-        """What comes of tasks by themselves, and whether each worked at once."""
+        """Rewrite tasks by themselves; second: whether each worked at once."""
         bundles = _bundles(tasks, spark.core_count)
         if not bundles:
             return [], True
@@ -115,7 +115,7 @@ def _bundles(tasks: Sequence[RewriteTask], core_count: int) -> list[list[Rewrite
 def _rewrite(
     at: Workplace, job: CompactJob, tasks: Sequence[RewriteTask]
 ) -> tuple[list[TaskResult], bool]:
-    """On a worker: rewrite the files of tasks; whether this is the first attempt at it."""
+    """Rewrite the files of tasks, on a worker; second: whether this is the first attempt at it."""
     attempt = TaskAttempt.current()
     with at.attempt(attempt.unique_id) as outputs:
         return [run_rewrite(task, job, outputs(task)) for task in tasks], attempt.is_first

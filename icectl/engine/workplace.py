@@ -1,4 +1,4 @@
-"""What tasks of a compaction need beside themselves where they run out of the driver's sight."""
+"""The workplace of tasks of a compaction where they run out of the driver's sight."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -36,7 +36,10 @@ class Workplace:
         written: list[str] = []
 
         def outputs(task: RewriteTask) -> FileOutputs:
+            """Make the outputs of a task, which belong to the attempt."""
+
             def next_location(partition: str) -> str:
+                """Name the next file of the attempt."""
                 count = len(written) + 1
                 written.append(self.names.location(task.group, writer, partition, count))
                 return written[-1]

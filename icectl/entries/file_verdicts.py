@@ -20,7 +20,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class FileVerdict(IntEnum):
-    """What is found of a data file.
+    """The verdict on a data file.
 
     Those from ASKED_FOR on are reasons to rewrite it, from OF_MANY_DELETE_FILES on its deletes.
     """
@@ -47,7 +47,7 @@ DELETES = (FileVerdict.MANY_DELETE_FILES, FileVerdict.MANY_DELETED_ROWS)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a data file is measured by; `every` asks for all of them."""
+    """The limits that a data file is measured by; `every` asks for all files."""
 
     smallest_bytes: int
     largest_bytes: int
@@ -126,12 +126,12 @@ def by_partition(
 
 
 def _place(key: bytes | None, types: Sequence[Type | None]) -> tuple[bool, Sequence[Any]]:
-    """What partitions are ordered by: none comes last."""
+    """Make the key that partitions are ordered by: none comes last."""
     return (key is None, () if key is None else [sort_key(one) for one in decode_key(key, types)])
 
 
 def counted(verdicts: Numbers) -> dict[FileVerdict, int]:
-    """Number of files per verdict that there is."""
+    """Count the files per verdict that there is."""
     return {
         FileVerdict(code): int(count)
         for code, count in zip(*np.unique(verdicts, return_counts=True), strict=True)
@@ -139,7 +139,7 @@ def counted(verdicts: Numbers) -> dict[FileVerdict, int]:
 
 
 def everything(data: Entries) -> Mask:
-    """True for each data file."""
+    """Choose every data file."""
     return np.full(len(data), True)  # noqa: FBT003
 
 

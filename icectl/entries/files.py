@@ -17,7 +17,7 @@ from icectl.spec.manifest import Content, FileFormat
 
 
 class FileKind(IntEnum):
-    """What a file of a table is, in the order in which files are deleted."""
+    """The kind of a file of a table, in the order in which files are deleted."""
 
     DATA_FILES = 0
     POSITION_DELETE_FILES = 1
@@ -168,7 +168,7 @@ def slices(found: Files, size: int) -> Iterator[Files]:
 
 
 def count_by_kind(found: Files) -> Mapping[FileKind, int]:
-    """How many files of each kind there are, kinds without a file too."""
+    """Count the files of each kind, kinds without a file too."""
     counts = pc.value_counts(found.table["kind"].combine_chunks()).to_pylist()
     by_code = {item["values"]: item["counts"] for item in counts}
     return {kind: by_code.get(int(kind), 0) for kind in FileKind}
@@ -180,7 +180,7 @@ def total_bytes(found: Files) -> int:
 
 
 def rows(found: Files) -> list[tuple[str, FileKind, int | None]]:
-    """(location, kind, size in bytes) of every file. Order: kept."""
+    """List (location, kind, size in bytes) of every file. Order: kept."""
     columns = (found.table[name].to_pylist() for name in ("location", "kind", "size_bytes"))
     kinds = list(FileKind)
     return [(place, kinds[kind], size) for place, kind, size in zip(*columns, strict=True)]

@@ -112,7 +112,7 @@ def _preceding(
 
 
 def _per_row(table: pa.Table, of_manifest: Sequence[int | None]) -> pa.ChunkedArray:
-    """What the row's manifest says, for each row."""
+    """Repeat for each row what its manifest says."""
     return pc.take(pa.array(of_manifest, pa.int64()), table["manifest"])
 
 

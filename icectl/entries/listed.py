@@ -44,7 +44,7 @@ def listed_together(parts: Iterable[Listed]) -> Listed:
 
 
 def listed_none(found: Listed) -> Listed:
-    """No files, in a table of the same columns."""
+    """Return no files, in a table of the same columns."""
     return Listed(found.table.slice(0, 0))
 
 

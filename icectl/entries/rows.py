@@ -121,7 +121,7 @@ def of(entries: E, *contents: Content) -> E:
 
 
 def data_files(entries: E) -> E:
-    """Rows of data files.
+    """Keep the rows of data files.
 
     Order: kept.
     """
@@ -431,7 +431,7 @@ def numbers(entries: E, column: str) -> npt.NDArray[np.int64]:
 
 
 def count_by_manifest(entries: E, manifest_count: int) -> list[int]:
-    """Number of rows per manifest.
+    """Count the rows per manifest.
 
     Shape: one number per index below `manifest_count`.
     """
@@ -440,7 +440,7 @@ def count_by_manifest(entries: E, manifest_count: int) -> list[int]:
 
 
 def count_by_value(entries: E, column: str) -> Mapping[Any, int]:
-    """Number of rows per value of a column, null included.
+    """Count the rows per value of a column, null included.
 
     Order: of first appearance.
     """

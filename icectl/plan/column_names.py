@@ -8,7 +8,7 @@ from icectl.spec.types import StructType, type_text
 
 
 def near(name: str, names: Sequence[str]) -> str:
-    """What to say of a name that there is not, among those that there are."""
+    """Return the hint for a name that there is not, by those that there are."""
     by_case = {known.lower(): known for known in names}
     found = [by_case[key] for key in get_close_matches(name.lower(), by_case, n=1)]
     return f"did you mean `{found[0]}`?" if found else "`icectl inspect TABLE schemas` lists them"

@@ -1,4 +1,4 @@
-"""What an expiry changes and deletes: pure, from a retention decision and the files reached."""
+"""The changes and deletions of an expiry: pure, from a retention decision and the files reached."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ class Reached:
 
     @property
     def only_going(self) -> Files:
-        """What no snapshot that stays reaches, each file once, in the order of deletion (R-191).
+        """Files that no snapshot which stays reaches, each once, in the order of deletion (R-191).
 
         One Puffin file with a live vector is included in what stays (R-194).
         """
@@ -188,7 +188,7 @@ def _expiring(metadata: TableMetadata, retention: Retention) -> Sequence[Update]
 
 
 def as_landed(plan: ExpirePlan, metadata: TableMetadata) -> ExpirePlan:
-    """What of the plan has come true in the metadata that was committed."""
+    """Reduce a plan to what of it has come true in the metadata that was committed."""
     decisions = tuple(
         replace(item, kept=True, reason="another writer needed it before the commit")
         if not item.kept and metadata.snapshot(item.snapshot_id) is not None

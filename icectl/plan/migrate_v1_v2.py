@@ -1,4 +1,4 @@
-"""What turning a version 1 table into a version 2 table changes, and what forbids it: pure."""
+"""The plan of turning a version 1 table into a version 2 table, and what forbids it: pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -79,7 +79,7 @@ def plan(
 
 
 def plan_rest(metadata: TableMetadata, pin: Pin, legacy_manifests: int) -> MigratePlan:
-    """What is left to change of a table of version 2 or higher: manifests of version 1 (R-176)."""
+    """Plan what is left to change of a table from version 2 on: manifests of version 1 (R-176)."""
     step = UpgradeStep(
         "rewrite-manifests",
         "the manifests of the current snapshot are written anew: of version 1 are "
@@ -125,7 +125,7 @@ def _steps(
 
 
 def _findings(metadata: TableMetadata, heads: Sequence[RefHead]) -> Iterator[Finding]:
-    """What forbids the migration (errors), and what to know before it."""
+    """Find what forbids the migration (errors), and what to know before it."""
     for field in metadata.default_spec.fields:
         if field.transform.name == "unknown":  # R-007
             message = f"the transform `{field.transform.text}` of `{field.name}` is not known"

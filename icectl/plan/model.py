@@ -1,4 +1,4 @@
-"""What plans are made of, whatever the command."""
+"""The parts of plans, whatever the command."""
 
 from dataclasses import dataclass
 

@@ -9,7 +9,7 @@ from icectl.plan.model import Pin
 
 
 class OrphanVerdict(IntEnum):
-    """Why a file that the table does not reach goes, or stays."""
+    """The verdict on a file that the table does not reach: why it goes, or stays."""
 
     ORPHAN = 0
     RECENT = 1
@@ -21,7 +21,7 @@ class OrphanVerdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class OrphanRule:
-    """What makes an orphan of a file that the table does not reach.
+    """The rule that makes an orphan of a file that the table does not reach.
 
     It was modified before `older_than_ms`, and no part of its location behind one of `bases` begins
     with `_` or `.`, unless that is one of `partition_names` and its value. Nor does its location
@@ -36,7 +36,7 @@ class OrphanRule:
 
 @dataclass(frozen=True, slots=True)
 class OrphanPlan:
-    """What a run would delete, of how much, and why the other files stay.
+    """The plan of a run: the files that it would delete, of how much, and why the others stay.
 
     `outside` lies elsewhere than the table, in a folder that the caller named, and is deleted only
     if `deletes_outside`. `left_alone` counts files that nothing reaches by the reason why they
@@ -62,7 +62,7 @@ class OrphanPlan:
 
     @property
     def deletable_count(self) -> int:
-        """How many files a run would delete."""
+        """The number of files that a run would delete."""
         return len(self.orphans) + (len(self.outside) if self.deletes_outside else 0)
 
     @property

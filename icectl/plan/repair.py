@@ -1,4 +1,4 @@
-"""What of a broken table can be set right, and what cannot: each with the reason; pure."""
+"""The repairs of a broken table, and what cannot be set right: each with the reason; pure."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -78,7 +78,7 @@ class Remedy:
 
     @property
     def id(self) -> str:
-        """What `--skip` names it by."""
+        """The name that `--skip` takes."""
         return self.kind if self.name is None else f"{self.kind}:{self.name}"
 
 
@@ -92,7 +92,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What is set right on a branch, what was asked to be left, and what stays broken."""
+    """The plan of a repair: what is set right, what was asked to be left, and what stays broken."""
 
     level: RepairLevel
     branch: str
@@ -149,7 +149,10 @@ def plan(
 
 
 def check_skip(skip: Collection[str], remedies: Sequence[Remedy]) -> None:
-    """Raises: UsageError for what is neither a kind of repairs nor one of these."""
+    """Check that all to skip are kinds of repairs or some of these.
+
+    Raises: UsageError.
+    """
     known = {*KINDS, *(remedy.id for remedy in remedies)}
     for name in sorted(set(skip) - known):
         if name.partition(":")[0] in KINDS:

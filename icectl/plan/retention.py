@@ -21,7 +21,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the caller asks for; None leaves it to the table's own properties.
+    """The retention that the caller asks for; None leaves it to the table's own properties.
 
     `older_than_ms` is an instant: younger snapshots stay. Calendar keeps only ever add snapshots.
     `expire_ids` names exactly what goes: no ageing of snapshots or refs then.
@@ -93,7 +93,7 @@ class _Rules:
 
 
 def decide(metadata: TableMetadata, policy: Policy, now_ms: int) -> Retention:
-    """Which snapshots stay and which go.
+    """Decide which snapshots stay and which go.
 
     Raises: Refused, when a snapshot named in `expire_ids` is the head of a ref (R-028);
     UsageError, when it is not in the table.

@@ -61,7 +61,7 @@ _SPREAD = 2
 
 @dataclass(frozen=True, slots=True)
 class RewriteOptions:
-    """What the caller asks for; `sort_by` names partition fields, none means all of them.
+    """The options of a rewrite; `sort_by` names partition fields, none means all of them.
 
     `every` rewrites all manifests, whatever that gains. Leaves of version 4 have at most
     `max_entries`.
@@ -216,7 +216,7 @@ def _without_dead(
 
 
 def _excluded(metadata: TableMetadata, group: ManifestGroup, options: RewriteOptions) -> str | None:
-    """Why a group is not looked at; None where it is."""
+    """Tell why a group is not looked at; None where it is."""
     if options.spec_id not in (None, group.spec_id):
         return f"not of spec {options.spec_id}"
     if options.content not in ("all", group.content.name.lower()):
@@ -330,7 +330,7 @@ def group_pieces(
 
 
 def fill(sizes: Sequence[int], target_size_bytes: int) -> Sequence[range]:
-    """Which pieces, one after the other, fill each manifest; `sizes` are those of the pieces.
+    """Choose which pieces, one after the other, fill each manifest; `sizes` are theirs.
 
     Manifests come out about equal, as few as the target size allows, so that the next plan finds
     nothing to gain.

@@ -18,7 +18,7 @@ class SnapshotChoice:
 
     @property
     def count(self) -> int:
-        """How many ways of choosing were used."""
+        """The number of ways of choosing that were used."""
         chosen = (self.snapshot_id, self.ref, self.as_of_ms)
         return sum(member is not None for member in chosen)
 

@@ -1,4 +1,4 @@
-"""What turning a table into a version 4 table changes, and what forbids it: pure (sfc-1 11)."""
+"""The plan of turning a table into a version 4 table, and what forbids it: pure (sfc-1 11)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ RULES = {
 
 @dataclass(frozen=True, slots=True)
 class UpgradeOptions:
-    """How much is converted, and which branch gets a root where not all do.
+    """The options of an upgrade: how much to convert, and which branch gets a root if not all do.
 
     With `convert_position_deletes` position delete files become deletion vectors (sfc-1 11.5).
     """
@@ -202,7 +202,7 @@ def _finding(
 
 
 def _encrypted(metadata: TableMetadata, heads: Sequence[BranchHead]) -> Iterator[Finding]:
-    """Nothing of the table is encrypted (sfc-1 U-02)."""
+    """Check that nothing of the table is encrypted (sfc-1 U-02)."""
     for snapshot in metadata.snapshots:
         if snapshot.key_id is not None:
             yield _finding("U-02", f"snapshot {snapshot.snapshot_id}", "it has a `key-id`")

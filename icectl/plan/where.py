@@ -117,7 +117,7 @@ def _unreadable(text: str, at: int) -> UsageError:
 
 
 class _Parser:
-    """Recursive descent over the tokens: or, and, not, then a condition or brackets."""
+    """A parser by recursive descent over the tokens: or, and, not, then a condition or brackets."""
 
     def __init__(self, text: str, metadata: TableMetadata) -> None:
         self._text = text
@@ -127,6 +127,7 @@ class _Parser:
         self._depth = 0
 
     def parse(self) -> Predicate:
+        """Parse all of the tokens. Raises: UsageError."""
         found = self._or()
         if self._next.kind != "end":
             raise self._expected("`and`, `or` or the end")
@@ -369,6 +370,7 @@ def _of_kind(kind: str, token: _Token) -> str:
 
 def _integer(bits: int) -> Callable[[_Token], int]:
     def parse(token: _Token) -> int:
+        """Read a whole number. Raises: ValueError, where it has more bits."""
         value = int(_of_kind("number", token))
         if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
             raise ValueError(token.text)

@@ -20,7 +20,7 @@ from icectl.units import print_count, print_size
 
 @dataclass(frozen=True, slots=True)
 class GroupOutput:
-    """What a group has become in the table."""
+    """The files that a group has become in the table."""
 
     file_count: int
     size_bytes: int
@@ -206,7 +206,7 @@ def _summary(told: Compaction) -> str:
 
 
 def _merged(told: Compaction, result: Mapping[str, Any]) -> str:
-    """What becomes of delete files; vectors count for themselves where they go."""
+    """Tell what becomes of delete files; vectors count for themselves where they go."""
     added, removed = result["added_delete_files"], result["removed_delete_files"]
     new, size = print_count(added, "delete file"), print_size(result["added_bytes"])
     old = f"{removed:,} delete files and vectors"

@@ -37,7 +37,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
-    """How much to say, and how: `verbosity` is -1 for quiet, 1 for -v, 2 for -vv."""
+    """The options of a console: `verbosity` is -1 for quiet, 1 for -v, 2 for -vv."""
 
     color: Color = "auto"
     verbosity: int = 0
@@ -169,7 +169,7 @@ class Console:
         return answer.strip().lower() in {"y", "yes"}
 
     def hide(self, secret: str) -> None:
-        """Never write this value to stderr, nor into a document."""
+        """Hide a value: it is never written to stderr, nor into a document."""
         if secret:
             self._hidden.add(secret)
 

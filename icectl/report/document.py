@@ -22,7 +22,7 @@ _STATUS_OF_FAILURE: Mapping[int, Status] = {3: "incomplete", 5: "refused", 12: "
 
 @dataclass(frozen=True, slots=True)
 class TableIdentity:
-    """Which table, in which version, a document speaks of."""
+    """The table, in its version, that a document speaks of."""
 
     location: str
     uuid: str | None
@@ -33,7 +33,7 @@ class TableIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a command found or did: for scripts in `result`, for people through `render`.
+    """The outcome of a command: for scripts in `result`, for people through `render`.
 
     `status` and `exit_code` go together: `planned` 0 or 4, `incomplete` 3, `refused` 5,
     `unknown` 12. `warnings` are those that were not yet told through Progress.

@@ -92,7 +92,7 @@ def _files(found: Files) -> list[dict[str, Any]]:
 
 
 def question(expiry: Expiry) -> str:
-    """What the user is asked before anything happens."""
+    """Return the question that the user is asked before anything happens."""
     count = len(expiry.plan.retention.expired)
     files = f" and delete {_counted(expiry.deletable)}" if expiry.deletes_files else ""
     return f"expire {print_count(count, 'snapshot')} of {expiry.table_location}{files}?"

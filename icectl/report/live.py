@@ -18,7 +18,7 @@ _BAR_COLUMNS = 20
 
 @dataclass(slots=True)
 class _Phase:
-    """What is being done, how far it is, and since when."""
+    """A phase of a run: how far it is, and since when."""
 
     name: str
     total: int | None
@@ -52,11 +52,14 @@ class _Phase:
 class _Display(Protocol):
     """One line at the bottom of a terminal."""
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Begin to show."""
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Stop showing."""
 
-    def show(self, text: str) -> None: ...
+    def show(self, text: str) -> None:
+        """Show a text in place of the last one."""
 
 
 class ConsoleProgress:
@@ -170,12 +173,15 @@ def _open_display(err: TextIO) -> _Display:
             )
 
         def start(self) -> None:
+            """Begin to show."""
             self._live.start()
 
         def stop(self) -> None:
+            """Stop showing."""
             self._live.stop()
 
         def show(self, text: str) -> None:
+            """Show a text in place of the last one, cut to the width."""
             self._live.update(Text(text, no_wrap=True, overflow="crop"), refresh=True)
 
     return _RichDisplay()

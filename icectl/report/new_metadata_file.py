@@ -1,4 +1,4 @@
-"""What is said where a run has made metadata that only a catalog can make current."""
+"""The advice where a run has made metadata that only a catalog can make current."""
 
 from icectl.report.console import Console
 

@@ -98,7 +98,7 @@ def _left_alone(told: Orphans) -> dict[str, int]:
 
 
 def question(told: Orphans) -> str:
-    """What the user is asked before anything happens."""
+    """Return the question that the user is asked before anything happens."""
     verb = "move" if told.moves else "delete"
     files, size = print_count(told.plan.deletable_count, "file"), told.plan.deletable_bytes
     text = f"{verb} {files}, {print_size(size)}, that {told.table_location} does not refer to"

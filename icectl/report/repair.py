@@ -70,7 +70,7 @@ def _finding(found: Finding) -> dict[str, Any]:
 
 
 def question(repair: Repair) -> str:
-    """What the user is asked before anything happens."""
+    """Return the question that the user is asked before anything happens."""
     return f"carry out {print_count(len(repair.plan.remedies), 'repair')}?"
 
 

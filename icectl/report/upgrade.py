@@ -37,7 +37,7 @@ def version_4_notes(mode: Mode) -> tuple[str, ...]:
 
 
 class UpgradePlan(Protocol):
-    """What is told of a plan."""
+    """A plan of an upgrade, as reports tell it."""
 
     @property
     def from_version(self) -> int:
@@ -45,11 +45,11 @@ class UpgradePlan(Protocol):
 
     @property
     def steps(self) -> Sequence[UpgradeStep]:
-        """What changes."""
+        """The changes, step by step."""
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What to know before, and what forbids it."""
+        """Findings to know before, and those that forbid it."""
 
     @property
     def legacy_manifests(self) -> int:
@@ -100,7 +100,7 @@ def upgrade_result(upgrade: Upgrade) -> dict[str, Any]:
 
 
 def question(upgrade: Upgrade) -> str:
-    """What the user is asked before anything happens."""
+    """Return the question that the user is asked before anything happens."""
     if _only_rewrites(upgrade.plan):
         return f"write the manifests of {upgrade.table_location} anew?"
     return f"make {upgrade.table_location} a table of version {upgrade.to_version} for good?"

@@ -1,4 +1,4 @@
-"""What a check of a table found, as result members and as text."""
+"""The report of a check of a table, as result members and as text."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,6 +75,7 @@ def print_checked(console: Console, checked: Checked, *, whole: bool) -> None:
 
 def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
     def place(finding: Finding) -> tuple[int, str]:
+        """Make the key that findings are ordered by: severity, then rule."""
         return SEVERITIES.index(finding.severity), finding.rule
 
     return [list(found) for _, found in groupby(sorted(findings, key=place), key=place)]

@@ -16,7 +16,10 @@ BATCH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What was deleted, what was not and why; `stopped` where time ran out before the end."""
+    """The files that were deleted, and those that were not and why.
+
+    `stopped` where time ran out before the end.
+    """
 
     removed: Files
     failed: tuple[FailedRemoval, ...]

@@ -20,7 +20,7 @@ from icectl.storage.store import FileStatus, Store
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What one run is about to delete, and the snapshots whose removal it commits first."""
+    """The files that a run is about to delete, and the snapshots whose removal it commits first."""
 
     location: str
     table_uuid: str | None

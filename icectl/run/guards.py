@@ -1,4 +1,4 @@
-"""What must hold of a table before a command deletes its files."""
+"""The conditions that must hold of a table before a command deletes its files."""
 
 from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.errors import Refused
@@ -41,7 +41,7 @@ def check_not_maintained(loaded: LoadedTable) -> None:
 
 
 def check_gc_enabled(metadata: TableMetadata) -> None:
-    """Refused where the table may share its files with others (R-193)."""
+    """Refuse where the table may share its files with others (R-193). Raises: Refused."""
     if not properties.read(metadata.properties, properties.GC_ENABLED):  # R-193
         raise Refused(
             "the table property `gc.enabled` is false: its files may belong to other tables too",

@@ -57,7 +57,7 @@ class PreparedMigration:
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """What a run did; `snapshot_id` is that of the rewritten manifests.
+    """The result of a run; `snapshot_id` is that of the rewritten manifests.
 
     `unfinished` says why the manifests were not rewritten, where they should have been.
     """
@@ -93,7 +93,7 @@ def prepare(access: TableAccess, *, rewrite_manifests: bool) -> PreparedMigratio
 
 
 def _legacy_manifests(access: TableAccess, loaded: LoadedTable) -> int:
-    """How many manifests of version 1 the current snapshot has: a killed run leaves them.
+    """Count the manifests of version 1 of the current snapshot: a killed run leaves them.
 
     From version 4 on what is older is moved by `upgrade-to-v4`.
     """
@@ -173,7 +173,7 @@ def _entries(
 
 
 def refusal(forbidding: Sequence[Finding]) -> Refused:
-    """Why a table is not migrated: the first rule that forbids it."""
+    """Make the error of a table that is not migrated: the first rule that forbids it."""
     first = forbidding[0]
     return Refused(
         f"{first.subject}: {first.message} ({first.rule})", hint=first.hint, id="not-migratable"
@@ -197,6 +197,7 @@ def execute(access: TableAccess, prepared: PreparedMigration) -> Migrated:
     with transaction(access, prepared.loaded, COMMAND) as opened:
 
         def propose(metadata: TableMetadata) -> Proposal:
+            """Propose the upgrade, and the manifest lists that it needs."""
             lists = _write_lists(access, metadata, prepared.described, opened.outputs)
             return Proposal(updates(metadata, lists, uuid), frozenset(lists.values()))
 
@@ -272,6 +273,7 @@ def _with_manifests(access: TableAccess, landed: LoadedTable) -> Migrated:
 
 def _rewritten(access: TableAccess) -> rewriting.RewrittenManifests:
     def options(metadata: TableMetadata) -> RewriteOptions:
+        """Ask for every manifest to be rewritten, in the size that the table wants."""
         target = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
         return RewriteOptions(target_size_bytes=target, every=True)
 

@@ -27,7 +27,7 @@ Load = Callable[..., Entries]
 
 @dataclass(slots=True)
 class Gaps:
-    """What of a view could not be read and was left out, and what was `odd` and was not.
+    """The parts of a view that could not be read and were left out, and `odd` ones that were not.
 
     `has_listed` says that anything was read of what snapshots list, `has_read` that anything was
     of what manifests do.
@@ -95,7 +95,7 @@ class Reader:
         return found
 
     def hinted_version(self) -> int | str | None:
-        """What the version hint of a file-system table names; None where it names nothing (R-163).
+        """Read the version hint of a file-system table; None where it names nothing (R-163).
 
         Raises: FileNotFoundError; StorageError.
         """

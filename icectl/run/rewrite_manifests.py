@@ -54,7 +54,7 @@ class PreparedRewrite:
 
 @dataclass(frozen=True, slots=True)
 class RewrittenManifests:
-    """What a run did; `written` are the new manifests."""
+    """The result of a run; `written` are the new manifests."""
 
     landed: LoadedTable
     snapshot_id: int

@@ -59,7 +59,7 @@ class PreparedUpgrade:
 
 @dataclass(frozen=True, slots=True)
 class Upgraded:
-    """What a run did; `unfinished` says why not all branches were rewritten."""
+    """The result of a run; `unfinished` says why not all branches were rewritten."""
 
     landed: LoadedTable
     snapshot_id: int | None = None
@@ -140,7 +140,7 @@ def _head(
 
 
 def refusal(forbidding: Sequence[Finding]) -> Refused:
-    """Why a table is not upgraded: the first condition that does not hold."""
+    """Make the error of a table that is not upgraded: the first condition that does not hold."""
     first = forbidding[0]
     return Refused(
         f"{first.subject}: {first.message} ({first.rule})", hint=first.hint, id="not-upgradable"

@@ -40,7 +40,7 @@ class BrokenTable:
     name: str
 
     def hint(self, error: CorruptTable) -> str | None:
-        """What to do about an error: by what is whole, where its own hint is a general one.
+        """Tell what to do about an error: by what is whole, where its own hint is a general one.
 
         Cost: some seconds at most, and nothing that is wrong meanwhile is told.
         """
@@ -61,10 +61,11 @@ class BrokenTable:
         )
 
     def way_out(self, level: WholeLevel) -> str | None:
-        """What is whole and how to go back to it; None where nobody can tell in time."""
+        """Tell what is whole and how to go back to it; None where nobody can tell in time."""
         found: list[str] = []
 
         def look() -> None:
+            """Look for what is whole; errors are left alone."""
             with suppress(Exception):  # the run has failed already, and is told why
                 found.append(self._look(level))
 

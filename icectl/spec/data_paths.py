@@ -19,7 +19,7 @@ _PREFIXES = (slice(0, 4), slice(4, 8), slice(8, 12), slice(12, None))
 
 
 def data_file_name(number: int, task_id: int, operation_id: str, count: int) -> str:
-    """`00003-17-<uuid>-00001.parquet`, as Spark names the files that tasks write.
+    """Make a name such as `00003-17-<uuid>-00001.parquet`, as Spark names files of tasks.
 
     `number` is that of the group or partition of work; `count` begins at 1 in each task.
     """
@@ -29,7 +29,7 @@ def data_file_name(number: int, task_id: int, operation_id: str, count: int) -> 
 def delete_file_name(
     number: int, task_id: int, operation_id: str, count: int, *, is_vector: bool
 ) -> str:
-    """`00003-17-<uuid>-00001-deletes.parquet`, as Spark names delete files, or `.puffin`."""
+    """Make a name such as `00003-17-<uuid>-00001-deletes.parquet`, as Spark does, or `.puffin`."""
     stem = data_file_name(number, task_id, operation_id, count).removesuffix(".parquet")
     return f"{stem}-deletes.{'puffin' if is_vector else 'parquet'}"
 
@@ -77,6 +77,6 @@ def _below(table_location: str, properties: Mapping[str, str], *, is_spread: boo
 
 
 def _prefixes(name: str) -> str:
-    """Four levels of folders by the hash of a name, so that files spread over an object store."""
+    """Make four levels of folders of a name's hash, so that files spread over an object store."""
     bits = f"{mmh3.hash(name, signed=False) & ((1 << _HASH_BITS) - 1):0{_HASH_BITS}b}"
     return "/".join(bits[part] for part in _PREFIXES)

@@ -133,7 +133,10 @@ def _linked(
 
 
 def _identity(number: int, schemas: Sequence[Schema]) -> Expression:
-    """What a link to a column stands for: identity of it, under the column's own id (V4-010)."""
+    """Make what a link to a column stands for: identity, under the column's own id (V4-010).
+
+    Raises: ValueError V4-010, where no schema has the column.
+    """
     for schema in reversed(schemas):
         column = schema.field(number)
         if column is not None:

@@ -65,7 +65,7 @@ def resolved(table_location: str, location: str) -> str:
 
 
 def named_in_vector(metadata: TableMetadata, location: str) -> str:
-    """What a deletion vector's own file calls the file that it is of, as the manifest says it.
+    """Spell the file that a deletion vector's own file is of as the manifest does.
 
     Of version 4 a whole location or one below the table's (sfc-1 L5); vectors of before may lack
     the scheme (sfc-1 L2).

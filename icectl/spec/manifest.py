@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Content(IntEnum):
-    """What an entry stands for; 0 to 2 in versions 1 to 3, 3 to 5 only in V4 roots (V4-100)."""
+    """The kind of an entry; 0 to 2 in versions 1 to 3, 3 to 5 only in roots (V4-100)."""
 
     DATA = 0
     POSITION_DELETES = 1
@@ -18,7 +18,7 @@ class Content(IntEnum):
 
 
 class Status(IntEnum):
-    """What the commit that wrote a manifest did with an entry (R-064)."""
+    """The status of an entry: what the commit that wrote the manifest did with it (R-064)."""
 
     EXISTING = 0
     ADDED = 1
@@ -26,7 +26,7 @@ class Status(IntEnum):
 
 
 class ManifestContent(IntEnum):
-    """What a manifest tracks (manifest list field 517)."""
+    """The kind of files that a manifest tracks (manifest list field 517)."""
 
     DATA = 0
     DELETES = 1
@@ -96,7 +96,7 @@ class ManifestFile:
 
     @property
     def identity(self) -> ManifestIdentity:
-        """What tells it apart: a leaf with other dead rows is another one."""
+        """The key that tells it apart: a leaf with other dead rows is another one."""
         return self.manifest_path, self.content, self.dead
 
 
@@ -118,7 +118,7 @@ class ManifestVector:
 
 @dataclass(frozen=True, slots=True)
 class RootManifest:
-    """What a version 4 root says beside what it lists as manifests and files."""
+    """A root, with what it says beside what it lists as manifests and files."""
 
     location: str
     size_bytes: int
@@ -128,7 +128,7 @@ class RootManifest:
 
 @dataclass(frozen=True, slots=True)
 class ManifestHeader:
-    """What a manifest says about itself (R-060). Members are None where it says nothing."""
+    """The statements of a manifest about itself (R-060). Members are None where it says nothing."""
 
     format_version: int
     content: ManifestContent

@@ -21,7 +21,7 @@ from icectl.spec.sort import SortOrder
 
 @dataclass(frozen=True, slots=True)
 class Oddity:
-    """What of a metadata file breaks a rule, and was not read as it stands there.
+    """A part of a metadata file that breaks a rule, and was not read as it stands there.
 
     `member` is one of the JSON object; `lost` says that part of it is not shown.
     """

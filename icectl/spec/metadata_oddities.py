@@ -77,7 +77,7 @@ def _skeleton(version: int, location: str) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Reading:
-    """Adds members to what describes a table, one by one, where they leave it readable."""
+    """A reading of members one by one, added to what describes a table if that stays readable."""
 
     members: Mapping[str, Any]
     read: dict[str, Any]
@@ -106,7 +106,7 @@ class _Reading:
         return replace(found, oddities=tuple(self.oddities))
 
     def _try(self, changed: Mapping[str, Any]) -> CorruptTable | None:
-        """Why what was read so far would be unreadable with these members, if it would."""
+        """Tell why what was read so far would be unreadable with these members, if it would."""
         try:
             parse_metadata({**self.read, **changed})
         except CorruptTable as error:
@@ -160,7 +160,7 @@ class _Reading:
 
     def _refused(self, name: str) -> Callable[[int, Any, CorruptTable], list[Any]]:
         def refused(place: int, item: Any, error: CorruptTable) -> list[Any]:
-            """What is left of an entry that cannot be read."""
+            """Tell of an entry that cannot be read, and return what is left of it."""
             told = error.message.removesuffix(f" ({error.rule})")
             told = told.replace("entry 0 ", f"entry {place} ", 1)
             self._tell(name, error, lost=True, message=told)

@@ -12,7 +12,7 @@ VERSION_HINT = "version-hint.text"
 
 
 def lost_versions(hint: int, newest: int, table: str) -> tuple[str, str]:
-    """What to tell of a hint that knows of a newer version than is there, and the way out (R-163).
+    """Tell of a hint that knows of a newer version than is there, and of the way out (R-163).
 
     Metadata was lost then, or never finished: what is newest need not be what was committed last.
     """
@@ -29,7 +29,7 @@ def lost_versions(hint: int, newest: int, table: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class MetadataFileName:
-    """What the name of a metadata file says; `gzip` by its name, the content decides (R-006)."""
+    """The parts of a metadata file's name; `gzip` by its name, the content decides (R-006)."""
 
     kind: Literal["file-system", "catalog"]
     version: int

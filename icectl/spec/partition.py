@@ -76,7 +76,7 @@ def source_ids(value: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def sources_json(ids: tuple[int, ...]) -> dict[str, Any]:
-    """`source-id` for one column, `source-ids` for more (R-081)."""
+    """Write `source-id` for one column, `source-ids` for more (R-081)."""
     return {"source-id": ids[0]} if len(ids) == 1 else {"source-ids": list(ids)}  # R-081
 
 
@@ -115,7 +115,7 @@ def _result_type(item: PartitionField, schemas: Sequence[Schema]) -> Type | None
 def partition_path(
     spec: PartitionSpec, types: Sequence[Type | None], values: Sequence[Value]
 ) -> str:
-    """`category=a/at_day=2024-01-02`, escaped as the reference implementation does.
+    """Write `category=a/at_day=2024-01-02`, escaped as the reference implementation does.
 
     Shape: `types` are result types; a value without a type is shown as it is.
     """

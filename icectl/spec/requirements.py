@@ -51,7 +51,7 @@ _REMOVALS = (RemoveSnapshots, RemoveSnapshotRef, RemoveSchemas, RemovePartitionS
 
 
 def requirements_of(metadata: TableMetadata, updates: Sequence[Update]) -> tuple[Requirement, ...]:
-    """What must still be so for the updates to mean what they meant on `metadata`.
+    """Find what must still be so for the updates to mean what they meant on `metadata`.
 
     A removal requires every ref at its head: one that another writer sets meanwhile may need what
     is removed. New snapshots require the schema and the spec that they were made for (R-155).
@@ -79,7 +79,7 @@ def _at_its_head(metadata: TableMetadata, name: str) -> AssertRefSnapshotId:
 
 
 def check(metadata: TableMetadata, requirement: Requirement) -> str | None:
-    """Why a requirement does not hold; None where it does."""
+    """Tell why a requirement does not hold; None where it does."""
     match requirement:
         case AssertTableUuid(uuid):
             if metadata.table_uuid == uuid:

@@ -229,6 +229,7 @@ def _decimal(type_: DecimalType, value: str) -> Decimal:
 
 def _integer(bits: int) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
+        """Check a whole number. Raises: ValueError, where it has more bits."""
         number: int = _typed(int, value)
         if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
             raise ValueError(f"{number} needs more than {bits} bits")
@@ -289,7 +290,7 @@ def text(type_: Type, value: Value) -> str:
 
 
 def _float_text(name: str, value: float) -> str:
-    """Six to nine digits, as few as read back as the same value of the type's own width."""
+    """Write six to nine digits, as few as read back as the same value of the type's own width."""
     if not math.isfinite(value):
         return next(
             shown for shown, special in _SPECIAL_FLOATS.items() if repr(special) == repr(value)

@@ -56,6 +56,7 @@ def _columns(schema: Schema) -> Iterator[StatsColumn]:
     """Primitive columns, those inside structs too."""
 
     def walk(fields: tuple[NestedField, ...], *, required: bool) -> Iterator[StatsColumn]:
+        """Yield the primitive columns among fields; one is required if all around it are."""
         for one in fields:
             is_required = required and one.required
             if isinstance(one.type, StructType):

@@ -207,7 +207,7 @@ def _human_value(type_: Type, value: Value) -> str:
 
 
 def _short_clock(shown: str) -> str:
-    """Without seconds of zero, and with three, six or nine decimals, as few as will do."""
+    """Drop seconds of zero, and keep three, six or nine decimals, as few as will do."""
     while shown.endswith("000"):  # of decimals: seconds have two digits
         shown = shown[:-3]
     return shown.removesuffix(":00")

@@ -15,7 +15,7 @@ class PrimitiveType:
 
 @dataclass(frozen=True, slots=True)
 class DecimalType:
-    """decimal(precision, scale)."""
+    """The type decimal(precision, scale)."""
 
     precision: int
     scale: int
@@ -23,7 +23,7 @@ class DecimalType:
 
 @dataclass(frozen=True, slots=True)
 class FixedType:
-    """fixed[length]: exactly `length` bytes."""
+    """The type fixed[length]: exactly `length` bytes."""
 
     length: int
 

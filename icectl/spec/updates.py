@@ -200,6 +200,7 @@ def _with_expressions(metadata: TableMetadata) -> TableMetadata:
     linked = link_specs(metadata.partition_specs, metadata.schemas, metadata.last_column_id)
 
     def complete(location: str) -> str:
+        """Complete a location with the scheme of the table's."""
         return with_scheme(metadata.location, location)
 
     upgraded = replace(

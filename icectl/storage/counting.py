@@ -13,11 +13,11 @@ class CountingReader(io.BufferedIOBase):
         self.bytes_read = 0
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True: the file can be read."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True: reading may start anywhere."""
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -31,7 +31,7 @@ class CountingReader(io.BufferedIOBase):
         return self.file.seek(offset, whence)
 
     def tell(self) -> int:
-        """Where it is."""
+        """Return the place in the file."""
         return self.file.tell()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What operating systems and storage drivers raise, told in icectl's errors (exit code 13)."""
+"""The errors of operating systems and storage drivers, told in icectl's own (exit code 13)."""
 
 import errno
 import re
@@ -194,7 +194,7 @@ def error_code(error: Exception) -> str | None:
 
 
 def _told(error: Exception, credentials_hint: str) -> tuple[str, str | None]:
-    """Reason and hint."""
+    """Tell the reason of an error, and a hint where there is one."""
     code = error_code(error) or ""
     names = {name for cause in _causes(error) for name in _class_names(cause)}
     known = (
@@ -210,7 +210,7 @@ def _told(error: Exception, credentials_hint: str) -> tuple[str, str | None]:
 
 
 def _first_line(error: Exception) -> str:
-    """What the storage said, in a line."""
+    """Return what the storage said, in a line."""
     for cause in _causes(error):
         answer = getattr(cause, "response", None)
         if isinstance(answer, dict) and (message := answer.get("Error", {}).get("Message")):

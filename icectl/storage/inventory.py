@@ -45,7 +45,7 @@ def _rows(store: Store, location: str, columns: tuple[str, ...]) -> Iterator[pa.
 
 
 def _place(location: str, manifest: InventoryManifest, file: InventoryFile) -> str:
-    """Where a file of a manifest lies: in its bucket, or on disk as it was in the bucket."""
+    """Return where a file of a manifest lies: in its bucket, or on disk as it was in the bucket."""
     if not locations.is_local(location):
         return f"{locations.scheme(location)}://{manifest.bucket}/{file.key}"
     folder = locations.parent(locations.parent(location))

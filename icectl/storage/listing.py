@@ -88,7 +88,7 @@ Request = TypeVar("Request")
 
 @dataclass(frozen=True, slots=True)
 class ListingStep(Generic[Request]):
-    """What one request of a listing brought: files, and the requests that follow from it."""
+    """The answer to one request of a listing: files, and the requests that follow from it."""
 
     rows: Rows
     next: tuple[Request, ...] = ()

@@ -59,13 +59,13 @@ def root(location: str) -> str:
 
 
 def distinct_roots(locations: pa.Array) -> list[str]:
-    """`root` of all locations, each once. Order: first appearance."""
+    """List the `root` of all locations, each once. Order: first appearance."""
     found: list[str] = pc.unique(roots(locations)).to_pylist()
     return found
 
 
 def roots(locations: pa.Array) -> pa.Array:
-    """`root` of every location. Order: kept."""
+    """Return the `root` of every location. Order: kept."""
     return pc.replace_substring_regex(locations, _BEHIND_ROOT, r"\1")
 
 
@@ -99,7 +99,7 @@ def comparison_key(location: str) -> str:
 
 
 def comparison_keys(locations: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """`comparison_key` of every location, none of which is a relative path.
+    """Return the `comparison_key` of every location, none of which is a relative path.
 
     Order: kept; null stays null.
     """
@@ -134,12 +134,13 @@ def loosest_key(location: str) -> str:
 
 
 def loosest_keys(locations: pa.ChunkedArray) -> pa.ChunkedArray:
-    """`loosest_key` of every location.
+    """Return the `loosest_key` of every location.
 
     Order: kept; null stays null.
     """
 
     def key(chunk: pa.Array) -> pa.Array:
+        """Make the keys of one chunk."""
         paths = _wholly_unescaped(_paths(chunk))
         if pc.any(pc.match_substring(paths, "//")).as_py():
             paths = pc.replace_substring_regex(paths, "//+", "/")
@@ -164,7 +165,10 @@ def _wholly_unescaped(paths: pa.Array) -> pa.Array:
 
 
 def _paths(locations: pa.Array) -> pa.Array:
-    """What follows scheme and authority, behind one slash or more; null stays null."""
+    """Cut locations to what follows scheme and authority, behind one slash or more.
+
+    Order: kept; null stays null.
+    """
     if pc.all(pc.starts_with(locations, "/"), skip_nulls=False).as_py():
         return locations
     return pc.replace_substring_regex(locations, UP_TO_PATH, "/")
@@ -180,12 +184,12 @@ def is_within(location: str, base: str) -> bool:
 
 
 def join(base: str, *parts: str) -> str:
-    """A location below `base`."""
+    """Join a location and parts of a path below it."""
     return "/".join([base.rstrip("/"), *(part.strip("/") for part in parts)])
 
 
 def name(location: str) -> str:
-    """What follows the last slash."""
+    """Return what follows the last slash."""
     return location.rstrip("/").rpartition("/")[2]
 
 
@@ -201,7 +205,7 @@ def parent(location: str) -> str:
 
 
 def check_sum(location: str) -> str:
-    """Where Hadoop puts the check sum of a file: `.x.crc` beside `x`."""
+    """Return where Hadoop puts the check sum of a file: `.x.crc` beside `x`."""
     return join(parent(location), f".{name(location)}.crc")
 
 

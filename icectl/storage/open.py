@@ -25,7 +25,7 @@ _AT_ONCE_IN_STORES = 48
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """How storage is reached: fsspec's options, what is read elsewhere, how much at once.
+    """The options of storage: fsspec's own, what is read elsewhere, how much at once.
 
     `options` win over those of `places`. Where these end, `renewed` has those that are valid now:
     it is asked before each use, and crosses to other processes. `concurrency` is by kind of storage
@@ -110,11 +110,11 @@ class SchemeStore:
         return self._of("read", location).read(location)
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer at the end. A negative offset counts from there."""
+        """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
         return self._of("read_range", location).read_range(location, offset, length)
 
     def open(self, location: str) -> IO[bytes]:
-        """A seekable reader."""
+        """Open a file for reading, at any place."""
         return self._of("open", location).open(location)
 
     def stat(self, location: str) -> FileStatus | None:

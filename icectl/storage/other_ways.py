@@ -1,4 +1,4 @@
-"""What a location elsewhere may be below a place that is listed, told by its text alone."""
+"""The places below one that is listed which a location elsewhere may mean, by its text alone."""
 
 import re
 

@@ -27,7 +27,7 @@ class PathMapStore:
     path_map: tuple[tuple[str, str], ...]
 
     def mapped(self, location: str) -> str:
-        """Where a location is read."""
+        """Return where a location is read."""
         keys = _keys(location)
         best: tuple[int, str] | None = None
         for start, to in self.path_map:
@@ -42,11 +42,11 @@ class PathMapStore:
         return self.store.read(self.mapped(location))
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer at the end. A negative offset counts from there."""
+        """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
         return self.store.read_range(self.mapped(location), offset, length)
 
     def open(self, location: str) -> IO[bytes]:
-        """A seekable reader."""
+        """Open a file for reading, at any place."""
         return self.store.open(self.mapped(location))
 
     def stat(self, location: str) -> FileStatus | None:
@@ -115,7 +115,10 @@ class PathMapStore:
 
 
 def _keys(location: str) -> tuple[str, ...]:
-    """What FROM is compared with: `hdfs:/p` also is a `/p` whose scheme was completed (R-164)."""
+    """Make the keys that FROM is compared with.
+
+    `hdfs:/p` also is a `/p` whose scheme was completed (R-164).
+    """
     completed = _WITHOUT_AUTHORITY.fullmatch(location)
     bare = (locations.comparison_key(completed[1]),) if completed else ()
     return (locations.comparison_key(location), *bare)

@@ -17,7 +17,7 @@ from icectl.storage.temporary import probe_name
 
 @dataclass(slots=True)
 class Proof:
-    """Which buckets have shown that they honour conditions; shared by all writers of a run."""
+    """The buckets that have shown that they honour conditions; shared by all writers of a run."""
 
     buckets: set[str] = field(default_factory=set)
     lock: Lock = field(default_factory=Lock)

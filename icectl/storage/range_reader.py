@@ -28,20 +28,25 @@ class _RangeReader(io.RawIOBase):
         self._position = 0
 
     def readable(self) -> bool:
+        """Return True: the file can be read."""
         return True
 
     def seekable(self) -> bool:
+        """Return True: reading may start anywhere."""
         return True
 
     def tell(self) -> int:
+        """Return the place in the file."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a place, and return it."""
         starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._tail.size_bytes}
         self._position = max(0, starts[whence] + offset)
         return self._position
 
     def readinto(self, buffer: Any) -> int:
+        """Read the next bytes with one request, and return how many came."""
         length = min(len(buffer), max(0, self._tail.size_bytes - self._position))
         known_from = self._tail.size_bytes - len(self._tail.content)
         if not length:

@@ -73,7 +73,7 @@ def _folders(files: pa.Array) -> pa.DictionaryArray:
 
 
 def _identity(folder: str) -> Identity | None:
-    """What a folder is; None where it is not there, or not on this machine."""
+    """Identify a folder; None where it is not there, or not on this machine."""
     try:
         found = os.stat(locations.local_path(folder) or "/")
     except (OSError, ValueError):
@@ -83,7 +83,7 @@ def _identity(folder: str) -> Identity | None:
 
 
 def real_location(location: str) -> str:
-    """Where symbolic links lead to; a location that is not on this machine leads to itself."""
+    """Return where symbolic links lead to; a location not on this machine leads to itself."""
     try:
         return os.path.realpath(locations.local_path(location))
     except ValueError:
@@ -91,7 +91,7 @@ def real_location(location: str) -> str:
 
 
 def linked_files(files: pa.Array) -> list[str]:
-    """What those of the files that are symbolic links lead to. Order: kept."""
+    """Resolve those of the files that are symbolic links. Order: kept."""
     return [real_location(file) for file in files.to_pylist() if _is_link(file)]
 
 

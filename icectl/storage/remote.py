@@ -108,7 +108,7 @@ class RemoteStore:
         return content
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer at the end. A negative offset counts from there."""
+        """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
         if offset < 0:
             status = self.stat(location)
             if status is None:
@@ -231,7 +231,7 @@ class RemoteStore:
             )
 
     def _listing_call(self, location: str) -> Call:
-        """How S3 is asked for pages of a listing."""
+        """Choose how S3 is asked for pages of a listing."""
         call = partial(self._call, "list", location)
         call(partial(parse_pages, self.filesystem))
         return call
@@ -273,7 +273,7 @@ class RemoteStore:
         return ListingStep(rows, tuple(below))
 
     def _entries(self, directory: str) -> Sequence[tuple[str, dict[str, Any]]]:
-        """What lies in a directory, under locations that begin as the directory's does."""
+        """List a directory, under locations that begin as the directory's does."""
         path = self._path(directory).rstrip("/")
         action = partial(self.filesystem.ls, path, detail=True)
         try:
@@ -293,7 +293,7 @@ def _status(location: str, found: Mapping[str, Any]) -> FileStatus:
 
 
 def _modified_ms(found: Mapping[str, Any]) -> int | None:
-    """When a file was written; None where its driver does not tell."""
+    """Tell when a file was written, in milliseconds; None where its driver does not tell."""
     for key in _TIMES:
         value = found.get(key)
         if isinstance(value, datetime):

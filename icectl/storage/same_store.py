@@ -61,7 +61,7 @@ class SameStore:
         return "localhost" if not name and self._scheme(location) == "file" else name
 
     def doubtful(self, stored: pa.Array, places: tuple[str, ...]) -> dict[str, str]:
-        """Of stored locations those that name a file below a place, but perhaps of another store.
+        """Find the stored locations that name a file below a place, but perhaps of another store.
 
         So may a relative one, unless the places are relative too.
         Shape: one location for each scheme and authority, by these, and a relative one, by `.`.

@@ -12,7 +12,7 @@ from icectl.env import Env
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """What a store says of one file; `modified_ms` is None where it does not tell."""
+    """The facts that a store tells of one file; `modified_ms` is None where it does not tell."""
 
     location: str
     size_bytes: int
@@ -58,7 +58,7 @@ class Store(Protocol):
         """All bytes of one file."""
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer at the end. A negative offset counts from there."""
+        """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
 
     def open(self, location: str) -> IO[bytes]:
         """A seekable reader, for Parquet footers and row groups."""

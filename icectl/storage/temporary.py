@@ -30,7 +30,7 @@ def probe_name(uuid: str) -> str:
 def old_temporaries(
     store: Store, env: Env, listed: Iterable[FileStatus], age_ms: int
 ) -> tuple[str, ...]:
-    """Those of the listed files that runs made for a moment, longer ago than `age_ms`.
+    """List those of the listed files that runs made for a moment, longer ago than `age_ms`.
 
     By the clock that dates them; one without a time is never old. Order: kept.
     Raises: StorageError.

@@ -149,7 +149,7 @@ def _hashes(locations: pa.Array) -> Hashes:
 
 
 def _plain(locations: pa.Array, spans: Spans) -> tuple[int, Flags]:
-    """How many bytes come before the keys of most rows, and the rows that end with their key.
+    """Find how many bytes come before the keys of most rows, and the rows that end with their key.
 
     They begin as the first row does, up to the first slash of its path, where their key begins.
     """

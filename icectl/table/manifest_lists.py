@@ -45,6 +45,7 @@ def try_manifest_lists(
     reader = _readers(metadata, snapshots)
 
     def read(snapshot: Snapshot) -> ManifestListRead:
+        """Read what one snapshot lists, damaged or not."""
         found = reader(layout_of(snapshot)).try_manifests(store, snapshot)
         progress.advance(1)
         return found
@@ -69,6 +70,7 @@ def load_manifest_lists(
     reader = _readers(metadata, snapshots)
 
     def read(snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        """Read the manifests of one snapshot."""
         manifests = reader(layout_of(snapshot)).manifests(store, snapshot)
         progress.advance(1)
         return manifests

@@ -64,7 +64,7 @@ class Homes:
             self._note(self._present, manifests, data["manifest"], keys.take(places))
 
     def _may_be_wanted(self, keys: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-        """Which keys look like those of data files that are looked for."""
+        """Find which keys look like those of data files that are looked for."""
         if self._wanted is None:
             self._wanted = set[str]().union(*self._named.values())
             self._prints = np.sort(fingerprints(pa.array(self._wanted, pa.string())))
@@ -270,7 +270,7 @@ def log_files(metadata: TableMetadata, metadata_location: str) -> Files:
 
 
 def dropped_files(locations: Sequence[str], sizes: Mapping[str, int]) -> Files:
-    """Metadata files that leave the log; `sizes` in bytes by loosest key (R-024)."""
+    """List the metadata files that leave the log; `sizes` in bytes by loosest key (R-024)."""
     return _named(FileKind.METADATA_FILES, dict.fromkeys(locations), sizes)
 
 

@@ -42,7 +42,7 @@ def read_file(store: Store, location: str) -> bytes:
 
 
 def try_file(store: Store, location: str) -> FileRead:
-    """The file's bytes, or what is wrong with this one file. Raises: StorageError of the store."""
+    """Read a file, or tell what is wrong with just it. Raises: StorageError of the store."""
     try:
         return read_file(store, location)
     except MissingFile as error:
@@ -116,10 +116,11 @@ def in_threads(
 def read_in_threads(
     read: Callable[[_Item], _Done], items: Sequence[_Item], sizes: Sequence[int], *, threads: int
 ) -> Generator[_Done, None, None]:
-    """As in_threads, for files that may be small and many: a thread reads several in a row."""
+    """Work as in_threads, for files that may be small and many: a thread reads several in a row."""
     bundles = _bundles(sizes, max(1, min(_MOST_AT_ONCE, len(items) // (4 * threads))))
 
     def read_all(bundle: range) -> list[_Done]:
+        """Read the files of a bundle, one after the other."""
         return [read(items[place]) for place in bundle]
 
     of_bundles = [sum(sizes[bundle.start : bundle.stop]) for bundle in bundles]

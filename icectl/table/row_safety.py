@@ -1,4 +1,4 @@
-"""What must hold of a table before anything of it is changed: else rows would change their meaning.
+"""The conditions of changing anything of a table: else rows would change their meaning.
 
 Commands that change a table ask here before they plan, with what they read for planning anyway;
 commands that only read show what can be shown.
@@ -86,7 +86,7 @@ def check_homes(snapshot: Snapshot, lost: Collection[str]) -> None:
 
 
 def ledger(metadata: TableMetadata, snapshot: Snapshot) -> Ledger:
-    """What live entries of a snapshot are compared with."""
+    """Make the ledger that live entries of a snapshot are compared with."""
     return Ledger(
         metadata.format_version,
         snapshot.sequence_number,
@@ -96,7 +96,10 @@ def ledger(metadata: TableMetadata, snapshot: Snapshot) -> Ledger:
 
 
 def refuse(found: Iterable[Finding]) -> None:
-    """Raises: CorruptTable for the first error."""
+    """Raise the first error among findings.
+
+    Raises: CorruptTable.
+    """
     for one in found:
         if one.severity == "error":
             subject = f"`{one.subject}`" if "/" in one.subject else one.subject

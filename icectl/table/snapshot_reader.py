@@ -28,7 +28,7 @@ _READERS: Mapping[Layout, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ManifestListRead:
-    """What a snapshot lists, and the problems with it, by the location that has them.
+    """The manifests that a snapshot lists, and the problems with them, by location.
 
     `properties` is the key-value metadata of a manifest list (R-054); None where there is no list.
     With `is_odd` all manifests are there, and the problems are good enough to be shown.

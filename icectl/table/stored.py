@@ -54,7 +54,7 @@ class Discrepancy:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a comparison brought; `metadata_files` were met on the way, wherever they belong."""
+    """The result of a comparison; `metadata_files` were met on the way, wherever they belong."""
 
     discrepancies: tuple[Discrepancy, ...]
     metadata_files: tuple[str, ...]
@@ -93,7 +93,7 @@ def compare_with_store(
 def _listed(
     store: Store, table_location: str, wanted: int, deadline: Deadline
 ) -> Iterator[pa.Table]:
-    """What lies below the table's location, until that is far more than is wanted."""
+    """List what lies below the table's location, until that is far more than is wanted."""
     local = locations.is_local(table_location)
     most = wanted * (_WORTH_LISTING_LOCALLY if local else _WORTH_LISTING) + 10_000
     waiting: list[pa.RecordBatch] = []
@@ -156,6 +156,7 @@ def _look_up(  # noqa: PLR0913, PLR0917 - the parts of a search
     wanted = expected.table["location"].take(pa.array(left)).to_pylist()
 
     def look(location: str) -> int | str:
+        """Ask for the size of a file; _MISSING without one, a text where the store won't tell."""
         deadline.check()
         try:
             status = store.stat(location)

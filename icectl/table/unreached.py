@@ -45,7 +45,7 @@ def unreached(listed: pa.RecordBatch, known: KnownLocations, rule: OrphanRule) -
 
 
 def described_files(locations: pa.Array) -> pa.Array:
-    """For a check sum the file that it belongs to, for others the location itself.
+    """Return for a check sum the file that it belongs to, for others the location itself.
 
     Order: kept. Returns `locations` where none is a check sum.
     """

@@ -1,4 +1,4 @@
-"""What of a broken table is still whole: a metadata file, a snapshot, to go back to."""
+"""The whole parts of a broken table, to go back to: a metadata file, a snapshot."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -77,7 +77,10 @@ def newest_whole_metadata(
 
 
 def _newest_first(version: MetadataVersion) -> tuple[int, bool, int]:
-    """By number; names of a convention go before others, and of these the one written last."""
+    """Make the key that versions sort by in reverse, the newest first.
+
+    By number; names of a convention go before others, and of these the one written last.
+    """
     return version.version or 0, version.kind != "other", version.modified_ms or 0
 
 
@@ -95,7 +98,7 @@ def _uuid_in(store: Store, location: str) -> str | None:
 
 @dataclass(slots=True)
 class WholeSnapshots:
-    """Tells which snapshots of a table are whole; what several share is read once."""
+    """A search for the snapshots of a table that are whole; what several share is read once."""
 
     store: Store
     metadata: TableMetadata

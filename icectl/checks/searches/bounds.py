@@ -47,7 +47,7 @@ _HIGHEST_ID = 1 << 20
 
 
 class Kind(IntEnum):
-    """How bounds of a column compare."""
+    """The ways in which bounds of a column compare."""
 
     UNKNOWN = 0
     SIGNED = 1
@@ -71,7 +71,7 @@ _KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class BoundTypes:
-    """What is known of the columns that bounds may be of.
+    """The columns that bounds may be of, with what is known of them.
 
     The arrays are indexed by slots: the field id, or what `slots` says of ids that are larger. Bit
     n of `widths` says that a bound may have n bytes, bit 17 that it may have more. `longest` is the
@@ -86,7 +86,7 @@ class BoundTypes:
     has_fixed: bool
 
     def slots(self, field_ids: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
-        """Where what is known of each field stands; the last slot knows nothing."""
+        """Find where what is known of each field stands; the last slot knows nothing."""
         if not len(field_ids) or int(field_ids.view(np.uint32).max()) < self.size:
             return field_ids
         known = (field_ids >= 0) & (field_ids < self.size)
@@ -158,7 +158,7 @@ class _Bounds:
     packed: Packed
 
     def at(self, chosen: Places) -> "_Bounds":
-        """Some of the bounds."""
+        """Return the bounds at some places."""
         packed = self.packed
         return _Bounds(
             self.pairs,
@@ -169,17 +169,17 @@ class _Bounds:
         )
 
     def of_kind(self, kind: Kind) -> Places:
-        """Which of the bounds compare in a way."""
+        """Find which of the bounds compare in a way."""
         return np.flatnonzero(self.groups >> 5 == kind)
 
     @cached_property
     def texts(self) -> tuple[Places, pa.Array]:
-        """Which of the bounds are text, and these."""
+        """The places of the bounds that are text, and these."""
         return self._values(Kind.TEXT)
 
     @cached_property
     def strings(self) -> tuple[Places, pa.Array]:
-        """Which of the bounds compare byte by byte, and these."""
+        """The places of the bounds that compare byte by byte, and these."""
         return self._values(Kind.BYTES)
 
     def _values(self, kind: Kind) -> tuple[Places, pa.Array]:

@@ -51,7 +51,7 @@ class Columns:
         return self._numbers[name]
 
     def absent(self, name: str) -> Mask:
-        """Where a column is null."""
+        """Find where a column is null."""
         if name not in self._absent:
             column = self.table[name]
             if column.null_count in (0, len(column)):
@@ -62,11 +62,11 @@ class Columns:
         return self._absent[name]
 
     def present(self, name: str) -> Mask:
-        """Where a column is not null."""
+        """Find where a column is not null."""
         return ~self.absent(name)
 
     def of(self, name: str, *values: int) -> Mask:
-        """Where a number column has one of the values."""
+        """Find where a number column has one of the values."""
         found = self.numbers(name)
         flags = found == values[0]
         for value in values[1:]:
@@ -74,7 +74,7 @@ class Columns:
         return np.asarray(flags, np.bool_)
 
     def vectors(self) -> Mask:
-        """Where an entry is a deletion vector (R-118)."""
+        """Find where an entry is a deletion vector (R-118)."""
         content = self.of("content", Content.POSITION_DELETES)
         return content & self.of("file_format", FileFormat.PUFFIN)
 
@@ -152,7 +152,7 @@ def misplaced_vectors(columns: Columns) -> Fault | None:
 
 
 def vectors(columns: Columns) -> Fault | None:
-    """Deletion vectors."""
+    """Find deletion vectors."""
     return columns.fault(columns.vectors())
 
 

@@ -95,7 +95,7 @@ class RowIds:
 
 @dataclass(frozen=True, slots=True)
 class LiveFaults:
-    """What snapshots of a table are checked with; manifests are numbered as the entries do."""
+    """The facts that snapshots are checked with; manifests are numbered as in the entries."""
 
     totals: Sequence[Totals]
     greatest_number: Numbers
@@ -142,7 +142,7 @@ def _none_of(entries: Entries) -> Entries:
 
 
 def _numbers(entries: Entries, column: str) -> npt.NDArray[np.int8]:
-    """A column of codes."""
+    """Return a column of codes."""
     return np.asarray(entries.table[column].to_numpy(), np.int8)
 
 
@@ -323,7 +323,7 @@ def _row_ids(data: Entries) -> RowIds:
 
 
 def chosen_manifests(numbers_: Set[int], manifest_count: int) -> npt.NDArray[np.bool_]:
-    """Which manifests a snapshot lists, as flags."""
+    """Flag the manifests that a snapshot lists."""
     flags = np.zeros(manifest_count, np.bool_)
     flags[list(numbers_)] = True
     return flags

@@ -1,4 +1,4 @@
-"""What the partitions of a manifest range over, field by field, and values that do not decode."""
+"""The ranges of a manifest's partitions, field by field, and values that do not decode."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class FieldRange:
 
 
 def field_ranges(columns: Columns, types: Sequence[Type | None]) -> Sequence[FieldRange]:
-    """What each field of the partitions ranges over; a type of None is unknown.
+    """Find what each field of the partitions ranges over; a type of None is unknown.
 
     Raises: CorruptTable R-068 where the partitions are not of so many fields.
     Cost: some passes over the distinct partitions, whatever their number.
@@ -130,7 +130,7 @@ def _is_of_length(packed: Packed, type_: Type) -> Mask:
 
 
 def _extremes(field: _Field, places: Places) -> tuple[int, int]:
-    """Which of the places have the least and the greatest value."""
+    """Find which of the places have the least and the greatest value."""
     if len(places) == 1:
         return 0, 0
     if isinstance(field.type, DecimalType):

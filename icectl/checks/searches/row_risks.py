@@ -24,7 +24,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What a snapshot and its table say that numbers of live entries keep to.
+    """The numbers of a snapshot and its table that those of live entries keep to.
 
     Rules of a snapshot with a root have ids of their own.
     """
@@ -97,7 +97,7 @@ def row_risks(entries: Entries, ledger: Ledger) -> Found:
 
 
 def live_twice(files: Entries, rows: Sequence[int]) -> int:
-    """How many of some rows have a location that another row of the files has too (R-066)."""
+    """Count those of some rows whose location another row of the files has too (R-066)."""
     keys = location_keys(files.table["location"])
     again = repeated(keys)
     if not len(again):

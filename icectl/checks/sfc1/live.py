@@ -54,7 +54,7 @@ class LeafUse:
 
 @dataclass(frozen=True)
 class Tree:
-    """What one snapshot lists: the part of its root's own files, and its leaves."""
+    """The tree of one snapshot: the part of its root's own files, and its leaves."""
 
     own: int
     leaves: Sequence[LeafUse]
@@ -89,7 +89,7 @@ class TreeFiles:
 
     @cached_property
     def identities(self) -> Numbers:
-        """What identifies the entry of each row (sfc-1 EN7), as a number."""
+        """The identity of the entry of each row (sfc-1 EN7), as a number."""
         found: Numbers = self.codes * 3 + self.content
         vectors = np.flatnonzero(self.is_vector)
         offsets = self.numbers("content_offset")[vectors]
@@ -106,12 +106,12 @@ class TreeFiles:
 
     @cached_property
     def sequence_numbers(self) -> Numbers:
-        """Data sequence numbers."""
+        """The data sequence number of each row."""
         return self.numbers("sequence_number")
 
     @cached_property
     def record_counts(self) -> Numbers:
-        """Record counts."""
+        """The record count of each row."""
         return self.numbers("record_count")
 
     @cached_property
@@ -158,7 +158,7 @@ class TreeFiles:
 
     @cached_property
     def _kinds(self) -> Numbers:
-        """Which of the counts of Totals a row belongs to."""
+        """The place of each row among the counts of Totals."""
         return np.where(self.is_vector, 3, self.content).astype(np.int64)
 
     @cached_property
@@ -176,7 +176,7 @@ class TreeFiles:
         return Totals(*(number for kind in zip(*counted, strict=True) for number in kind))
 
     def fault(self, rows: Numbers) -> Fault | None:
-        """How many rows are wrong, and where the first file lies."""
+        """Tell how many rows are wrong, and where the first file lies; None for none."""
         if not len(rows):
             return None
         return Fault(len(rows), self.entries.table["location"][int(rows[0])].as_py())
@@ -216,7 +216,7 @@ def _again(codes: Numbers, rows: Numbers) -> Numbers:
 
 
 def live_faults(files: TreeFiles, live: Numbers, next_row_id: int | None) -> Found:
-    """What is wrong among the live files of one whole snapshot (V4-067, V4-122 to V4-128)."""
+    """Check the live files of one whole snapshot among themselves (V4-067, V4-122 to V4-128)."""
     data = live[files.content[live] == Content.DATA]
     place = np.full(files.code_count, -1, np.int64)
     place[files.codes[data]] = data

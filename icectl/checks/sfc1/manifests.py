@@ -35,7 +35,7 @@ def check_unknown_ids(location: str, unknown: Sequence[int]) -> Iterator[Finding
 
 
 def check_root_footer(snapshot: Snapshot, footer: Mapping[str, str]) -> Iterator[Finding]:
-    """What a root says of its snapshot (V4-045, V4-047)."""
+    """Compare what a root says of its snapshot with the snapshot (V4-045, V4-047)."""
     subject = snapshot.root_manifest or ""
     for name, expected in (
         ("snapshot-id", snapshot.snapshot_id),
@@ -52,7 +52,7 @@ def check_root_footer(snapshot: Snapshot, footer: Mapping[str, str]) -> Iterator
 
 
 def check_leaf_footer(location: str, footer: Mapping[str, str]) -> Iterator[Finding]:
-    """How a delete leaf calls its content (V4-112)."""
+    """Check what a delete leaf calls its content (V4-112)."""
     if footer.get("content") == "deletes":  # V4-112
         yield finding("V4-112", location, "its footer says `deletes`, not `delete`")
 
@@ -60,7 +60,7 @@ def check_leaf_footer(location: str, footer: Mapping[str, str]) -> Iterator[Find
 def check_root_size(
     metadata: TableMetadata, subject: str, data_files: int, deletes: int
 ) -> Iterator[Finding]:
-    """How much a root lists itself (V4-190, V4-191)."""
+    """Check how much a root lists itself (V4-190, V4-191)."""
     for rule, count, limit, what in (
         ("V4-190", data_files, properties.TREE_MAX_DATA_FILES, "data files"),
         ("V4-191", deletes, properties.TREE_MAX_DELETE_ENTRIES, "deletes"),
@@ -98,7 +98,7 @@ def check_replace(snapshot: Snapshot, before: int | None, after: int | None) -> 
 
 
 def known_ids(metadata: TableMetadata) -> Known:
-    """What entries of a table may name."""
+    """Collect the ids that entries of a table may name."""
     fields = {id_: field for schema in metadata.schemas for id_, field in schema.all_fields.items()}
     return Known(
         spec_ids=frozenset(spec.spec_id for spec in metadata.partition_specs),
@@ -113,7 +113,7 @@ def known_ids(metadata: TableMetadata) -> Known:
 
 
 def vector_limits(metadata: TableMetadata) -> VectorLimits:
-    """What the table's properties say of delete vectors over leaves."""
+    """Read what the table's properties say of delete vectors over leaves."""
     return VectorLimits(
         _value(metadata, properties.VECTOR_INLINE_MAX_BYTES),
         _value(metadata, properties.VECTOR_INLINE_TOTAL_MAX_BYTES),

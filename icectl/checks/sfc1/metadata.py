@@ -19,7 +19,7 @@ _UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def check_tree_metadata(metadata: TableMetadata, members: Mapping[str, Any]) -> Iterator[Finding]:
-    """What only the metadata of version 4 can have wrong, or of a table that should be.
+    """Check what only metadata of version 4 may have, and that older metadata has no roots.
 
     Spec: V4-001 to V4-005, V4-008, V4-010, V4-012, V4-014, V4-015, V4-022, V4-030, V4-031, V4-033.
     """
@@ -57,7 +57,7 @@ def _members(metadata: TableMetadata, members: Mapping[str, Any]) -> Iterator[Fi
 
 
 def _expression(metadata: TableMetadata, expression: Expression) -> Iterator[Finding]:
-    """Its sources are columns, and its type is what follows from them (V4-012)."""
+    """Check that its sources are columns, and its type is what follows from them (V4-012)."""
     subject = f"expression {expression.expr_id}"
     columns = [
         [
@@ -96,7 +96,7 @@ def _expression_ids(metadata: TableMetadata) -> Iterator[Finding]:
 
 
 def _links(metadata: TableMetadata) -> Iterator[Finding]:
-    """What fields of specs link to (V4-010, V4-014, V4-015)."""
+    """Check what fields of specs link to (V4-010, V4-014, V4-015)."""
     expressions = {one.expr_id: one for one in metadata.expressions}
     for spec in metadata.partition_specs:
         subject = f"partition spec {spec.spec_id}"

@@ -58,22 +58,22 @@ class TreeColumns:
         return np.isin(self.content, [int(one) for one in contents])
 
     def absent(self, name: str) -> Mask:
-        """Where a column is null."""
+        """Find where a column is null."""
         found: Mask = self.rows[name].is_null().to_numpy()
         return found
 
     def numbers(self, name: str) -> Numbers:
-        """A number column."""
+        """Return a number column, 0 for null."""
         found: Numbers = pc.fill_null(self.rows[name], 0).to_numpy().astype(np.int64)
         return found
 
     def equal_to(self, name: str, text: str) -> Mask:
-        """Where a text column has a value."""
+        """Find where a text column has a value."""
         found = pc.equal(self.rows[name], text)
         return np.asarray(pc.fill_null(found, fill_value=False).to_numpy(), bool)
 
     def starting(self, name: str, prefix: str) -> Mask:
-        """Where a text column starts with a prefix; null does not."""
+        """Find where a text column starts with a prefix; null does not."""
         found = pc.starts_with(self.rows[name], prefix)
         return np.asarray(pc.fill_null(found, fill_value=False).to_numpy(), bool)
 
@@ -83,7 +83,7 @@ class TreeColumns:
         return found
 
     def places(self, *contents: Content) -> list[int]:
-        """Where rows of some content types stand."""
+        """Find where rows of some content types stand."""
         found: list[int] = np.flatnonzero(self.of(*contents)).tolist()
         return found
 
@@ -94,7 +94,7 @@ class TreeColumns:
         return dict(zip(places, rows, strict=True))
 
     def fault(self, wrong: Mask) -> Fault | None:
-        """How many rows are wrong, and what the first is called."""
+        """Tell how many rows are wrong, and what the first is called; None for none."""
         places = np.flatnonzero(wrong)
         if not len(places):
             return None
@@ -110,7 +110,7 @@ class TreeColumns:
 
 
 def entry_faults(columns: TreeColumns, known: Known) -> Found:
-    """What is wrong with single rows of a root or a leaf of version 4 (V4-051 to V4-070)."""
+    """Check single rows of a root or a leaf of version 4 (V4-051 to V4-070)."""
     yield from _locations(columns)
     yield from _vectors(columns)
     yield from _numbers_of_rows(columns)
@@ -226,7 +226,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 def tracking_faults(
     columns: TreeColumns, *, snapshot_id: int, sequence_number: int, has_parent: bool
 ) -> Found:
-    """What is wrong with the tracking of rows of a root, before inheritance (V4-062 to V4-069)."""
+    """Check the tracking of rows of a root, before inheritance (V4-062 to V4-069, V4-113)."""
     status = columns.status
     added, deleted = status == Status.ADDED, status == Status.DELETED
     lacking = (
@@ -295,7 +295,7 @@ def kind_faults(columns: TreeColumns, *, of_data: bool) -> Found:
 
 
 def leaf_faults(columns: TreeColumns) -> Found:
-    """What is wrong with the stored rows of a leaf of version 4 (V4-105, V4-107, V4-108)."""
+    """Check the stored rows of a leaf of version 4 (V4-105, V4-107, V4-108)."""
     status = columns.status
     lacking = columns.absent("sequence_number") | columns.absent("file_sequence_number")
     wrong = (status != Status.ADDED) & lacking
@@ -314,7 +314,10 @@ def leaf_faults(columns: TreeColumns) -> Found:
 def described_faults(
     columns: TreeColumns, leaf: ListedRow, size_bytes: int, snapshot_sequence: int
 ) -> Found:
-    """What a root says of a leaf against its rows, inherited (V4-064, V4-103, V4-104, V4-110)."""
+    """Compare what a root says of a leaf with its rows, inherited.
+
+    Rules: V4-064, V4-103, V4-104, V4-110, V4-115.
+    """
     location = leaf.name
     status, records = columns.status, columns.numbers("record_count")
     found = {"record_count": len(columns), "file_size_in_bytes": size_bytes}

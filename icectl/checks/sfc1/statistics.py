@@ -109,7 +109,7 @@ class Group:
         self._members = {one.name: _storage(part) for one, part in members}
 
     def get(self, name: str) -> pa.Array | None:
-        """A member."""
+        """Return a member; None where the group has none of the name."""
         return self._members.get(name)
 
     def counts(self, name: str) -> tuple[npt.NDArray[np.int64], Mask]:
@@ -276,7 +276,7 @@ def aggregate_faults(
     *,
     of_older_version: bool = False,
 ) -> Found:
-    """What a root says of a leaf's columns against its rows (V4-146, V4-147).
+    """Compare what a root says of a leaf's columns with its rows (V4-146, V4-147).
 
     `told` is one struct, `rows` are those of the leaf; both have the groups of `columns`. What a
     root leaves out of a leaf of an older version is only worth knowing.
@@ -308,7 +308,7 @@ _SAID: Mapping[str, tuple[str, str, Severity | None]] = {
 
 
 def _compared(told: Group, whole: Group, rows: Group) -> Iterator[str]:
-    """What is wrong with what is told of one column, by the names of _SAID."""
+    """Find what is wrong with what is told of one column, by the names of _SAID."""
     if told.is_null.all():
         if not whole.is_null.all():
             yield "absent"

@@ -1,4 +1,4 @@
-"""What a version 4 snapshot changed of its parent, and what it may not (V4-160 to V4-166)."""
+"""The changes of a version 4 snapshot, and those that it may not have made (V4-160 to V4-166)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Changed:
 def changed_rows(
     files: TreeFiles, tree: Tree, live: Numbers, parent: Tree | None = None
 ) -> Changed:
-    """What a snapshot changed, from its root and the leaves that it marks (sfc-1 9.2).
+    """Find what a snapshot changed, from its root and the leaves that it marks (sfc-1 9.2).
 
     `parent` tells what was dead already where the root does not (sfc-1 9.6).
     """
@@ -53,13 +53,14 @@ def changed_rows(
     moved = np.intersect1d(identities[new], identities[gone])
 
     def unmoved(rows: Numbers) -> Numbers:
+        """Leave out rows of files that were both removed and added."""
         return files.chosen(rows, ~np.isin(identities[rows], moved))
 
     return Changed(unmoved(new), unmoved(gone), unmoved(listed))
 
 
 def _of_leaf(files: TreeFiles, use: LeafUse, dead_before: Positions) -> tuple[Numbers, Numbers]:
-    """(added, removed) rows of a live leaf."""
+    """Find the rows that a live leaf adds and removes: (added, removed)."""
     before = use.of(Status.DELETED) if Status.DELETED in use.dead else dead_before
     fresh: Positions = np.setdiff1d(use.of(Status.ADDED), before)
     none = np.empty(0, np.int64)
@@ -91,7 +92,7 @@ class Step:
 
 
 def step_faults(files: TreeFiles, step: Step, live: Numbers) -> Found:
-    """What went between a snapshot and its parent without being said (V4-160 to V4-162)."""
+    """Find what went between a snapshot and its parent without being said (V4-160 to V4-162)."""
     identities = files.identities
     here, before = _differing(files, step.tree, step.parent)
     kept = np.intersect1d(identities[here], identities[before])
@@ -119,6 +120,7 @@ def _differing(files: TreeFiles, tree: Tree, parent: Tree) -> tuple[Numbers, Num
     alike = {_content(use) for use in tree.leaves} & {_content(use) for use in parent.leaves}
 
     def rest(one: Tree) -> Numbers:
+        """List the live rows of a tree but for those of leaves that are alike."""
         leaves = (use for use in one.leaves if _content(use) not in alike)
         return np.concatenate([files.own_rows(one), *(files.living(use) for use in leaves)])
 
@@ -185,7 +187,7 @@ def replaced_vectors(files: TreeFiles, step: Step, live: Numbers) -> Numbers:
 
 
 def row_count(files: TreeFiles, live: Numbers) -> int | None:
-    """How many rows live files hold; None where other deletes than vectors may hide some."""
+    """Count the rows that live files hold; None where other deletes than vectors may hide some."""
     vector = files.is_vector[live]
     is_data = files.content[live] == Content.DATA
     if not (vector | is_data).all():

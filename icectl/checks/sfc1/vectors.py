@@ -16,7 +16,7 @@ _PUFFIN_FRAMING = 24
 
 @dataclass(frozen=True, slots=True)
 class VectorLimits:
-    """What a table's properties say of delete vectors over leaves."""
+    """The limits that a table's properties set to delete vectors over leaves."""
 
     inline_max_bytes: int
     inline_total_max_bytes: int
@@ -82,7 +82,7 @@ class RootVectors:
 
 
 def vector_faults(root: RootVectors) -> Found:
-    """What is wrong with the vectors and leaves of a root among themselves.
+    """Check the vectors and leaves of a root among themselves.
 
     Rules: V4-080 to V4-091, V4-114, V4-116.
     """
@@ -139,7 +139,7 @@ def _inside(root: RootVectors, key: str) -> Found:
 
 
 def worth_rewriting(root: RootVectors, limits: VectorLimits, location: str) -> Found:
-    """What the next rewrite would write in another way (V4-089, V4-192, V4-193).
+    """Find what the next rewrite would write in another way (V4-089, V4-192, V4-193).
 
     `location` is that of the root.
     """
@@ -189,7 +189,7 @@ def vector_steps(root: RootVectors, parent: RootVectors) -> Found:
 
 
 def _differs(root: RootVectors, parent: RootVectors, key: str) -> str | None:
-    """What is wrong between the dead rows of a leaf and those in the parent."""
+    """Tell what is wrong between a leaf's dead rows and those in the parent; None for nothing."""
     live = (Status.ADDED, Status.EXISTING)
     before = _union(parent, parent.of(key, *live))
     here = _union(root, root.of(key, *live))

@@ -55,7 +55,7 @@ STRATEGIES = ("binpack", "sort", "zorder")
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """How many commits a run makes at most, and how many of them may fail before it ends."""
+    """The number of commits that a run makes at most, and of those that may fail before it ends."""
 
     most: int
     may_fail: int
@@ -165,7 +165,10 @@ def _outcome(
 
 
 def _options(request: CompactRequest) -> Callable[[TableMetadata], CompactOptions]:
-    """What the caller asks for, once the table is known."""
+    """Check what the caller asks for, and return what makes options of it for a table.
+
+    Raises: UsageError.
+    """
     if request.job_order not in get_args(JobOrder):
         shown = ", ".join(get_args(JobOrder))
         raise UsageError(f"`--job-order` is one of {shown}, not `{request.job_order}`")
@@ -186,6 +189,7 @@ def _options(request: CompactRequest) -> Callable[[TableMetadata], CompactOption
     property_ = DELETE_TARGET_FILE_SIZE_BYTES if request.deletes_only else TARGET_FILE_SIZE_BYTES
 
     def of(metadata: TableMetadata) -> CompactOptions:
+        """Make the options for a table. Raises: UsageError."""
         where = None if request.where is None else parse_where(request.where, metadata)
         wanted = target or read(metadata.properties, property_)
         return CompactOptions(
@@ -204,7 +208,10 @@ def _options(request: CompactRequest) -> Callable[[TableMetadata], CompactOption
 
 
 def _check_strategy(request: CompactRequest) -> None:
-    """Raises: UsageError, for a strategy that there is not or options of another one."""
+    """Check the strategy and its options.
+
+    Raises: UsageError, for a strategy that there is not or options of another one.
+    """
     if request.strategy not in (None, *STRATEGIES):
         shown = ", ".join(STRATEGIES)
         raise UsageError(f"`--strategy` is one of {shown}, not `{request.strategy}`")
@@ -218,7 +225,10 @@ def _check_strategy(request: CompactRequest) -> None:
 
 
 def _check_deletes_only(request: CompactRequest) -> None:
-    """Raises: UsageError, for options that only say how data files are rewritten."""
+    """Check that `--deletes-only` comes without options for data files.
+
+    Raises: UsageError.
+    """
     of_data = {
         "--strategy": request.strategy,
         "--sort-order": request.sort_order,

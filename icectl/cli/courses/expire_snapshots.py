@@ -125,6 +125,7 @@ def _policy(
     retain_last = settings.read(EXPIRE_RETAIN_LAST)
 
     def of(metadata: TableMetadata) -> Policy:
+        """Make the policy for a table."""
         stored = metadata.properties
 
         def bounded(setting: Setting[Any], own: TableProperty[int]) -> bool:

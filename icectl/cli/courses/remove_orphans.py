@@ -75,7 +75,7 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
 
 
 def _without_orphans(prepared: PreparedRemoval) -> PreparedRemoval:
-    """What is told of a plan where another writer was faster."""
+    """Empty a plan of its orphans, as it is told where another writer was faster."""
     none = listed_none(prepared.plan.orphans)
     return replace(prepared, plan=replace(prepared.plan, orphans=none, outside=none))
 
@@ -123,7 +123,10 @@ def _absolute(location: str) -> str:
 
 
 def _equal(option: str, given: Sequence[str]) -> Mapping[str, str]:
-    """`A=B`, split at the last `=`."""
+    """Split each `A=B` at its last `=`.
+
+    Raises: UsageError.
+    """
     found = {}
     for text in given:
         one, separator, other = text.rpartition("=")

@@ -82,7 +82,7 @@ def _confirmed(session: Session, told: Repair) -> bool:
 
 
 def _without_work(prepared: PreparedRepair, told: Repair, *, dry_run: bool) -> Outcome:
-    """Nothing to do, or nothing that can be done."""
+    """Make the outcome where there is nothing to do, or nothing that can be done."""
     if not prepared.plan.is_refused:
         return _outcome(prepared, told, status="nothing-to-do", dry_run=dry_run)
     outcome = _outcome(prepared, told, status="refused", dry_run=dry_run)

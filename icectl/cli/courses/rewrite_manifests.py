@@ -87,7 +87,10 @@ def _outcome(
 
 
 def _options(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOptions]:
-    """What the caller asks for, once the table's properties are known."""
+    """Check the request, and return what makes options of it for a table.
+
+    Raises: UsageError.
+    """
     if request.content not in ("all", "data", "deletes"):
         message = f"`--content` is `all`, `data` or `deletes`, not `{request.content}`"
         raise UsageError(message)
@@ -105,6 +108,7 @@ def _options(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOption
         raise UsageError("`--sort-by` names no partition field")
 
     def of(metadata: TableMetadata) -> RewriteOptions:
+        """Make the options for a table."""
         return RewriteOptions(
             target_size_bytes=given or read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
             spec_id=spec_id,

@@ -23,7 +23,7 @@ class Plan(report.UpgradePlan, Protocol):
 
 
 class Done(Protocol):
-    """What a run did."""
+    """The result of a run."""
 
     @property
     def landed(self) -> LoadedTable:
@@ -35,7 +35,7 @@ class Done(Protocol):
 
     @property
     def unfinished(self) -> IcectlError | None:
-        """Why not everything was done."""
+        """The error that left something undone; None where all was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Course:
 
 
 def upgrade(session: Session, course: Course, change: Change) -> Outcome:
-    """Unless the plan is all that was asked for, ask, and run it."""
+    """Ask, and run the upgrade, unless the plan is all that was asked for."""
     told = report.Upgrade(
         course.loaded.metadata.location, course.plan, course.to_version, course.to_know
     )
@@ -83,7 +83,7 @@ def upgrade(session: Session, course: Course, change: Change) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Untouched:
-    """What is told of a plan that another run was faster than."""
+    """A plan that another run was faster than, as it is told."""
 
     from_version: int
     steps: tuple[()] = ()

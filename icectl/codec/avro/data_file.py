@@ -68,7 +68,7 @@ class AvroDataFile:
         return FileMetrics(record_count=self.record_count)
 
     def parts(self, schema: Schema) -> Sequence[FileMetrics]:  # noqa: ARG002 - as metrics
-        """None: the format has no statistics."""
+        """Return nothing: the format has no statistics."""
         return ()
 
     def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:

@@ -31,7 +31,7 @@ _LONGEST_NUMBER = 11
 
 @dataclass(frozen=True, slots=True)
 class Restated:
-    """What is written anew for chosen entries: values, and which of them are not null.
+    """The values that are written anew for chosen entries, and which of them are not null.
 
     The columns are those of STATED, one value for each chosen entry.
     """
@@ -126,9 +126,10 @@ def _piece_program(layout: ManifestLayout) -> Numbers:
 
 
 class _PieceCompiler(EntryCompiler):
-    """Notes where the record of the file, and its first row id, begin and end."""
+    """A compiler that notes where the record of the file, and its first row id, begin and end."""
 
     def compile(self) -> None:
+        """Compile the entry: skip it, and note the places of the file and of its row id."""
         for at, field in enumerate(self._layout.schema.fields):
             if at != self._layout.data_file_position:
                 self._skip(field.type)

@@ -87,7 +87,7 @@ def _with_field(record: AvroType, position: int, type_: AvroType) -> AvroType:
 
 
 def _as_bytes(type_: AvroType) -> AvroType:
-    """The type with a length before what is fixed in it; itself, where nothing is."""
+    """Turn a type into one with a length before what is fixed in it; itself, where nothing is."""
     if type_.kind == "fixed" and type_.logical not in _OTHERS:
         return replace(type_, kind="bytes")
     parts = tuple(map(_as_bytes, type_.parts)) if type_.kind == "union" else type_.parts
@@ -98,7 +98,7 @@ def _as_bytes(type_: AvroType) -> AvroType:
 def _values(
     layout: ManifestLayout, places: Sequence[str], block: Block
 ) -> Sequence[Sequence[bytes | None]] | None:
-    """Some partition values of each record; None where the block does not hold such records."""
+    """Read some partition values of each record; None where the block holds no such records."""
     try:
         records = list(decode_records(layout.schema, [block]))
     except CorruptTable:

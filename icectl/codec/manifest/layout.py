@@ -35,7 +35,7 @@ _KINDS: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
-    """Where one column stands: in the entry, or in its data_file."""
+    """The place where one column stands: in the entry, or in its data_file."""
 
     name: str
     in_data_file: bool

@@ -82,7 +82,7 @@ def read_manifest_list(content: bytes, *, to_show: bool = False) -> tuple[Manife
 
 
 class ManifestListReader:
-    """Reads many manifest lists: a row that several of them hold, byte for byte, is decoded once.
+    """A reader of many manifest lists: a row that several hold, byte for byte, is decoded once.
 
     Lists of a table's snapshots repeat most of their rows. Safe to share among threads.
     """
@@ -91,7 +91,7 @@ class ManifestListReader:
         self._known: dict[str, dict[bytes, ManifestFile]] = {}
 
     def read(self, content: bytes) -> tuple[ManifestFile, ...]:
-        """As read_manifest_list."""
+        """Read the rows of a manifest list, as read_manifest_list does."""
         file = read_header(content)
         known = self._known.setdefault(file.metadata["avro.schema"], {})
         try:

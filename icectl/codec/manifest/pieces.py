@@ -25,7 +25,7 @@ class _Piece:
 
 
 class PieceWriter:
-    """Collects encoded entries by piece; `spool` is a file of its own, open for both ways."""
+    """A collector of encoded entries by piece; `spool` is a file of its own, open for both ways."""
 
     def __init__(
         self, form: ManifestForm, spool: IO[bytes], *, codec: str, sync_marker: bytes

@@ -80,7 +80,7 @@ def partition_keys(
 
 
 def _canonical(type_: AvroType) -> Callable[[Any], bytes]:
-    """How a value becomes canonical bytes, by its Avro type."""
+    """Choose how a value becomes canonical bytes, by its Avro type."""
     if type_.kind in ("int", "long"):
         return canonical_integer
     if type_.kind in ("float", "double"):
@@ -149,6 +149,7 @@ def encode_rows(
     file_names = [field["name"] for field in schema["fields"][-1]["type"]["fields"]]
 
     def records() -> Iterable[Mapping[str, Any]]:
+        """Yield the record of each row, with those of its partition and data file."""
         for row, partition in zip(_rows(table), partitions, strict=True):
             for name in metrics:
                 if row[name] is not None:

@@ -33,7 +33,7 @@ class UnusualSchemaError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlaces:
-    """Which row of the scan's arrays each column has."""
+    """The rows of the scan's arrays that each column has."""
 
     numbers: list[str]
     texts: list[str]
@@ -103,7 +103,7 @@ def _places(columns: Sequence[str]) -> ColumnPlaces:
 
 
 class Compiler:
-    """Turns a writer schema into instructions of the scan, `steps`."""
+    """A compiler of a writer schema into instructions of the scan, `steps`."""
 
     def __init__(self, places: ColumnPlaces) -> None:
         self._ops = avro_scan
@@ -199,7 +199,7 @@ class Compiler:
 
 
 class EntryCompiler(Compiler):
-    """Compiles the entry of a manifest: `compile` adds its instructions to `steps`."""
+    """A compiler of the entry of a manifest: `compile` adds its instructions to `steps`."""
 
     def __init__(self, layout: ManifestLayout, places: ColumnPlaces) -> None:
         super().__init__(places)
@@ -471,6 +471,7 @@ _END = ColumnPlaces(["end"], [], [], [], [], [])
 
 class _EndCompiler(Compiler):
     def compile(self, schema: AvroType) -> None:
+        """Compile the entry: skip it, and note the place behind it."""
         for field in schema.fields:
             self._skip(field.type)
         self._add(self._ops.POSITION)

@@ -1,4 +1,4 @@
-"""What manifests store where: field ids of the columns, and Avro schemas to write.
+"""The columns of manifests: their field ids and places, and Avro schemas to write.
 
 Spec: Manifests; Data File Fields. Avro names are those of the reference implementation.
 """

@@ -64,7 +64,7 @@ def write_manifest(  # noqa: PLR0913 - the parts of a file
 
 @dataclass(frozen=True)
 class ManifestForm:
-    """What the manifests of one schema, spec, format version and content have in common."""
+    """The form that manifests of one schema, spec, format version and content have in common."""
 
     schema: Schema
     spec: PartitionSpec
@@ -84,7 +84,7 @@ class ManifestForm:
 
     @cached_property
     def layout(self) -> ManifestLayout:
-        """Where the columns stand in the Avro schema."""
+        """The places of the columns in the Avro schema."""
         return find_layout(parse_schema(self.avro_schema))
 
     @property

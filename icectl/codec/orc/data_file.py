@@ -85,7 +85,7 @@ class OrcDataFile:
         }
 
     def metrics(self, schema: Schema) -> FileMetrics:
-        """What the footer says of the columns.
+        """Read what the footer says of the columns.
 
         Shape: nothing of columns inside lists and maps, no sizes; bounds of integers, dates, times,
         strings and decimals.
@@ -115,7 +115,7 @@ class OrcDataFile:
         )
 
     def parts(self, schema: Schema) -> Sequence[FileMetrics]:
-        """What the footer says of the columns of the file."""
+        """Read what the footer says of the columns of the file, which is its only part."""
         return (self.metrics(schema),)
 
     def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:

@@ -21,7 +21,7 @@ Members = dict[int, list[int | bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
-    """Where a stripe starts, and its rows."""
+    """A stripe: where it starts, and its rows."""
 
     offset: int
     row_count: int
@@ -29,7 +29,7 @@ class Stripe:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What a writer knows of one column: bounds only of integers, dates, strings and decimals."""
+    """The statistics of one column: bounds only of integers, dates, strings and decimals."""
 
     value_count: int | None
     """Values that are not null."""
@@ -43,7 +43,7 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class OrcTail:
-    """What an ORC footer says, columns in the order of their numbers: the root is number 0."""
+    """The content of an ORC footer, columns in the order of their numbers: the root is number 0."""
 
     stripes: tuple[Stripe, ...]
     columns: tuple[ColumnStatistics, ...]

@@ -77,12 +77,12 @@ class ParquetDataFile:
         }
 
     def metrics(self, schema: Schema) -> FileMetrics:
-        """What the footer says of the columns."""
+        """Read what the footer says of the columns."""
         with translated(_KIND):
             return footer_metrics(self.file.metadata, self.schema, schema)
 
     def parts(self, schema: Schema) -> Sequence[FileMetrics]:
-        """What the footer says of the columns of each row group."""
+        """Read what the footer says of the columns of each row group."""
         with translated(_KIND):
             return row_group_metrics(self.file.metadata, self.schema, schema)
 
@@ -146,7 +146,7 @@ class ParquetDataFile:
             yield _joined(held)
 
     def _row_sizes(self, number: int, columns: list[int]) -> "_RowSizes":
-        """What is known of the size of a row group's rows before they are decoded."""
+        """Estimate the sizes of a row group's rows before they are decoded."""
         group = self.file.metadata.row_group(number)
         found = _RowSizes(group.num_rows)
         coded = []
@@ -252,7 +252,7 @@ class _RowSizes:
         self.worst_bytes += worst_bytes
 
     def next(self, last: pa.RecordBatch | None = None) -> int:
-        """How many rows the next batch may have, after one that was decoded."""
+        """Return how many rows the next batch may have, after one that was decoded."""
         most = _LARGEST_WORST_BYTES * self.row_count // max(self.worst_bytes, 1)
         if last is not None:
             wanted = batch_rows(last.num_rows, last.nbytes)

@@ -28,7 +28,7 @@ Change = Callable[[bytes, int], Copied]
 
 @dataclass(frozen=True, slots=True)
 class Untold:
-    """What a footer is not to say, by (row group, column): positions, from 0.
+    """The parts that a footer is not to say, by (row group, column): positions, from 0.
 
     `encodings` are the encodings of pages: with these, readers take a dictionary for all values.
     """
@@ -46,10 +46,12 @@ def without(footer: bytes, untold: Untold) -> bytes:
         return footer
 
     def row_group(number: int, content: bytes, at: int) -> Copied:
+        """Copy a row group, without what the footer is not to say of its columns."""
         columns = partial(_each, change=partial(column, number))
         return _struct(content, at, {_COLUMNS: columns})
 
     def column(number: int, place: int, content: bytes, at: int) -> Copied:
+        """Copy a column of a row group, without what the footer is not to say of it."""
         changes: dict[int, Change | None] = {}
         if (number, place) in untold.encodings:
             changes[_ENCODING_STATS] = None
@@ -108,7 +110,7 @@ def _value(content: bytes, at: int, kind: int) -> Copied:
 
 
 def _far(number: int, kind: int) -> bytes:
-    """How a member begins whose number is far from the last one's: with that number, zigzag."""
+    """Encode how a member begins whose number is far from the last one's: that number, zigzag."""
     left, made = number << 1, bytearray([kind])
     while left > 0x7F:
         made.append(left & 0x7F | 0x80)
@@ -117,7 +119,7 @@ def _far(number: int, kind: int) -> bytes:
 
 
 def _end(content: bytes, at: int, kind: int) -> int:
-    """Where a value ends that starts here."""
+    """Find where a value ends that starts here."""
     if kind in (4, 5, 6):
         end = at
         while end < len(content) and content[end] > 0x7F:

@@ -123,12 +123,12 @@ def _row_groups(metadata: Any) -> list[Any]:
 
 
 def _split_offsets(row_groups: Sequence[Any]) -> tuple[int, ...]:
-    """Where row groups start: at the first column's dictionary, else at its first page."""
+    """Find where row groups start: at the first column's dictionary, else at its first page."""
     return tuple(sorted(row_group_offset(group) for group in row_groups))  # R-067
 
 
 def row_group_offset(row_group: Any) -> int:
-    """Where a row group of a footer starts: at its first column's dictionary, else first page."""
+    """Find where a row group starts: at its first column's dictionary, else at its first page."""
     chunk = row_group.column(0)
     if chunk.has_dictionary_page:
         return int(min(chunk.dictionary_page_offset, chunk.data_page_offset))
@@ -173,7 +173,7 @@ def _is_zero(value: Value) -> bool:
 
 
 def _reader(type_: Type, column: Any) -> Callable[[Any], Value | None]:
-    """How a raw Parquet value becomes a value of an Iceberg type; None where there is no bound."""
+    """Choose how a raw Parquet value becomes a value of a type; None where there is no bound."""
     name = type_.name if isinstance(type_, PrimitiveType) else type(type_).__name__
     if column.physical_type not in _PHYSICAL_TYPES.get(name, ()):
         return lambda _: None

@@ -24,7 +24,7 @@ _END = 8
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """How files are written; `compression_level` None is the codec's own.
+    """The options that Parquet files are written with; `compression_level` None is the codec's own.
 
     Units: page and dictionary sizes in bytes.
     """
@@ -131,14 +131,14 @@ class _Holding:
         self.held: bytearray | None = None
 
     def write(self, content: bytes) -> int:
-        """Write, or hold."""
+        """Write, or hold back."""
         if self.held is None:
             return self._file.write(content)
         self.held += content
         return len(content)
 
     def tell(self) -> int:
-        """Bytes written and held."""
+        """Return how many bytes were written and held."""
         return self._file.tell() + len(self.held or b"")
 
     def flush(self) -> None:
@@ -146,7 +146,7 @@ class _Holding:
 
 
 def _mended(ending: bytes, untold: Untold) -> bytes:
-    """How a file ends, from before its footer, without what it is not to say."""
+    """Return the end of a file, from before its footer, without what that is not to say."""
     length = int.from_bytes(ending[-_END : -_END // 2], "little")
     start = len(ending) - _END - length
     footer = without(ending[start:-_END], untold)
@@ -154,11 +154,11 @@ def _mended(ending: bytes, untold: Untold) -> bytes:
 
 
 def _values_at_a_time(rows: pa.Table, page_size_bytes: int) -> int:
-    """How many values to encode at a time, lest wide ones make pages far larger than asked for."""
+    """Choose how many values to encode at a time, lest wide ones make pages far too large."""
     widest = max((_value_bytes(column) for column in rows.columns), default=0)
     return max(1, min(_MOST_VALUES, page_size_bytes // max(widest, 1)))
 
 
 def _value_bytes(column: pa.ChunkedArray) -> int:
-    """What a row of a column takes; rows of lists count as one value."""
+    """Return the mean size of a row of a column, in bytes; rows of lists count as one value."""
     return int(column.nbytes) // max(len(column), 1)

@@ -36,7 +36,7 @@ class PuffinBlob:
 
     @property
     def span(self) -> slice:
-        """Where the stored bytes lie in the file."""
+        """The place of the stored bytes in the file."""
         return slice(self.offset, self.offset + self.length)
 
 
@@ -62,7 +62,7 @@ class NewBlob:
 
 
 def footer_size(tail: bytes) -> int:
-    """How many bytes at the end of the file the footer spans, its leading magic included.
+    """Return how many bytes at the end of the file the footer spans, its leading magic included.
 
     Raises: CorruptTable, when `tail`, the last FOOTER_END bytes or more, ends no Puffin file.
     """

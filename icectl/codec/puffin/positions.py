@@ -139,6 +139,7 @@ class _Reader:
         self.offset = 0
 
     def take(self, size: int) -> bytes:
+        """Take the next bytes. Raises: CorruptTable R-119, where there are not so many."""
         part = self.content[self.offset : self.offset + size]
         if len(part) != size:
             raise _corrupt("its bitmap is cut short")
@@ -146,10 +147,12 @@ class _Reader:
         return part
 
     def number(self, code: str) -> int:
+        """Take a number, by its struct code."""
         value: int = struct.unpack(code, self.take(struct.calcsize(code)))[0]
         return value
 
     def array(self, kind: str, count: int) -> npt.NDArray[Any]:
+        """Take so many numbers of a dtype."""
         dtype = np.dtype(kind)
         return np.frombuffer(self.take(count * dtype.itemsize), dtype)
 

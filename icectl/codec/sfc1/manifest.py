@@ -30,7 +30,7 @@ _UPSTREAM_IDS = {157: "a column with the id 157", 500: "a column with the id 500
 
 
 class TreeContent(StrEnum):
-    """What a version 4 manifest is, by its footer."""
+    """The kind of a version 4 manifest, by its footer."""
 
     ROOT = "root"
     DATA = "data"
@@ -52,7 +52,7 @@ class TreeFile:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Where a column of TREE_ROWS lies in the file: its field id, and the id of its struct."""
+    """The place of a column of TREE_ROWS in the file: its field id, and the id of its struct."""
 
     name: str
     id: int
@@ -181,7 +181,7 @@ def write_tree(
 
 
 class _Shape:
-    """Where the columns of a file lie, by field id; a group's members by theirs."""
+    """The places of the columns of a file, by field id; a group's members by theirs."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -248,7 +248,10 @@ def _footer(stored: Mapping[bytes, bytes] | None) -> dict[str, str]:
 
 
 def _checked(shape: _Shape, footer: Mapping[str, str]) -> TreeContent:
-    """What the file is, once it is sure that it is one of this layout (sfc-1 4.2)."""
+    """Tell what the file is, once it is sure that it is one of this layout (sfc-1 4.2).
+
+    Raises: Unsupported; CorruptTable.
+    """
     _refuse_dialects(shape)
     version = footer.get(_VERSION)
     if version != "4":  # V4-040
@@ -358,6 +361,7 @@ def _unknown(schema: pa.Schema) -> tuple[int, ...]:
     found: list[int] = []
 
     def walk(one: pa.Field) -> None:
+        """Collect the unknown ids of a field and of those inside it."""
         number = field_id(one)
         if number == STATS_ID:
             return
@@ -427,6 +431,7 @@ def _texts(schema: pa.Schema) -> list[str] | bool:
     paths: list[str] = []
 
     def walk(one: pa.Field, path: str) -> None:
+        """Collect the paths of texts in a field."""
         children = child_fields(one.type)
         if not children and pa.types.is_string(one.type):
             paths.append(path)

@@ -147,6 +147,7 @@ def _values(group: pa.StructArray, item: TupleField) -> tuple[pa.Array, pa.Array
     count = len(group)
 
     def member(offset: int, missing: pa.DataType) -> pa.Array:
+        """Return a member of the statistics, by its offset; nulls where it is not stored."""
         return parts.get(base + offset, pa.nulls(count, missing))
 
     lower, upper = member(1, kind), member(2, kind)
@@ -175,7 +176,7 @@ def _true(flags: pa.Array) -> pa.Array:
 
 
 def _differ(lower: pa.Array, upper: pa.Array) -> pa.Array:
-    """Where both bounds are there and differ; -0.0 and 0.0 do (R-083)."""
+    """Find where both bounds are there and differ; -0.0 and 0.0 do (R-083)."""
     if isinstance(lower, pa.ExtensionArray):
         lower, upper = lower.storage, upper.storage
     if pa.types.is_floating(lower.type):

@@ -44,14 +44,14 @@ class Gone:
 
     @property
     def key(self) -> Identity:
-        """What identifies its entry (sfc-1 EN7)."""
+        """The identity of its entry (sfc-1 EN7)."""
         offset = self.offset if self.content is Content.POSITION_DELETES else None
         return int(self.content), comparison_key(self.location), offset
 
 
 @dataclass(frozen=True, slots=True)
 class TreeChange:
-    """What an operation adds and removes, and the maintenance that goes with it.
+    """A change by an operation: what it adds and removes, and the maintenance that goes with it.
 
     `added` has rows of files with the data sequence number null, or an older one (sfc-1 7.5); their
     other tracking is ignored. `removed` comes in the order of the operation. Leaves of `rewritten`
@@ -75,7 +75,7 @@ class ParentState:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What only one attempt of a commit has."""
+    """The numbers that only one attempt of a commit has."""
 
     snapshot_id: int
     sequence_number: int
@@ -96,7 +96,7 @@ class NewTree:
 
 @dataclass(frozen=True, slots=True)
 class TreeMeans:
-    """What composing needs of its table: `new_leaf` and `new_puffin` give new locations.
+    """The table that a root is composed for: `new_leaf` and `new_puffin` give new locations.
 
     `read` gives rows of a leaf that may be written again, `look` rows that may lack statistics,
     `names` rows that may have nothing but NAMES; both are asked for the same leaf more than once.
@@ -162,7 +162,7 @@ class Draft:
 
 
 def identities(rows: pa.Table) -> list[Identity]:
-    """What identifies the entry of each row."""
+    """Return the identity of the entry of each row (sfc-1 EN7)."""
     offsets = rows["content_offset"].to_pylist()
     return [
         (code, str(key), offsets[at] if code == Content.POSITION_DELETES else None)

@@ -22,7 +22,7 @@ Place = tuple[str | None, int]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where the removed files are: rows of the root, and positions of leaves in order of finding.
+    """The places of removed files: rows of the root, and positions of leaves in order of finding.
 
     `rows` are the removed files themselves, those of the root first.
     """

@@ -28,7 +28,7 @@ class NewFile:
 
 @dataclass(frozen=True, slots=True)
 class LeafForm:
-    """How leaves are cut, and where they go: `new_leaf` gives a location."""
+    """The form in which leaves are cut, and where they go: `new_leaf` gives a location."""
 
     facts: TreeFacts
     target_size_bytes: int

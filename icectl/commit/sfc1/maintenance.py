@@ -1,4 +1,4 @@
-"""What a version 4 commit does to the parent state before its operation: nothing that changes it.
+"""Maintenance of the parent state by a version 4 commit, before its operation: without changing it.
 
 Leaves in which nothing lives go, chosen ones are written anew, and files of the root move into
 leaves where they have become too many (sfc-1 7.6, 7.7).
@@ -92,7 +92,7 @@ def flush(draft: Draft, added: pa.Table, going: set[Identity]) -> None:
 def _excess(
     draft: Draft, added: pa.Table, contents: Iterable[Content], limit: int, going: set[Identity]
 ) -> int:
-    """How many files of the root would be too many; 0 where there are none to move."""
+    """Count the files of the root that would be too many; 0 where there are none to move."""
     contents = tuple(contents)
     new = len(of_contents(added, *contents))
     carried = sum(
@@ -107,6 +107,7 @@ def _flush_deletes(draft: Draft, excess: int, going: set[Identity]) -> None:
     references = dict(zip(identities(draft.kept), keys(draft.kept["referenced_file"]), strict=True))
 
     def of_leaf(row: Identity) -> bool:
+        """Tell whether a row is a vector that does not go anyway, of a data file in a leaf."""
         is_vector = row[0] == Content.POSITION_DELETES
         return is_vector and row not in going and references[row] not in in_root
 

@@ -63,9 +63,13 @@ _MEASURED = (
 
 
 def tree_options(metadata: TableMetadata) -> TreeOptions:
-    """What the table's properties say of its roots and leaves. Raises: Refused for bad values."""
+    """Read what the table's properties say of its roots and leaves.
+
+    Raises: Refused for bad values.
+    """
 
     def value(wanted: properties.TableProperty[int]) -> int:
+        """Read a property of the table."""
         return properties.read(metadata.properties, wanted)
 
     return TreeOptions(
@@ -80,7 +84,7 @@ def tree_options(metadata: TableMetadata) -> TreeOptions:
 
 
 def parent_state(store: Store, facts: TreeFacts, snapshot: Snapshot | None) -> ParentState:
-    """What a commit on a snapshot builds on; lists of older versions are converted (sfc-1 7.9).
+    """Read what a commit on a snapshot builds on; older versions' lists are converted (sfc-1 7.9).
 
     Raises: StorageError; CorruptTable; Unsupported.
     """
@@ -99,13 +103,13 @@ class NewFiles(Protocol):
     """Locations for the files of one run; each is known to it before the file is written."""
 
     def leaf(self) -> str:
-        """A new leaf."""
+        """Return the location of a new leaf."""
 
     def bitmaps(self) -> str:
         """A new Puffin file of manifest delete vectors."""
 
     def root(self, snapshot_id: int) -> str:
-        """A new root."""
+        """Return the location of a new root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +269,7 @@ def _once(read: ReadLeaf) -> ReadLeaf:
     held: dict[str, pa.Table] = {}
 
     def read_once(leaf: ListedRow) -> pa.Table:
+        """Read a leaf, or return it where it was read before."""
         location = leaf.name
         if location not in held:
             held[location] = read(leaf)
@@ -274,7 +279,7 @@ def _once(read: ReadLeaf) -> ReadLeaf:
 
 
 def _operation(made: NewTree) -> str:
-    """What the change is called (sfc-1 7.1)."""
+    """Name the operation of the change (sfc-1 7.1)."""
     rows = made.rows.filter(pc.equal(made.rows["status"], int(Status.ADDED)))
     kinds = set(rows["content"].unique().to_pylist())
     adds_data = bool(kinds & {Content.DATA, Content.DATA_MANIFEST})

@@ -57,7 +57,7 @@ _REAL = frozenset({"float", "double"})
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a manifest says of a data file; `partition` pairs spec fields with their values."""
+    """A data file as a manifest records it; `partition` pairs spec fields with their values."""
 
     location: str
     file_format: FileFormat
@@ -73,7 +73,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What checks of files have to know of their table; `schema` has every column ever had."""
+    """The facts of a table that checks of files need; `schema` has every column ever had."""
 
     schema: Schema
     name_mapping: NameMapping
@@ -93,6 +93,7 @@ def check_data_file(
     """
 
     def findings() -> Iterator[Finding]:
+        """Open the file and check it."""
         opened = open_data_file(file, recorded.file_format.name, table.name_mapping)
         check = _Check(opened, recorded, table)
         yield from check.by_footer() if by_footer else check.by_rows()
@@ -111,7 +112,7 @@ def readable(location: str, findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 def unread(location: str, error: CorruptTable | Unsupported) -> Finding:
-    """What ended the reading of a file: damage, or what is beyond the reader (R-099)."""
+    """Tell what ended the reading of a file: damage, or what is beyond the reader (R-099)."""
     if isinstance(error, CorruptTable):
         return finding(error.rule, location, error.message.removesuffix(f" ({error.rule})"))
     message = f"not checked: {error.message}"
@@ -125,7 +126,7 @@ class _Check:
     table: TableFacts
 
     def by_footer(self) -> Iterator[Finding]:
-        """What the footer shows, and the rows of columns where it does not tell."""
+        """Check the footer, and the rows of columns where it does not tell."""
         recorded = self.recorded
         yield from check_count(recorded, self.opened.record_count)
         unlike = type_problems(self.opened.schema, self.table.schema)
@@ -148,7 +149,7 @@ class _Check:
         yield from self._compared(measured, unlike, wrong)
 
     def by_rows(self) -> Iterator[Finding]:
-        """What all rows show; nothing else of a file whose footer they belie."""
+        """Check all rows; where they belie the footer, only that is told."""
         recorded, schema = self.recorded, self.table.schema
         unlike = type_problems(self.opened.schema, schema)
         for problem in unlike.values():  # R-095
@@ -181,7 +182,7 @@ class _Check:
                 yield self._wrong_partition(field_, wrong[field_.field_id])
 
     def _by_footer(self, footer: FileMetrics) -> dict[int, Measured]:
-        """What the footer tells of columns outside of lists and maps: counts, and a safe range."""
+        """Read counts, and a safe range, of columns outside of lists and maps from the footer."""
         found: dict[int, Measured] = {}
         for id_, nulls in footer.null_value_counts.items():
             type_ = self._type(id_)
@@ -243,7 +244,7 @@ class _Check:
         return _ROW_IDS if self.table.format_version >= 3 else frozenset()
 
     def _paths(self, ids: Collection[int]) -> dict[int, tuple[int, ...]]:
-        """Where columns are, those that there are outside of lists and maps."""
+        """Find where columns are, those that there are outside of lists and maps."""
         found = ((id_, path_to(self.opened.schema, id_)) for id_ in ids)
         return {id_: path for id_, path in found if path is not None}
 
@@ -380,6 +381,7 @@ class _RowIds:
     greatest_number: int = -1
 
     def add(self, id_: int, column: pa.Array) -> None:
+        """Take the row ids, or the sequence numbers, of a batch into account."""
         present = column.drop_null()
         if not len(present):
             return
@@ -389,6 +391,7 @@ class _RowIds:
             self.greatest_number = max(self.greatest_number, pc.max(present).as_py())
 
     def findings(self) -> Iterator[Finding]:
+        """Check what was taken into account (R-100, R-105)."""
         location = self.recorded.location
         if self.greatest_number > self.recorded.sequence_number:  # R-105
             message = (

@@ -54,7 +54,7 @@ RecordCount = Callable[[str], int | None]
 
 @dataclass(frozen=True, slots=True)
 class RecordedDeletes:
-    """What a manifest says of a delete file; members of deletion vectors are None elsewhere."""
+    """A delete file as a manifest records it; members of deletion vectors are None elsewhere."""
 
     file: Recorded
     equality_ids: Sequence[int] = ()
@@ -99,7 +99,7 @@ def _position_findings(
 
 
 def _compared(decoded: DecodedRows, deletes: RecordedDeletes) -> Iterator[Finding]:
-    """What all rows of a delete file show; nothing else where they belie its footer."""
+    """Check all rows of a delete file; where they belie its footer, only that is told."""
     belied = tuple(decoded.findings(deletes.file.location))
     yield from belied
     if not belied:
@@ -112,7 +112,7 @@ def _compared(decoded: DecodedRows, deletes: RecordedDeletes) -> Iterator[Findin
 
 
 class _Positions:
-    """What is wrong with deleted positions, over all batches."""
+    """A check of deleted positions, over all batches."""
 
     def __init__(self, record_count: RecordCount) -> None:
         self._record_count = record_count
@@ -123,6 +123,7 @@ class _Positions:
         self._nulls = 0
 
     def add(self, paths: pa.Array, positions: pa.Array) -> None:
+        """Take the deletes of a batch into account."""
         self._nulls += paths.null_count + positions.null_count
         if self._nulls or not len(paths):
             return
@@ -150,6 +151,7 @@ class _Positions:
         self._last = names[codes[-1]], int(numbers[-1])
 
     def findings(self, location: str) -> Iterator[Finding]:
+        """Check what was taken into account (R-111, R-121)."""
         if self._nulls:  # R-121
             yield finding("R-121", location, "it has null paths or positions")
         if self._unsorted:  # R-121
@@ -285,7 +287,7 @@ def _vector(
 def _properties(
     blob: PuffinBlob, vector: RecordedDeletes, named: Callable[[str], str]
 ) -> Iterator[Finding]:
-    """What the footer says of a vector is what the manifest says (R-118)."""
+    """Check that the footer says of a vector what the manifest says (R-118)."""
     place = blob.properties.get(REFERENCED_DATA_FILE)
     file = None if place is None else named(place)
     for name, stored, expected in (

@@ -114,7 +114,7 @@ def value_of(stored: object, type_: Type) -> Value:
 
 @dataclass(slots=True)
 class Measured:
-    """What is known of a column: rows, nulls, NaN, and the range of the other values."""
+    """The known facts of a column: rows, nulls, NaN, and the range of the other values."""
 
     row_count: int = 0
     null_count: int = 0

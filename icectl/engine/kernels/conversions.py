@@ -15,7 +15,7 @@ _Test = Callable[[pa.DataType], bool]
 
 
 def conversion(stored: pa.DataType, wanted: Type) -> Convert | None:
-    """How values of a stored type become those of a type without fields; None where they can't.
+    """Choose how values of a stored type become those of a type without fields; None for no way.
 
     Types are those that a column may have been promoted from, and what writers store for one
     another. Nothing is rounded or cut: a value that would be is an error of the conversion.

@@ -41,7 +41,7 @@ class Column:
 
 @dataclass(slots=True)
 class DecodedRows:
-    """Reads every column of an open file, and measures those that a schema has a type for.
+    """A reader of every column of an open file, which measures those that a schema has a type for.
 
     Of columns of `unlike`, which are of another type than the schema says, nulls are counted.
     """
@@ -84,7 +84,7 @@ class DecodedRows:
             self._problems.insert(0, f"they hold {self.row_count:,} rows, not {said:,}")
 
     def findings(self, location: str) -> Iterator[Finding]:
-        """That the pages hold something else than the footer says (R-099), all in one."""
+        """Tell, all in one, that the pages hold something else than the footer says (R-099)."""
         if self._problems:  # R-099
             told, more = self._problems[:_MOST_TOLD], len(self._problems) - _MOST_TOLD
             rest = f"; and {more:,} more" if more > 0 else ""

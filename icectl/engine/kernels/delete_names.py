@@ -13,7 +13,7 @@ from icectl.errors import CorruptTable
 
 
 def named_data_files(file: IO[bytes], file_format: str) -> dict[str, int]:
-    """Number of rows by the data file that they name, as spelt.
+    """Count the rows by the data file that they name, as spelt.
 
     Raises: CorruptTable R-099, R-121; Unsupported. Errors of the file pass.
     Cost: one column, a row group at a time.

@@ -114,7 +114,7 @@ class Target:
 def named_positions(
     deletes: DataFile, applies_to: Collection[str], by_key: Mapping[str, str], scheme: str = ""
 ) -> Iterator[tuple[Target, npt.NDArray[np.int64]]]:
-    """What a position delete file says of the data files that it applies to, some at a time.
+    """Read what a position delete file says of the data files that it applies to, some at a time.
 
     `by_key` gives locations by their loosest key; `scheme` is that of paths without one.
     Raises: CorruptTable R-121.
@@ -149,7 +149,7 @@ def as_stated(column: pa.Array, wanted: NestedField) -> pa.Array:
 
 
 def _places(deletes: DataFile) -> tuple[int, int]:
-    """Where path and position stand in the batches of these two columns."""
+    """Find where path and position stand in the batches of these two columns."""
     order = [field_id(one) for one in deletes.schema if field_id(one) in (FILE_PATH, POSITION)]
     return order.index(FILE_PATH), order.index(POSITION)
 

@@ -97,7 +97,7 @@ class EqualityIndex:
         return self._chain.first_rank(location) is not None
 
     def deleted(self, source: Source, stored: pa.RecordBatch) -> _Places:
-        """Which of some stored rows of a data file are deleted.
+        """Find which of some stored rows of a data file are deleted.
 
         Order: ascending.
         """
@@ -118,7 +118,7 @@ class EqualityIndex:
         places: _Places,
         least: int,
     ) -> _Places:
-        """Those of `rows` whose key is one of those from `places` on that have its hash."""
+        """Keep those of `rows` whose key is one of those from `places` on that have its hash."""
         found: list[_Places] = []
         known = self._keys.hashes
         while True:
@@ -217,10 +217,12 @@ class _Collected:
         return bool(self._parts)
 
     def add(self, keys: _KeyRows, rank: int) -> None:
+        """Add the keys of one rank."""
         self._parts.append(keys)
         self._ranks.append(np.full(len(keys), rank, np.int32))
 
     def index(self) -> EqualityIndex:
+        """Make the index, by ascending hash; of equal keys the highest rank stays."""
         hashes = np.concatenate([part.hashes for part in self._parts])
         ranks = np.concatenate(self._ranks)
         order = np.lexsort((-ranks, hashes))

@@ -1,4 +1,4 @@
-"""What structs, lists and maps of Arrow hold: their parts, and nulls that nobody sees."""
+"""The parts of structs, lists and maps of Arrow, and nulls that nobody sees."""
 
 import pyarrow as pa
 from pyarrow import types as arrow_types
@@ -16,7 +16,7 @@ def is_any_list(kind: pa.DataType) -> bool:
 
 
 def mask_of(column: pa.Array) -> pa.Array | None:
-    """Where a column is null; None where it is nowhere."""
+    """Return where a column is null; None where it is nowhere."""
     return column.is_null() if column.null_count else None
 
 
@@ -30,7 +30,7 @@ def offsets_of(column: pa.Array) -> pa.Array:
 
 
 def used_of(column: pa.Array, inner: pa.Array) -> pa.Array:
-    """What lists or maps hold, without the rest of an array that they are a slice of."""
+    """Return what lists or maps hold, without the rest of an array that they are a slice of."""
     first, last = (column.offsets[place].as_py() for place in (0, -1))
     return inner.slice(first, last - first)
 

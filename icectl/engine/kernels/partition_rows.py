@@ -27,7 +27,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Partitioner:
-    """Splits batches of a schema by a spec."""
+    """A splitter of batches of a schema by a spec."""
 
     spec: PartitionSpec
     sources: Sequence[Type]

@@ -147,7 +147,7 @@ def open_source(
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Where a wanted column comes from: a stored one, or else a value that every row has."""
+    """The source of a wanted column: a stored one, or else a value that every row has."""
 
     field: NestedField
     place: int | None
@@ -201,7 +201,7 @@ class Source:
 
     @property
     def _added_bytes(self) -> int:
-        """What `project` adds to each row: values of columns that the file lacks."""
+        """Bytes that `project` adds to each row: values of columns that the file lacks."""
         absent = (column for column in self.columns if column.place is None)
         return sum(column.make(1).nbytes for column in absent)
 
@@ -288,6 +288,7 @@ class _Projection:
     stored: pa.Schema
 
     def columns(self, schema: Schema) -> tuple[_Column, ...]:
+        """Make the columns of a schema out of those of the file."""
         return tuple(self._column(item, list(self.stored)) for item in schema.fields)
 
     def _column(self, wanted: NestedField, stored: Sequence[pa.Field]) -> _Column:
@@ -326,6 +327,7 @@ class _Projection:
         kind = arrow_type(type_)
 
         def convert(struct: pa.Array) -> pa.Array:
+            """Convert structs, field by field."""
             mask = mask_of(struct)
             made = []
             for column in columns:
@@ -346,6 +348,7 @@ class _Projection:
         kind = arrow_type(type_)
 
         def convert(column: pa.Array) -> pa.Array:
+            """Convert lists, and what they hold."""
             if not arrow_types.is_list(column.type):
                 column = column.cast(pa.list_(column.type.value_field))
             offsets, mask = offsets_of(column), mask_of(column)
@@ -361,6 +364,7 @@ class _Projection:
         kind = arrow_type(type_)
 
         def convert(column: pa.Array) -> pa.Array:
+            """Convert maps, their keys and their values."""
             offsets, mask = offsets_of(column), mask_of(column)
             keys = make_key(used_of(column, column.keys))
             values = self._held(make_value(used_of(column, column.items)), value, offsets, mask)
@@ -371,7 +375,7 @@ class _Projection:
     def _held(
         self, values: pa.Array, held: NestedField, offsets: pa.Array, mask: pa.Array | None
     ) -> pa.Array:
-        """What lists or maps hold, without nulls where it is required."""
+        """Return what lists or maps hold, without nulls where it is required."""
         if not held.required or not values.null_count:
             return values
         used = pa.ListArray.from_arrays(offsets, values, mask=mask).flatten()
@@ -392,7 +396,10 @@ class _Projection:
 
 
 def _constant(source: SourceFile, wanted: NestedField) -> pa.Scalar:
-    """What every row of a file that lacks a column has in it (R-180)."""
+    """Return the value that every row of a file that lacks a column has in it (R-180).
+
+    Raises: CorruptTable R-180, where a required column has no default.
+    """
     kind = arrow_type(wanted.type)
     if wanted.id in source.constants:  # a partition value that is null goes before a default too
         value = _plain(wanted.type, source.constants[wanted.id])

@@ -88,7 +88,7 @@ class TableColumns:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """What one task rewrites: files of one partition, or of any where `partition` is None.
+    """The files that one task rewrites: of one partition, or of any where `partition` is None.
 
     Then each row goes to the partition that `spec` gives it. Rows keep their order without
     `sorting`.

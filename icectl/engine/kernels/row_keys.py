@@ -11,7 +11,7 @@ from icectl.engine.kernels.sort_keys import SortKeys
 
 @dataclass(frozen=True, slots=True)
 class RowKeys:
-    """Makes the keys of batches; without a partitioner or a sorting that part is empty."""
+    """A maker of the keys of batches; without a partitioner or a sorting that part is empty."""
 
     partitioner: Partitioner | None
     sorting: SortKeys | None

@@ -1,4 +1,4 @@
-"""What a rewrite of rows must not change: how many there are, nulls by column, and their hash."""
+"""The totals that a rewrite of rows must not change: number of rows, nulls by column, and hash."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

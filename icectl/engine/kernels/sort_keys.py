@@ -48,7 +48,7 @@ class _Key:
 
 @dataclass(frozen=True, slots=True)
 class SortKeys:
-    """Makes the keys of batches of one schema."""
+    """A maker of the keys of batches of one schema."""
 
     keys: Sequence[_Key]
     is_z_order: bool
@@ -108,7 +108,10 @@ def _source(batch: pa.RecordBatch, key: _Key) -> pa.Array:
 
 
 def _parts(batch: pa.RecordBatch, key: _Key) -> list[pa.Array]:
-    """What one key adds to each row: a byte that tells nulls, and the bytes of values (R-084)."""
+    """Make what one key adds to each row: a byte that tells nulls, and the bytes of values (R-084).
+
+    Raises: Unsupported, for a value that the transform does not take.
+    """
     column = _source(batch, key)
     try:
         values = transform_column(key.transform, key.type_, column)

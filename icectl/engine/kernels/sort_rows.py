@@ -25,21 +25,21 @@ _KEY = "key"
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """How to sort; `memory_bytes` of rows are sorted at a time."""
+    """An order to sort rows by; `memory_bytes` of them are sorted at a time."""
 
     order: RowOrder
     memory_bytes: int
 
 
 class Keys(Protocol):
-    """Makes keys of rows."""
+    """A maker of keys of rows."""
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """The key of each row, as large binary."""
 
 
 class RowSorter:
-    """Takes rows and gives them back in the order of their keys; leave it to free the disk.
+    """A sorter, which gives rows back in the order of their keys; leave it to free the disk.
 
     Rows with equal keys keep their order. What is larger than `memory_bytes` waits on disk.
     Cost: twice `memory_bytes`, keys included.

@@ -45,7 +45,7 @@ _NEARLY = 0.95
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How data files are written; `modes` are those of metrics by column.
+    """The options that data files are written with; `modes` are those of metrics by column.
 
     Units: `row_group_size_bytes` of rows in memory, `target_size_bytes` of files as stored.
     """
@@ -66,7 +66,7 @@ def write_options(
 
 
 def parquet_options(properties: Mapping[str, str]) -> ParquetOptions:
-    """How the properties of a table ask for Parquet files to be written. Raises: Refused."""
+    """Read how the properties of a table ask for Parquet files to be written. Raises: Refused."""
     codec = read(properties, PARQUET_COMPRESSION)
     return ParquetOptions(
         "none" if codec == "uncompressed" else codec,
@@ -90,7 +90,7 @@ def _level(codec: str, level: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class FileOutputs:
-    """Where files go: `create` makes one that is there once it is left without an error."""
+    """The places where files go: `create` makes one that is there once left without an error."""
 
     next_location: Callable[[str], str]
     """A location that was not given before, for a partition's path."""
@@ -116,7 +116,7 @@ class WrittenFile:
 
 
 class DataWriter:
-    """Writes batches of one schema into files, each of one partition; leave it to end them.
+    """A writer of batches of one schema into files, each of one partition; leave it to end them.
 
     Left with an error, files that are open are abandoned.
     """
@@ -217,9 +217,11 @@ class _NewFile:
 
     @property
     def size_bytes(self) -> int:
+        """Bytes written so far."""
         return self._writer.size_bytes
 
     def add(self, batch: pa.RecordBatch) -> None:
+        """Hold a batch for the next row group, and count its NaN."""
         self._pending.append(batch)
         self.pending_rows += batch.num_rows
         self.pending_bytes += batch.nbytes
@@ -231,6 +233,7 @@ class _NewFile:
                 self._with_nan.add(id_)
 
     def flush(self) -> None:
+        """Write what is held as a row group."""
         if self.pending_rows:
             self._writer.write_row_group(self._pending, frozenset(self._with_nan))
             self.row_count += self.pending_rows
@@ -239,6 +242,7 @@ class _NewFile:
         self.pending_rows = self.pending_bytes = 0
 
     def end(self) -> WrittenFile:
+        """Close the file, and read its metrics back."""
         self.flush()
         whole = footer_metrics(self._writer.close(), self._arrow, self._schema)
         size_bytes = self.size_bytes
@@ -260,6 +264,7 @@ class _NewFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Give the file up, after an error."""
         self._writer.abandon()
         self._stack.__exit__(kind, error, trace)
 
@@ -284,7 +289,7 @@ def _path(arrow: pa.Schema, id_: int) -> tuple[int, ...]:
 
 
 def _shaped(found: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]) -> FileMetrics:
-    """What a manifest says of a file, as the modes of its columns ask for.
+    """Cut metrics of a file to what the modes of its columns ask a manifest to say.
 
     Shape: of columns inside of lists and maps the sizes only, as the reference implementation.
     """

@@ -51,7 +51,7 @@ class Packed:
 
 
 def not_text(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which of binary values are not UTF-8: all at once, and one by one where that fails."""
+    """Find which of binary values are not UTF-8: all at once, and one by one where that fails."""
     wrong = np.zeros(len(values), np.bool_)
     try:
         values.cast(pa.string())

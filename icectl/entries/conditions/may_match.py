@@ -56,7 +56,7 @@ _STRINGS = {"string", "binary"}
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """For each file whether a condition may be true, and may be false, of a row in it."""
+    """The outcome of a condition: for each file whether it may be true, or false, of a row."""
 
     be_true: Mask
     be_false: Mask
@@ -94,6 +94,7 @@ class _Evaluation:
     schemas: Sequence[Schema]
 
     def of(self, predicate: Predicate) -> _Outcome:
+        """Evaluate a predicate for each file."""
         match predicate:
             case Constant(value):
                 return _Outcome(self._all(value), self._all(not value))
@@ -132,7 +133,7 @@ class _Evaluation:
         return _Outcome(be_true, be_false)
 
     def _transform(self, column: Column, item: PartitionField) -> Transform | None:
-        """What a partition field does with a column; None where it says nothing of it."""
+        """Return a partition field's transform of a column; None where it says nothing of it."""
         if column.field_id is None:
             return Transform("identity", "identity") if item.name == column.name else None
         if item.source_ids != (column.field_id,) or self._was_date(column):
@@ -177,7 +178,7 @@ def _any(masks: Sequence[Mask]) -> Mask:
 
 
 class _Metrics:
-    """What the metrics of one column say."""
+    """The metrics of one column, as far as they decide conditions."""
 
     def __init__(self, evaluation: _Evaluation, column: Column, field_id: int) -> None:
         self._flattened = evaluation.flattened
@@ -203,6 +204,7 @@ class _Metrics:
         return np.asarray(pc.fill_null(stored, -1).to_numpy(zero_copy_only=False), np.int64)
 
     def outcome(self, leaf: Leaf) -> _Outcome:
+        """Evaluate a condition by the metrics of its column."""
         match leaf:
             case IsNull():
                 return _Outcome(self._some_null, ~self._all_null)
@@ -214,7 +216,7 @@ class _Metrics:
                 return self._compared(operator, value)
 
     def _compared(self, operator: str, value: Value) -> _Outcome:
-        """By the signs of bounds less the value; a bound that is not known allows anything."""
+        """Compare by the signs of bounds less the value; an unknown bound allows anything."""
         lower = self._signs("lower_bounds", value, unknown=-1)
         upper = self._signs("upper_bounds", value, unknown=1)
         holds: Mapping[str, tuple[Mask, Mask]] = {

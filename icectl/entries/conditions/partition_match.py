@@ -1,4 +1,4 @@
-"""What a file's partition says of conditions on the columns that its spec partitions by."""
+"""Conditions judged by a file's partition, on the columns that its spec partitions by."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _NO_ORDER = (PrimitiveType("uuid"),)
 
 @dataclass(frozen=True, slots=True)
 class May:
-    """Whether a condition may be true of some row, and whether it may be false of some."""
+    """The answer to whether a condition may be true, and whether it may be false, of some row."""
 
     be_true: bool
     be_false: bool
@@ -29,7 +29,7 @@ UNKNOWN = May(be_true=True, be_false=True)
 
 
 def of_partition(leaf: Leaf, transform: Transform, value: PartitionValue) -> May:
-    """What a partition value says of rows, whose column gives it through the transform.
+    """Tell what a partition value says of rows, whose column gives it through the transform.
 
     Spec: R-117, projection is inclusive; an unknown transform and void say nothing.
     """
@@ -110,6 +110,7 @@ def _of_ordered(leaf: Leaf, transform: Transform, value: Value) -> May:
     type_, wanted = leaf.column.type, leaf.value
 
     def applied(to: Value) -> Value:
+        """Apply the transform to a value of the column's type."""
         return apply(transform, type_, to)
 
     if leaf.operator == "=":

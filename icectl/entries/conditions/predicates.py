@@ -23,14 +23,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """True or false of every row."""
+    """A condition that is true, or false, of every row."""
 
     value: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """How a column compares with a value of its type, as spec/single_value.py has it."""
+    """A comparison of a column with a value of its type, as spec/single_value.py has it."""
 
     column: Column
     operator: Literal["<", "<=", "="]
@@ -39,7 +39,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """Whether a string begins with another."""
+    """The condition that a string begins with another."""
 
     column: Column
     prefix: str
@@ -47,21 +47,21 @@ class StartsWith:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """Whether a column is null."""
+    """The condition that a column is null."""
 
     column: Column
 
 
 @dataclass(frozen=True, slots=True)
 class IsNan:
-    """Whether a float is not a number."""
+    """The condition that a float is not a number."""
 
     column: Column
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite."""
+    """The opposite of a condition."""
 
     part: "Predicate"
 

@@ -34,7 +34,7 @@ class Ranges:
 
     @property
     def counts(self) -> Numbers:
-        """Number of deletes per data file."""
+        """The number of deletes per data file."""
         return self.stop - self.first
 
 
@@ -79,6 +79,7 @@ def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
     both = _combined(by_partition, by_file)
 
     def ranges(mask: Mask, groups: Groups, *, older_only: bool = False) -> Ranges:
+        """Find the ranges of some deletes that apply to each data file of their group."""
         return _ranges(data, deletes, mask, groups, "right" if older_only else "left")
 
     vectors = ranges(vector, both)  # R-113
@@ -99,7 +100,7 @@ def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
 
 
 def delete_counts(matches: Matches) -> Numbers:
-    """Number of deletes of every kind that apply to each data file.
+    """Count the deletes of every kind that apply to each data file.
 
     Order: of `matches.data`.
     """
@@ -125,7 +126,7 @@ def _summed(part: Ranges, values: Numbers) -> Numbers:
 
 
 def per_delete_file(matches: Matches) -> Numbers:
-    """Number of data files that each delete file applies to.
+    """Count the data files that each delete file applies to.
 
     Shape: one number per delete file.
     Order: of `matches.deletes`.
@@ -148,7 +149,7 @@ def dangling(matches: Matches) -> Entries:
 
 
 def pair_count(matches: Matches) -> int:
-    """Number of rows that `pairs` has."""
+    """Count the rows that `pairs` has."""
     return sum(int(part.counts.sum()) for part in matches.ranges)
 
 

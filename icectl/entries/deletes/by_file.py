@@ -88,7 +88,7 @@ def resolve_names(matches: Matches, named: NamedFiles, spelling: Mapping[str, st
 def _given(
     matches: Matches, named: NamedFiles, spelling: Mapping[str, str]
 ) -> tuple[npt.NDArray[np.bool_], list[tuple[int, str, int]]]:
-    """Which delete files were read; names with their delete rows and counts of deleted rows.
+    """Find which delete files were read, and names with delete rows and counts of deleted rows.
 
     Those of entries are among them where they are misspelt: `matches` may not have found them.
     """

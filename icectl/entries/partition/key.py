@@ -56,7 +56,10 @@ def decode_key(key: bytes, types: Sequence[Type | None]) -> tuple[PartitionValue
 
 
 def sort_key(value: PartitionValue) -> tuple[int, Any, float]:
-    """What values of one field sort by: null first, NaN last, -0.0 before 0.0 (R-084, R-092)."""
+    """Make the key that values of one field sort by.
+
+    Order: null first, NaN last, -0.0 before 0.0 (R-084, R-092).
+    """
     if value is None:
         return 0, 0, 0.0
     if isinstance(value, float):
@@ -67,7 +70,7 @@ def sort_key(value: PartitionValue) -> tuple[int, Any, float]:
 
 
 def java_sort_key(value: PartitionValue) -> tuple[int, Any, float]:
-    """What Java sorts by: as sort_key, but UUIDs by their halves, which it takes for signed."""
+    """Make the key that Java sorts by: as sort_key, but UUIDs by their halves, taken for signed."""
     if isinstance(value, UUID):
         return 1, struct.unpack(">qq", value.bytes), 0.0
     return sort_key(value)

@@ -34,7 +34,7 @@ def encode_keys(types: Sequence[Type], columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def _parts(type_: Type, column: pa.Array) -> pa.Array:
-    """What one field adds to the key of each row."""
+    """Encode what one field adds to the key of each row."""
     present = _present(type_, column)
     return pc.if_else(column.is_valid(), present, _ABSENT) if column.null_count else present
 

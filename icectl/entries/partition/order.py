@@ -59,7 +59,7 @@ def one_cluster(entries: Entries | RawEntries) -> Numbers:
 
 
 def spread(found: Clusters, manifests: Numbers) -> int:
-    """How many pairs of a manifest and a cluster in it there are."""
+    """Count the pairs of a manifest and a cluster in it."""
     return len(np.unique(manifests * max(found.count, 1) + found.ranks))
 
 
@@ -84,7 +84,7 @@ def pieces_of(entries: Entries | RawEntries, size: int) -> Numbers:
 def per_manifest(
     entries: Entries | RawEntries, values: Mapping[int, float]
 ) -> npt.NDArray[np.float64]:
-    """For each entry the value of its manifest."""
+    """Repeat for each entry the value of its manifest."""
     highest = max(values, default=0)
     table = np.zeros(highest + 1)
     table[list(values)] = list(values.values())

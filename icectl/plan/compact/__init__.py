@@ -1,4 +1,4 @@
-"""What a compaction rewrites, and into what: pure.
+"""The choice of what a compaction rewrites, and into what: pure.
 
 Start at groups.py.
 """

@@ -62,7 +62,7 @@ def plan_deletes(
 
 
 def _verdicts(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Numbers:
-    """What is found of each data file before its deletes are looked at."""
+    """Judge each data file before its deletes are looked at."""
     verdicts = everything(files.data) * int(FileVerdict.MERGED)
     verdicts[~selected(metadata, files, options.where)] = FileVerdict.NOT_SELECTED
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
@@ -87,16 +87,18 @@ class _Draft:
 
     @property
     def rows(self) -> tuple[int, ...]:
+        """The rows of all data files."""
         return tuple(row for task in self.tasks for piece in task for row in piece.rows)
 
     @property
     def size_bytes(self) -> int:
+        """Bytes of the deletes of all data files."""
         return sum(piece.size_bytes for task in self.tasks for piece in task)
 
 
 @dataclass(frozen=True, slots=True)
 class _Planning:
-    """What groups are made of; `verdicts` are changed where deletes are merged."""
+    """The planning of groups; `verdicts` are changed where deletes are merged."""
 
     metadata: TableMetadata
     files: LiveFiles
@@ -255,6 +257,7 @@ def _connected(applied: Mapping[int, Sequence[int]]) -> list[list[int]]:
     leader: dict[int, int] = {}
 
     def find(at: int) -> int:
+        """Find the row that stands for the set of a data file."""
         while leader[at] != at:
             leader[at] = leader[leader[at]]
             at = leader[at]

@@ -81,7 +81,7 @@ CHOSEN: Mapping[FileVerdict, str] = {
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:
-    """What the caller asks for; where rows get an `order`, each group is rewritten as a whole.
+    """The options of a compaction; where rows get an `order`, each group is rewritten as a whole.
 
     `deletes_only` merges the deletes of data files, and leaves these as they are.
     """
@@ -128,12 +128,12 @@ class LiveFiles:
 
     @cached_property
     def matches(self) -> Matches:
-        """Which deletes apply to which data files, whose rows are those of `data`, `deletes`."""
+        """The deletes that apply to data files, with rows of `data` and `deletes`."""
         return match(self.entries, self.unpartitioned_spec_ids)
 
     @cached_property
     def named(self) -> Named:
-        """What the position delete files that were read name."""
+        """The position delete files that were read, and the data files that they name."""
         return resolve_names(self.matches, self.named_files, self.spelling)
 
     @cached_property
@@ -223,12 +223,12 @@ class CompactPlan:
 
     @property
     def left_alone(self) -> Mapping[str, int]:
-        """Number of data files that are left alone, by reason."""
+        """The number of data files that are left alone, by reason."""
         counts = counted(self.verdicts)
         return {LEFT_ALONE[verdict]: counts[verdict] for verdict in LEFT_ALONE if verdict in counts}
 
     def verdict(self, row: int) -> FileVerdict:
-        """What was found of a live data file."""
+        """Return the verdict on a live data file."""
         return FileVerdict(int(self.verdicts[row]))
 
     @property
@@ -246,6 +246,7 @@ class _Draft:
 
     @property
     def files(self) -> tuple[int, ...]:
+        """The rows of the data files of all bins, each once."""
         return tuple(dict.fromkeys(row for bin_ in self.bins for row in bin_.files))
 
 
@@ -371,7 +372,7 @@ def _blank_task(number: int, draft: _Draft, branch: Branch, options: CompactOpti
 
 @dataclass(frozen=True, slots=True)
 class _Planning:
-    """What groups are made of: the files with their bytes, stored and without deleted rows.
+    """The planning of groups: the files with their bytes, stored and without deleted rows.
 
     `verdicts` are changed where a candidate is left alone after all.
     """
@@ -489,7 +490,7 @@ class _Planning:
         return int(self.stored[list(rows)].sum())
 
     def _reason(self, rows: Sequence[int]) -> str:
-        """Why the files of a group are rewritten: how many for which reason."""
+        """Tell why the files of a group are rewritten: how many for which reason."""
         options, counts = self.options, counted(self.verdicts[list(rows)])
         texts = dict(CHOSEN)
         texts[FileVerdict.SMALL] = f"smaller than {print_size(options.sizes.smallest)}"

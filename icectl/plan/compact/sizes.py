@@ -34,7 +34,7 @@ class Sizes:
 
     @property
     def roll(self) -> int:
-        """What a file may grow to before another begins: half way from the target to the largest.
+        """Bytes a file may grow to before another begins: half way from the target to the largest.
 
         Bins are estimates; what is written may be larger.
         """
@@ -76,7 +76,7 @@ class Sizes:
         return max(1, ceil(size_bytes / self.roll))
 
     def roll_of(self, size_bytes: int) -> int:
-        """What files of one bin may grow to: of a large one, about equal parts."""
+        """Return the bytes that files of one bin may grow to: of a large one, about equal parts."""
         parts = self.parts(size_bytes)
         return self.roll if parts == 1 else min(self.roll, ceil(size_bytes / parts * _ROLL_ROOM))
 

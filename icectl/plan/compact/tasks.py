@@ -91,7 +91,7 @@ def check_once(data: Entries, rows: Sequence[int]) -> None:
 
 
 class TaskMaker:
-    """Makes tasks of the chosen data files of a snapshot; its columns are read once.
+    """A maker of tasks of the chosen data files of a snapshot; its columns are read once.
 
     `index` is of `data` and `deletes`, row by row.
     """

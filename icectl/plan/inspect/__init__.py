@@ -1,4 +1,4 @@
-"""What `inspect` shows of a table, as JSON-ready values: one module a kind of view.
+"""The views of `inspect`, as JSON-ready values: one module a kind of view.
 
 May import plan, entries, spec and units. Start at views.py.
 """

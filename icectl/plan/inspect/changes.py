@@ -145,7 +145,7 @@ def changes(
 
 
 def kind_of(content: int, file_format: int) -> str:
-    """What a file is, in words: content 1 is a vector where the file is Puffin (R-118)."""
+    """Name the kind of a file, in words: content 1 is a vector where the file is Puffin (R-118)."""
     if content == Content.DATA:
         return "data"
     if content == Content.EQUALITY_DELETES:
@@ -177,7 +177,7 @@ def beyond(entries: Entries, known: Entries) -> Entries:
 
 
 def _blobs(vectors: Entries) -> Iterator[tuple[str, int]]:
-    """Where each vector lies."""
+    """List where each vector lies, by loosest key and offset."""
     keys = rows.location_keys(vectors.table["location"]).to_pylist()
     yield from zip(keys, vectors.table["content_offset"].to_pylist(), strict=True)
 

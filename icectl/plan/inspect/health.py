@@ -27,7 +27,7 @@ SMALL_RATIO = 0.75
 
 
 class HealthVerdict(StrEnum):
-    """How much a finding matters."""
+    """The verdict on a measure: how much it matters."""
 
     OK = "ok"
     ATTENTION = "attention"
@@ -36,7 +36,7 @@ class HealthVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What the table asks for; `file_size_given` tells a property from a default."""
+    """The sizes that the table asks for; `file_size_given` tells a property from a default."""
 
     file_size_bytes: int
     file_size_given: bool
@@ -45,7 +45,7 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Expirable:
-    """What expire-snapshots would drop under the table's own policy.
+    """The snapshots and files that expire-snapshots would drop under the table's own policy.
 
     `reclaimable_bytes` is exact where `exact`; else it is what the summaries of the dropped
     snapshots say they removed.
@@ -67,7 +67,7 @@ class MetadataFiles:
 
 @dataclass(frozen=True, slots=True)
 class HealthSource:
-    """What health is judged by; `entries` are those of all `manifests`.
+    """The source that health is judged by; `entries` are those of all `manifests`.
 
     `commands` are those that this version of icectl has: advice may name others, and says so.
     """
@@ -84,7 +84,7 @@ class HealthSource:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From which value on a measure needs attention, and is critical."""
+    """The limits of a measure: from which value on it needs attention, and is critical."""
 
     attention: float
     critical: float
@@ -163,7 +163,7 @@ def _worst(*verdicts: HealthVerdict) -> HealthVerdict:
 
 
 def _from(limits: Limits, unit: str, *, ratio: bool = False) -> str:
-    """The threshold in words."""
+    """Print the limits of a measure."""
     form = ".0%" if ratio else ",.0f"
     return (
         f"attention from {limits.attention:{form}} {unit}, critical from {limits.critical:{form}}"
@@ -286,7 +286,7 @@ def _snapshot_debt(source: HealthSource) -> _Check:
 
 
 def _metadata_file_debt(source: HealthSource) -> _Check:
-    """Metadata files in the folder that neither is current nor stands in the metadata log."""
+    """Judge the metadata files in the folder that are neither current nor in the metadata log."""
     files, tracked = source.metadata_files, len(source.metadata.metadata_log) + 1
     untracked = max(0, files.count - tracked)
     return _Check(

@@ -29,7 +29,7 @@ _TREE_COLUMNS: tuple[str, ...] = ("file_format", "status", "dead_files_count", "
 
 
 def manifest_columns(metadata: TableMetadata, *, all_snapshots: bool) -> tuple[str, ...]:
-    """Columns of the view."""
+    """Name the columns of the view."""
     columns = ALL_MANIFEST_COLUMNS if all_snapshots else MANIFEST_COLUMNS
     has_roots = layout_of_table(metadata) is Layout.SFC_1
     return (*columns, *_TREE_COLUMNS) if has_roots else columns

@@ -53,6 +53,7 @@ def _rows(
     partitions = partitions_of(metadata)
 
     def place(group: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Make the key that partitions are ordered by: spec id, then values, null first."""
         values = partitions.values(group["spec_id"], group["partition_key"])
         return (group["spec_id"], *((value is not None, value) for value in values))
 

@@ -20,7 +20,7 @@ class _UnionField:
 
 @dataclass(frozen=True, slots=True)
 class _SpecReader:
-    """What is needed to name the values of one spec's tuples."""
+    """A spec, with what is needed to name the values of its tuples."""
 
     spec: PartitionSpec
     types: tuple[Type | None, ...]

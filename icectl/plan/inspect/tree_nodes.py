@@ -29,7 +29,7 @@ MANIFEST_DV = "manifest-dv"
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What `--limit` hides below a node."""
+    """The nodes that `--limit` hides below a node."""
 
     count: int = 0
     size_bytes: int = 0
@@ -55,7 +55,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class TreeSource:
-    """What a tree is drawn from; `entries` are those of all `manifests`.
+    """The source that a tree is drawn from; `entries` are those of all `manifests`.
 
     `root` is that of a version 4 snapshot; `killed` are the entries that its vectors name, of the
     shown manifests.

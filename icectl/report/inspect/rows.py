@@ -101,7 +101,7 @@ def _chunks(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any
 
 
 def beginnings(base: str) -> tuple[str, ...]:
-    """What locations below the table's begin with: local ones have three spellings."""
+    """List what locations below the table's begin with: local ones have three spellings."""
     path = re.sub("^file:(//(localhost)?)?(?=/)", "", f"{base.rstrip('/')}/")
     return (path, f"file:{path}", f"file://{path}") if path.startswith("/") else (path,)
 
@@ -167,7 +167,7 @@ def _mark(value: object) -> str:
 
 
 def _total(summary: Mapping[str, str] | None, added: str, removed: str) -> str:
-    """What a snapshot added and removed, by its own summary."""
+    """Print what a snapshot added and removed, by its own summary."""
     told = summary or {}
     parts = [f"+{told[added]}"] if told.get(added, "0") != "0" else []
     parts += [f"-{told[removed]}"] if told.get(removed, "0") != "0" else []

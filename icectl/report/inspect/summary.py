@@ -48,7 +48,7 @@ def print_changes(console: Console, found: Mapping[str, Any], base: str) -> None
 
 
 def _live_rows(counted: Mapping[str, int] | None) -> list[tuple[str, str]]:
-    """How many rows a reader sees more and less, where roots of version 4 tell."""
+    """Tell how many rows a reader sees more and less, where roots of version 4 tell."""
     if counted is None:
         return []
     return [("live rows", f"{counted['added_rows']:,} more, {counted['removed_rows']:,} less")]

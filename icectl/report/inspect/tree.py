@@ -98,7 +98,7 @@ def _classes(root: Node) -> Iterator[str]:
 
 
 def look(node: Node) -> str:
-    """Which of the looks a node has; the metadata file has none."""
+    """Choose which of the looks a node has; the metadata file has none."""
     if node.kind == "manifest":
         return "dataManifest" if node.facts["content"] == "data" else "deleteManifest"
     return "deleteFile" if node.kind in DELETE_KINDS else _LOOK_OF_KIND.get(node.kind, node.kind)
@@ -132,7 +132,7 @@ def is_dead(node: Node) -> bool:
 
 
 def label(node: Node, base: str) -> str:
-    """What a node is called: a file of data by its location below the table, others by name."""
+    """Name a node: a file of data by its location below the table, others by their file name."""
     if node.kind == MANIFEST_DV and node.location is None:
         return "inline vector"
     if node.location is None:
@@ -148,7 +148,7 @@ def file_name(location: str) -> str:
 
 
 def describe(node: Node) -> str:
-    """What a node is, in a few words."""
+    """Describe a node, in a few words."""
     facts = node.facts
     if node.kind == "metadata-file":
         return f"metadata file, format version {facts['format_version']}"
@@ -180,7 +180,7 @@ def _entries(count: int) -> str:
 
 
 def _state(facts: Row) -> str:
-    """How many files of a manifest live; of a leaf also what its root says of it."""
+    """Tell how many files of a manifest live; of a leaf also what its root says of it."""
     live, listed = facts["live_file_count"], facts.get("entry_count")
     if listed is None:
         return print_count(live, "file")
@@ -188,7 +188,7 @@ def _state(facts: Row) -> str:
 
 
 def _vector(facts: Row) -> str:
-    """What a manifest delete vector kills, and how much of that is new."""
+    """Describe a manifest delete vector: its leaf, its positions, and how many of them are new."""
     manifest, count = file_name(str(facts["referenced_manifest"])), facts["position_count"]
     if facts["status"] == "deleted":
         return f"replaced delete vector of {manifest}, {print_count(count, 'position')}"
@@ -197,7 +197,7 @@ def _vector(facts: Row) -> str:
 
 
 def more(node: Node) -> str:
-    """What the limit left out below a node."""
+    """Print what the limit left out below a node."""
     count, size_text = node.left_out.count, print_size(node.left_out.size_bytes)
     if node.kind in ("root-manifest", MANIFEST_DV):
         return f"{count:,} more {_entries(count).rpartition(' ')[2]}, {size_text}"

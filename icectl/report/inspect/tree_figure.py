@@ -65,10 +65,12 @@ class _Box:
 
     @property
     def height(self) -> int:
+        """The height, with the title."""
         return _ROW * (1 + len(self.lines)) + _PAD
 
     @property
     def middle(self) -> int:
+        """The x of its middle."""
         return self.x + _WIDTH // 2
 
 
@@ -116,7 +118,7 @@ def _is_drawn(node: Node) -> bool:
 
 
 def _killed(leaf: Node, listing: Node) -> list[Node]:
-    """What the vectors over a leaf kill."""
+    """List the nodes of rows of a leaf that the vectors over it make dead."""
     return [
         dead
         for node in listing.children

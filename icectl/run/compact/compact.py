@@ -89,7 +89,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a run did: the table after it, and why groups are not in any commit."""
+    """The result of a run: the table after it, and why groups are not in any commit."""
 
     landed: LoadedTable
     snapshot_ids: tuple[int, ...]
@@ -129,7 +129,7 @@ def prepare(
 
 
 def _check_format(metadata: TableMetadata) -> None:
-    """Raises: Unsupported, where the table wants files that icectl does not write."""
+    """Check that the table wants files that icectl writes. Raises: Unsupported."""
     wanted = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
     if wanted.lower() != "parquet":
         message = f"the table asks for {wanted} files (`write.format.default`)"
@@ -137,7 +137,7 @@ def _check_format(metadata: TableMetadata) -> None:
 
 
 def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
-    """What all tasks of a run have in common.
+    """Collect what all tasks of a run have in common.
 
     Raises: Unsupported, for columns that can't be carried over or sorted by; Refused.
     """
@@ -159,10 +159,12 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
 
 def _reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:
     def read_names(deletes: Entries) -> NamedFiles:
+        """Read how many rows of which data files position delete files name."""
         found = list(by_row(deletes, "location", "file_format", "file_size_in_bytes"))
         access.progress.phase("reading position deletes", total=len(found))
 
         def read(one: tuple[str, int, int]) -> tuple[str, Mapping[str, int]]:
+            """Read what one delete file names."""
             location, file_format, _ = one
             with access.store.open(location) as file, naming(location):
                 names = named_data_files(file, FileFormat(file_format).name)
@@ -340,7 +342,7 @@ def _done(group: CompactGroup, result: GroupResult) -> Done:
 
 
 def _group_result(group: CompactGroup, results: Sequence[TaskResult]) -> GroupResult:
-    """What came of a group, once all rows of its files are known to have been read.
+    """Make the result of a group, once all rows of its files are known to have been read.
 
     Raises: SelfCheckFailed.
     """
@@ -356,7 +358,7 @@ def _group_result(group: CompactGroup, results: Sequence[TaskResult]) -> GroupRe
 
 
 def _data_places(metadata: TableMetadata, batch: Sequence[CompactGroup]) -> DataPlaces:
-    """Where the files of some groups will lie."""
+    """Find where the files of some groups will lie."""
     specs = typed_specs(metadata)
     found = {
         data_folder(metadata.location, metadata.properties, _path(group, specs)) for group in batch
@@ -377,7 +379,7 @@ def _path(group: CompactGroup, specs: Mapping[int, TypedSpec]) -> str | None:
 
 
 class _Places:
-    """Where new data files of a run go; they, or the run, are on record before they are written."""
+    """The places where new data files of a run go; they, or the run, are on record beforehand."""
 
     def __init__(self, metadata: TableMetadata, outputs: Outputs) -> None:
         self.names = FileNames(metadata.location, metadata.properties, outputs.journal.uuid)

@@ -38,10 +38,12 @@ def merge_deletes(
     )
 
     def run(task: MergeDeletesTask) -> TaskResult:
+        """Merge the deletes of a task."""
         access.deadline.check()
         counts = count(1)
 
         def next_location(partition: str) -> str:
+            """Put the location of the task's next delete file on record."""
             writer = int(task.task_id.partition("-")[2])
             name = delete_file_name(
                 task.group,

@@ -53,7 +53,7 @@ COMMAND = "expire-snapshots"
 
 @dataclass(frozen=True, slots=True)
 class ExpireOptions:
-    """What the caller asks for; `policy` is made from the table's properties by who knows them."""
+    """The options of an expiry; `policy` is made from the table's properties by who knows them."""
 
     policy: Callable[[TableMetadata], Policy]
     clean_expired_metadata: bool = False
@@ -94,7 +94,7 @@ class PreparedExpiry:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What a run did."""
+    """The result of a run."""
 
     landed: LoadedTable
     removal: Removal
@@ -151,7 +151,10 @@ def prepare(access: TableAccess, options: ExpireOptions) -> PreparedExpiry:
 
 
 def _deletes_files(loaded: LoadedTable, options: ExpireOptions) -> bool:
-    """Not where the caller says so, nor where only the caller knows which metadata is current."""
+    """Tell whether a run deletes files.
+
+    Not where the caller says so, nor where only the caller knows which metadata is current.
+    """
     return not options.keep_files and loaded.capabilities.publishes
 
 
@@ -287,6 +290,7 @@ def _commit(access: TableAccess, prepared: PreparedExpiry, record: Journal | Non
     access.progress.phase("committing")
 
     def build(metadata: TableMetadata) -> Sequence[Update]:
+        """Make the updates; where another writer came before, it is decided again what expires."""
         if metadata is loaded.metadata:
             return updates(metadata, prepared.plan)
         check_gc_enabled(metadata)
@@ -308,7 +312,7 @@ def _commit(access: TableAccess, prepared: PreparedExpiry, record: Journal | Non
 
 @dataclass(frozen=True, slots=True)
 class _Doomed:
-    """What goes; the check sum of a file goes too, unless the table itself has such a file."""
+    """The files that go; their check sums go too, unless the table itself has such a file."""
 
     files: Files
     kept_check_sums: frozenset[str] | None
@@ -349,7 +353,10 @@ def _named_by_none(doomed: Files, staying: Sequence[Files]) -> Files:
 
 
 def _reached_by_newest(access: TableAccess, prepared: PreparedExpiry) -> Sequence[Files]:
-    """What the newest metadata reaches, but for the contents of what the plan has read."""
+    """Read what the newest metadata reaches, but for the contents of what the plan has read.
+
+    Raises: Refused, where another table is in its place now (R-002); as reached_beside.
+    """
     access.catalog.settle()
     newest = access.catalog.load()
     check_same_table(prepared.loaded, newest.metadata)

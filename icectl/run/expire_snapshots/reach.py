@@ -56,7 +56,7 @@ def read_reached(
 def _specs_of(
     reader: ReachReader, metadata: TableMetadata, staying: Sequence[ManifestFile]
 ) -> frozenset[int]:
-    """What manifests say, and dead rows of leaves: these may be of other specs than their leaf."""
+    """Collect the specs of manifests, and of dead rows, which may be of others than their leaf."""
     told = frozenset(manifest.partition_spec_id for manifest in staying)
     if told.issuperset(spec.spec_id for spec in metadata.partition_specs):
         return told
@@ -67,7 +67,7 @@ def _specs_of(
 def reached_beside(
     reader: ReachReader, newest: LoadedTable, read_ids: Collection[int]
 ) -> Sequence[Files]:
-    """What the newest metadata reaches, but for manifests of snapshots that were read before.
+    """Read what the newest metadata reaches, but for manifests of snapshots that were read before.
 
     Raises: StorageError, CorruptTable, when anything of it cannot be read (R-192).
     """
@@ -90,7 +90,7 @@ def _require_lost(error: StorageError | CorruptTable) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Going:
-    """Reads what goes; what is lost hides its files from us, and is noted in `unread`."""
+    """A reader of what goes; what is lost hides its files from us, and is noted in `unread`."""
 
     reader: ReachReader
     metadata: TableMetadata
@@ -102,7 +102,7 @@ class _Going:
         staying: Sequence[ManifestFile],
         sizes: Mapping[str, int],
     ) -> Files:
-        """What the snapshots that go reach, but for the contents of manifests that stay."""
+        """Read what the snapshots that go reach, but for the contents of manifests that stay."""
         going = [item for item in self.metadata.snapshots if item.snapshot_id in going_ids]
         kept_paths = {manifest.identity for manifest in staying}
         only_going = [

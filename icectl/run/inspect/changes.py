@@ -54,7 +54,7 @@ def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int |
 
 
 def detected(reader: Reader, snapshot: Snapshot) -> tuple[Entries, Entries]:
-    """What a version 4 snapshot removed and added, from its own root (sfc-1 9.2)."""
+    """Find what a version 4 snapshot removed and added, from its own root (sfc-1 9.2)."""
     marked = snapshot_reader(reader.metadata, snapshot).marked(reader.store, snapshot)
     entries = reader.load([each.manifest for each in marked], CHANGES_SOURCES)
     added: list[Entries] = []
@@ -99,7 +99,7 @@ def rows_between(
 
 
 def _has_position_delete_files(reader: Reader, steps: Sequence[Snapshot]) -> bool:
-    """Only leaves of older versions can have them."""
+    """Tell whether there are position delete files: only leaves of older versions can have them."""
     legacy = [
         manifest
         for step in steps

@@ -72,7 +72,7 @@ def _metadata_files(listed: Sequence[FileStatus]) -> MetadataFiles:
 
 
 def _expirable(reader: Reader, listed: Sequence[FileStatus]) -> Expirable:
-    """What expiring by the table's own policy frees."""
+    """Find what expiring by the table's own policy frees."""
     metadata = reader.metadata
     retention = decide(metadata, Policy(), reader.env.now_ms())
     if not retention.expired:

@@ -40,7 +40,7 @@ _BATCH_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class RowRequest:
-    """Which rows of which view; `columns` None means all of them."""
+    """A request for rows of a view; `columns` None means all of them."""
 
     view: View
     choice: SnapshotChoice
@@ -90,14 +90,14 @@ def is_incomplete(
 
 
 def oddities_of(reader: Reader) -> Sequence[str]:
-    """What of the table breaks a rule and was read all the same, or left out: each once."""
+    """List what of the table breaks a rule and was read all the same, or left out: each once."""
     told = [f"{oddity.message} ({oddity.rule})" for oddity in reader.metadata.oddities]
     told += [*reader.gaps.odd, *reader.gaps.problems] if reader.gaps is not None else ()
     return (*dict.fromkeys(told), *_lost_versions(reader))
 
 
 def _lost_versions(reader: Reader) -> Iterator[str]:
-    """That newer metadata than what is shown was lost, if the version hint knows of some."""
+    """Tell that newer metadata than what is shown was lost, if the version hint knows of some."""
     version = reader.loaded.version
     if version is None or not reader.loaded.capabilities.numbers_versions:
         return
@@ -111,7 +111,7 @@ def _lost_versions(reader: Reader) -> Iterator[str]:
 
 
 def _check_current(reader: Reader) -> None:
-    """Raises: CorruptTable R-015, where which snapshot is current cannot be read."""
+    """Check that it can be read which snapshot is current. Raises: CorruptTable R-015."""
     for oddity in reader.metadata.oddities:
         if oddity.member == "current-snapshot-id" and oddity.lost:
             raise CorruptTable(oddity.message, rule=oddity.rule)

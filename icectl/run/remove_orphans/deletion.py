@@ -36,7 +36,7 @@ Spared = Literal["gone", "changed", "referenced", "with_its_file"]
 
 @dataclass(slots=True)
 class OrphansGone:
-    """What a run has done so far: `removed` was deleted, or moved if there is a `quarantine`."""
+    """The result of a run so far: `removed` was deleted, or moved if there is a `quarantine`."""
 
     removed: Listed
     failed: list[FailedRemoval] = field(default_factory=list)
@@ -90,6 +90,7 @@ class _Deletion:
             )
 
     def remove(self, batch: Listed) -> None:
+        """Delete what may go of a batch; where there is a quarantine, copy it there before."""
         going = self._unreferenced(self._unchanged(batch))
         if not len(going):
             return
@@ -123,7 +124,7 @@ class _Deletion:
         return where(batch, [reason is None for reason in reasons])
 
     def _look(self, file: ListedFile, owner: str) -> Spared | StorageError | None:
-        """Why a file should not go after all; None where it should."""
+        """Tell why a file should not go after all; None where it should."""
         try:
             status = self.access.store.stat(file.location)
             if status is None:

@@ -182,7 +182,7 @@ def _parents(place: str) -> Iterator[str]:
 
 
 def _look(store: Store, loaded: LoadedTable, location: str) -> str | int | None:
-    """Why a metadata file cannot be one of the table's own; otherwise its last-updated-ms.
+    """Tell why a metadata file cannot be one of the table's own; otherwise its last-updated-ms.
 
     None where it tells none, or is gone.
     """

@@ -31,7 +31,7 @@ class SearchedPlaces:
 def places_of(
     metadata: TableMetadata, asked: Sequence[str], same_store: SameStore
 ) -> SearchedPlaces:
-    """What is listed where the caller names locations, and where not: the table's own.
+    """Tell what is listed where the caller names locations, and where not: the table's own.
 
     Raises: Refused, for a location that is neither at nor below the table, nor a folder of its
     data.
@@ -66,7 +66,10 @@ def _data_folder(metadata: TableMetadata, location: str, same_store: SameStore) 
 
 
 def check_quarantine(quarantine: str, places: SearchedPlaces) -> None:
-    """Raises: Refused, where a quarantine would lie in the table, or the table in it."""
+    """Check that a quarantine and the table lie beside each other.
+
+    Raises: Refused, where it would lie in the table, the table in it, or on other storage.
+    """
     for place in (places.table, *places.listed):
         if not SameStore().same_scheme(quarantine, place):
             raise Refused(

@@ -1,4 +1,4 @@
-"""What was in a lost manifest of new data files, where the files themselves prove it.
+"""The content of a lost manifest of new data files, where the files themselves prove it.
 
 Where all other manifests of the table can be read, the data files that none of them lists are those
 of the lost one, if they are as many, with as many rows and bytes, as the snapshot that added them
@@ -224,7 +224,7 @@ def _are_those(found: Sequence[_Stored], lost: ManifestFile, wrote: Snapshot) ->
 
 
 def _entry(found: _Stored, lost: ManifestFile) -> dict[str, Any]:
-    """What the manifest said of a file, as far as a reader needs it (R-041)."""
+    """Make the entry that the manifest had of a file, as far as a reader needs it (R-041)."""
     return {
         "content": Content.DATA,
         "status": Status.EXISTING,

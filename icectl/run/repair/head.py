@@ -25,7 +25,7 @@ from icectl.table.snapshot_reader import ManifestListRead
 
 @dataclass(frozen=True, slots=True)
 class ManifestChange:
-    """What becomes of the manifest at a place in the list, and of entries by their position in it.
+    """The change of the manifest at a place in the list, and of entries by their position in it.
 
     `described`: its row is counted anew. `restated` has columns of entries by name. `rebuilt`
     stands in for a manifest that is lost.

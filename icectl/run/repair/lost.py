@@ -1,4 +1,4 @@
-"""What was in a manifest that is lost, where the lists and manifests of other snapshots prove it.
+"""The content of a lost manifest, where the lists and manifests of other snapshots prove it.
 
 A manifest's row in the list tells how many files and rows it has, and which snapshot wrote it. Its
 existing files lived in the parent of that snapshot, and nowhere else in the snapshot itself: where
@@ -130,12 +130,12 @@ def _load(reader: Reader, manifest: ManifestFile) -> Entries:
 
 
 def _counted(entries: Entries) -> tuple[int, int]:
-    """Files and rows."""
+    """Count files and rows."""
     return len(entries), total(entries, "record_count")
 
 
 def _try(read: Callable[[], _Read]) -> _Read | None:
-    """What can be read; None where a file is broken or gone. Raises: StorageError of the store."""
+    """Read, or return None where a file is broken or gone. Raises: StorageError of the store."""
     try:
         return read()
     except (CorruptTable, Unsupported):

@@ -1,4 +1,4 @@
-"""What of the head of a branch can be set right, and why other things cannot."""
+"""The repairs of the head of a branch, and why other things cannot be set right."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -36,7 +36,7 @@ _DESTROYED = "R-008"
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What the caller accepts: entries of lost files go, deleted rows may come back."""
+    """The losses that the caller accepts: entries of lost files go, deleted rows may come back."""
 
     drop_missing: bool
     accept_undeleted: bool
@@ -45,7 +45,7 @@ class Accepted:
 def find_mends(
     reader: Reader, head: ReadHead, findings: Sequence[Finding], asked: Accepted
 ) -> tuple[list[Mend], list[Left]]:
-    """What can be set right of the head of a branch, and why other things cannot.
+    """Find what can be set right of the head of a branch, and why other things cannot.
 
     Raises: StorageError of the store; Incomplete.
     """
@@ -70,7 +70,7 @@ def find_mends(
 
 @dataclass(slots=True)
 class _Search:
-    """Goes through what is wrong with the head of a branch."""
+    """A walk through what is wrong with the head of a branch."""
 
     reader: Reader
     head: ReadHead
@@ -88,7 +88,7 @@ class _Search:
         )
 
     def unsure(self) -> str | None:
-        """Why nothing may be built on the head: what its live entries mean is not sure."""
+        """Tell why nothing may be built on the head: what its live entries mean is not sure."""
         known = [(place, one) for place, one in enumerate(self.head.entries) if one is not None]
         entries = concat(numbered(one, place) for place, one in known)
         manifests = self.head.listed.manifests
@@ -237,7 +237,7 @@ class _Search:
         self.left += [Left(one, reason) for one in findings]
 
     def metrics(self) -> None:
-        """What manifests say of data files, and the footers of these do not."""
+        """Find mends where manifests say of data files what the footers of these do not."""
         flagged = {one.subject for one in self.findings if one.rule in OF_METRICS}
         for place, manifest in enumerate(self.head.listed.manifests):
             entries = self.head.entries[place]
@@ -256,7 +256,7 @@ class _Search:
     def _restated(
         self, manifest: ManifestFile, named: Collection[str] | None
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """What entries should say, by position; of some locations, or of all (None)."""
+        """Read what entries should say, by position; of some locations, or of all (None)."""
         reader = self.reader
         loaded = load_entries(
             reader.store, reader.metadata, [manifest], columns=ALL_COLUMNS, concurrency=1,
@@ -295,7 +295,7 @@ class _Search:
         self.mends.append(Mend(remedy, (ManifestChange(place, restated=new),)))
 
     def list_rows(self) -> None:
-        """What the list says of manifests, and these do not."""
+        """Find mends where the list says of manifests what these do not."""
         seen: dict[str, int] = {}
         for place, manifest in enumerate(self.head.listed.manifests):
             subject = manifest.manifest_path
@@ -420,7 +420,7 @@ class _Search:
         )
 
     def whole_list(self) -> None:
-        """What a new snapshot says right by itself: its totals, and the header of its list."""
+        """Find the mend that a new snapshot is by itself: right totals, and a right list header."""
         answers = frozenset(one for one in self.findings if one.rule in OF_LISTS)
         answered = answers.union(*(mend.remedy.answers for mend in self.mends))
         unanswered = {one.severity for one in self.findings if one not in answered}

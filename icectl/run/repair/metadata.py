@@ -102,7 +102,7 @@ def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> WholeTable
 
 
 def _check_age(access: TableAccess, broken: MetadataVersion) -> None:
-    """Raises: Refused, where a writer may still be writing the file."""
+    """Check that a file is old enough that no writer may still be writing it. Raises: Refused."""
     now_ms = dating_clock_ms(access.store, access.env, broken.location)
     if broken.modified_ms is None or now_ms - broken.modified_ms < COMMIT_TAKES_MS:
         raise Refused(

@@ -1,4 +1,4 @@
-"""What a manifest should say of a data file, as the footer of the file proves it."""
+"""The metrics that a manifest should state of a data file, as the file's footer proves them."""
 
 from collections.abc import Mapping
 from typing import Any

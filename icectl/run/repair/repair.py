@@ -48,7 +48,7 @@ WHOLE = "whole"
 
 @dataclass(frozen=True, slots=True)
 class RepairOptions:
-    """What the caller asks for; `to_snapshot` is an id, or WHOLE for the newest that is whole."""
+    """The options of a repair; `to_snapshot` is an id, or WHOLE for the newest that is whole."""
 
     level: RepairLevel
     branch: str
@@ -81,7 +81,7 @@ class PreparedRepair:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a run did; `remaining` is what the same look at the table finds now.
+    """The result of a run; `remaining` is what the same look at the table finds now.
 
     None where the table could not be looked at: the run has landed all the same.
     """
@@ -131,7 +131,10 @@ def _reader(access: TableAccess, loaded: LoadedTable) -> Reader:
 
 
 def _findings(reader: Reader, options: RepairOptions, head: Snapshot | None) -> tuple[Finding, ...]:
-    """What `validate` finds on the head of the branch."""
+    """Find what `validate` finds on the head of the branch.
+
+    Raises: Incomplete.
+    """
     choice = SnapshotChoice(snapshot_id=None if head is None else head.snapshot_id)
     asked = ValidateOptions(
         level=options.level,
@@ -182,7 +185,7 @@ def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Re
 
 
 def _read_head(reader: Reader, head: Snapshot | None) -> ReadHead | None:
-    """What the head lists; None where that is left as it is: roots of version 4."""
+    """Read what the head lists; None where that is left as it is: roots of version 4."""
     if head is None or head.manifest_list is None or reader.metadata.format_version > 3:
         return None
     found = read_head(reader, head)
@@ -276,7 +279,7 @@ def execute(access: TableAccess, prepared: PreparedRepair) -> Repaired:
 
 
 def _check_skipped(found: WholeTable, kinds: Collection[str], *, commits: bool) -> None:
-    """Raises: Refused, where what leads to the metadata has to be set right before the rest is."""
+    """Check that what leads to the metadata is set right before the rest is. Raises: Refused."""
     needed = ["metadata-file"] if found.broken is not None else []
     if commits:
         needed += ["version-hint"] if found.is_ahead else []
@@ -293,7 +296,7 @@ def _check_skipped(found: WholeTable, kinds: Collection[str], *, commits: bool) 
 def _remaining(
     access: TableAccess, landed: LoadedTable, options: RepairOptions
 ) -> tuple[Finding, ...] | None:
-    """What is still to be found; None, with a warning, where the table could not be looked at."""
+    """Find what is still wrong; None, with a warning, where the table could not be looked at."""
     try:
         head = branch_head(landed.metadata, options.branch)
         return _findings(_reader(access, landed), options, head)
@@ -318,6 +321,7 @@ def _commit(access: TableAccess, prepared: PreparedRepair) -> tuple[LoadedTable,
             made = write_manifests(access, reader, mending, opened.outputs)
 
         def propose(metadata: TableMetadata) -> Proposal:
+            """Propose the repairs for the newest metadata."""
             others = _without_statistics(metadata, prepared.plan.of("statistics"))
             others += _set_back(metadata, prepared)
             if made is None:

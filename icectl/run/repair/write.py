@@ -34,7 +34,7 @@ class Mending:
 
 @dataclass(frozen=True, slots=True)
 class RepairedHead:
-    """What the next snapshot of a branch lists, and what of that was written for it.
+    """The next snapshot of a branch: what it lists, and what of that was written for it.
 
     `repaired` is the broken snapshot. `entries` are the live ones; None where a manifest that stays
     cannot be read.
@@ -96,7 +96,7 @@ def _together(parts: Sequence[Entries | None]) -> Entries | None:
 
 
 def _operation(remedies: Sequence[Remedy]) -> str:
-    """What the new snapshot does to rows: nothing, as a rule (R-032)."""
+    """Name what the new snapshot does to rows: nothing, as a rule (R-032)."""
     if any(remedy.rows_back for remedy in remedies):
         return "overwrite"
     return "delete" if any(remedy.rows_lost for remedy in remedies) else "replace"

@@ -74,11 +74,13 @@ class _Parts:
     entries: list[Entries] = field(default_factory=list)
 
     def add(self, made: Entries) -> int:
+        """Add entries, and return their number."""
         self.entries.append(made)
         return len(self.entries) - 1
 
     @property
     def next(self) -> int:
+        """The number of the entries that are added next."""
         return len(self.entries)
 
 
@@ -93,7 +95,7 @@ def check(reader: Reader, snapshots: Sequence[Snapshot], found: CheckTally) -> S
 
 
 def _key(row: ListedRow) -> tuple[object, ...]:
-    """What makes the rows of a leaf read differently."""
+    """Make a key of all that makes the rows of a leaf read differently."""
     place = comparison_key(row.name)
     return place, row.content, *(getattr(row, name) for name in _INHERITED)
 
@@ -261,7 +263,7 @@ class _Check:
     # -- snapshots --------------------------------------------------------------------------------
 
     def _tree(self, snapshot_id: int) -> tuple[Tree, bool] | None:
-        """What a snapshot lists, and whether all of it could be read."""
+        """Return what a snapshot lists, and whether all of it was readable; None without a root."""
         if snapshot_id not in self._trees and snapshot_id in self._roots:
             self._trees[snapshot_id] = self._listed(snapshot_id, self._roots[snapshot_id])
         return self._trees.get(snapshot_id)

@@ -66,7 +66,7 @@ class Use:
 
     @property
     def stats(self) -> pa.Array:
-        """What the root says of the leaf's columns: one struct."""
+        """One struct: what the root says of the leaf's columns."""
         return self.root.stats.slice(self.at, 1)
 
 
@@ -115,7 +115,7 @@ class TreeChecks:
     # -- roots ------------------------------------------------------------------------------------
 
     def root(self, snapshot: Snapshot, stored: StoredTree) -> Iterator[Finding]:
-        """What a root has wrong by itself, as it is stored."""
+        """Check a root by itself, as it is stored."""
         subject = snapshot.root_manifest or ""
         file = stored.file
         yield from check_unknown_ids(subject, file.unknown_field_ids)
@@ -135,7 +135,7 @@ class TreeChecks:
         yield from self._statistics(subject, file.rows)
 
     def resolved_root(self, root: RootRead) -> Iterator[Finding]:
-        """What a root and its vectors over leaves have wrong."""
+        """Check a root and its vectors over leaves, once they are resolved."""
         subject = root.snapshot.root_manifest or ""
         for problem in root.unread.values():
             yield unreadable(subject, problem, "V4-182")
@@ -145,7 +145,7 @@ class TreeChecks:
             yield from self._worth_rewriting(root)
 
     def _worth_rewriting(self, root: RootRead) -> Iterator[Finding]:
-        """What a command could do for the head of a branch."""
+        """Find what a command could do for the head of a branch."""
         subject = root.snapshot.root_manifest or ""
         limits = vector_limits(self.facts.metadata)
         yield from told(subject, vectors.worth_rewriting(root.vectors, limits, subject))
@@ -166,7 +166,7 @@ class TreeChecks:
     # -- leaves -----------------------------------------------------------------------------------
 
     def leaf(self, stored: StoredTree, uses: Sequence[Use]) -> Iterator[Finding]:
-        """What a leaf of version 4 has wrong by itself, as it is stored."""
+        """Check a leaf of version 4 by itself, as it is stored."""
         subject, row = uses[0].row.name, uses[0].row
         file = stored.file
         yield from check_unknown_ids(subject, file.unknown_field_ids)
@@ -213,7 +213,7 @@ class TreeChecks:
             yield from told(subject, _in_append(use))
 
     def manifest(self, stored: StoredManifest, uses: Sequence[Use]) -> Iterator[Finding]:
-        """What a leaf of an older version has wrong by itself."""
+        """Check a leaf of an older version by itself."""
         row = uses[0].row
         listed = manifest_file(row)
         subject = listed.manifest_path

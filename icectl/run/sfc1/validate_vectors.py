@@ -26,7 +26,7 @@ _NAMES: Mapping[str, str] = {"R-118": "V4-090", "R-119": "V4-082"}
 
 @dataclass(slots=True)
 class LeafVectors:
-    """Checks the Puffin files of vectors over leaves; each vector once, however many roots."""
+    """A check of the Puffin files of vectors over leaves; each vector once, however many roots."""
 
     store: Store
     metadata: TableMetadata

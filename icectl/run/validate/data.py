@@ -67,7 +67,7 @@ _DESCRIBING = (
 
 @dataclass(frozen=True, slots=True)
 class FileChecked:
-    """What reading one file brought; `is_read` where the reader came to its end."""
+    """The result of reading one file; `is_read` where the reader came to its end."""
 
     findings: tuple[Finding, ...]
     bytes_read: int
@@ -333,7 +333,7 @@ class _Checks:
     def _called(
         self, kernel: Kernel, file: CountingReader, arguments: Sequence[Any], ask: Ask | None
     ) -> tuple[tuple[Finding, ...], int]:
-        """What a kernel finds, and the bytes that a worker has read by itself."""
+        """Run a kernel on a file; second: the bytes that a worker has read by itself."""
         path = path_of(file.file)
         if path is None:
             opened = cast("IO[bytes]", file)  # it has what readers use

@@ -28,7 +28,7 @@ _MOST_FOREIGN = 100
 
 @dataclass(frozen=True, slots=True)
 class FilesChecked:
-    """What a look at the store brought."""
+    """The result of a look at the store."""
 
     findings: tuple[Finding, ...]
     files: int

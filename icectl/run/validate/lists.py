@@ -65,7 +65,7 @@ def _check_lists(
 
 
 def _of_list(reader: Reader, location: str, problem: Problem) -> Finding:
-    """What is wrong with a manifest list; in version 4 a root may stand there."""
+    """Tell what is wrong with a manifest list; in version 4 a root may stand there."""
     has_roots = layout_of_table(reader.metadata) is Layout.SFC_1
     may_be_root = has_roots and type(problem) is CorruptTable
     if may_be_root and reader.store.read_range(location, 0, 4) == b"PAR1":  # V4-035

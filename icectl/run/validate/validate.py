@@ -24,9 +24,10 @@ from icectl.spec.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class ValidateOptions:
-    """How deep to look, at which snapshots, at which part of the content files, for which rules.
+    """The options of a check: how deep to look, at which snapshots and files, for which rules.
 
-    Without a choice the current snapshot is checked; `sample` None looks at every file.
+    Without a choice the current snapshot is checked; `sample` None looks at every file, else at
+    that part of the content files.
     """
 
     level: Level
@@ -38,7 +39,7 @@ class ValidateOptions:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What was found, and how much was looked at; `complete` is false after the time limit.
+    """The findings, and how much was looked at; `complete` is false after the time limit.
 
     `files_decoded` were read row by row, `files_judged` by their footers.
     """

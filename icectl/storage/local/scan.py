@@ -49,7 +49,7 @@ class Opened:
 
 
 class _Buffers(threading.local):
-    """What the loop fills: names, where each ends, sizes, times."""
+    """The arrays that the loop fills: names, where each ends, sizes, times."""
 
     def __init__(self) -> None:
         self.arrays: tuple[_Array, ...] = (
@@ -143,6 +143,7 @@ def _sorted(loop: Any, arrays: tuple[_Array, ...], count: int) -> tuple[Rows, li
         return rows, [], []
 
     def those(chosen: _Array) -> pa.Array:
+        """Keep the chosen names, as far as they are text."""
         return places.filter(pa.array(chosen & text))
 
     rows.add_batch(_batch(those(found), sizes[found], times[found]))
@@ -177,7 +178,7 @@ def _look_up(location: str, rows: Rows, below: list[str]) -> None:
 
 
 def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """What an entry, or what it links to, is; None where there is nothing."""
+    """Look up an entry, or what it links to; None where there is nothing."""
     try:
         return entry.stat()
     except FileNotFoundError:  # gone meanwhile, or a link to nowhere

@@ -38,14 +38,14 @@ class LocalStore:
             return file.read()
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer at the end. A negative offset counts from there."""
+        """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
         with path_used_to("read", location) as path, open(path, "rb", buffering=0) as file:
             if offset < 0:
                 offset = max(0, os.fstat(file.fileno()).st_size + offset)
             return os.pread(file.fileno(), length, offset)
 
     def open(self, location: str) -> IO[bytes]:
-        """A seekable reader."""
+        """Open a file for reading, at any place."""
         with path_used_to("read", location) as path:
             return open(path, "rb")
 
@@ -118,7 +118,7 @@ class LocalStore:
             copy_local(path, new)
 
     def clock_ms(self, location: str) -> int | None:  # noqa: ARG002
-        """None: files are dated by this machine's clock."""
+        """Return None: files are dated by this machine's clock."""
         return None
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
@@ -137,13 +137,14 @@ def write_to(path: str, location: str) -> IO[bytes]:
 
 
 class _Written(io.FileIO):
-    """Writes whose errors come out as the Store protocol promises."""
+    """A file to write to, whose errors come out as the Store protocol promises."""
 
     def __init__(self, path: str, location: str) -> None:
         super().__init__(path, "wb")
         self._location = location
 
     def write(self, content: Any, /) -> int:
+        """Write bytes, and return how many."""
         with path_used_to("write", self._location):
             return super().write(content)
 

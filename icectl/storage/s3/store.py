@@ -1,4 +1,4 @@
-"""What is particular to S3: s3fs's options, and listing one prefix with many requests at once."""
+"""The particulars of S3: s3fs's options, and listing one prefix with many requests at once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

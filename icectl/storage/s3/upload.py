@@ -33,7 +33,7 @@ class Target:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What new objects are made with, such as their encryption."""
+        """Settings that new objects are made with, such as their encryption."""
         found: Mapping[str, Any] = self.filesystem.s3_additional_kwargs
         return found
 
@@ -65,12 +65,15 @@ class _Uploaded(io.RawIOBase, BinaryIO):
         self._parts: list[Mapping[str, Any]] = []
 
     def writable(self) -> bool:
+        """Return True: the file can be written."""
         return True
 
     def tell(self) -> int:
+        """Return how many bytes were written."""
         return self._size_bytes
 
     def write(self, content: Any, /) -> int:
+        """Take bytes, send the parts that are full, and return how many bytes were taken."""
         octets = memoryview(content).cast("B")
         self._waiting += octets
         self._size_bytes += len(octets)

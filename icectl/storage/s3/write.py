@@ -154,6 +154,6 @@ _THROTTLED = {"SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout
 
 
 def _split(location: str) -> tuple[str, str]:
-    """Bucket and key."""
+    """Split a location into bucket and key."""
     root = locations.root(location)
     return root.partition("//")[2], location[len(root) :].lstrip("/")

@@ -201,7 +201,7 @@ def manifest_entries(stored: StoredManifest, leaf: ListedRow, number: int) -> En
 
 
 def wanted_content(leaf: ListedRow) -> TreeContent:
-    """What the footer of a leaf has to say, by its row in the root."""
+    """Return what the footer of a leaf has to say, by its row in the root."""
     return TreeContent.DATA if leaf.content == Content.DATA_MANIFEST else TreeContent.DELETE
 
 
@@ -213,7 +213,7 @@ class Partitioned:
     rows: pa.Table
 
     def told(self, stats: pa.Array) -> pa.Array:
-        """What a root says of the leaf, of the same columns."""
+        """Return what a root says of the leaf, of the same columns."""
         return conform(stats, self.columns, len(stats))
 
 

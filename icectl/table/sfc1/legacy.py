@@ -116,7 +116,7 @@ def _row(facts: TreeFacts, manifest: ManifestFile) -> pa.Table:
 
 
 def _stats(facts: TreeFacts, manifest: ManifestFile) -> pa.StructArray:
-    """What the summaries of partition fields tell of bounds (sfc-1 5.7)."""
+    """Make statistics of the bounds that summaries of partition fields tell (sfc-1 5.7)."""
     kind = facts.rows_schema.field(STATS).type
     summaries = manifest.partitions
     if not summaries:

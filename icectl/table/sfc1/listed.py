@@ -107,6 +107,7 @@ def own_manifests(root: pa.Table, snapshot: Snapshot) -> Iterator[ManifestFile]:
         counts = {status: rows.filter(pc.equal(rows["status"], int(status))) for status in Status}
 
         def records(status: Status, counts: Mapping[Status, pa.Table] = counts) -> int:
+            """Count the records of the rows of a status."""
             return int(pc.sum(counts[status]["record_count"], min_count=0).as_py())
 
         yield ManifestFile(
@@ -155,7 +156,7 @@ def decode_tree_manifest(
 
 
 def _part(facts: TreeFacts, wanted: frozenset[str]) -> Part:
-    """What the wanted columns are made of: partitions of the statistics of expressions."""
+    """Choose what the wanted columns are made of: partitions of the statistics of expressions."""
     columns = {_TREE_NAMES.get(name, name) for name in wanted}
     if "first_row_id" in wanted:
         columns.add("record_count")
@@ -256,7 +257,10 @@ def raw_entries(
 
 
 def _alive(count: int, dead: Positions) -> npt.NDArray[np.bool_]:
-    """Which of so many rows no delete vector names."""
+    """Find which of so many rows no delete vector names.
+
+    Raises: CorruptTable V4-083.
+    """
     if len(dead) and int(dead[-1]) >= count:  # V4-083
         message = f"it has {count} rows, and a delete vector names position {int(dead[-1])}"
         raise CorruptTable(message, rule="V4-083")

@@ -1,4 +1,4 @@
-"""What lives in a version 4 snapshot: what neither statuses nor delete vectors take away."""
+"""The live entries of a version 4 snapshot: neither statuses nor delete vectors take them away."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -43,13 +43,13 @@ FILES = (Content.DATA, Content.POSITION_DELETES, Content.EQUALITY_DELETES)
 
 @dataclass(frozen=True)
 class TreeFacts:
-    """What reading and writing manifests has to know of their table."""
+    """The facts of a table that reading and writing manifests need."""
 
     metadata: TableMetadata
 
     @cached_property
     def columns(self) -> tuple[StatsColumn, ...]:
-        """What statistics are kept of."""
+        """The columns that statistics are kept of."""
         return stats_columns(self.metadata)
 
     @cached_property
@@ -58,7 +58,7 @@ class TreeFacts:
         return TREE_ROWS.append(pa.field(STATS, conform(None, self.columns, 0).type))
 
     def tuple_fields(self, spec_id: int) -> tuple[TupleField, ...]:
-        """Where statistics hold the tuples of a spec.
+        """Find where statistics hold the tuples of a spec.
 
         Raises: CorruptTable V4-054; Unsupported V4-015, where values are of no known type.
         """
@@ -110,7 +110,7 @@ class TreeFacts:
         return pa.table(columns, schema=self.rows_schema)
 
     def empty(self) -> pa.Table:
-        """No rows."""
+        """Return no rows, in a table with the columns of rows in memory."""
         return self._empty
 
     @cached_property
@@ -120,7 +120,7 @@ class TreeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which columns of a leaf to read, and statistics of which ids; None is all of them.
+    """A part of a leaf: which columns to read, and statistics of which ids; None is all of them.
 
     `columns` have `content` and `status`, and `record_count` where they have `first_row_id`.
     """
@@ -183,7 +183,7 @@ def resolved_rows(facts: TreeFacts, stored: pa.Table, snapshot: Snapshot) -> pa.
 
 
 def _check_whole(unknown: Sequence[int]) -> None:
-    """Raises: Unsupported, where a manifest has columns that writing it again would lose."""
+    """Check that writing a manifest again would lose no column. Raises: Unsupported."""
     if unknown:
         ids = ", ".join(map(str, unknown))
         message = f"a manifest has columns that icectl does not know (field ids {ids})"

@@ -52,6 +52,7 @@ class _Marks:
     by_status: dict[int, Positions] = field(default_factory=dict)
 
     def of(self, *statuses: Status) -> Positions:
+        """Return the positions that vectors of some statuses name."""
         positions = NONE
         for status in statuses:
             positions = np.union1d(positions, self.by_status.get(status, NONE))
@@ -67,7 +68,7 @@ def _marks(store: Store, root: pa.Table) -> dict[str, _Marks]:
 
 
 def _in_leaf(leaf: ListedRow, mark: _Marks) -> Iterator[Marked]:
-    """How to read what changed in a leaf; nothing where nothing did (sfc-1 9.2 steps 3 to 5)."""
+    """Find how to read what changed in a leaf, nothing if nothing did (sfc-1 9.2 steps 3 to 5)."""
     fresh = np.setdiff1d(mark.of(Status.ADDED), mark.of(Status.DELETED))
     if leaf.status == Status.EXISTING:
         if len(fresh):
