@@ -11,7 +11,6 @@ import pytest
 
 from icectl.errors import StorageError
 from icectl.storage import native_upload
-from icectl.storage.credentials import Vended
 from icectl.storage.failures import AnswerLost
 from icectl.storage.open import StorageOptions, open_store
 from tests.s3.conftest import NUMBERS
@@ -220,20 +219,28 @@ def test_a_directory_marker_is_no_file(place):
     assert sorted(found) == [place.at("t/dir/c"), place.at("t/empty")]
 
 
+class Vendor:
+    """Gives keys numbered from 1."""
+
+    number = 1
+
+    def __call__(self):
+        return {"s3:": {"key": f"key-{self.number}", "secret": "a-secret"}}
+
+    def expire(self):
+        self.number += 1
+        return True
+
+
 def test_credentials_that_end_during_a_run_are_asked_for_anew(place):
     place.put("a", b"content")
-    asked = []
-
-    def vend():
-        asked.append(1)
-        return Vended({"key": f"key-{len(asked)}", "secret": "a-secret"})
-
+    vendor = Vendor()
     options = {name: value for name, value in place.options.items() if name != "key"}
-    store = open_store(StorageOptions(options, refresh=vend), place.env)
+    store = open_store(StorageOptions(options, renewed=vendor), place.env)
     assert store.read(place.at("a")) == b"content"
     place.proxy.failures = [("GET", "wh/a", told(400, "ExpiredToken"))]
     assert store.read(place.at("a")) == b"content"
-    assert len(asked) == 2
+    assert vendor.number == 2
     place.proxy.failures = [("GET", "wh/a", told(400, "ExpiredToken"))] * 2
     with pytest.raises(StorageError, match=r"credentials are not accepted \(ExpiredToken\)"):
         store.read(place.at("a"))

@@ -5,7 +5,8 @@ Columns are found by field id. A partition without fields is not stored at all.
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -67,7 +68,7 @@ class ParquetManifest:
     def __init__(self, content: bytes) -> None:
         """Read the footer. Raises: CorruptTable R-062 and R-063, where it is no manifest."""
         self._is_large = len(content) > _WORTH_THREADS
-        with translated("manifest"):
+        with _readable():
             self._file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
             schema = self._file.schema_arrow
         self._entry = {field_id(field): field for field in schema}
@@ -131,7 +132,7 @@ class ParquetManifest:
         Raises: CorruptTable.
         """
         wanted = list(columns)
-        with translated("manifest"):
+        with _readable():
             paths = [self._path(name) for name in wanted]
             table = self._file.read(
                 [path for path in paths if path is not None], use_threads=self._is_large
@@ -260,6 +261,16 @@ def _avro_kind(type_: Type) -> str:
     """Name the Avro type that a partition value of this type has, by which checks compare."""
     stored = avro_type(type_)
     return str(stored["type"] if isinstance(stored, dict) else stored)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Tell of a damaged file as of a manifest. Raises: CorruptTable R-008."""
+    try:
+        with translated("manifest"):
+            yield
+    except CorruptTable as error:
+        raise CorruptTable(error.message, rule="R-008") from error  # R-008
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -14,7 +14,7 @@ from icectl.entries.schema import PLANNING
 from icectl.errors import SelfCheckFailed
 from icectl.plan.rewrite_manifests import PLANNED_COLUMNS
 from icectl.progress import SilentProgress
-from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.storage.local.store import LocalStore
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_entries
@@ -79,7 +79,7 @@ def write(
 ) -> list[Written]:
     """Write entries into one manifest for each of the manifests they come from."""
 
-    def new_location() -> str:
+    def new_location(_: FileFormat) -> str:
         announced.append(f"{table.location}/metadata/new-m{len(announced)}.avro")
         return announced[-1]
 

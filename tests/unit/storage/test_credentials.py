@@ -1,4 +1,4 @@
-"""Credentials that a catalog vends for a time: who asks for new ones, and when."""
+"""Credentials that someone hands out for a time: options that hold now, and those after them."""
 
 import pickle
 from dataclasses import replace
@@ -6,75 +6,74 @@ from dataclasses import replace
 import pytest
 
 from icectl.errors import StorageError
-from icectl.storage.credentials import Renewed, Vended
+from icectl.storage.credentials import Renewed
 from icectl.storage.open import StorageOptions, open_store
-
-HOUR_MS = 3_600_000
 
 
 class Vendor:
-    """Gives keys numbered from 1, each for an hour."""
+    """Gives keys for a beginning of locations, numbered from 1; a new one when they ended."""
 
-    def __init__(self, env, life_ms=HOUR_MS):
-        self.env, self.life_ms, self.count = env, life_ms, 0
+    def __init__(self, ends=True):
+        self.number, self.ends, self.asked = 1, ends, 0
 
     def __call__(self):
-        self.count += 1
-        ends_ms = None if self.life_ms is None else self.env.now_ms() + self.life_ms
-        return Vended({"key": f"key-{self.count}", "secret": "s"}, ends_ms)
+        self.asked += 1
+        return {"s3://b/t/": {"key": f"vEnDeD-{self.number}", "secret": "s"}, "s3:": {"key": "k"}}
+
+    def expire(self):
+        self.number += self.ends
+        return self.ends
+
+
+def test_options_are_the_same_object_as_long_as_they_hold():
+    given = {"key": "1"}
+    renewed = Renewed(lambda: dict(given))
+    first = renewed.current()
+    assert first == {"key": "1"}
+    assert renewed.current() is first
+    given["key"] = "2"
+    assert renewed.current() == {"key": "2"}
+
+
+def test_what_ended_early_can_be_asked_for_anew_where_there_is_one_to_ask():
+    vendor = Vendor()
+    renewed = Renewed(lambda: vendor()["s3://b/t/"], vendor.expire)
+    assert renewed.current()["key"] == "vEnDeD-1"
+    assert renewed.renew()
+    assert renewed.current()["key"] == "vEnDeD-2"
+    assert renewed.ends
+    never = Vendor(ends=False)
+    assert not Renewed(lambda: never()["s3:"], never.expire).renew()
+    assert not Renewed(dict).renew()
+    assert not Renewed(dict).ends
+
+
+def test_the_longest_beginning_counts_and_the_users_own_options_win():
+    options = StorageOptions({"secret": "mine"}, renewed=Vendor()).now()
+    assert options.of("s3://b/t/data/a") == {"key": "vEnDeD-1", "secret": "mine"}
+    assert options.of("s3://b/other/a") == {"key": "k", "secret": "mine"}
 
 
 def test_nothing_is_asked_before_the_first_use(fixed_env):
-    vendor = Vendor(fixed_env)
-    renewed = Renewed({"endpoint_url": "http://s3"}, vendor, fixed_env)
-    assert vendor.count == 0
-    expected = {"endpoint_url": "http://s3", "key": "key-1", "secret": "s"}
-    assert renewed.current() == expected
-    assert renewed.current() is renewed.current()
+    vendor = Vendor()
+    open_store(StorageOptions(renewed=vendor), fixed_env)
+    assert vendor.asked == 0
 
 
-@pytest.mark.parametrize(
-    ("life_ms", "renewed_after_ms"), [(HOUR_MS, HOUR_MS - 300_000), (60_000, 30_000)]
-)
-def test_new_ones_are_asked_for_before_the_end(fixed_env, life_ms, renewed_after_ms):
-    renewed = Renewed({}, Vendor(fixed_env, life_ms), fixed_env)
-    assert renewed.current()["key"] == "key-1"
-    fixed_env.sleep((renewed_after_ms - 1) / 1000)
-    assert renewed.current()["key"] == "key-1"
-    fixed_env.sleep(0.001)
-    assert renewed.current()["key"] == "key-2"
+class Broken(Vendor):
+    """Has no credentials to give."""
 
-
-def test_what_does_not_end_is_asked_for_once(fixed_env):
-    renewed = Renewed({}, Vendor(fixed_env, None), fixed_env)
-    renewed.current()
-    fixed_env.sleep(10 * HOUR_MS)
-    assert renewed.current()["key"] == "key-1"
-
-
-def test_what_ended_early_can_be_asked_for_anew(fixed_env):
-    renewed = Renewed({}, Vendor(fixed_env), fixed_env)
-    renewed.current()
-    assert renewed.renew()
-    assert renewed.current()["key"] == "key-2"
-    assert not Renewed({"key": "k"}, None, fixed_env).renew()
-
-
-def fail():
-    raise StorageError("the catalog vends no credentials")
+    def __call__(self):
+        raise StorageError("the catalog vends no credentials")
 
 
 def test_a_catalog_that_vends_nothing_is_told_of(fixed_env):
-    store = open_store(StorageOptions(refresh=fail), fixed_env)
+    store = open_store(StorageOptions(renewed=Broken()), fixed_env)
     with pytest.raises(StorageError, match="vends no credentials"):
         store.read("s3://b/t/a")
 
 
-def vend():
-    return Vended({"key": "vEnDeD-key"})
-
-
-def test_options_with_a_refresher_cross_to_other_processes_and_show_no_secrets(fixed_env):
-    options = pickle.loads(pickle.dumps(replace(StorageOptions(), refresh=vend)))
-    assert options.refresh().options == {"key": "vEnDeD-key"}
-    assert "vEnDeD" not in repr(vend()) + repr(open_store(options, fixed_env))
+def test_options_with_a_vendor_cross_to_other_processes_and_show_no_secrets(fixed_env):
+    options = pickle.loads(pickle.dumps(replace(StorageOptions(), renewed=Vendor())))
+    assert options.now().of("s3://b/t/a")["key"] == "vEnDeD-1"
+    assert "vEnDeD" not in repr(options) + repr(open_store(options, fixed_env))

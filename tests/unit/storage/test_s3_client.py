@@ -4,7 +4,6 @@ import pytest
 
 from icectl.storage.credentials import Renewed
 from icectl.storage.s3_client import s3_source
-from tests.stores.fixed_env import FixedEnv
 
 KEYS = {"key": "k", "secret": "a-secret"}
 
@@ -21,7 +20,7 @@ def no_settings(monkeypatch, tmp_path):
 
 
 def access(options, bucket="lake", region=None):
-    source = s3_source(bucket, Renewed(options, None, FixedEnv()))
+    source = s3_source(bucket, Renewed(lambda: options))
     return None if source is None else source.access(region)
 
 

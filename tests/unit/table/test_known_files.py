@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from icectl.table.known_files import KnownFiles
+
+from icectl.table.known_locations import KnownFiles
 
 
 def known(files: KnownFiles, *locations: str) -> list[bool]:

@@ -51,7 +51,10 @@ def file(path: str, size: int, **more: object) -> Row:
 
 
 def test_every_row_view_has_a_text_form() -> None:
-    assert set(TEXT_VIEWS) == {name for name, view in VIEWS.items() if view.rows} | {"changes"}
+    assert set(TEXT_VIEWS) == {name for name, view in VIEWS.items() if view.rows} | {
+        "changes",
+        "tables",
+    }
     assert set(TEXT_VIEWS) >= METADATA_VIEWS
 
 
