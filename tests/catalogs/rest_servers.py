@@ -19,8 +19,10 @@ from typing import Any
 import pytest
 
 from icectl.catalog.protocol import Committed
-from tests.catalogs.server import NAMESPACE
 from tests.fault import changing
+
+NAMESPACE = ("db", "inner")
+"""Where the tables are."""
 
 SOURCE = Path(__file__).parents[1] / "peers" / "RestServer.java"
 JARS = "ICECTL_TEST_REST_JARS"

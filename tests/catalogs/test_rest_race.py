@@ -12,6 +12,7 @@ from icectl.env import SystemEnv
 from tests.builders.expiry import aged_table
 from tests.builders.rows import current_metadata, read_rows
 from tests.catalogs.rest_servers import (
+    NAMESPACE,
     PythonServer,
     Reply,
     Seen,
@@ -22,7 +23,6 @@ from tests.catalogs.rest_servers import (
     register,
     set_tag,
 )
-from tests.catalogs.server import NAMESPACE
 from tests.fault.changing import run
 
 pytestmark = pytest.mark.xdist_group("rest")

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from icectl.codec.arrow_failures import translated
 from icectl.codec.manifest.header import header_of
@@ -67,6 +66,8 @@ class ParquetManifest:
 
     def __init__(self, content: bytes) -> None:
         """Read the footer. Raises: CorruptTable R-062 and R-063, where it is no manifest."""
+        import pyarrow.parquet as pq  # which most tables have no use for here
+
         self._is_large = len(content) > _WORTH_THREADS
         with _readable():
             self._file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
@@ -195,6 +196,8 @@ def write_parquet(
     `partition`, None where the spec has none. `properties` is the key-value metadata.
     Order: that of the rows.
     """
+    import pyarrow.parquet as pq
+
     wanted = arrow_schema(_entry_schema(partition))
     file_type = wanted.field("data_file").type
     parts = [
