@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from icectl.catalog.file_io import with_file_io
 from icectl.catalog.identifier import TableName, dotted
 from icectl.catalog.metadata_files import read_file
+from icectl.catalog.missing import no_namespace, no_table
 from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain
 from icectl.catalog.protocol import Conflict
 from icectl.catalog.sql_drivers import Database, database_of, reason_of
@@ -252,25 +252,11 @@ class SqlWarehouse:
         beside = [row.name for row in self.rows.of(joined)]
         if not beside:
             return self._no_namespace(name.namespace)
-        near = get_close_matches(name.name, beside, n=3)
-        catalog = self.means.settings.name
-        shown = ", ".join(f"`{dotted((catalog, *name.namespace, each))}`" for each in near)
-        listing = f"`icectl inspect {dotted((catalog, *name.namespace))}` lists what there is"
-        return TableNotFound(
-            f"catalog `{catalog}` has no table `{name}`",
-            hint=f"did you mean {shown}?" if near else listing,
-        )
+        return no_table(self.means.settings.name, name, beside)
 
     def _no_namespace(self, namespace: tuple[str, ...]) -> TableNotFound:
-        catalog, joined = self.means.settings.name, ".".join(namespace)
         known = self.rows.namespaces()
-        if not known:
-            return self._empty()
-        near = get_close_matches(joined, known, n=3) or list(known[:5])
-        listed = ", ".join(f"`{each}`" for each in near)
-        return TableNotFound(
-            f"catalog `{catalog}` has no namespace `{joined}`", hint=f"it has {listed}"
-        )
+        return no_namespace(self.means.settings.name, namespace, known) if known else self._empty()
 
     def _empty(self) -> TableNotFound:
         """The error where no row has the catalog's name."""
