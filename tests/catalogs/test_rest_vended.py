@@ -18,6 +18,7 @@ from icectl.catalog.identifier import TableName
 from icectl.catalog.rest.warehouse import connect
 from icectl.catalog.warehouse import Means
 from icectl.errors import IcectlError
+from icectl.storage.credentials import Places
 from icectl.storage.open import SchemeStore, StorageOptions, open_store
 from icectl.storage.s3.store import renewing
 from tests.builders import rows
@@ -231,9 +232,15 @@ def gated(is_valid: Callable[[str], bool]) -> Iterator[S3Server]:
 
 def test_other_storage_is_opened_anew_with_what_is_valid_then() -> None:
     now = {"memory:": {"a": "1"}}
-    store = open_store(
-        StorageOptions(renewed=lambda: {k: dict(v) for k, v in now.items()}), Quick()
-    )
+
+    class Renewing:
+        def __call__(self) -> Places:
+            return {key: dict(value) for key, value in now.items()}
+
+        def expire(self) -> bool:
+            return False
+
+    store = open_store(StorageOptions(renewed=Renewing()), Quick())
     assert isinstance(store, SchemeStore)
     first = store.of("memory://b/x")
     assert store.of("memory://b/y") is first
