@@ -327,6 +327,7 @@ def test_remove_takes_files_and_forgives_missing_ones(place):
 
 
 def test_a_driver_that_may_overwrite_is_not_written_through(fixed_env):
+    pytest.importorskip("adlfs", reason="adlfs is not installed")
     options = StorageOptions({"account_name": "a", "account_key": "a2V5", "version_aware": "true"})
     store = open_store(options, fixed_env)
     for write in (
