@@ -39,7 +39,7 @@ FEW = frozenset({"location", "record_count"})
 
 @pytest.fixture
 def store() -> Store:
-    return open_store(StorageOptions({}, (), 4), SystemEnv())
+    return open_store(StorageOptions(concurrency=4), SystemEnv())
 
 
 @pytest.fixture
