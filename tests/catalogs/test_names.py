@@ -106,13 +106,13 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
             ["validate", "main.db.inner.other"],
             10,
             "catalog `main` has no table `db.inner.other`",
-            "`icectl inspect main.db.inner` lists what there is",
+            "`icectl inspect main.db.inner` lists its tables",
         ),
         (
             ["validate", "main"],
             2,
             "`main` names no table: a table's name has a namespace in front",
-            "`icectl inspect main` lists what there is",
+            "`icectl inspect main` lists its tables",
         ),
         (
             ["compact", "main.db.inner.t", "--metadata-file", "x", "--engine", "local"],

@@ -235,7 +235,7 @@ def write_tables(spark: SparkSession) -> None:
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version'='3')")
     insert(spark, table, 70, 10)
     spark.sql(f"DELETE FROM {table} WHERE id % 10 = 4")
-    table = create(spark, "v4_upgraded_from_v3", 3, spec="PARTITIONED BY (category)")
+    table = create(spark, "v4_upgraded", 3, spec="PARTITIONED BY (category)")
     history(spark, table, deletes=True)
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version'='4')")
     insert(spark, table, 70, 10)
