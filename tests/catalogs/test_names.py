@@ -112,7 +112,7 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
             ["validate", "main"],
             2,
             "`main` names no table: a table's name has a namespace in front",
-            "`icectl inspect main` lists its tables",
+            "`icectl inspect main` lists what there is",
         ),
         (
             ["compact", "main.db.inner.t", "--metadata-file", "x", "--engine", "local"],
