@@ -30,13 +30,12 @@ def scheme_of(metadata: TableMetadata) -> str:
 
 
 def absolute(metadata: TableMetadata, location: str) -> str:
-    """Return a location that a manifest list names as a whole one.
+    """Return a location that a manifest list of version 4 names as a whole one.
 
-    In version 4 one without a scheme lies below the table's, or is an old one that begins with a
-    slash.
+    One without a scheme lies below the table's, or is an old one that begins with a slash.
     """
-    if metadata.format_version < 4 or location.startswith("/"):
-        return with_scheme(scheme_of(metadata), location) if scheme_of(metadata) else location
+    if location.startswith("/"):
+        return f"{scheme_of(metadata)}{location}"
     return resolved(metadata.location, location)
 
 

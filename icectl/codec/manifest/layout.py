@@ -15,7 +15,7 @@ from icectl.codec.manifest.schema import (
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.errors import CorruptTable
 
-_RULE_OF_REQUIRED: Mapping[str, str] = {
+RULE_OF_REQUIRED: Mapping[str, str] = {
     "status": "R-062",
     "location": "R-063",
     "file_format": "R-063",
@@ -85,7 +85,7 @@ def find_layout(schema: AvroType) -> ManifestLayout:
         if field_id in positions:
             at = positions[field_id]
             columns[name] = _checked(StoredColumn(name, in_data_file, at, record.fields[at].type))
-    for name, rule in _RULE_OF_REQUIRED.items():
+    for name, rule in RULE_OF_REQUIRED.items():
         if name not in columns:
             raise CorruptTable(f"the manifest has no field {name}", rule=rule)
     partition = file_fields.get(PARTITION)

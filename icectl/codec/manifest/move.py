@@ -13,7 +13,7 @@ from icectl.codec.avro.container import read_header
 from icectl.codec.manifest.carry import STATED, CarriedEntries, Restated, can_carry, carry
 from icectl.codec.manifest.fixed_partitions import stored_layout
 from icectl.codec.manifest.manifest import read_manifest
-from icectl.codec.manifest.parquet import MAGIC, ParquetManifest
+from icectl.codec.manifest.parquet import MAGIC
 from icectl.codec.manifest.write import ManifestForm, encode_entries
 from icectl.entries.rows import Entries, RawEntries, numbers
 from icectl.entries.schema import ALL_COLUMNS
@@ -34,7 +34,6 @@ def move_entries(
     Raises: Unsupported for stored fields that would be lost; CorruptTable.
     """
     if content[: len(MAGIC)] == MAGIC:
-        _check_known(ParquetManifest(content).unknown_field_ids)
         yield from _encoded(content, entries, pieces, form)
         return
     file = read_header(content)
@@ -85,7 +84,8 @@ def _encoded(
     content: bytes, entries: Entries, pieces: Numbers, form: ManifestForm
 ) -> Iterator[Moved]:
     """All entries, decoded and encoded."""
-    _, stored = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=form.spec)
+    header, stored = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=form.spec)
+    _check_known(header.unknown_field_ids)
     order = np.argsort(pieces, kind="stable")
     table = stored.table.take(pa.array(numbers(entries, "manifest_pos")[order]))
     for name in STATED:

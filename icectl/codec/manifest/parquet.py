@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from icectl.codec.arrow_failures import translated
 from icectl.codec.manifest.header import header_of
+from icectl.codec.manifest.layout import RULE_OF_REQUIRED
 from icectl.codec.manifest.records import Order
 from icectl.codec.manifest.schema import (
     COLUMN_IDS,
@@ -48,17 +49,9 @@ from icectl.spec.types import (
 MAGIC = b"PAR1"
 """The first bytes of a Parquet file."""
 
-_RULE_OF_REQUIRED: Mapping[str, str] = {
-    "status": "R-062",
-    "location": "R-063",
-    "file_format": "R-063",
-    "record_count": "R-063",
-    "file_size_in_bytes": "R-063",
-}
 _WORTH_THREADS = 2**20
 """Files up to this size are decoded sooner than threads are there to do it."""
 _ROWS_IN_GROUP = 65_536
-_ENTRY_TYPES = {"status": "int", "snapshot_id": "long"}
 
 
 class ParquetManifest:
@@ -78,7 +71,13 @@ class ParquetManifest:
             raise CorruptTable("the file is no manifest: it has no data_file", rule="R-062")
         self._data_file = data_file
         self._members = {field_id(field): field for field in child_fields(data_file.type)}
-        for name, rule in _RULE_OF_REQUIRED.items():
+        self.columns = frozenset(
+            name
+            for name, number in COLUMN_IDS.items()
+            if number in (self._entry if name in ENTRY_IDS else self._members)
+        )
+        """The stored columns of an entries table."""
+        for name, rule in RULE_OF_REQUIRED.items():
             if name not in self.columns:
                 raise CorruptTable(f"the manifest has no field {name}", rule=rule)
         partition = self._members.get(PARTITION)
@@ -88,15 +87,6 @@ class ParquetManifest:
     def row_count(self) -> int:
         """The number of entries."""
         return int(self._file.metadata.num_rows)
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The stored columns of an entries table."""
-        return frozenset(
-            name
-            for name, number in COLUMN_IDS.items()
-            if number in (self._entry if name in ENTRY_IDS else self._members)
-        )
 
     @property
     def partition_field_ids(self) -> Sequence[int | None]:
