@@ -157,6 +157,10 @@ def pool(seed: str, kind: str) -> list[Any]:
     rng = random.Random(f"{seed} {kind}")
     hard = _hard(kind, far=rng.random() < 0.04)
     chosen = rng.sample(hard, min(4, len(hard)))
+    if kind in ("float", "double"):
+        # Java's reader of ORC takes zeros of both signs, side by side, all for the first.
+        zeros = [value for value in chosen if value == 0]
+        chosen = [zeros[0] if value == 0 else value for value in chosen]
     return chosen + [_soft(rng, kind) for _ in range(2)] if kind != "boolean" else chosen
 
 

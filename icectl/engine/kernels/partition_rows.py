@@ -81,7 +81,9 @@ class Partitioner:
             return partition_keys(self.spec, self.sources, columns)
         except ValueError as error:
             raise Unsupported(
-                f"a row has no partition of spec {self.spec.spec_id}: {error}"
+                f"a row has no partition of spec {self.spec.spec_id}: {error}",
+                hint="--output-spec-id with a spec that has room for the row writes it where its"
+                " filters find it",
             ) from error
 
 

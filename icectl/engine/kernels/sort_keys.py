@@ -86,13 +86,14 @@ def sort_keys(order: RowOrder, schema: Schema, batches: pa.Schema) -> SortKeys:
 def _key(item: SortField, schema: Schema, batches: pa.Schema) -> _Key:
     column = schema.field(item.source_ids[0])
     path = path_to(batches, item.source_ids[0])
-    if column is None or path is None or len(item.source_ids) != 1:
+    if column is None or len(item.source_ids) != 1:
         raise Unsupported(
             f"rows can't be sorted by {item.transform.text} of column {item.source_ids}"
         )
     result = result_type(item.transform, column.type)
-    if result is None or not takes(item.transform, column.type) or not _sorts(result):
-        shown = f"{item.transform.text} of `{column.name}`, a {type_text(column.type)}"
+    sorts = result is not None and takes(item.transform, column.type) and _sorts(result)
+    if path is None or not sorts:
+        shown = f"{item.transform.text} of `{column.name}`, of type {type_text(column.type)}"
         raise Unsupported(f"rows can't be sorted by {shown}")
     null_byte = 0 if item.null_order == "nulls-first" else 1
     return _Key(path, column.type, item.transform, item.direction == "desc", null_byte)

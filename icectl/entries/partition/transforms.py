@@ -101,6 +101,8 @@ def _truncated(transform: Transform, source: Type, column: pa.Array, width: int)
         case PrimitiveType("int" | "long" as name) if width <= _LARGEST_WIDTH:
             values = _multiples(integers(name, column), width)
             kind = pa.int32() if name == "int" else pa.int64()
+            if name == "int" and len(values) and values.min() < -(2**31):
+                raise ValueError(f"a truncation to multiples of {width} is below the smallest int")
             return with_nulls_of(column, pa.array(values).cast(kind))
         case DecimalType() if width <= _LARGEST_WIDTH:
             return _truncated_decimals(transform, source, column, width)

@@ -113,8 +113,9 @@ def test_fields_of_several_columns_are_refused() -> None:
 
 
 def test_a_value_without_a_partition_is_refused() -> None:
-    with pytest.raises(Unsupported, match="a row has no partition of spec 3"):
+    with pytest.raises(Unsupported, match="a row has no partition of spec 3") as raised:
         split(rows((-(2**63),)), (1, "id", "truncate[10]"))
+    assert "--output-spec-id" in str(raised.value.hint)
 
 
 def test_rows_of_a_partition_keep_no_others_in_memory() -> None:

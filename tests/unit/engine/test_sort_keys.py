@@ -128,6 +128,12 @@ def test_r007_what_cannot_be_sorted_by_is_refused(field) -> None:
         sort_keys(order((*field, "nulls-first")), wanted, arrow_schema(wanted))
 
 
+def test_a_column_of_nulls_that_no_file_stores_is_named_when_it_is_sorted_by() -> None:
+    wanted = schema((1, "id", "long"), (2, "later", "unknown"))
+    with pytest.raises(Unsupported, match="by identity of `later`, of type unknown"):
+        sort_keys(order((2, "identity", "asc", "nulls-first")), wanted, arrow_schema(wanted))
+
+
 def test_no_rows_have_no_keys() -> None:
     for type_, _ in ASCENDING:
         assert keys([[]], [type_], order((1, "identity", "desc", "nulls-first"))) == []
