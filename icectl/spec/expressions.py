@@ -1,6 +1,6 @@
 """Expressions of version 4: what partition fields compute, once for the table (sfc-1 2.4)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -210,3 +210,11 @@ def guard(
     field_ = PartitionField((column.id,), partition_field_id, GUARD_NAME, void, {}, expr_id)
     spec = PartitionSpec(max(spec.spec_id for spec in specs) + 1, (field_,))
     return Linked((spec,), (expression,))
+
+
+def last_guards(specs: Sequence[PartitionSpec], staying: Set[int]) -> frozenset[int]:
+    """Id of the newest spec that keeps other engines away, where none of those that stay does."""
+    guards = [spec.spec_id for spec in specs if spec.fields]
+    if not guards or not staying.isdisjoint(guards):
+        return frozenset()
+    return frozenset({max(guards)})
