@@ -78,8 +78,9 @@ _icectl() {
             esac
             ;;
         upgrade-to-v4)
-            options="--lazy --eager --convert-position-deletes --branch --allow-read-only --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--layout --lazy --eager --convert-position-deletes --branch --allow-read-only --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
+                --layout) words="sfc-1 iceberg-1.12" ;;
                 --color) words="auto always never" ;;
                 --branch|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac

@@ -50,16 +50,15 @@ def form_for(metadata: TableMetadata, spec_id: int, content: ManifestContent) ->
     They name the current schema, or the newest that has all of the spec's columns.
     Raises: CorruptTable R-052.
     """
-    file_format = manifest_format(metadata)
+    rest = metadata.format_version, content, manifest_format(metadata), metadata.location
     spec = metadata.spec(spec_id)
     if spec is None:
         raise CorruptTable(f"the table has no partition spec {spec_id}", rule="R-052")  # R-052
     sources = {id_ for item in spec.fields for id_ in item.source_ids}
     for schema in (metadata.current_schema, *reversed(metadata.schemas)):
         if all(schema.field(id_) is not None for id_ in sources):
-            return ManifestForm(schema, spec, metadata.format_version, content, file_format)
-    newest = metadata.current_schema
-    return ManifestForm(newest, spec, metadata.format_version, content, file_format)
+            return ManifestForm(schema, spec, *rest)
+    return ManifestForm(metadata.current_schema, spec, *rest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ import pyarrow as pa
 from icectl.entries.files import NO_FILES, FileKind, Files, distinct, of_kind, together, without
 from icectl.plan.model import Pin
 from icectl.plan.retention import Retention
+from icectl.spec.expressions import last_guards
+from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.updates import (
     RemovePartitionSpecs,
@@ -113,9 +115,12 @@ def lost_statistics(metadata: TableMetadata) -> tuple[int, ...]:
 
 
 def _unused_specs(metadata: TableMetadata, reached: Reached) -> tuple[int, ...]:
-    """Specs of no manifest that stays (R-079)."""
+    """Specs of no manifest that stays (R-079), but for the last one that keeps engines away."""
     used = reached.spec_ids | {metadata.default_spec_id}
-    return tuple(s.spec_id for s in metadata.partition_specs if s.spec_id not in used)  # R-079
+    specs = metadata.partition_specs
+    if layout_of_table(metadata) is Layout.SFC_1:
+        used = used | last_guards(specs, used)
+    return tuple(spec.spec_id for spec in specs if spec.spec_id not in used)  # R-079
 
 
 def _unused_schemas(

@@ -28,6 +28,9 @@ _HIGHEST_ID = 2_147_483_447
 Mode = Literal["lazy", "default", "eager"]
 """The metadata alone; with a root of the current snapshot; with all manifests written anew."""
 
+LayoutName = Literal["sfc-1", "iceberg-1.12"]
+"""The layouts of version 4 that tables are brought to."""
+
 RULES = {
     "U-02": "encrypted tables are read by their own engine alone",
     "U-03": "restore the partition spec, or rewrite the manifests with the engine",
@@ -56,6 +59,7 @@ class UpgradeOptions:
     branch: str = "main"
     allow_read_only: bool = False
     convert_position_deletes: bool = False
+    layout: LayoutName = "sfc-1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ class UpgradePlan:
     pin: Pin
     from_version: int
     mode: Mode
+    layout: LayoutName
     steps: tuple[UpgradeStep, ...]
     findings: tuple[Finding, ...] = ()
     branches: tuple[str, ...] = ()
@@ -116,7 +121,8 @@ def plan(
     Spec: sfc-1 11.1 to 11.5; a table of version 4 only gets the roots that it lacks.
     """
     mode, branch, convert = options.mode, options.branch, options.convert_position_deletes
-    steps = list(_metadata_steps(metadata)) if metadata.format_version < TO_VERSION else []
+    is_older = metadata.format_version < TO_VERSION
+    steps = list(_metadata_steps(metadata, options.layout)) if is_older else []
     lacking = [head.branch for head in heads if not head.has_root]
     branches: list[str] = []
     if mode == "default":
@@ -144,6 +150,7 @@ def plan(
         pin,
         metadata.format_version,
         mode,
+        options.layout,
         tuple(steps),
         tuple(findings),
         tuple(branches),
@@ -152,21 +159,71 @@ def plan(
     )
 
 
+def plan_with_lists(
+    metadata: TableMetadata, pin: Pin, heads: Sequence[BranchHead], options: UpgradeOptions
+) -> UpgradePlan:
+    """Decide what an upgrade to version 4 as Iceberg 1.12 writes it changes: metadata, manifests.
+
+    Manifests in Avro stay valid there; eager upgrades write them anew, in Parquet.
+    """
+    is_older = metadata.format_version < TO_VERSION
+    steps = list(_metadata_steps(metadata, options.layout)) if is_older else []
+    lacking = [
+        head
+        for head in heads
+        if options.mode == "eager" and any(one.format_version < TO_VERSION for one in head.headers)
+    ]
+    if lacking:
+        count = sum(len(head.manifests) for head in lacking)
+        detail = f"{count:,} manifests of {len(lacking)} branches are written anew, in Parquet"
+        steps.append(UpgradeStep("rewrite-manifests", detail))
+    findings = [*_encrypted(metadata, heads), *(_embedding(metadata) if is_older else ())]
+    current = next((head for head in heads if head.branch == options.branch), None)
+    return UpgradePlan(
+        pin,
+        metadata.format_version,
+        options.mode,
+        options.layout,
+        tuple(steps),
+        tuple(findings) if steps else (),
+        tuple(head.branch for head in lacking),
+        (),
+        0 if current is None or lacking else len(current.manifests),
+    )
+
+
+def _embedding(metadata: TableMetadata) -> Iterator[Finding]:
+    """Check that every snapshot has a manifest list (R-055)."""
+    embedding = [one.snapshot_id for one in metadata.snapshots if one.manifests is not None]
+    if embedding:
+        message = f"{len(embedding)} snapshots embed their manifests, as only version 1 may"
+        hint = "`icectl migrate-v1-v2 TABLE` gives them manifest lists"
+        yield Finding("R-055", "error", f"snapshot {embedding[0]}", message, hint)  # R-055
+
+
 def _position_delete_files(head: BranchHead) -> int:
     """Live position delete files of version 2, which version 4 has no form for (sfc-1 C-30)."""
     return 0 if head.entries is None else len(position_delete_files(live(head.entries)))
 
 
-def _metadata_steps(metadata: TableMetadata) -> Iterator[UpgradeStep]:
+def _metadata_steps(metadata: TableMetadata, layout: LayoutName) -> Iterator[UpgradeStep]:
     if metadata.table_uuid is None:
         yield UpgradeStep("assign-uuid", "the table gets a uuid, which it never had")
     yield UpgradeStep("upgrade-format-version", f"`format-version` becomes {TO_VERSION}")
+    if layout == "sfc-1":
+        yield from _expression_steps(metadata)
+    if metadata.format_version < 3:
+        yield UpgradeStep("assign-row-ids", "rows get ids from the first commit of each branch on")
+
+
+def _expression_steps(metadata: TableMetadata) -> Iterator[UpgradeStep]:
     made = _expressions(metadata)
     if made:
         fields = f"partition fields become expressions: {len(made)}, with ids up to "
         yield UpgradeStep("write-expressions", f"{fields}{made[-1].expr_id}")
-    if metadata.format_version < 3:
-        yield UpgradeStep("assign-row-ids", "rows get ids from the first commit of each branch on")
+    if not made and metadata.current_schema.fields:
+        detail = "a partition spec that no file has keeps engines away that would drop expressions"
+        yield UpgradeStep("write-guard-spec", detail)
 
 
 def _expressions(metadata: TableMetadata) -> Sequence[Expression]:

@@ -116,10 +116,20 @@ def _print_manifests(console: Console, rewriting: Rewriting) -> None:
 
 def _summary(rewriting: Rewriting) -> str:
     result = rewriting_result(rewriting)
-    size = print_size(result["bytes_before"])
-    before = f"{print_count(result['rewritten'], 'manifest')} of {size}"
+    before = _before(rewriting)
     stay = f"{result['kept']:,} {'stays' if result['kept'] == 1 else 'stay'}"
     if rewriting.written is None:
         return f"{before} would become about {result['added']:,}; {stay}"
     after = f"{result['added']:,} of {print_size(result['bytes_after'])}"
     return f"{before} became {after}; {stay}"
+
+
+def _before(rewriting: Rewriting) -> str:
+    """Say what is written anew: manifests, and the files that a root lists itself (sfc-1 7.6)."""
+    chosen = [rewriting.manifests[at] for group in rewriting.plan.chosen for at in group.rewritten]
+    manifests = [one for one in chosen if not one.in_root]
+    size = print_size(sum(one.manifest_length for one in manifests))
+    told = f"{print_count(len(manifests), 'manifest')} of {size}"
+    if len(manifests) == len(chosen):
+        return told
+    return f"the root's own files and {told}" if manifests else "the root's own files"

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from icectl.checks.finding import Finding
 from icectl.plan.model import UpgradeStep
-from icectl.plan.upgrade_to_v4 import Mode
+from icectl.plan.upgrade_to_v4 import UpgradeOptions
 from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.new_metadata_file import print_new_metadata_file
@@ -24,6 +24,11 @@ _OF_VERSION_4 = (
     "no other engine can read or write the table any more",
     "the old metadata file stays, and manifests of older versions stay valid",
 )
+_OF_ICEBERG = (
+    "version 4 is experimental in Iceberg 1.12, and may change with the next release",
+    "engines with Iceberg 1.12 go on with the table; none of before can read it any more",
+    "the old metadata file stays, and manifests of older versions stay valid",
+)
 _WAY_BACK = (
     "until the next commit there is a way back: remove the new metadata file by hand,",
     "and set the number in `version-hint.text` back by one",
@@ -31,9 +36,11 @@ _WAY_BACK = (
 _NO_WAY_BACK = ("this cannot be undone",)
 
 
-def version_4_notes(mode: Mode) -> tuple[str, ...]:
+def version_4_notes(options: UpgradeOptions) -> tuple[str, ...]:
     """List what to know before a table becomes one of version 4."""
-    return (*_OF_VERSION_4, *(_WAY_BACK if mode == "lazy" else _NO_WAY_BACK))
+    if options.layout == "iceberg-1.12":
+        return (*_OF_ICEBERG, *(_NO_WAY_BACK if options.mode == "eager" else _WAY_BACK))
+    return (*_OF_VERSION_4, *(_WAY_BACK if options.mode == "lazy" else _NO_WAY_BACK))
 
 
 class UpgradePlan(Protocol):

@@ -26,13 +26,11 @@ from icectl.plan.migrate_v1_v2 import (
     updates,
 )
 from icectl.plan.model import pin_of
-from icectl.plan.rewrite_manifests import RewriteOptions
 from icectl.run import rewrite_manifests as rewriting
 from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
-from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.updates import SetManifestList
 from icectl.table.manifest_lists import read_snapshot_manifests
@@ -272,9 +270,4 @@ def _with_manifests(access: TableAccess, landed: LoadedTable) -> Migrated:
 
 
 def _rewritten(access: TableAccess) -> rewriting.RewrittenManifests:
-    def options(metadata: TableMetadata) -> RewriteOptions:
-        """Ask for every manifest to be rewritten, in the size that the table wants."""
-        target = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
-        return RewriteOptions(target_size_bytes=target, every=True)
-
-    return rewriting.execute(access, rewriting.prepare(access, "main", options))
+    return rewriting.execute(access, rewriting.prepare(access, "main", rewriting.every_manifest))

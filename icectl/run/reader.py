@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from icectl.catalog.protocol import LoadedTable
 from icectl.codec.metadata_file import read_version_hint
 from icectl.entries.rows import EMPTY, Entries, concat, renumbered
+from icectl.entries.schemes import listed_with_scheme
 from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.progress import Progress
@@ -19,7 +20,6 @@ from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests, try_manifest_lists
 from icectl.table.manifests import load_entries, load_entries_to_match, scan_entries
 from icectl.table.reading import OF_ONE_FILE, Problem
-from icectl.table.schemes import listed_with_scheme
 
 Load = Callable[..., Entries]
 """Reads manifests into one table."""

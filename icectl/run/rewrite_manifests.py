@@ -24,6 +24,7 @@ from icectl.plan.sfc1.rewrite_manifests import plan_leaves
 from icectl.spec.layout import Layout, layout_of, layout_of_table
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
+from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import load_manifests
@@ -59,6 +60,12 @@ class RewrittenManifests:
     landed: LoadedTable
     snapshot_id: int
     written: tuple[ManifestFile, ...]
+
+
+def every_manifest(metadata: TableMetadata) -> RewriteOptions:
+    """Ask for every manifest to be rewritten, in the size that the table wants."""
+    target = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
+    return RewriteOptions(target_size_bytes=target, every=True)
 
 
 def prepare(

@@ -30,10 +30,18 @@ from icectl.errors import (
 from icectl.plan.compact.groups import CompactOptions
 from icectl.plan.compact.sizes import sizes_of
 from icectl.plan.model import pin_of
-from icectl.plan.upgrade_to_v4 import TO_VERSION, BranchHead, UpgradeOptions, UpgradePlan, plan
+from icectl.plan.upgrade_to_v4 import (
+    TO_VERSION,
+    BranchHead,
+    UpgradeOptions,
+    UpgradePlan,
+    plan,
+    plan_with_lists,
+)
+from icectl.run import rewrite_manifests as rewriting
 from icectl.run.compact.compact import execute as execute_compaction
 from icectl.run.compact.compact import prepare as prepare_compaction
-from icectl.spec.layout import Layout, layout_of
+from icectl.spec.layout import Layout, layout_name, layout_of
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
@@ -47,6 +55,9 @@ from icectl.table.sfc1.manifests import TreeFacts, can_move, read_leaf
 from icectl.table.sfc1.safety import sound_root
 
 COMMAND = "upgrade-to-v4"
+
+_LAYOUTS = {"sfc-1": Layout.SFC_1, "iceberg-1.12": Layout.MANIFEST_LISTS}
+"""How snapshots are written in the layouts of version 4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +85,30 @@ def prepare(access: TableAccess, options: UpgradeOptions) -> PreparedUpgrade:
     """
     loaded = open_to_change(access.catalog)
     metadata = loaded.metadata
-    if metadata.keeps_manifest_lists:
-        raise Unsupported(
-            "the table is of version 4 already, as Iceberg 1.12 writes it, with manifest lists",
-            hint="every command maintains it as it is; icectl does not turn it into layout sfc-1",
-        )
+    _check_layout(metadata, options)
     loaded.capabilities.check_version(TO_VERSION)
     heads = [
         _head(access, metadata, name, snapshot, convert=options.convert_position_deletes)
         for name, snapshot in _branches(metadata)
     ]
-    made = plan(
-        metadata,
-        pin_of(metadata, loaded.metadata_location),
-        heads,
-        options,
-    )
+    decide = plan if options.layout == "sfc-1" else plan_with_lists
+    made = decide(metadata, pin_of(metadata, loaded.metadata_location), heads, options)
     return PreparedUpgrade(loaded, made)
+
+
+def _check_layout(metadata: TableMetadata, options: UpgradeOptions) -> None:
+    """Raise Unsupported, where the table is of version 4 in another layout."""
+    if layout_name(metadata) in (None, options.layout):
+        return
+    if metadata.keeps_manifest_lists:
+        raise Unsupported(
+            "the table is of version 4 already, as Iceberg 1.12 writes it, with manifest lists",
+            hint="every command maintains it as it is; icectl does not turn it into layout sfc-1",
+        )
+    raise Unsupported(
+        f"the table is of version 4 already, in layout {layout_name(metadata)}",
+        hint="every command maintains it as it is; icectl does not take its roots back",
+    )
 
 
 def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
@@ -160,8 +178,10 @@ def execute(access: TableAccess, prepared: PreparedUpgrade) -> Upgraded:
     first = () if eager else prepared.plan.branches
     landed, snapshot_id = prepared.loaded, None
     done: LoadedTable | None = None
+    layout = _LAYOUTS[prepared.plan.layout]
     if prepared.plan.from_version < TO_VERSION or first:
-        done, snapshot_id = _commit(access, landed, first[0] if first else None, eager=False)
+        branch = first[0] if first else None
+        done, snapshot_id = _commit(access, landed, branch, layout, eager=False)
     for follow_up in _follow_ups(access, prepared.plan):
         try:
             access.deadline.check()
@@ -181,14 +201,22 @@ def execute(access: TableAccess, prepared: PreparedUpgrade) -> Upgraded:
 
 def _follow_ups(access: TableAccess, planned: UpgradePlan) -> Iterator[Callable[[], Upgraded]]:
     """The commits behind that of the metadata: new leaves, then deletion vectors, by branch."""
+    rewrite = _rewrite if planned.layout == "sfc-1" else _rewrite_listed
     for branch in planned.branches if planned.mode == "eager" else ():
-        yield partial(_rewrite, access, branch)
+        yield partial(rewrite, access, branch)
     for branch in planned.converted:
         yield partial(_convert, access, branch)
 
 
 def _rewrite(access: TableAccess, branch: str) -> Upgraded:
-    return Upgraded(*_commit(access, access.catalog.load(), branch, eager=True))
+    loaded = access.catalog.load()
+    return Upgraded(*_commit(access, loaded, branch, Layout.SFC_1, eager=True))
+
+
+def _rewrite_listed(access: TableAccess, branch: str) -> Upgraded:
+    """Write all manifests of a branch anew, in the form of Iceberg 1.12's version 4."""
+    done = rewriting.execute(access, rewriting.prepare(access, branch, rewriting.every_manifest))
+    return Upgraded(done.landed, done.snapshot_id)
 
 
 def remove_leftovers(access: TableAccess, prepared: PreparedUpgrade) -> None:
@@ -197,7 +225,7 @@ def remove_leftovers(access: TableAccess, prepared: PreparedUpgrade) -> None:
 
 
 def _commit(
-    access: TableAccess, base: LoadedTable, branch: str | None, *, eager: bool
+    access: TableAccess, base: LoadedTable, branch: str | None, layout: Layout, *, eager: bool
 ) -> tuple[LoadedTable, int | None]:
     """One commit: to version 4, and where there is a branch, a snapshot of it with a root."""
     uuid, snapshot_id = access.env.new_uuid(), access.env.new_snapshot_id()
@@ -211,7 +239,7 @@ def _commit(
             if metadata.format_version < TO_VERSION:
                 if metadata.table_uuid is None:
                     updates.append(AssignUuid(uuid))
-                updates.append(UpgradeFormatVersion(TO_VERSION))
+                updates.append(UpgradeFormatVersion(TO_VERSION, layout))
             upgraded = apply_all(metadata, updates)
             if branch is None or not _lacks_root(upgraded, branch):
                 return Proposal(updates)

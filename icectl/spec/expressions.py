@@ -1,6 +1,6 @@
 """Expressions of version 4: what partition fields compute, once for the table (sfc-1 2.4)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,9 @@ from icectl.spec.types import Type, parse_type, type_json
 
 HIGHEST_STATS_ID = 999_949
 """The last id of a column or expression that statistics have room for (V4-014)."""
+
+GUARD_NAME = "sfc_1"
+"""The name of the partition field of a spec that guards a table."""
 
 _MEMBERS = {"expr-id", "type", "expr", "partition-field-id"}
 _EXPR_MEMBERS = {"source-id", "source-ids", "transform", "name", "partition-field-id"}
@@ -187,3 +190,31 @@ def link_specs(
             fields.append(replace(item, expr_id=made[key].expr_id))
         linked[spec.spec_id] = replace(spec, fields=tuple(fields))
     return Linked(tuple(linked[spec.spec_id] for spec in specs), tuple(made.values()))
+
+
+def guard(
+    specs: Sequence[PartitionSpec], schema: Schema, expr_id: int, partition_field_id: int
+) -> Linked | None:
+    """Make a spec that keeps engines away which do not know this layout; None where one does.
+
+    They take a table of version 4 without a root for one of their own, and drop its expressions,
+    but cannot read a spec whose fields are links. Where no spec has a field, this one of nothing
+    (void) is added; no file is ever of it. None too where there is no column to name.
+    """
+    if any(spec.fields for spec in specs) or not schema.fields:
+        return None
+    column, void = schema.fields[0], parse_transform("void")
+    expression = Expression(
+        expr_id, column.type, (column.id,), void, GUARD_NAME, partition_field_id
+    )
+    field_ = PartitionField((column.id,), partition_field_id, GUARD_NAME, void, {}, expr_id)
+    spec = PartitionSpec(max(spec.spec_id for spec in specs) + 1, (field_,))
+    return Linked((spec,), (expression,))
+
+
+def last_guards(specs: Sequence[PartitionSpec], staying: Set[int]) -> frozenset[int]:
+    """Id of the newest spec that keeps other engines away, where none of those that stay does."""
+    guards = [spec.spec_id for spec in specs if spec.fields]
+    if not guards or not staying.isdisjoint(guards):
+        return frozenset()
+    return frozenset({max(guards)})

@@ -30,7 +30,7 @@ def scheme_of(metadata: TableMetadata) -> str:
 
 
 def absolute(metadata: TableMetadata, location: str) -> str:
-    """Return a location that a manifest list of version 4 names as a whole one.
+    """Return a location of Iceberg's version 4, or of a manifest list there, as a whole one.
 
     One without a scheme lies below the table's, or is an old one that begins with a slash.
     """

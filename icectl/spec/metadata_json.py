@@ -14,7 +14,7 @@ from icectl.spec.expressions import (
     linked_spec_from_json,
     linked_spec_json,
 )
-from icectl.spec.locations import relative_base, resolved, shortened, with_locations
+from icectl.spec.locations import absolute, relative_base, resolved, shortened, with_locations
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import (
     FIRST_FIELD_ID,
@@ -112,6 +112,8 @@ def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
         raise CorruptTable(f"current snapshot {current} is not in `snapshots`", rule="R-015")
     if version < 4:
         return metadata
+    if metadata.keeps_manifest_lists:
+        return with_locations(metadata, partial(absolute, metadata))
     return with_locations(metadata, partial(resolved, metadata.location))
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from icectl.errors import Refused
-from icectl.spec.expressions import link_specs
+from icectl.spec.expressions import guard, link_specs
+from icectl.spec.layout import Layout
 from icectl.spec.locations import scheme_of, with_locations, with_scheme
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metadata_json import NEWEST_VERSION
@@ -22,9 +23,10 @@ class AssignUuid:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeFormatVersion:
-    """Raise the format version (R-170, R-174)."""
+    """Raise the format version (R-170, R-174); `layout` is that of snapshots from version 4 on."""
 
     format_version: int
+    layout: Layout = Layout.SFC_1
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,25 +194,47 @@ def _upgrade(metadata: TableMetadata, update: UpgradeFormatVersion) -> TableMeta
         raise Refused("the table has no UUID, which version 2 requires")
     next_row_id = 0 if old < 3 <= new else metadata.next_row_id  # R-174
     upgraded = replace(metadata, format_version=new, next_row_id=next_row_id)
-    return _with_expressions(upgraded) if old < 4 <= new else upgraded
+    if not old < 4 <= new:
+        return upgraded
+    if update.layout is Layout.MANIFEST_LISTS:
+        return _with_schemes(replace(upgraded, keeps_manifest_lists=True))
+    return _guarded(_with_expressions(_with_schemes(upgraded)))
+
+
+def _with_schemes(metadata: TableMetadata) -> TableMetadata:
+    """Complete all locations with the scheme of the table's (sfc-1 L2)."""
+
+    def complete(location: str) -> str:
+        """Complete a location."""
+        return with_scheme(metadata.location, location)
+
+    return with_locations(replace(metadata, location=complete(metadata.location)), complete)
 
 
 def _with_expressions(metadata: TableMetadata) -> TableMetadata:
-    """Name what partition fields compute (sfc-1 2.4), and give locations a scheme (sfc-1 L2)."""
+    """Name what partition fields compute (sfc-1 2.4)."""
     linked = link_specs(metadata.partition_specs, metadata.schemas, metadata.last_column_id)
-
-    def complete(location: str) -> str:
-        """Complete a location with the scheme of the table's."""
-        return with_scheme(metadata.location, location)
-
-    upgraded = replace(
+    return replace(
         metadata,
-        location=complete(metadata.location),
         partition_specs=linked.specs,
         expressions=linked.expressions,
         last_column_id=metadata.last_column_id + len(linked.expressions),  # V4-009
     )
-    return with_locations(upgraded, complete)
+
+
+def _guarded(metadata: TableMetadata) -> TableMetadata:
+    """Add a spec that other engines refuse, where none is (see `guard`)."""
+    expr_id, field_id = metadata.last_column_id + 1, max(metadata.last_partition_id, 999) + 1
+    added = guard(metadata.partition_specs, metadata.current_schema, expr_id, field_id)
+    if added is None:
+        return metadata
+    return replace(
+        metadata,
+        partition_specs=(*metadata.partition_specs, *added.specs),
+        expressions=(*metadata.expressions, *added.expressions),
+        last_column_id=expr_id,
+        last_partition_id=field_id,
+    )
 
 
 def _add_snapshot(metadata: TableMetadata, update: AddSnapshot) -> TableMetadata:

@@ -11,6 +11,7 @@ from icectl.codec.manifest.manifest_list import (
     read_manifest_list,
 )
 from icectl.entries.rows import Entries, RawEntries
+from icectl.entries.schemes import listed_with_scheme, with_schemes
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.spec.manifest import ManifestContent, ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
@@ -18,7 +19,6 @@ from icectl.spec.rule import Found
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import Store
 from icectl.table.reading import Problem, decode_file, read_file, try_file
-from icectl.table.schemes import listed_with_scheme, with_schemes
 from icectl.table.snapshot_reader import ManifestListRead, Marked, SnapshotReader, of_one_file
 
 _MANY_LISTS = 16

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import EMPTY, Entries, RawEntries, renumbered
+from icectl.entries.schemes import with_schemes
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, Unsupported
 from icectl.progress import Progress
@@ -28,7 +29,6 @@ from icectl.table.reading import (
     read_in_threads,
     try_file,
 )
-from icectl.table.schemes import with_schemes
 from icectl.table.snapshot_reader import reader_of
 
 _TOGETHER_BYTES = 2**21

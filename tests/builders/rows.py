@@ -322,7 +322,7 @@ def read_rows(metadata: dict[str, Any], snapshot_id: int | None = None) -> list[
 def _partition(metadata: dict[str, Any], entry: dict[str, Any]) -> list[Any]:
     """The partition of an entry, whichever version wrote it."""
     stored = entry["data_file"]["partition"]
-    if metadata["format-version"] < 4:
+    if "expressions" not in metadata:
         return list(stored.values())
     expressions = {one["expr-id"]: one["expr"] for one in metadata["expressions"]}
     spec = next(one for one in metadata["partition-specs"] if one["spec-id"] == entry["spec"])

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from icectl.cli import app
 from tests.builders.rows import current_metadata, read_metadata
 from tests.builders.twins import TreeTwin, twins
 
@@ -28,6 +29,15 @@ def test_files_of_the_root_and_a_small_leaf_become_one(table: TreeTwin) -> None:
     table.run("rewrite-manifests", "--yes")
     table.append(range(10, 13))
     assert rewrite(table) == 1
+
+
+def test_what_is_written_anew_is_told_by_its_name(table: TreeTwin, capsys) -> None:
+    table.run("rewrite-manifests", "--yes")
+    table.append(range(10, 13))
+    words = ["rewrite-manifests", str(table.directory), "--yes"]
+    assert app.main([*words, "--dry-run"]) == 0
+    planned = capsys.readouterr().out.splitlines()[-1]
+    assert planned.startswith("the root's own files and 1 manifest of ")
 
 
 def test_leaves_that_are_full_are_left_alone(table: TreeTwin) -> None:

@@ -230,6 +230,105 @@ def test_the_metadata_is_that_of_version_4(tmp_path, icectl) -> None:
     assert {snapshot["sequence-number"] for snapshot in new["snapshots"]} == {0}
 
 
+@pytest.mark.parametrize(("version", "words"), [(1, ()), (2, ()), (3, ("--eager",))])
+def test_tables_become_those_of_iceberg_1_12(tmp_path, icectl, version, words) -> None:
+    directory = tmp_path / "t"
+    build(directory, version)
+    before = every_row(directory)
+    to_lists = ("upgrade-to-v4", str(directory), "--layout", "iceberg-1.12", *words)
+    planned = icectl(*to_lists, "--check", "--json")
+    assert planned.code == 4
+    steps = [step["step"] for step in planned.document["result"]["steps"]]
+    of_rows = ["assign-row-ids"] if version < 3 else []
+    of_manifests = ["rewrite-manifests"] if words else []
+    assert steps == ["upgrade-format-version", *of_rows, *of_manifests]
+    assert icectl(*to_lists, "--yes").code == 0
+    metadata = read_metadata(current_metadata(directory))
+    assert metadata["format-version"] == 4
+    assert "expressions" not in metadata
+    assert not [one for one in metadata["snapshots"] if "root-manifest" in one]
+    assert metadata["location"] == f"file:{directory}"
+    told = icectl("inspect", str(directory), "--json").document["result"]
+    assert told["layout"] == "iceberg-1.12"
+    if not words:  # the reader of the tests knows manifests in Avro
+        assert every_row(directory) == before
+    assert icectl("validate", str(directory), "--level", "data", "--all-snapshots").code == 0
+    again = icectl(*to_lists, "--yes", "--json")
+    assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+
+
+def test_eager_upgrades_to_iceberg_1_12_write_the_manifests_of_all_branches_in_parquet(
+    tmp_path, icectl
+) -> None:
+    directory = tmp_path / "t"
+    build(directory, 2)
+    words = ("upgrade-to-v4", str(directory), "--layout", "iceberg-1.12", "--yes")
+    assert icectl(*words).code == 0
+    assert icectl(*words, "--eager").code == 0  # a table of that layout gets new manifests too
+    for branch in ("main", "audit"):
+        listed = icectl("inspect", str(directory), "manifests", "--ref", branch, "--json")
+        paths = [one["path"] for one in listed.document["result"]["rows"]]
+        assert paths
+        assert {Path(path).suffix for path in paths} == {".parquet"}
+        assert all(path.startswith("file:") for path in paths)
+
+
+def test_a_table_is_not_taken_from_one_layout_of_version_4_to_the_other(tmp_path, icectl) -> None:
+    for first, second in (("sfc-1", "iceberg-1.12"), ("iceberg-1.12", "sfc-1")):
+        directory = tmp_path / first
+        build(directory, 3)
+        assert icectl("upgrade-to-v4", str(directory), "--layout", first, "--yes").code == 0
+        refused = icectl("upgrade-to-v4", str(directory), "--layout", second, "--yes")
+        assert refused.code == 14
+
+
+def test_snapshots_that_embed_manifests_are_migrated_first(tmp_path, icectl) -> None:
+    directory = tmp_path / "t"
+    build(directory, 1)
+    as_first_writers_did(directory)
+    words = ("upgrade-to-v4", str(directory), "--layout", "iceberg-1.12", "--yes")
+    refused = icectl(*words)
+    assert refused.code == 5
+    assert "icectl migrate-v1-v2" in refused.err
+    assert icectl("migrate-v1-v2", str(directory), "--yes").code == 0
+    assert icectl(*words).code == 0
+
+
+@pytest.mark.parametrize("option", ["--convert-position-deletes", "--allow-read-only"])
+def test_options_of_one_layout_are_not_for_the_other(tmp_path, icectl, option) -> None:
+    build(tmp_path / "t", 2)
+    words = ("--layout", "iceberg-1.12", "--eager", option, "--yes")
+    assert icectl("upgrade-to-v4", str(tmp_path / "t"), *words).code == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("ids", [(), range(4)])
+def test_tables_without_partition_fields_get_a_spec_that_others_refuse(
+    tmp_path, icectl, mode, ids
+) -> None:
+    """Engines that know another version 4 parse every spec, and ask for its fields' names."""
+    table = TableBuilder(tmp_path / "t", format_version=3)
+    if ids:
+        table.append(ids)
+    assert icectl("upgrade-to-v4", str(tmp_path / "t"), mode, "--yes").code == 0
+    metadata = read_metadata(current_metadata(tmp_path / "t"))
+    assert metadata["default-spec-id"] == 0
+    assert metadata["partition-specs"] == [
+        {"spec-id": 0, "fields": []},
+        {"spec-id": 1, "fields": [{"expr-id": metadata["last-column-id"]}]},
+    ]
+    (made,) = metadata["expressions"]
+    assert made["expr"] == {"source-id": 1, "transform": "void", "name": "sfc_1"}
+    assert made["partition-field-id"] == metadata["last-partition-id"]
+    assert icectl("validate", str(tmp_path / "t")).out.startswith("no problems found")
+    clean = ("expire-snapshots", str(tmp_path / "t"), "--clean-expired-metadata", "--yes")
+    assert icectl(*clean).code == 0
+    assert (
+        read_metadata(current_metadata(tmp_path / "t"))["partition-specs"]
+        == (metadata["partition-specs"])
+    )
+
+
 def test_lazy_and_eager_exclude_each_other(tmp_path, icectl) -> None:
     build(tmp_path / "t", 2)
     ran = icectl("upgrade-to-v4", str(tmp_path / "t"), "--lazy", "--eager", "--yes")

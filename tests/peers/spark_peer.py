@@ -18,7 +18,8 @@ Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
 `expire` prints {"table", "snapshots", "refs"}, what is left; `time-expiry` prints {"seconds",
 "deleted"}, of the procedure alone and what it says that it deleted. `follow` prints {"table",
 "step", "rows", "deletes"} after each step: [id, note] of every row, and how many rows the delete
-files of each format name; `orphans` prints {"table", "orphans"} for every table below WAREHOUSE/db.
+files of each format name; {"told"}, what it says of a table that it must not read. `orphans`
+prints {"table", "orphans"} for every table below WAREHOUSE/db.
 `read` prints {"table", "versionAsOf", "rows", "sha256"} for every ref and snapshot: a checksum over
 the rows as Spark shows them, in an order of their own.
 """
@@ -316,8 +317,14 @@ FOLLOWED = {
     "v4_rewritten": 4,
     "v4_compacted": 4,
     "v4_vectors_merged": 4,
+    "v1_to_v4": 1,
+    "v2_to_v4": 2,
+    "v3_to_v4": 3,
 }
 """Tables that Spark goes on with once they were maintained, and their versions."""
+
+KEPT_AWAY = "v3_lazily_to_sfc_1"
+"""A table without partitions that Spark must not go on with."""
 
 
 def write_followed(spark: SparkSession) -> None:
@@ -330,6 +337,7 @@ def write_followed(spark: SparkSession) -> None:
         insert(spark, table, 40, 20)
         spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3 AND id < 30")
         spark.sql(f"DELETE FROM {table} WHERE id % 10 = 3")
+    insert(spark, create(spark, KEPT_AWAY, 3, namespace="follow"), 0, 10)
 
 
 def follow_tables(spark: SparkSession) -> None:
@@ -350,6 +358,12 @@ def follow_tables(spark: SparkSession) -> None:
             "options => map('rewrite-all', 'true'))"
         )
         print_step(spark, name, "compacted")
+    try:
+        insert(spark, f"peer.follow.{KEPT_AWAY}", 10, 10)
+        told = ""
+    except Exception as error:  # noqa: BLE001 - that there is one is what is asked for
+        told = str(error).splitlines()[0]
+    print(json.dumps({"table": KEPT_AWAY, "step": "refused", "told": told}), flush=True)
 
 
 def print_step(spark: SparkSession, name: str, step: str) -> None:

@@ -11,10 +11,16 @@ from icectl.report.document import Outcome
 class UpgradeRequest:
     """The options of `icectl upgrade-to-v4`, as given."""
 
+    layout: Annotated[
+        str,
+        option(
+            "--layout", metavar="LAYOUT", help="sfc-1 (default), the proposal's, or iceberg-1.12"
+        ),
+    ] = "sfc-1"
     lazy: Annotated[bool, option("--lazy", help="the metadata alone; no snapshot")] = False
-    eager: Annotated[
-        bool, option("--eager", help="write the manifests of all branches anew, as leaves")
-    ] = False
+    eager: Annotated[bool, option("--eager", help="write the manifests of all branches anew")] = (
+        False
+    )
     convert_position_deletes: Annotated[
         bool,
         option(
@@ -37,8 +43,10 @@ class UpgradeRequest:
         ("icectl upgrade-to-v4 /wh/db/t --check", "exit 4 when it is possible, 5 when refused"),
         ("icectl upgrade-to-v4 /wh/db/t", "show what changes, ask, upgrade"),
         ("icectl upgrade-to-v4 /wh/db/t --eager --yes", "write all manifests anew, as leaves"),
+        ("icectl upgrade-to-v4 /wh/db/t --layout iceberg-1.12", "a table that Spark goes on with"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
+    choices={"layout": ("sfc-1", "iceberg-1.12")},
 )
 def upgrade_to_v4(
     common: Common,
@@ -46,21 +54,27 @@ def upgrade_to_v4(
     request: UpgradeRequest,
     change: Change,
 ) -> Outcome:
-    """Turn a table of version 1, 2 or 3 into one of the version 4 proposal.
+    """Turn a table of version 1, 2 or 3 into one of version 4.
 
-    In version 4 a snapshot has one root manifest, which lists data files, delete vectors and leaf
-    manifests; a small commit writes it alone. By default one new metadata file upgrades the table
-    and gives the branch a root that lists its manifests as they are. `--lazy` changes the metadata
-    alone, and each branch gets its root with its next commit. `--eager` writes the manifests of
-    all branches anew, one snapshot each. No data file is touched.
+    Version 4 has two layouts. The proposal's, sfc-1, is the default: a snapshot has one root
+    manifest, which lists data files, delete vectors and leaf manifests; a small commit writes it
+    alone. One new metadata file upgrades the table and gives the branch a root that lists its
+    manifests as they are. `--lazy` changes the metadata alone, and each branch gets its root with
+    its next commit. `--eager` writes the manifests of all branches anew, one snapshot each. No
+    data file is touched.
 
-    Version 4 has no position delete files: those of version 2 go on to apply from manifests of
+    This layout has no position delete files: those of version 2 go on to apply from manifests of
     version 2, which stay. `--eager --convert-position-deletes` makes deletion vectors of them, in
-    one more snapshot for each branch that has some.
+    one more snapshot for each branch that has some. It is a proposal, not an adopted format: no
+    other engine can read the table afterwards. Tables without a partition field get a partition
+    spec that no file is of, so that engines which know another version 4 refuse them.
 
-    Version 4 is a proposal, not an adopted format: no other engine can read the table afterwards.
-    The old metadata file stays, and after `--lazy` there is a way back as long as nothing else was
-    committed. Encrypted tables are refused, as are tables whose files, partitions or delete files
-    version 4 has no form for; `--check` names every condition.
+    `--layout iceberg-1.12` is version 4 as Iceberg 1.12 writes it: manifest lists as before, new
+    manifests in Parquet. It changes the metadata alone, with `--eager` all manifests become
+    Parquet. Engines with Iceberg 1.12 go on with the table; it is experimental there.
+
+    The old metadata file stays, and where the metadata alone has changed there is a way back as
+    long as nothing else was committed. Encrypted tables are refused, as are tables whose files,
+    partitions or delete files the layout has no form for; `--check` names every condition.
     """
     return course("upgrade_to_v4")(common, table, request, change)

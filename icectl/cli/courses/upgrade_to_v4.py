@@ -31,7 +31,7 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
     course = Course(
         command=COMMAND,
         to_version=TO_VERSION,
-        to_know=version_4_notes(options.mode),
+        to_know=version_4_notes(options),
         loaded=prepared.loaded,
         plan=prepared.plan,
         execute=lambda: execute(access, prepared),
@@ -46,9 +46,16 @@ def _options(request: UpgradeRequest) -> UpgradeOptions:
         raise UsageError("`--lazy` and `--eager` exclude each other")
     if request.convert_position_deletes and not request.eager:
         raise UsageError("`--convert-position-deletes` needs `--eager`")
+    for option, given in (
+        ("--convert-position-deletes", request.convert_position_deletes),
+        ("--allow-read-only", request.allow_read_only),
+    ):
+        if given and request.layout != "sfc-1":
+            raise UsageError(f"`{option}` is for `--layout sfc-1`")
     return UpgradeOptions(
         "lazy" if request.lazy else "eager" if request.eager else "default",
         request.branch,
         request.allow_read_only,
         request.convert_position_deletes,
+        "iceberg-1.12" if request.layout == "iceberg-1.12" else "sfc-1",
     )

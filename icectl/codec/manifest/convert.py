@@ -8,6 +8,7 @@ from icectl.codec.manifest.write import ManifestForm, format_names
 from icectl.codec.parquet.schema import arrow_values
 from icectl.entries.partition.key import decode_key
 from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.schemes import with_whole_locations
 from icectl.errors import Unsupported
 from icectl.spec.manifest import FileFormat
 from icectl.spec.types import NestedField
@@ -21,7 +22,7 @@ def in_file_format(content: bytes, form: ManifestForm) -> bytes:
     if form.file_format is FileFormat.AVRO:
         return content
     _, entries = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=form.spec)
-    table = entries.table
+    table = with_whole_locations(form.table_location, entries.table)
     at = table.schema.get_field_index("file_format")
     table = table.set_column(at, "file_format", format_names(table["file_format"]))
     fields = _partition_fields(form)

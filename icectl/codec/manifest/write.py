@@ -64,13 +64,17 @@ def write_manifest(  # noqa: PLR0913 - the parts of a file
 
 @dataclass(frozen=True)
 class ManifestForm:
-    """The form that manifests of one schema, spec, format version and content have in common."""
+    """The form that manifests of one schema, spec, format version and content have in common.
+
+    `table_location` completes locations in Parquet manifests (sfc-1 L2).
+    """
 
     schema: Schema
     spec: PartitionSpec
     format_version: int
     content: ManifestContent
     file_format: FileFormat = FileFormat.AVRO
+    table_location: str = ""
 
     @cached_property
     def types(self) -> tuple[Type | None, ...]:

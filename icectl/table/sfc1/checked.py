@@ -18,6 +18,7 @@ from icectl.entries.columns.values import NONE, Positions
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries, numbered, planning
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
+from icectl.entries.schemes import with_schemes
 from icectl.entries.sfc1.rows import STATS, ListedRow, whole
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
@@ -36,7 +37,6 @@ from icectl.table.reading import (
     read_in_threads,
     try_file,
 )
-from icectl.table.schemes import with_schemes
 from icectl.table.sfc1.listed import raw_entries
 from icectl.table.sfc1.live import of_contents, vector_positions
 from icectl.table.sfc1.manifests import (

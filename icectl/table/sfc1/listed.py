@@ -20,6 +20,7 @@ from icectl.entries.columns.values import NONE, Positions
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import RawEntries, numbered, where
 from icectl.entries.schema import CARRIED, PLANNING
+from icectl.entries.schemes import with_schemes
 from icectl.entries.sfc1.rows import STATS, ListedRow, whole
 from icectl.errors import CorruptTable
 from icectl.spec.manifest import (
@@ -33,7 +34,6 @@ from icectl.spec.manifest import (
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
-from icectl.table.schemes import with_schemes
 from icectl.table.sfc1.live import leaf_rows, of_contents, vector_rows, vectors
 from icectl.table.sfc1.manifests import (
     FOR_STATS,

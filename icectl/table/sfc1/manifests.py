@@ -19,6 +19,7 @@ from icectl.codec.sfc1.partition_stats import TupleField, tuple_fields, with_tup
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.schemes import completed, without_scheme
 from icectl.entries.sfc1.rows import STATS, TREE_ROWS, ListedRow, number_of, text_of, whole
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.locations import relative_base, resolved, scheme_of, shortened
@@ -29,7 +30,6 @@ from icectl.spec.snapshot import Snapshot
 from icectl.spec.stats_columns import StatsColumn, stats_columns
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, read_file
-from icectl.table.schemes import completed, without_scheme
 
 LOCATIONS = ("location", "referenced_file")
 LEAVES = (Content.DATA_MANIFEST, Content.DELETE_MANIFEST)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from icectl.entries.rows import RawEntries
-from icectl.spec.locations import absolute, scheme_of
+from icectl.spec.locations import absolute, scheme_of, with_scheme
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 
@@ -34,29 +34,33 @@ def completed(scheme: str, locations: pa.Array) -> pa.Array:
     return pc.if_else(bare, whole, locations)
 
 
-def _below_table(metadata: TableMetadata, locations: pa.Array) -> pa.Array:
+def _below_table(table_location: str, locations: pa.Array) -> pa.Array:
     """Relative locations as whole ones; those that begin with a slash are older, and stay."""
     import pyarrow.compute as pc
 
     relative = pc.invert(pc.match_substring_regex(locations, f"{_ABSOLUTE}|^/"))
     if not pc.any(relative, min_count=0).as_py():
         return locations
-    base = pa.scalar(metadata.location.rstrip("/"))
+    base = pa.scalar(table_location.rstrip("/"))
     return pc.if_else(relative, pc.binary_join_element_wise(base, locations, "/"), locations)
 
 
 def with_schemes(metadata: TableMetadata, entries: RawEntries) -> RawEntries:
     """Return entries of a manifest that a list names with whole locations."""
-    scheme = scheme_of(metadata)
-    if not scheme:
+    if not scheme_of(metadata):
         return entries
-    table = entries.table
+    return RawEntries(with_whole_locations(metadata.location, entries.table))
+
+
+def with_whole_locations(table_location: str, table: pa.Table) -> pa.Table:
+    """Return columns of entries of a version 4 table with whole locations."""
+    scheme = with_scheme(table_location, "")
     for name in _LOCATIONS:
         at = table.schema.get_field_index(name)
         if at >= 0:
-            whole = completed(scheme, _below_table(metadata, table[name]))
+            whole = completed(scheme, _below_table(table_location, table[name]))
             table = table.set_column(at, table.schema.field(name), whole)
-    return RawEntries(table)
+    return table
 
 
 def listed_with_scheme(metadata: TableMetadata, manifest: ManifestFile) -> ManifestFile:
