@@ -46,6 +46,8 @@ MODULES: Mapping[str, Sequence[str]] = {
     "run/expire_snapshots/reach.py": ["unit/run/test_expire_reach.py"],
     "run/cleanup.py": ["unit/run/test_cleanup.py"],
     "run/remove_orphans/deletion.py": ["unit/run/test_orphan_deletion.py"],
+    "run/repair/lost.py": ["unit/run/test_repair_lost.py"],
+    "run/repair/footers.py": ["unit/run/test_repair_footers.py"],
 }
 """Modules of icectl that decide or delete, and the test files that hold them."""
 

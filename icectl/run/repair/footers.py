@@ -56,12 +56,14 @@ def entries_by_footers(reader: Reader, lost: ManifestFile) -> Entries | None:
     Cost: all manifests of the table, a listing of it, a footer for each file.
     """
     wrote = reader.metadata.snapshot(lost.added_snapshot_id or -1)
-    if wrote is None or not _is_plain(reader, lost):
+    spec = reader.metadata.spec(lost.partition_spec_id)
+    count = lost.added_files_count
+    if wrote is None or spec is None or not count or not _is_plain(reader, lost):
         return None
     listed = _listed_files(reader, lost)
     if listed is None:
         return None
-    found = _unlisted(reader, lost, listed)
+    found = _unlisted(reader, spec, count, listed)
     if found is None or not _are_those(found, lost, wrote):
         return None
     return entries_from([_entry(one, lost) for one in found])
@@ -74,7 +76,6 @@ def _is_plain(reader: Reader, lost: ManifestFile) -> bool:
     return (
         lost.content is ManifestContent.DATA
         and lost.existing_files_count == lost.deleted_files_count == 0
-        and bool(lost.added_files_count)
         and lost.min_sequence_number == lost.sequence_number
     )
 
@@ -114,16 +115,14 @@ def _listed_files(reader: Reader, lost: ManifestFile) -> set[str] | None:
     return keys
 
 
-def _unlisted(reader: Reader, lost: ManifestFile, listed: set[str]) -> Sequence[_Stored] | None:
+def _unlisted(
+    reader: Reader, spec: PartitionSpec, count: int, listed: set[str]
+) -> Sequence[_Stored] | None:
     """Files of the table that no manifest names; None where they are not as many as were added, or
     one is no data file of the table, or of no sure partition.
 
     Order: by location.
     """
-    count = lost.added_files_count or 0
-    spec = reader.metadata.spec(lost.partition_spec_id)
-    if spec is None:
-        return None
     found: dict[str, int] = {}
     for batch in reader.store.list(reader.metadata.location):
         reader.deadline.check()
@@ -192,7 +191,7 @@ def _one_value(
     NaN and two zeros are in no bounds, so that columns of floating point are never sure.
     """
     nulls, count = metrics.null_value_counts.get(column.id), metrics.value_counts.get(column.id)
-    if nulls is not None and nulls == count == metrics.record_count:
+    if nulls == count == metrics.record_count:
         return True, None
     if nulls != 0 or column.type in (PrimitiveType("float"), PrimitiveType("double")):
         return False, None

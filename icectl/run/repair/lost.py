@@ -19,6 +19,7 @@ from icectl.entries.rows import (
     of_specs,
     take,
     total,
+    with_values,
 )
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.errors import CorruptTable, StorageError, Unsupported
@@ -46,22 +47,22 @@ def proven_entries(reader: Reader, lost: ManifestFile) -> Entries | None:
     )  # fmt: skip
     if wrote is None or None in counts:
         return None
-    beside = _entries(reader, [wrote], lost)
-    if beside is None:
+    beside, is_whole = _entries(reader, [wrote], lost)
+    if not is_whole:
         return None
     added_files, added_rows, existing_files, existing_rows = counts
     parts = []
     if added_files:
-        found = _added(reader, wrote, lost, beside)
-        if found is None or _counted(found) != (added_files, added_rows):
+        added = _added(reader, wrote, lost, beside)
+        if _counted(added) != (added_files, added_rows):
             return None
-        parts.append(found)
+        parts.append(added)
     if existing_files:
-        found = _existing(reader, wrote, lost, beside)
-        if found is None or _counted(found) != (existing_files, existing_rows):
+        existing = _existing(reader, wrote, lost, beside)
+        if existing is None or _counted(existing) != (existing_files, existing_rows):
             return None
-        parts.append(found)
-    return as_existing(concat(parts)) if parts else None
+        parts.append(existing)
+    return _with_row_ids(as_existing(concat(parts)), lost) if parts else None
 
 
 def _existing(
@@ -71,16 +72,14 @@ def _existing(
     parent = reader.metadata.snapshot(wrote.parent_snapshot_id or -1)
     if parent is None:
         return None
-    before = _entries(reader, [parent], lost)
-    return None if before is None else _without(live(before), beside)
+    before, is_whole = _entries(reader, [parent], lost)
+    return _without(live(before), beside) if is_whole else None
 
 
-def _added(reader: Reader, wrote: Snapshot, lost: ManifestFile, beside: Entries) -> Entries | None:
+def _added(reader: Reader, wrote: Snapshot, lost: ManifestFile, beside: Entries) -> Entries:
     """Files that other snapshots list as added by this one, and no other manifest of it added."""
     others = [one for one in reader.metadata.snapshots if one is not wrote]
-    found = _entries(reader, others, lost, whole=False)
-    if found is None:
-        return None
+    found, _ = _entries(reader, others, lost)
     alive = live(found)
     ids = enumerate(alive.table["snapshot_id"].to_pylist())
     by_it = take(alive, [row for row, id_ in ids if id_ == wrote.snapshot_id])
@@ -88,21 +87,22 @@ def _added(reader: Reader, wrote: Snapshot, lost: ManifestFile, beside: Entries)
 
 
 def _entries(
-    reader: Reader, snapshots: Iterable[Snapshot], lost: ManifestFile, *, whole: bool = True
-) -> Entries | None:
+    reader: Reader, snapshots: Iterable[Snapshot], lost: ManifestFile
+) -> tuple[Entries, bool]:
     """The entries of snapshots of the same content and spec as a manifest, without that manifest.
 
-    None where one of their files cannot be read, unless they need not be whole.
+    Also whether that is all of them: files that cannot be read are passed over.
     """
+    is_whole = True
     manifests: list[Sequence[ManifestFile]] = []
     for snapshot in snapshots:
         reader.deadline.check()
         read_list = partial(read_snapshot_manifests, reader.store, reader.metadata, snapshot)
         listed = _try(read_list)
-        if listed is not None:
+        if listed is None:
+            is_whole = False
+        else:
             manifests.append(listed)
-        elif whole:
-            return None
     alike = [
         one
         for one in distinct_manifests(manifests)
@@ -111,11 +111,11 @@ def _entries(
     parts = []
     for one in alike:
         entries = _try(partial(_load, reader, one))
-        if entries is not None:
+        if entries is None:
+            is_whole = False
+        else:
             parts.append(entries)
-        elif whole:
-            return None
-    return of_specs(concat(parts), [lost.partition_spec_id])
+    return of_specs(concat(parts), [lost.partition_spec_id]), is_whole
 
 
 def _load(reader: Reader, manifest: ManifestFile) -> Entries:
@@ -127,6 +127,27 @@ def _load(reader: Reader, manifest: ManifestFile) -> Entries:
         concurrency=1,
         progress=reader.progress,
     )
+
+
+def _with_row_ids(entries: Entries, lost: ManifestFile) -> Entries | None:
+    """The entries with the row ids that a manifest gives them in its list; None where these hang
+    on the order that they had in it (R-103).
+
+    In a table of an older version before, other snapshots may know files without row ids, or with
+    those of another branch: what was added has its own between the first of the manifest's and the
+    last.
+    """
+    first = lost.first_row_id
+    if first is None:
+        return entries
+    own = range(first, first + total(entries, "record_count"))
+    ids = [
+        id_ if snapshot_id != lost.added_snapshot_id or id_ in own else None
+        for snapshot_id, id_ in by_row(entries, "snapshot_id", "first_row_id")
+    ]
+    if ids.count(None) > 1:
+        return None
+    return with_values(entries, "first_row_id", [first if id_ is None else id_ for id_ in ids])
 
 
 def _counted(entries: Entries) -> tuple[int, int]:

@@ -1,0 +1,118 @@
+"""Tables whose lists name manifests that are gone, and readers of them, for what repairs prove."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from icectl.catalog.files import FILE_SYSTEM
+from icectl.codec.manifest.manifest_list import write_manifest_list
+from icectl.env import Deadline
+from icectl.progress import SilentProgress
+from icectl.run.reader import Reader
+from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.snapshot import Snapshot
+from icectl.storage.local.store import LocalStore
+from icectl.storage.store import Store
+from icectl.table.manifest_lists import read_snapshot_manifests
+from tests.builders.commits import loaded_at
+from tests.builders.table_builder import TableBuilder
+from tests.stores.fixed_env import FixedEnv
+from tests.stores.wrapped import WrappedStore
+
+
+def reader_of(
+    table: TableBuilder,
+    *,
+    metadata: TableMetadata | None = None,
+    store: Store | None = None,
+    env: FixedEnv | None = None,
+    ends_at_seconds: float | None = None,
+) -> Reader:
+    """A reader of the table as it is now, or with other metadata."""
+    loaded = loaded_at(table.metadata_location, metadata or table.metadata, FILE_SYSTEM)
+    clock = env or FixedEnv()
+    deadline = Deadline(clock, ends_at_seconds)
+    return Reader(store or LocalStore(), loaded, clock, SilentProgress(), deadline, 1)
+
+
+def snapshot_of(table: TableBuilder, snapshot_id: int) -> Snapshot:
+    """A snapshot that is there."""
+    found = table.metadata.snapshot(snapshot_id)
+    assert found is not None
+    return found
+
+
+def listed(table: TableBuilder, snapshot_id: int) -> list[ManifestFile]:
+    """The manifests that a snapshot lists."""
+    snapshot = snapshot_of(table, snapshot_id)
+    return [*read_snapshot_manifests(LocalStore(), table.metadata, snapshot)]
+
+
+def manifest_of(
+    table: TableBuilder,
+    snapshot_id: int,
+    content: ManifestContent = ManifestContent.DATA,
+    *,
+    by: int | None = None,
+    is_new: bool = True,
+) -> ManifestFile:
+    """The one manifest that a snapshot lists of what it added, or of what it kept and merged.
+
+    `by` is the snapshot that wrote it, by default the same.
+    """
+    (found,) = [
+        one
+        for one in listed(table, snapshot_id)
+        if one.content is content
+        and one.added_snapshot_id == (by or snapshot_id)
+        and bool(one.added_files_count) is is_new
+    ]
+    return found
+
+
+def lose(manifest: ManifestFile) -> ManifestFile:
+    """Remove a manifest's file."""
+    Path(manifest.manifest_path).unlink()
+    return manifest
+
+
+def relist(table: TableBuilder, snapshot_id: int, manifests: Sequence[ManifestFile]) -> None:
+    """Let a snapshot list these manifests."""
+    snapshot = snapshot_of(table, snapshot_id)
+    content = write_manifest_list(
+        manifests,
+        format_version=table.format_version,
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=snapshot.parent_snapshot_id,
+        sequence_number=snapshot.sequence_number,
+        first_row_id=snapshot.first_row_id,
+        codec="deflate",
+        sync_marker=b"icectl-test-sync",
+    )
+    Path(str(snapshot.manifest_list)).write_bytes(content)
+
+
+def with_snapshot(metadata: TableMetadata, snapshot_id: int, **members: Any) -> TableMetadata:
+    """The metadata with other members of a snapshot."""
+    changed = [
+        replace(one, **members) if one.snapshot_id == snapshot_id else one
+        for one in metadata.snapshots
+    ]
+    return replace(metadata, snapshots=tuple(changed))
+
+
+@dataclass
+class Failing(WrappedStore):
+    """A store in which one call for one location fails."""
+
+    method: str
+    location: str
+    error: Exception
+    store: Store = field(default_factory=LocalStore)
+
+    def call(self, method: str, location: str, action: Callable[[], Any]) -> Any:
+        if (method, location) == (self.method, self.location):
+            raise self.error
+        return action()
