@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.stores import azure_server, s3_servers
+from tests.stores import azure_server, gcs_server, s3_servers
 from tests.stores.azure_server import Azurite
 from tests.stores.fixed_env import FixedEnv
+from tests.stores.gcs_server import FakeGcs
 from tests.stores.s3_servers import S3Server
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,6 +85,17 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
         reason = os.environ.get("ICECTL_TEST_NO_AZURITE")
         pytest.skip(f"azurite: {reason or 'tests/run.sh installs it'}")
     with azure_server.azurite(binary, tmp_path_factory.mktemp("azurite")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
+    """Google's storage as fake-gcs-server has it, one for the session."""
+    binary = os.environ.get("ICECTL_TEST_FAKE_GCS") or shutil.which("fake-gcs-server")
+    if binary is None:
+        reason = os.environ.get("ICECTL_TEST_NO_FAKE_GCS")
+        pytest.skip(f"fake-gcs-server: {reason or 'tests/run.sh builds it'}")
+    with gcs_server.fake_gcs(binary, tmp_path_factory.mktemp("gcs")) as server:
         yield server
 
 

@@ -7,8 +7,8 @@
 #   tests/run.sh -- ARGS      only pytest, with these arguments
 #
 # Needs Python 3.11+ and a package index. With Java 17 or newer it also tests against Iceberg's own
-# Spark runtime and Hive's metastores (from Maven Central), with Go against two S3 servers (from the Go
-# module proxy), and with npm against Azure's emulator; without, those tests are skipped and say why.
+# Spark runtime and Hive's metastores (from Maven Central), with Go against two S3 servers and one
+# of Google's storage (from the Go module proxy), and with npm against Azure's emulator; without, those tests are skipped and say why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tests/environment.sh
@@ -116,6 +116,21 @@ set_up_s3_servers() {
 }
 set_up_s3_servers
 [ -z "${ICECTL_TEST_NO_S3_SERVERS:-}" ] || say "tests with other S3 servers are skipped: $ICECTL_TEST_NO_S3_SERVERS"
+
+# Google's storage, likewise.
+set_up_fake_gcs() {
+    if ! command -v go >/dev/null; then
+        export ICECTL_TEST_NO_FAKE_GCS="Go is not on the PATH; install it, for example with \`apt-get install golang\`"
+        return
+    fi
+    if ! ICECTL_TEST_FAKE_GCS=$(build_server github.com/fsouza/fake-gcs-server@v1.56.1); then
+        export ICECTL_TEST_NO_FAKE_GCS="fake-gcs-server could not be built from the Go module proxy"
+        return
+    fi
+    export ICECTL_TEST_FAKE_GCS
+}
+set_up_fake_gcs
+[ -z "${ICECTL_TEST_NO_FAKE_GCS:-}" ] || say "tests with Google's storage are skipped: $ICECTL_TEST_NO_FAKE_GCS"
 
 # Metastores of Hive 3 and 4, with the jars of Hadoop that they expect to find, each with an empty
 # database in Derby.

@@ -9,6 +9,7 @@ from icectl.storage import location as locations
 from icectl.storage.azure_client import azure_source
 from icectl.storage.credentials import Renewed
 from icectl.storage.failures import remote_failure
+from icectl.storage.gcs_client import gcs_source
 from icectl.storage.in_flight import InFlight
 from icectl.storage.native import NativeStore
 from icectl.storage.native_client import Client, Source
@@ -94,4 +95,6 @@ _SOURCES: Mapping[str, Callable[[str, Renewed], Source | None]] = {
     "az": azure_source,
     "wasb": azure_source,
     "wasbs": azure_source,
+    "gs": gcs_source,
+    "gcs": gcs_source,
 }

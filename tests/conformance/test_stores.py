@@ -73,6 +73,16 @@ def azure_place(server, env):
     )
 
 
+def gcs_place(server, env):
+    bucket = f"conformance-{next(NUMBERS)}"
+    server.create_bucket(bucket)
+    return Place(
+        open_store(StorageOptions(server.options, concurrency=2), env),
+        f"gs://{bucket}/wh/t",
+        lambda path, content: server.put(bucket, f"wh/t/{path}", content),
+    )
+
+
 @pytest.fixture(
     params=[
         "path",
@@ -83,6 +93,7 @@ def azure_place(server, env):
         pytest.param("s3fs", marks=pytest.mark.s3),
         pytest.param("versitygw", marks=pytest.mark.s3),
         "azurite",
+        "fake-gcs",
     ]
 )
 def place(request, tmp_path, fixed_env):
@@ -96,6 +107,8 @@ def place(request, tmp_path, fixed_env):
         return s3_place("s3", request.getfixturevalue("s3_server"), fixed_env, **BY_S3FS)
     if request.param == "azurite":
         return azure_place(request.getfixturevalue("azurite"), fixed_env)
+    if request.param == "fake-gcs":
+        return gcs_place(request.getfixturevalue("fake_gcs"), fixed_env)
     if request.param == "versitygw":
         return s3_place("s3", request.getfixturevalue("versitygw_server"), fixed_env)
     return s3_place(request.param, request.getfixturevalue("s3_server"), fixed_env)
@@ -221,7 +234,7 @@ def test_files_are_dated_by_the_clock_that_is_told(place):
     place.put("a", b"1")
     written_ms = place.store.stat(place.at("a")).modified_ms
     assert -1000 <= written_ms - before_ms < 5000
-    assert (told is None) == (not place.base.startswith(("s3", "abfss")))
+    assert (told is None) == (not place.base.startswith(("s3", "abfss", "gs")))
 
 
 def test_list_gives_all_files_below_and_no_directories(place):
@@ -340,7 +353,7 @@ def test_a_driver_that_may_overwrite_is_not_written_through(fixed_env):
 
 
 def test_other_object_storage_is_not_written_to():
-    for scheme in ("gs", "oss"):
+    for scheme in ("cos", "oss"):
         with pytest.raises(Refused, match=f"committing to {scheme}: storage is not offered"):
             check_creatable(f"{scheme}://bucket/t/a")
 
