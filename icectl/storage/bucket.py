@@ -10,6 +10,7 @@ from icectl.storage.azure_client import azure_source
 from icectl.storage.credentials import Renewed
 from icectl.storage.failures import remote_failure
 from icectl.storage.gcs_client import gcs_source
+from icectl.storage.hdfs import open_hdfs
 from icectl.storage.in_flight import InFlight
 from icectl.storage.native import NativeStore
 from icectl.storage.native_client import Client, Source
@@ -55,6 +56,8 @@ def bucket_store(driver: Driver) -> Callable[[], Store]:
     Raises: StorageError, where its credentials are not what they should be.
     """
     scheme = locations.scheme(driver.location)
+    if scheme == "hdfs":
+        return _cluster(driver)
     find = _SOURCES.get(scheme)
     if find is None:
         return driver.store
@@ -69,6 +72,12 @@ def bucket_store(driver: Driver) -> Callable[[], Store]:
     if source is None:
         return driver.store
     store = _native(source, driver)
+    return lambda: store
+
+
+def _cluster(driver: Driver) -> Callable[[], Store]:
+    options = driver.renewed.current()
+    store = open_hdfs(driver.location, options, driver.env, driver.concurrency, driver.warn)
     return lambda: store
 
 

@@ -1,6 +1,7 @@
 """Tables in the stores of other clouds than Amazon's, each as its emulator has it."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,10 +30,12 @@ class CloudBucket(Bucket):
         return f"{self.root}/wh/{table}"
 
     def upload(self, table: str) -> None:
-        for path in (self.directory / table).rglob("*"):
-            if path.is_file():
-                place = path.relative_to(self.directory / table)
-                self.put(f"wh/{table}/{place}", path.read_bytes())
+        built = self.directory / table
+        files = [path for path in built.rglob("*") if path.is_file()]
+        with ThreadPoolExecutor(16) as pool:
+            contents = [path.read_bytes() for path in files]
+            keys = [f"wh/{table}/{path.relative_to(built)}" for path in files]
+            list(pool.map(self.put, keys, contents))
 
     def keys(self, table: str) -> set[str]:
         start = f"wh/{table}/"
@@ -77,10 +80,24 @@ def gcs_bucket(request: pytest.FixtureRequest, directory: Path) -> CloudBucket:
     )
 
 
-CLOUDS = {"azurite": azure_bucket, "fake-gcs": gcs_bucket}
+def hdfs_bucket(request: pytest.FixtureRequest, directory: Path) -> CloudBucket:
+    server, name = request.getfixturevalue("hdfs"), f"tables-{next(NUMBERS)}"
+    return CloudBucket(
+        server,
+        name,
+        directory,
+        f"{server.root}/{name}",
+        (),
+        lambda key, content: server.put(f"/{name}/{key}", content),
+        lambda key: server.get(f"/{name}/{key}"),
+        lambda prefix: [key.removeprefix(f"/{name}/") for key in server.keys(f"/{name}/{prefix}")],
+    )
 
 
-@pytest.fixture(params=CLOUDS)
+CLOUDS = {"azurite": azure_bucket, "fake-gcs": gcs_bucket, "hdfs": hdfs_bucket}
+
+
+@pytest.fixture(params=["azurite", "fake-gcs", pytest.param("hdfs", marks=pytest.mark.full)])
 def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> CloudBucket:
     """An empty bucket of each cloud."""
     return CLOUDS[request.param](request, tmp_path)
