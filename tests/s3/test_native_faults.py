@@ -3,8 +3,8 @@
 import pytest
 
 from icectl.errors import StorageError
-from icectl.storage import native_upload
 from icectl.storage.failures import AnswerLost
+from icectl.storage.native import upload as native_upload
 from icectl.storage.open import StorageOptions, open_store
 from tests.stores.failing_proxy import told
 

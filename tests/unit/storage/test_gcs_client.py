@@ -7,8 +7,8 @@ from obstore.exceptions import GenericError
 
 from icectl.errors import StorageError
 from icectl.storage.credentials import Renewed
-from icectl.storage.gcs_client import gcs_source
-from icectl.storage.native_errors import NoCredentials, NotReached, translation
+from icectl.storage.native.errors import NoCredentials, NotReached, translation
+from icectl.storage.native.gcs import gcs_source
 
 ANONYMOUS = {"skip_signature": True, "bearer_token": "none"}
 

@@ -6,7 +6,7 @@ import pytest
 
 from icectl.errors import StorageError, Unsupported
 from icectl.storage.failures import is_transient, remote_failure
-from icectl.storage.hdfs_calls import NameNodeAnswer, NotReached, called, path_of
+from icectl.storage.hdfs.calls import NameNodeAnswer, NotReached, called, path_of
 from icectl.storage.open import StorageOptions, open_store
 
 JAVA = "org.apache.hadoop"

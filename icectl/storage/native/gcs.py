@@ -10,7 +10,7 @@ from typing import Any
 
 from icectl.errors import StorageError, Unsupported
 from icectl.storage.credentials import Renewed
-from icectl.storage.native_client import Access, Source, client_options
+from icectl.storage.native.client import Access, Source, client_options
 
 _EXPRESSED = {"token", "anon", "project", "endpoint_url", "requester_pays"}
 _ONLY_GCSFS_KNOWS = {"cache", "browser"}

@@ -15,7 +15,7 @@ from icectl.env import Env
 from icectl.errors import StorageError, Unsupported
 from icectl.storage import location as locations
 from icectl.storage.failures import AnswerLost, is_transient, remote_failure
-from icectl.storage.hdfs_calls import NameNodeAnswer, Writing, called, path_of, range_of
+from icectl.storage.hdfs.calls import NameNodeAnswer, Writing, called, path_of, range_of
 from icectl.storage.listing import ListingStep, Rows, first_steps, run_steps
 from icectl.storage.proof import Prober, Proof
 from icectl.storage.range_reader import Tail, range_reader

@@ -12,12 +12,12 @@ from typing import IO
 from icectl.env import Env
 from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage import native_calls as calls
 from icectl.storage.create import check_creatable
 from icectl.storage.failures import AnswerLost, error_code, was_refused
-from icectl.storage.native_keys import key_of
-from icectl.storage.native_requests import Requests
-from icectl.storage.native_upload import upload
+from icectl.storage.native import calls
+from icectl.storage.native.calls import key_of
+from icectl.storage.native.requests import Requests
+from icectl.storage.native.upload import upload
 from icectl.storage.proof import Prober, Proof
 from icectl.storage.store import FailedRemoval, Store
 

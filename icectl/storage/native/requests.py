@@ -13,9 +13,9 @@ from icectl.storage.failures import (
     is_transient,
     remote_failure,
 )
-from icectl.storage.in_flight import InFlight
-from icectl.storage.native_client import Client
-from icectl.storage.native_errors import status_of
+from icectl.storage.native.client import Client
+from icectl.storage.native.errors import status_of
+from icectl.storage.native.in_flight import InFlight
 from icectl.storage.retry import retry
 
 Result = TypeVar("Result")
