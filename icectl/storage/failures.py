@@ -4,7 +4,7 @@ import errno
 import re
 from collections.abc import Iterator, Sequence
 
-from icectl.errors import StorageError, UsageError
+from icectl.errors import IcectlError, StorageError, UsageError
 from icectl.storage import location as locations
 
 _LOCAL_HINTS = {
@@ -167,8 +167,10 @@ def remote_failure(
 ) -> Exception:
     """The error for a remote file that could not be used; FileNotFoundError, or one of icectl's.
 
-    Errors that no driver means to raise come back as they are: they are bugs.
+    icectl's own come back as they are, and so do those that no driver means to raise: bugs.
     """
+    if isinstance(error, IcectlError):
+        return error
     if isinstance(error, TypeError) and (option := _UNKNOWN_OPTION.search(str(error))):
         return UsageError(f"the storage driver knows no option {option[1]}")
     if type(error).__module__ == "builtins" and not isinstance(error, OSError):

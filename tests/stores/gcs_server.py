@@ -29,6 +29,8 @@ class FakeGcs:
     port: int
     front_port: int = 0
     requests: list[tuple[str, str]] = field(default_factory=list)
+    failures: list[tuple[str, str, int, str]] = field(default_factory=list)
+    """Answers in place of the server's: method, what the path contains, status, code."""
 
     @property
     def options(self) -> dict[str, str]:
@@ -200,6 +202,14 @@ def _told(answer: _Answer, good: str = "") -> _Answer:
 def _front(server: FakeGcs) -> type[http.server.BaseHTTPRequestHandler]:
     interface = _Xml(server)
 
+    def failure(method: str, path: str) -> _Answer | None:
+        for one in server.failures:
+            if one[0] == method and one[1] in path:
+                server.failures.remove(one)
+                inner = f"<Code>{one[3]}</Code><Message>{one[3]}!</Message>"
+                return one[2], {}, f"<Error>{inner}</Error>".encode()
+        return None
+
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -207,7 +217,11 @@ def _front(server: FakeGcs) -> type[http.server.BaseHTTPRequestHandler]:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             server.requests.append((self.command, self.path))
             given = {name.lower(): value for name, value in self.headers.items()}
-            status, headers, content = interface.answer(self.command, self.path, given, body)
+            failed = failure(self.command, self.path)
+            if failed is None:
+                status, headers, content = interface.answer(self.command, self.path, given, body)
+            else:
+                status, headers, content = failed
             self.send_response(status)
             length = str(len(content))
             for name, value in headers.items():

@@ -1,14 +1,16 @@
 """Which options of gcsfs obstore is trusted with, and what Google's settings become."""
 
 import json
+import sys
 
 import pytest
 from obstore.exceptions import GenericError
 
-from icectl.errors import StorageError
+from icectl.errors import StorageError, Unsupported
 from icectl.storage.credentials import Renewed
 from icectl.storage.native.errors import NoCredentials, NotReached, translation
 from icectl.storage.native.gcs import gcs_source
+from icectl.storage.open import StorageOptions, open_store
 
 ANONYMOUS = {"skip_signature": True, "bearer_token": "none"}
 
@@ -105,10 +107,6 @@ def test_federated_identities_are_for_googles_own_library(file, monkeypatch):
 
 
 def test_without_googles_library_the_extra_is_named(file, monkeypatch):
-    import sys
-
-    from icectl.errors import Unsupported
-
     monkeypatch.setitem(sys.modules, "google.auth", None)
     federated = file(type="external_account", audience="a")
     with pytest.raises(Unsupported, match="needs google-auth") as caught:
@@ -145,3 +143,18 @@ def test_a_token_that_cannot_be_had_is_no_answer_of_the_storage(answer, kind, to
     text = f"Generic GCS error: Error performing token request: Error performing {answer}"
     found = translation(GenericError(text))
     assert (type(found), str(found)) == (kind, told)
+
+
+def test_what_is_wrong_with_credentials_is_told_with_its_hint_and_nothing_is_repeated(
+    tmp_path, fixed_env, file, monkeypatch
+):
+    store = open_store(StorageOptions({"token": str(tmp_path / "missing.json")}), fixed_env)
+    with pytest.raises(StorageError, match="cannot be read: No such file") as caught:
+        store.read("gs://lake/a")
+    assert "gcloud auth" in caught.value.hint
+    monkeypatch.setitem(sys.modules, "google.auth", None)
+    store = open_store(StorageOptions({"token": file(type="external_account")}), fixed_env)
+    with pytest.raises(Unsupported, match="needs google-auth") as unsupported:
+        store.create("gs://lake/a", b"")
+    assert unsupported.value.exit_code == 14
+    assert fixed_env.slept == []
