@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from icectl.errors import StorageError
+from icectl.errors import Refused, StorageError
 from icectl.storage.failures import AnswerLost
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
@@ -67,6 +67,18 @@ def test_a_create_is_never_repeated_and_a_refused_one_is_known(place: Place) -> 
         store.create(place.at("b"), b"mine")
     assert not isinstance(caught.value, AnswerLost)
     assert place.server.keys(place.bucket, "") == ["a", "first"]
+
+
+def test_storage_that_ignores_conditions_is_refused_and_left_as_it_was(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place.server, "is_careless", True)
+    store = place.store()
+    for _ in range(2):
+        with pytest.raises(Refused, match="ignores conditions") as caught:
+            store.create(place.at("metadata/v2.metadata.json"), b"{}")
+    assert "x-goog-if-generation-match: 0" in (caught.value.hint or "")
+    assert place.server.keys(place.bucket, "") == ["a"]
 
 
 class Vendor:

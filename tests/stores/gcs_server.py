@@ -31,6 +31,8 @@ class FakeGcs:
     requests: list[tuple[str, str]] = field(default_factory=list)
     failures: list[tuple[str, str, int, str]] = field(default_factory=list)
     """Answers in place of the server's: method, what the path contains, status, code."""
+    is_careless: bool = False
+    """Whether conditions are ignored."""
 
     @property
     def options(self) -> dict[str, str]:
@@ -122,7 +124,8 @@ class _Xml:
                 self.ask("POST", f"/storage/v1/b/{place}/rewriteTo/b/{bucket}/o/{name}", {}, b"{}"),
                 "<CopyObjectResult><ETag>e</ETag></CopyObjectResult>",
             )
-        return self.written(bucket, name, body, headers.get("x-goog-if-generation-match"))
+        generation = headers.get("x-goog-if-generation-match")
+        return self.written(bucket, name, body, None if self.server.is_careless else generation)
 
     def written(self, bucket: str, name: str, body: bytes, generation: str | None) -> _Answer:
         place = f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name={name}"
