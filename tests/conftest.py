@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.stores import azure_server, s3_servers
+from tests.stores import azure_server, gcs_server, hdfs_server, s3_servers
 from tests.stores.azure_server import Azurite
 from tests.stores.fixed_env import FixedEnv
+from tests.stores.gcs_server import FakeGcs
+from tests.stores.hdfs_server import Hdfs
 from tests.stores.s3_servers import S3Server
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,6 +86,28 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
         reason = os.environ.get("ICECTL_TEST_NO_AZURITE")
         pytest.skip(f"azurite: {reason or 'tests/run.sh installs it'}")
     with azure_server.azurite(binary, tmp_path_factory.mktemp("azurite")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
+    """Google's storage as fake-gcs-server has it, one for the session."""
+    binary = os.environ.get("ICECTL_TEST_FAKE_GCS") or shutil.which("fake-gcs-server")
+    if binary is None:
+        reason = os.environ.get("ICECTL_TEST_NO_FAKE_GCS")
+        pytest.skip(f"fake-gcs-server: {reason or 'tests/run.sh builds it'}")
+    with gcs_server.fake_gcs(binary, tmp_path_factory.mktemp("gcs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """A cluster of Hadoop's file system, one for the session."""
+    jars = os.environ.get("ICECTL_TEST_HDFS_JARS")
+    if jars is None:
+        reason = os.environ.get("ICECTL_TEST_NO_HDFS")
+        pytest.skip(f"Hadoop's mini-cluster: {reason or 'tests/run.sh fetches it'}")
+    with hdfs_server.hdfs(jars, tmp_path_factory.mktemp("hdfs")) as server:
         yield server
 
 

@@ -7,8 +7,9 @@
 #   tests/run.sh -- ARGS      only pytest, with these arguments
 #
 # Needs Python 3.11+ and a package index. With Java 17 or newer it also tests against Iceberg's own
-# Spark runtime and Hive's metastores (from Maven Central), with Go against two S3 servers (from the Go
-# module proxy), and with npm against Azure's emulator; without, those tests are skipped and say why.
+# Spark runtime and Hive's metastores (from Maven Central), with Go against two S3 servers and one
+# of Google's storage (from the Go module proxy), with Java also against
+# Hadoop's file system, and with npm against Azure's emulator; without, those tests are skipped and say why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tests/environment.sh
@@ -117,6 +118,21 @@ set_up_s3_servers() {
 set_up_s3_servers
 [ -z "${ICECTL_TEST_NO_S3_SERVERS:-}" ] || say "tests with other S3 servers are skipped: $ICECTL_TEST_NO_S3_SERVERS"
 
+# Google's storage, likewise.
+set_up_fake_gcs() {
+    if ! command -v go >/dev/null; then
+        export ICECTL_TEST_NO_FAKE_GCS="Go is not on the PATH; install it, for example with \`apt-get install golang\`"
+        return
+    fi
+    if ! ICECTL_TEST_FAKE_GCS=$(build_server github.com/fsouza/fake-gcs-server@v1.56.1); then
+        export ICECTL_TEST_NO_FAKE_GCS="fake-gcs-server could not be built from the Go module proxy"
+        return
+    fi
+    export ICECTL_TEST_FAKE_GCS
+}
+set_up_fake_gcs
+[ -z "${ICECTL_TEST_NO_FAKE_GCS:-}" ] || say "tests with Google's storage are skipped: $ICECTL_TEST_NO_FAKE_GCS"
+
 # Metastores of Hive 3 and 4, with the jars of Hadoop that they expect to find, each with an empty
 # database in Derby.
 central=${MAVEN_CENTRAL:-https://repo.maven.apache.org/maven2}
@@ -176,6 +192,40 @@ set_up_hive() {
 }
 set_up_hive
 [ -z "${ICECTL_TEST_NO_HIVE:-}" ] || say "tests with Hive metastores are skipped: $ICECTL_TEST_NO_HIVE"
+# A cluster of Hadoop's file system, which tests/peers/HdfsServer.java starts.
+hadoop_version=3.4.2
+hdfs_jars=(
+    org/apache/hadoop/hadoop-client-minicluster/$hadoop_version/hadoop-client-minicluster-$hadoop_version.jar
+    org/apache/hadoop/hadoop-client-api/$hadoop_version/hadoop-client-api-$hadoop_version.jar
+    org/apache/hadoop/hadoop-client-runtime/$hadoop_version/hadoop-client-runtime-$hadoop_version.jar
+    org/slf4j/slf4j-api/1.7.36/slf4j-api-1.7.36.jar
+    commons-logging/commons-logging/1.2/commons-logging-1.2.jar
+)
+
+set_up_hdfs() {
+    local folder=$cache/hdfs-$hadoop_version jar
+    if ! command -v javac >/dev/null || [ "$(java_version)" -lt 17 ]; then
+        export ICECTL_TEST_NO_HDFS="a JDK 17 or newer is not on the PATH; install one, for example with \`apt-get install openjdk-17-jdk-headless\`"
+        return
+    fi
+    if [ ! -f "$folder/ready" ]; then
+        say "fetching Hadoop's mini-cluster $hadoop_version"
+        mkdir -p "$folder"
+        for jar in "${hdfs_jars[@]}"; do
+            if ! curl --fail --silent --show-error --location --retry 3 --max-time 600 \
+                --output "$folder/${jar##*/}" "$central/$jar"; then
+                export ICECTL_TEST_NO_HDFS="Hadoop's mini-cluster could not be had from Maven Central"
+                return
+            fi
+        done
+        touch "$folder/ready"
+    fi
+    ICECTL_TEST_HDFS_JARS=$(find "$folder" -name '*.jar' | sort | paste -sd:)
+    export ICECTL_TEST_HDFS_JARS
+}
+set_up_hdfs
+[ -z "${ICECTL_TEST_NO_HDFS:-}" ] || say "tests with HDFS are skipped: $ICECTL_TEST_NO_HDFS"
+
 # Azure's emulator, from npm.
 azurite_version=3.35.0
 

@@ -69,10 +69,11 @@ class _Opened:
 class CallFiles:
     """This end: the files of one call. A context; left with an error, new files are undone.
 
-    `opened` is told each location that is about to be read.
+    `read` opens what the store has, and `opened` is told each location that is about to be read.
     """
 
     store: Store
+    read: Callable[[str], IO[bytes]]
     next_location: Callable[[str], str]
     opened: Callable[[str], None]
     reading: str | None = None
@@ -118,7 +119,7 @@ class CallFiles:
         self.reading = location
         self.opened(location)
         with ExitStack() as stack:
-            file = stack.enter_context(self.store.open(location))
+            file = stack.enter_context(self.read(location))
             size_bytes = file.seek(0, os.SEEK_END)
             path = path_of(file)
             if path is not None:

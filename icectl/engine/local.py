@@ -6,11 +6,12 @@ stores, the journal and the commit.
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
+from typing import IO
 
 from icectl.engine.compact_job import CompactJob, OutputPlaces, TaskResult, run_rewrite
 from icectl.engine.isolated import Ask, KernelCrashed, Workers
@@ -20,6 +21,7 @@ from icectl.errors import CorruptTable, Incomplete
 from icectl.plan.compact.task import InputFile, RewriteTask
 from icectl.progress import Progress
 from icectl.spec.rule import RESTORE
+from icectl.storage.read_ahead import ReadAhead
 from icectl.storage.store import Store
 
 _WORTH_A_WORKER_BYTES = 16 << 20
@@ -55,8 +57,19 @@ class LocalEngine:
                 raise Incomplete("stopped")
 
         count = min(self.concurrency, os.cpu_count() or 1, 1 + total // _WORTH_A_WORKER_BYTES)
-        with Workers(check) as workers, ThreadPoolExecutor(count) as pool:
-            running = [pool.submit(self._run, task, job, places, workers) for task in tasks]
+        read = [
+            (file.location, file.size_bytes)
+            for task in tasks
+            for file in task.inputs
+            if file.split is None
+        ]
+        with (
+            ReadAhead(self.store, read, self.concurrency) as ahead,
+            Workers(check) as workers,
+            ThreadPoolExecutor(count) as pool,
+        ):
+            here = _Here(ahead.open, workers)
+            running = [pool.submit(self._run, task, job, places, here) for task in tasks]
             try:
                 for one in running:
                     yield one.result()
@@ -65,7 +78,7 @@ class LocalEngine:
                 pool.shutdown(cancel_futures=True)
 
     def _run(
-        self, task: RewriteTask, job: CompactJob, places: OutputPlaces, workers: Workers
+        self, task: RewriteTask, job: CompactJob, places: OutputPlaces, here: "_Here"
     ) -> TaskResult:
         unread: Counter[str] = Counter()
         for file in task.inputs:
@@ -75,14 +88,22 @@ class LocalEngine:
             """Count the bytes of a file as read, once it is opened."""
             self.progress.advance(unread.pop(location, 0))
 
-        with CallFiles(self.store, partial(places.next, task), opened) as files:
+        with CallFiles(self.store, here.read, partial(places.next, task), opened) as files:
             try:
-                (result,) = workers.call(_rewrite, None, task, job, ask=files.answer)
+                (result,) = here.workers.call(_rewrite, None, task, job, ask=files.answer)
             except KernelCrashed as crash:
                 message = f"`{files.reading}`: {crash}"
                 raise CorruptTable(message, rule="R-099", hint=RESTORE) from crash  # R-099
         found: TaskResult = result
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """What the tasks of a run share in this process."""
+
+    read: Callable[[str], IO[bytes]]
+    workers: Workers
 
 
 def _read_bytes(file: InputFile) -> int:

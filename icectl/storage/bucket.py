@@ -6,18 +6,20 @@ from threading import Lock
 
 from icectl.env import Env
 from icectl.storage import location as locations
-from icectl.storage.azure_client import azure_source
 from icectl.storage.credentials import Renewed
 from icectl.storage.failures import remote_failure
-from icectl.storage.in_flight import InFlight
-from icectl.storage.native import NativeStore
-from icectl.storage.native_client import Client, Source
-from icectl.storage.native_listing import NativeListing
-from icectl.storage.native_requests import Requests, is_throttled
-from icectl.storage.native_write import NativeWriter
+from icectl.storage.hdfs.store import open_hdfs
+from icectl.storage.native.azure import azure_source
+from icectl.storage.native.client import Client, Source
+from icectl.storage.native.gcs import gcs_source
+from icectl.storage.native.in_flight import InFlight
+from icectl.storage.native.listing import NativeListing
+from icectl.storage.native.requests import Requests, is_throttled
+from icectl.storage.native.s3 import s3_source
+from icectl.storage.native.store import NativeStore
+from icectl.storage.native.write import NativeWriter
 from icectl.storage.proof import Proof
 from icectl.storage.remote import RemoteStore, open_remote, secrets_of
-from icectl.storage.s3_client import s3_source
 from icectl.storage.store import Store
 
 
@@ -54,6 +56,8 @@ def bucket_store(driver: Driver) -> Callable[[], Store]:
     Raises: StorageError, where its credentials are not what they should be.
     """
     scheme = locations.scheme(driver.location)
+    if scheme == "hdfs":
+        return _cluster(driver)
     find = _SOURCES.get(scheme)
     if find is None:
         return driver.store
@@ -68,6 +72,12 @@ def bucket_store(driver: Driver) -> Callable[[], Store]:
     if source is None:
         return driver.store
     store = _native(source, driver)
+    return lambda: store
+
+
+def _cluster(driver: Driver) -> Callable[[], Store]:
+    options = driver.renewed.current()
+    store = open_hdfs(driver.location, options, driver.env, driver.concurrency, driver.warn)
     return lambda: store
 
 
@@ -94,4 +104,6 @@ _SOURCES: Mapping[str, Callable[[str, Renewed], Source | None]] = {
     "az": azure_source,
     "wasb": azure_source,
     "wasbs": azure_source,
+    "gs": gcs_source,
+    "gcs": gcs_source,
 }

@@ -21,7 +21,7 @@ from icectl.storage.temporary import temporary_name
 _LOGGER = logging.getLogger(__name__)
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _AZURE = {"abfs", "abfss", "az", "wasb", "wasbs"}
-_CREATABLE = {"", "file", "memory", "s3", "s3a", "s3n"} | _AZURE
+_CREATABLE = {"", "file", "memory", "s3", "s3a", "s3n", "gs", "gcs", "hdfs"} | _AZURE
 _LONGEST_NAME = 200
 """Bytes that file systems take for a name, 255 as a rule, less what comes before it."""
 
@@ -30,7 +30,7 @@ _MEMORY_LOCK = threading.Lock()
 
 
 def check_creatable(location: str) -> None:
-    """Do nothing where `create` is offered: on local paths, on S3, on Azure and in memory.
+    """Do nothing where `create` is offered: on local paths, on S3, Azure, GCS and HDFS, in memory.
 
     Raises: Refused elsewhere.
     """

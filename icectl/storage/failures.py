@@ -4,7 +4,7 @@ import errno
 import re
 from collections.abc import Iterator, Sequence
 
-from icectl.errors import StorageError, UsageError
+from icectl.errors import IcectlError, StorageError, UsageError
 from icectl.storage import location as locations
 
 _LOCAL_HINTS = {
@@ -102,14 +102,22 @@ _CREDENTIALS_HINTS = {
         "credentials come from `--storage-option token=...`, from GOOGLE_APPLICATION_CREDENTIALS, "
         "from gcloud's login or from the machine; `--storage-option anon=true` uses none"
     ),
+    "hdfs": (
+        "the user is that of HADOOP_USER_NAME or of the machine, or of the ticket that Kerberos's "
+        "`kinit` got"
+    ),
     "az": (
         "credentials come from `--storage-option account_key=env:NAME`, `sas_token=env:NAME` or "
         "`client_id`, `client_secret` and `tenant_id`, from the AZURE_* environment or from the "
         "machine's identity; `--storage-option anon=true` uses none"
     ),
 }
-_HINTS_OF = {"gs": "gs", "gcs": "gs"} | dict.fromkeys(
+_HINTS_OF = {"gs": "gs", "gcs": "gs", "hdfs": "hdfs"} | dict.fromkeys(
     ("az", "abfs", "abfss", "wasb", "wasbs"), "az"
+)
+_CLUSTER_HINT = (
+    "HADOOP_CONF_DIR names the folder with core-site.xml and hdfs-site.xml, which say where the "
+    "name nodes are"
 )
 _REGION_HINT = "`--storage-option client_kwargs.region_name=...` names the bucket's region"
 _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
@@ -159,8 +167,10 @@ def remote_failure(
 ) -> Exception:
     """The error for a remote file that could not be used; FileNotFoundError, or one of icectl's.
 
-    Errors that no driver means to raise come back as they are: they are bugs.
+    icectl's own come back as they are, and so do those that no driver means to raise: bugs.
     """
+    if isinstance(error, IcectlError):
+        return error
     if isinstance(error, TypeError) and (option := _UNKNOWN_OPTION.search(str(error))):
         return UsageError(f"the storage driver knows no option {option[1]}")
     if type(error).__module__ == "builtins" and not isinstance(error, OSError):
@@ -168,7 +178,8 @@ def remote_failure(
     if isinstance(error, FileNotFoundError) and error_code(error) != "NoSuchBucket":
         return FileNotFoundError(location)
     kind = _HINTS_OF.get(locations.scheme(location), "")
-    reason, hint = _told(error, _CREDENTIALS_HINTS.get(kind, _CREDENTIALS_HINT))
+    endpoint_hint = _CLUSTER_HINT if kind == "hdfs" else _ENDPOINT_HINT
+    reason, hint = _told(error, _CREDENTIALS_HINTS.get(kind, _CREDENTIALS_HINT), endpoint_hint)
     for secret in secrets:
         reason = reason.replace(secret, "***")
     message = f"cannot {doing} {locations.shown(location)}: {reason}"
@@ -193,17 +204,18 @@ def error_code(error: Exception) -> str | None:
     return None
 
 
-def _told(error: Exception, credentials_hint: str) -> tuple[str, str | None]:
+def _told(error: Exception, credentials_hint: str, endpoint_hint: str) -> tuple[str, str | None]:
     """Tell the reason of an error, and a hint where there is one."""
     code = error_code(error) or ""
     names = {name for cause in _causes(error) for name in _class_names(cause)}
     known = (
-        (code == "NoSuchBucket", "there is no such bucket", _ENDPOINT_HINT),
+        (code == "NoSuchBucket", "there is no such bucket", endpoint_hint),
         (code in _BAD_CREDENTIALS, f"the credentials are not accepted ({code})", credentials_hint),
         (code in OTHER_REGION, f"the bucket is in another region ({code})", _REGION_HINT),
         ("PermissionError" in names or code in _DENIED, _DENIED_REASON, credentials_hint),
         (names & _NO_CREDENTIALS, f"no credentials: {_first_line(error)}", credentials_hint),
-        (names & _UNREACHABLE, f"no answer: {_first_line(error)}", _ENDPOINT_HINT),
+        ("UnknownCluster" in names, _first_line(error), endpoint_hint),
+        (names & _UNREACHABLE, f"no answer: {_first_line(error)}", endpoint_hint),
     )
     told = (_first_line(error), None)
     return next(((reason, hint) for applies, reason, hint in known if applies), told)

@@ -38,6 +38,11 @@ from icectl.storage.s3.write import S3Writer
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
 
 _ALIASES = {"s3a": "s3", "s3n": "s3"}
+_INSTALLED_BY = {
+    scheme: f"install it with icectl: `pip install 'icectl[{extra}]'`"
+    for extra, schemes in {"gcs": ("gs", "gcs"), "azure": ("abfs", "abfss", "az")}.items()
+    for scheme in schemes
+}
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
 Result = TypeVar("Result")
@@ -70,7 +75,7 @@ def open_remote(
     except ImportError as error:
         raise Unsupported(
             f"the storage driver for {scheme}: is not installed ({error})",
-            hint="install it beside icectl, in the same environment",
+            hint=_INSTALLED_BY.get(scheme, "install it beside icectl, in the same environment"),
         ) from error
     arguments = s3_options(options, concurrency) if protocol == "s3" else dict(options)
     renews = renewed is not None and protocol == "s3" and "key" in options

@@ -16,7 +16,7 @@ from icectl.storage.location import (
     scheme,
 )
 
-_ALIASES = {"s3a": "s3", "s3n": "s3", "": "file"}
+_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "": "file"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,20 @@
-"""Many small objects of an S3 server that takes 30 ms to answer: by obstore, and by s3fs.
+"""Objects of an S3 server that takes 30 ms to answer.
 
-Prints the seconds of reading 1,000 objects of 8 KB and of listing 20,000.
+    python tests/benchmarks/bench_stores.py [small] [compact] [validate] [--files N]
+
+small: the seconds of reading 1,000 objects of 8 KB and of listing 20,000, by obstore and by s3fs.
+compact: 1,000 data files of 1 MB compacted by the local engine, in turn with a bare copy of the
+same objects by obstore, each got and put again with 32 in flight; the ratio of their bandwidths.
+validate: level `data` of the same table, in turn with getting its objects.
 """
 
+import argparse
 import asyncio
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,11 +23,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from icectl.env import SystemEnv
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
+from tests.benchmarks.compact_tables import build
+from tests.benchmarks.measure import Run, call, in_turn, median, process
 from tests.stores import s3_servers
 from tests.stores.s3_servers import BY_S3FS, free_port
 
 SECONDS = 0.03
 READ, LISTED = 1_000, 20_000
+ROWS, AT_ONCE = 22_000, 32
 
 
 def delaying(port: int) -> int:
@@ -66,7 +76,88 @@ def measure(name: str, store: Store, at_once: int) -> None:
     print(f"{name}: {LISTED} listed in {time.perf_counter() - begun:.2f} s", flush=True)
 
 
+def small_objects(folder: Path, port: int, given: Mapping[str, str]) -> None:
+    for number in range(LISTED):
+        path = folder / "bench" / "t" / f"p={number % 50}" / f"f{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(8192 if number < READ else 1))
+    for name, more, at_once in (("obstore", {}, 48), ("s3fs", BY_S3FS, 8)):
+        options = {**given, "endpoint_url": f"http://127.0.0.1:{port}", **more}
+        store = open_store(StorageOptions(options, concurrency=at_once), SystemEnv())
+        measure(name, store, at_once)
+
+
+class Lake:
+    """A table of files of 1 MB in a bucket behind the proxy."""
+
+    def __init__(self, folder: Path, endpoint: str, file_count: int) -> None:
+        self.location = "s3://bench/wh/t"
+        self.directory = folder / "bench" / "wh" / "t"
+        self.directory.parent.mkdir(parents=True)
+        paths = build(self.directory, file_count, ROWS, location=self.location)
+        self.bytes = sum(path.stat().st_size for path in paths)
+        self.names = [f"wh/t/data/{path.name}" for path in paths]
+        self._kept = {path for path in self.directory.rglob("*") if path.is_file()}
+        self.options = {
+            "key": s3_servers.KEY,
+            "secret": s3_servers.SECRET,
+            "endpoint_url": endpoint,
+            "client_kwargs.region_name": "us-east-1",
+        }
+
+    def command(self, *words: str) -> Run:
+        """Put everything back as it was, then run icectl on the table."""
+        for path in set(self.directory.rglob("*")) - self._kept:
+            if path.is_file():
+                path.unlink()
+        given = [f"{name}={value}" for name, value in self.options.items()]
+        options = [word for one in given for word in ("--storage-option", one)]
+        command = [words[0], self.location, *words[1:], *options, "--no-progress"]
+        return process([sys.executable, "-m", "icectl", *command])
+
+    def copied(self, *, puts: bool) -> None:
+        """Get all data files, and put each elsewhere."""
+        import obstore
+        from obstore.store import S3Store
+
+        store = S3Store(
+            "bench",
+            endpoint=self.options["endpoint_url"],
+            access_key_id=s3_servers.KEY,
+            secret_access_key=s3_servers.SECRET,
+            region="us-east-1",
+            client_options={"allow_http": True},
+        )
+
+        def one(name: str) -> None:
+            content = obstore.get(store, name).bytes()
+            if puts:
+                obstore.put(store, f"copy/{name}", content, use_multipart=False)
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(one, self.names))
+
+
+def compared(name: str, lake: Lake, command: Sequence[str], *, puts: bool) -> None:
+    runs, copies = in_turn(
+        1, lambda: lake.command(*command), lambda: call(lambda: lake.copied(puts=puts))
+    )
+    seconds, bare = (median([run.wall_seconds for run in some]) for some in (runs, copies))
+    cpu = median([run.cpu_seconds for run in runs])
+    peak = max(run.peak_bytes for run in runs) / 1e6
+    rate, bare_rate = lake.bytes / 1e6 / seconds, lake.bytes / 1e6 / bare
+    print(
+        f"{name}: {rate:.0f} MB/s ({seconds:.1f} s, of processors {cpu:.1f} s, {peak:.0f} MB); "
+        f"bare: {bare_rate:.0f} MB/s ({bare:.1f} s); ratio {bare / seconds:.2f}",
+        flush=True,
+    )
+
+
 def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("what", nargs="*", default=["small", "compact", "validate"])
+    arguments.add_argument("--files", type=int, default=1_000)
+    given = arguments.parse_args()
     binary = s3_servers.program("versitygw")
     if binary is None:
         print(s3_servers.why_missing("versitygw"))
@@ -76,15 +167,16 @@ def main() -> None:
         s3_servers.versitygw(binary, Path(folder)) as server,
     ):
         server.client.create_bucket(Bucket="bench")
-        for number in range(LISTED):
-            path = Path(folder) / "bench" / "t" / f"p={number % 50}" / f"f{number}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(bytes(8192 if number < READ else 1))
         port = delaying(int(server.endpoint.rpartition(":")[2]))
-        for name, more, at_once in (("obstore", {}, 48), ("s3fs", BY_S3FS, 8)):
-            options = {**server.options, "endpoint_url": f"http://127.0.0.1:{port}", **more}
-            store = open_store(StorageOptions(options, concurrency=at_once), SystemEnv())
-            measure(name, store, at_once)
+        if "small" in given.what:
+            small_objects(Path(folder), port, server.options)
+        if not {"compact", "validate"} & set(given.what):
+            return
+        lake = Lake(Path(folder), f"http://127.0.0.1:{port}", given.files)
+        if "compact" in given.what:
+            compared("compact", lake, ("compact", "--engine", "local", "--yes"), puts=True)
+        if "validate" in given.what:
+            compared("validate", lake, ("validate", "--level", "data"), puts=False)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ the project's writer. A table of version 2 lies in a directory and has one snaps
 with deletes.
 """
 
+import itertools
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +113,11 @@ def build(
     equality_files: int = 0,
     times: int = 1,
     width: int = 0,
+    location: str = "",
 ) -> list[Path]:
     """Write a table; the paths of its data files, each of which is there so many times.
+
+    Its metadata says that it lies at `location`, where one is given.
 
     `deleted_a_file` rows of each data file are deleted by a position delete file of its own, and
     500 ids by each of `equality_files`.
@@ -144,7 +149,11 @@ def build(
         made = directory / "data" / f"equality-{number:05}.parquet"
         write_keys(made, number, file_count * rows_a_file, 500)
         deletes.append(_entry(made, KEY, Content.EQUALITY_DELETES) | {"equality_ids": [1]})
-    _commit(directory, [*commits, deletes] if deletes else commits)
+    every = [*commits, deletes] if deletes else commits
+    if location:
+        for entry in itertools.chain(*every):
+            entry["location"] = entry["location"].replace(str(directory), location)
+    _commit(directory, every, location or str(directory))
     return paths
 
 
@@ -165,12 +174,13 @@ def _entry(path: Path, schema: Schema, content: Content) -> dict[str, Any]:
     }
 
 
-def _commit(directory: Path, commits: Sequence[Sequence[dict[str, Any]]]) -> None:
+def _commit(directory: Path, commits: Sequence[Sequence[dict[str, Any]]], location: str) -> None:
     """A snapshot for each of the commits, one upon the other."""
     manifests: list[ManifestFile] = []
     snapshots: list[Snapshot] = []
     for number, added in enumerate(commits, 1):
-        manifests.append(_manifest(directory, number, added))
+        made = _manifest(directory, number, added)
+        manifests.append(replace(made, manifest_path=f"{location}/metadata/m{number}.avro"))
         path = directory / "metadata" / f"snap-{number}.avro"
         path.write_bytes(
             write_manifest_list(
@@ -189,14 +199,14 @@ def _commit(directory: Path, commits: Sequence[Sequence[dict[str, Any]]]) -> Non
                 START_MS,
                 parent_snapshot_id=number - 1 or None,
                 sequence_number=number,
-                manifest_list=str(path),
+                manifest_list=f"{location}/metadata/snap-{number}.avro",
                 summary={"operation": operation},
                 schema_id=0,
             )
         )
     last = len(commits)
     metadata = TableMetadata(
-        2, UUID, str(directory), last, START_MS, 8, (COLUMNS,), 0, (PartitionSpec(0, ()),), 0, 999,
+        2, UUID, location, last, START_MS, 8, (COLUMNS,), 0, (PartitionSpec(0, ()),), 0, 999,
         (SortOrder(0, ()),), 0, {}, last, tuple(snapshots), {"main": SnapshotRef(last, "branch")},
     )  # fmt: skip
     newest = directory / "metadata" / "v1.metadata.json"

@@ -1,6 +1,7 @@
 """Tables in a bucket: of moto's server, and of a real one where it is at hand."""
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,9 @@ from typing import Any
 import pytest
 
 from tests.builders import rows
+from tests.builders.table_builder import TableBuilder
+from tests.stores.failing_proxy import Place
+from tests.stores.fixed_env import FixedEnv
 from tests.stores.s3_servers import S3Server
 
 NUMBERS = itertools.count()
@@ -92,4 +96,30 @@ def bucket(s3_server: S3Server, tmp_path: Path) -> Bucket:
     """A new bucket of each server."""
     made = Bucket(s3_server, f"tables-{next(NUMBERS)}", tmp_path)
     made.client.create_bucket(Bucket=made.name)
+    return made
+
+
+@pytest.fixture
+def place(moto_server: S3Server, fixed_env: FixedEnv) -> Iterator[Place]:
+    """A new bucket behind a proxy."""
+    made = Place(moto_server, fixed_env)
+    yield made
+    made.front.shutdown()
+    made.front.server_close()
+
+
+@pytest.fixture
+def proxied(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """A version 1 table `t` behind the proxy, which every command has work for."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    server = S3Server(place.options["endpoint_url"], place.options, place.client)
+    made = Bucket(server, place.bucket, tmp_path)
+    table = TableBuilder(
+        tmp_path / "t", format_version=1, partitioning="identity", location=made.location("t")
+    )
+    for start in range(0, 48, 12):
+        table.append(range(start, start + 12))
+    table.remove_data_files(2)
+    table.append(range(48, 60))
+    made.upload("t")
     return made

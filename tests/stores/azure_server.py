@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 from tests.stores.s3_servers import await_port, free_port
 
@@ -41,9 +42,28 @@ class Azurite:
         place = urllib.parse.quote(f"/{container}/{path}")
         self._put(place, {}, content, {"x-ms-blob-type": "BlockBlob"})
 
+    def get(self, container: str, path: str) -> bytes:
+        return self._ask("GET", urllib.parse.quote(f"/{container}/{path}"), {}, b"", {})
+
+    def keys(self, container: str, prefix: str) -> list[str]:
+        """The names of up to 5000 blobs."""
+        query = {"restype": "container", "comp": "list", "prefix": prefix}
+        found = self._ask("GET", f"/{container}", query, b"", {})
+        return [name.text or "" for name in ET.fromstring(found).iter("Name")]
+
     def _put(
         self, path: str, query: dict[str, str], content: bytes, headers: dict[str, str]
     ) -> None:
+        self._ask("PUT", path, query, content, headers)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        content: bytes,
+        headers: dict[str, str],
+    ) -> bytes:
         given = {
             **headers,
             "x-ms-date": email.utils.formatdate(usegmt=True),
@@ -54,21 +74,21 @@ class Azurite:
         resource += "".join(f"\n{name}:{value}" for name, value in sorted(query.items()))
         length = str(len(content)) if content else ""
         kind = "application/octet-stream"
-        text = f"PUT\n\n\n{length}\n\n{kind}\n\n\n\n\n\n\n{canonical}{resource}"
+        text = f"{method}\n\n\n{length}\n\n{kind}\n\n\n\n\n\n\n{canonical}{resource}"
         digest = hmac.digest(base64.b64decode(KEY), text.encode(), hashlib.sha256)
         signature = base64.b64encode(digest).decode()
         request = urllib.request.Request(
             f"{self.endpoint}{path}?{urllib.parse.urlencode(query)}",
-            data=content,
-            method="PUT",
+            data=content if method == "PUT" else None,
+            method=method,
             headers={
                 **given,
                 "Content-Type": kind,
                 "Authorization": f"SharedKey {self.account}:{signature}",
             },
         )
-        with urllib.request.urlopen(request, timeout=30):
-            pass
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return bytes(answer.read())
 
 
 @contextmanager

@@ -37,6 +37,8 @@ HOME_OF = {
     "aiobotocore": {"storage"},
     "botocore": {"storage", "catalog"},
     "obstore": {"storage"},
+    "google": {"storage"},
+    "hdfs_native": {"storage"},
     "urllib3": {"catalog"},
     "fastavro": {"codec"},
     "isal": {"codec"},

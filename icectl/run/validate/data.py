@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, Any, cast
@@ -38,6 +38,7 @@ from icectl.spec.snapshot import Snapshot, StatisticsFile
 from icectl.spec.types import NestedField, StructType
 from icectl.storage.counting import CountingReader
 from icectl.storage.location import is_local, loosest_key
+from icectl.storage.read_ahead import ReadAhead
 from icectl.table.manifests import try_manifests
 from icectl.table.reading import OF_ONE_FILE, in_threads
 
@@ -76,8 +77,9 @@ class FileChecked:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A file to check, and how many bytes it has."""
+    """A file to check, how many bytes it has, and where it is if all of it is read in order."""
 
+    location: str | None
     size_bytes: int
     check: Callable[[], FileChecked]
 
@@ -105,7 +107,11 @@ def check_data(
         for tasks in _bundles(_tasks(reader, checks, manifests, part)):
             # A worker has a row group in memory, however large its file is.
             sizes = [0] * len(tasks)
-            with closing(in_threads(_run, tasks, sizes, threads=_threads(reader, tasks))) as done:
+            threads = _threads(reader, tasks)
+            with (
+                checks.ahead(tasks, reader.concurrency),
+                closing(in_threads(_run, tasks, sizes, threads=threads)) as done,
+            ):
                 for checked in done:
                     reader.deadline.check()
                     reader.progress.advance(1)
@@ -194,16 +200,17 @@ def _of_manifest(
             row["content_size_in_bytes"],
         )
         size = row["file_size_in_bytes"]
+        place = checks.read_whole(recorded.location)
         if row["content"] == Content.DATA:
-            yield _Task(size, partial(checks.data_file, recorded))
+            yield _Task(place, size, partial(checks.data_file, recorded))
         elif recorded.file_format is FileFormat.PUFFIN:
             vectors.setdefault(recorded.location, []).append(deletes)
         elif row["content"] == Content.POSITION_DELETES:
-            yield _Task(size, partial(checks.position_deletes, deletes))
+            yield _Task(place, size, partial(checks.position_deletes, deletes))
         else:
-            yield _Task(size, partial(checks.equality_deletes, deletes))
+            yield _Task(place, size, partial(checks.equality_deletes, deletes))
     for location, found in vectors.items():
-        yield _Task(sizes[location], partial(checks.vectors, found))
+        yield _Task(None, sizes[location], partial(checks.vectors, found))
 
 
 def _rows(entries: Entries) -> Iterator[Mapping[str, Any]]:
@@ -241,6 +248,7 @@ class _Checks:
     ) -> None:
         self._by_footers = by_footers
         self._store = reader.store
+        self._open = reader.store.open
         self._workers = workers
         metadata = reader.metadata
         self._named = partial(named_in_vector, metadata)
@@ -254,6 +262,19 @@ class _Checks:
         # Only deletes ask how many rows a data file has.
         known = by_row(data, "location", "record_count") if len(data) < len(entries) else ()
         self._record_counts = {loosest_key(location): count for location, count in known}
+
+    def read_whole(self, location: str) -> str | None:
+        """The location, where all of the file is going to be read."""
+        return None if self._by_footers else location
+
+    @contextmanager
+    def ahead(self, tasks: Sequence[_Task], concurrency: int) -> Iterator[None]:
+        """Read the files of tasks before these are begun, in their order."""
+        files = [(task.location, task.size_bytes) for task in tasks if task.location is not None]
+        with ReadAhead(self._store, files, concurrency) as ahead:
+            self._open = ahead.open
+            yield
+        self._open = self._store.open
 
     def record_count(self, location: str) -> int | None:
         """Rows of a live data file, however its location is spelled; None where there is none."""
@@ -314,7 +335,7 @@ class _Checks:
     ) -> FileChecked:
         kernel = partial(check, by_footer=self._by_footers)
         try:
-            with CountingReader(self._store.open(location)) as file:
+            with CountingReader(self._open(location)) as file:
                 try:
                     findings, bytes_read = self._called(kernel, file, arguments, ask)
                 except KernelCrashed as crash:  # R-099

@@ -1,7 +1,9 @@
 """Object storage that answers badly, or not at all: what is tried again and what is said."""
 
 import http.server
+import importlib
 import socket
+import sys
 import threading
 
 import pytest
@@ -255,3 +257,22 @@ def test_a_driver_that_is_not_installed_is_unsupported(fixed_env, monkeypatch):
     store = open_store(StorageOptions(), fixed_env)
     with pytest.raises(Unsupported, match="is not installed"):
         store.read("elsewhere://b/t/a")
+
+
+@pytest.mark.parametrize(
+    ("location", "module", "extra"),
+    [
+        ("gs://b/t/a", "gcsfs", "icectl[gcs]"),
+        ("abfss://c@a.dfs.core.windows.net/t/a", "adlfs", "icectl[azure]"),
+    ],
+)
+def test_a_driver_that_an_extra_brings_is_named_by_it(
+    fixed_env, monkeypatch, location, module, extra
+):
+    known = importlib.import_module("fsspec.registry")._registry
+    monkeypatch.delitem(known, location.partition(":")[0], raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+    store = open_store(StorageOptions({"version_aware": "true"}), fixed_env)
+    with pytest.raises(Unsupported, match="is not installed") as caught:
+        store.read(location)
+    assert (caught.value.exit_code, extra in caught.value.hint) == (14, True)

@@ -3,7 +3,7 @@
 import pytest
 
 from icectl.storage.credentials import Renewed
-from icectl.storage.s3_client import s3_source
+from icectl.storage.native.s3 import s3_source
 
 KEYS = {"key": "k", "secret": "a-secret"}
 

@@ -13,14 +13,15 @@ from icectl.storage.failures import (
     is_transient,
     remote_failure,
 )
-from icectl.storage.in_flight import InFlight
-from icectl.storage.native_client import Client
-from icectl.storage.native_errors import status_of
+from icectl.storage.native.client import Client
+from icectl.storage.native.errors import status_of
+from icectl.storage.native.in_flight import InFlight
 from icectl.storage.retry import retry
 
 Result = TypeVar("Result")
 
 _THROTTLED = {429, 503}
+_NOT_KNOWN = 401
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -44,13 +45,19 @@ class Requests:
             return self.in_flight.run(partial(self.client.run, action))
         except Exception as error:  # the seam: drivers raise what they like
             code = error_code(error)
-            if code in ENDED_CREDENTIALS:
+            if code in ENDED_CREDENTIALS or self._may_have_ended(error, code):
                 mended = self.client.renew()
             else:
                 mended = code in OTHER_REGION and self.client.move()
             if not mended:
                 raise
         return self.in_flight.run(partial(self.client.run, action))
+
+    def _may_have_ended(self, error: Exception, code: str | None) -> bool:
+        """Whether an answer means credentials that have ended, or some that never held."""
+        if self.client.kind == "gcs":
+            return status_of(error) == _NOT_KNOWN
+        return self.client.kind == "azure" and code == "AuthenticationFailed"
 
     def make(self, doing: str, location: str, action: Callable[[Any], Result]) -> Result:
         """The result of a call that may be repeated. Raises: StorageError; FileNotFoundError."""

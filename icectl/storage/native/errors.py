@@ -17,6 +17,13 @@ _MESSAGE = re.compile(r"<(?:Message|Details)>(.*?)</(?:Message|Details)>", re.DO
 _KIND = re.compile(r"HttpError \{\s*kind: (\w+)")
 _SERVER = re.compile(r"Error performing \w+ (https?://[^/\s?]*)")
 _OF_A_KEY = re.compile(r"DeleteObjects request failed for key .*?: (.*) \(code: (\w+)\)", re.DOTALL)
+_BEFORE_ALL = "Error performing token request"
+"""Tells that credentials were asked for."""
+
+_OF_THE_MACHINE = ("http://169.254.169.254", "http://metadata")
+"""Where machines of a cloud ask who they are."""
+
+_PASSING = {429, 500, 502, 503, 504}
 _PAST_THE_END = "Wanted range starting at"
 _BARE_REDIRECT = "Received redirect without LOCATION"
 _MISSING = {"", "NoSuchKey", "NoSuchVersion", "NotFound", "BlobNotFound", "PathNotFound"}
@@ -60,6 +67,8 @@ def translated(action: Callable[[], Result]) -> Result:
 def translation(error: Exception) -> Exception:
     """What an error of obstore says."""
     text = str(error)
+    if _BEFORE_ALL in text:
+        return _without_token(text)
     if found := _STATUS.search(text):
         return _answered(int(found[1]), found[2])
     if found := _OF_A_KEY.search(text):
@@ -85,6 +94,18 @@ def _answered(status: int, body: str) -> Exception:
         return FileNotFoundError(name)
     told = " ".join(unescape(message[1]).split()) if message else ""
     return Answered(status, _NO_BUCKET.get(name, name), told)
+
+
+def _without_token(text: str) -> Exception:
+    """What came of asking for a token, before anything was asked of the storage."""
+    server, status = _SERVER.search(text), _STATUS.search(text)
+    at = server[1] if server else "the service that gives them"
+    is_of_machine = at.startswith(_OF_THE_MACHINE)
+    if status is not None and int(status[1]) not in _PASSING:
+        return NoCredentials(f"{at} gives no token (status {status[1]})")
+    if is_of_machine and status is None:
+        return NoCredentials("none are set, and this machine has no identity in the cloud")
+    return NotReached(f"no token could be had of {at}")
 
 
 def _other(error: Exception, text: str) -> Exception:

@@ -12,12 +12,12 @@ from typing import IO
 from icectl.env import Env
 from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage import native_calls as calls
 from icectl.storage.create import check_creatable
 from icectl.storage.failures import AnswerLost, error_code, was_refused
-from icectl.storage.native_keys import key_of
-from icectl.storage.native_requests import Requests
-from icectl.storage.native_upload import upload
+from icectl.storage.native import calls
+from icectl.storage.native.calls import key_of
+from icectl.storage.native.requests import Requests
+from icectl.storage.native.upload import upload
 from icectl.storage.proof import Prober, Proof
 from icectl.storage.store import FailedRemoval, Store
 
@@ -54,7 +54,8 @@ class NativeWriter:
         conditions; AnswerLost, when no answer came; StorageError, when nothing was written.
         """
         check_creatable(location)
-        Prober(self._put_new, self.remove, self.env, self.warn).prove(self.proof, location)
+        prober = Prober(self._put_new, self.remove, self.env, self.warn, self._condition)
+        prober.prove(self.proof, location)
         self._put_new(location, content)
 
     def replace(self, location: str, content: bytes) -> None:
@@ -84,7 +85,7 @@ class NativeWriter:
             self.other().copy(source, target)  # in parts
 
     def remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
-        """Delete objects, a thousand a request; those already gone count as removed.
+        """Delete objects, a thousand a request, on GCS one; those already gone count as removed.
 
         Raises: StorageError, when a whole request fails.
         """
@@ -92,11 +93,19 @@ class NativeWriter:
             check_creatable(location)
         if removed:
             self._warn_of_versions(removed[0])
+        if self.requests.client.kind == "gcs":  # it has no requests for many
+            return self._remove_each(removed)
         batches = [removed[start : start + _BATCH] for start in range(0, len(removed), _BATCH)]
         if len(batches) < 2:
             return [failed for batch in batches for failed in self._remove(batch)]
         with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
             return [failed for found in pool.map(self._remove, batches) for failed in found]
+
+    @property
+    def _condition(self) -> str:
+        """How a request says that there must be no such object yet."""
+        of_gcs = self.requests.client.kind == "gcs"
+        return "x-goog-if-generation-match: 0" if of_gcs else "If-None-Match: *"
 
     def _put_new(self, location: str, content: bytes) -> None:
         try:
@@ -113,8 +122,6 @@ class NativeWriter:
 
     def _remove(self, batch: Sequence[str]) -> Sequence[FailedRemoval]:
         """Delete one batch. Where something of it fails, what tells which ones does it again."""
-        if self.requests.client.kind == "gcs":  # it has no requests for many
-            return self._remove_each(batch)
         try:
             self.requests.once(partial(calls.delete, [_key(location) for location in batch]))
         except Exception:  # noqa: BLE001 - whatever it is, it comes again, and is told of then

@@ -13,11 +13,11 @@ from typing import IO
 import pyarrow as pa
 
 from icectl.storage import location as locations
-from icectl.storage import native_calls as calls
-from icectl.storage.native_keys import key_of
-from icectl.storage.native_listing import NativeListing
-from icectl.storage.native_requests import Requests
-from icectl.storage.native_write import NativeWriter
+from icectl.storage.native import calls
+from icectl.storage.native.calls import key_of
+from icectl.storage.native.listing import NativeListing
+from icectl.storage.native.requests import Requests
+from icectl.storage.native.write import NativeWriter
 from icectl.storage.range_reader import Tail, range_reader
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 

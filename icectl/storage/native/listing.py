@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage import native_calls as calls
 from icectl.storage.listing import ListingStep, Rows, run_steps
-from icectl.storage.native_keys import prefix_of
-from icectl.storage.native_requests import Requests
+from icectl.storage.native import calls
+from icectl.storage.native.calls import prefix_of
+from icectl.storage.native.requests import Requests
 from icectl.storage.store import FileStatus, Part, Split, Store
 
 _PAGE = 1000

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeVar
 
-from icectl.storage.native_errors import translated
+from icectl.storage.native.errors import translated
 
 Result = TypeVar("Result")
 

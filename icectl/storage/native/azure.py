@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from icectl.storage.credentials import Renewed
-from icectl.storage.native_client import Access, Source, client_options
+from icectl.storage.native.client import Access, Source, client_options
 
 _SETTINGS = {
     "account_key": "account_key",

@@ -1,16 +1,37 @@
-"""Calls of obstore, which is imported by the first of them: each takes the store last."""
+"""Calls of obstore, and the keys that it can name objects by.
 
+It is imported by the first of the calls; each takes the store last.
+"""
+
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from icectl.storage import location as locations
 from icectl.storage.failures import error_code
-from icectl.storage.native_errors import Answered, Unexpected, translated
+from icectl.storage.native.errors import Answered, Unexpected, translated
 from icectl.storage.range_reader import Tail
 
 _AT_ONCE_BYTES = 8 << 20
 """Longer ranges are read by several requests at once."""
 
 _PAST_THE_END = {"416", "InvalidRange"}
+_INEXPRESSIBLE = re.compile(r"(?:\A|/)(?:\.{0,2})(?:/|\Z)|[\x00-\x1f\x7f]")
+"""An empty part, one of dots, a control character: obstore refuses these, or leaves parts out."""
+
+
+def key_of(location: str) -> str | None:
+    """The key of an object; None where obstore would not ask for that very one."""
+    key = location[len(locations.root(location)) + 1 :]
+    return None if _INEXPRESSIBLE.search(key) else key
+
+
+def prefix_of(location: str) -> str | None:
+    """What all keys below a location begin with, up to a slash; None where that is all of them, or
+    obstore would not list those very ones.
+    """
+    key = key_of(location.rstrip("/"))
+    return None if key is None else f"{key}/"
 
 
 def head(key: str, store: Any) -> Mapping[str, Any]:

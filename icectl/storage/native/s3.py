@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from icectl.storage.credentials import AwsKeys, AwsSession, Renewed
-from icectl.storage.native_client import Access, Source, client_options
+from icectl.storage.native.client import Access, Source, client_options
 
 _EXPRESSED = {
     "key",

@@ -9,9 +9,9 @@ from threading import Thread
 from typing import IO, Any, BinaryIO
 
 from icectl.errors import StorageError
-from icectl.storage import native_calls as calls
-from icectl.storage.native_errors import translated
-from icectl.storage.native_requests import Requests
+from icectl.storage.native import calls
+from icectl.storage.native.errors import translated
+from icectl.storage.native.requests import Requests
 
 _PART_BYTES = 8 << 20
 """An object has 10,000 parts at most."""

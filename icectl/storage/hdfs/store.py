@@ -1,0 +1,279 @@
+"""Files of Hadoop's file system, by hdfs-native: no JVM, and a rename that overwrites nothing."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+from typing import IO, Any, TypeVar
+
+import pyarrow as pa
+
+from icectl.env import Env
+from icectl.errors import StorageError, Unsupported
+from icectl.storage import location as locations
+from icectl.storage.failures import AnswerLost, is_transient, remote_failure
+from icectl.storage.hdfs.calls import NameNodeAnswer, Writing, called, path_of, range_of
+from icectl.storage.listing import ListingStep, Rows, first_steps, run_steps
+from icectl.storage.proof import Prober, Proof
+from icectl.storage.range_reader import Tail, range_reader
+from icectl.storage.retry import retry
+from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
+from icectl.storage.temporary import temporary_name
+
+_COUNTER = itertools.count()
+_COPIED_BYTES = 8 << 20
+_TRIES: Mapping[str, str] = {
+    "dfs.client.failover.max.attempts": "4",
+    "dfs.client.failover.sleep.max.millis": "2000",
+}
+"""What the driver repeats itself, with each of its name nodes; icectl repeats that."""
+
+Result = TypeVar("Result")
+
+
+def open_hdfs(
+    location: str,
+    options: Mapping[str, str],
+    env: Env,
+    concurrency: int,
+    warn: Callable[[str], None],
+) -> "HdfsStore":
+    """The store of a cluster, or of the one that Hadoop's configuration says; not connected yet.
+
+    `options` are Hadoop's own properties. Raises: Unsupported, without the driver; StorageError.
+    """
+    try:
+        from hdfs_native import Client
+    except ImportError as error:
+        raise Unsupported(
+            f"the storage driver for hdfs: is not installed ({error})",
+            hint="install it with icectl: `pip install 'icectl[hdfs]'`",
+        ) from error
+    root = locations.root(location)
+    has_authority = bool(root.partition("//")[2])
+    try:
+        client = called(lambda: Client(root if has_authority else None, {**_TRIES, **options}))
+    except Exception as error:  # the seam: drivers raise what they like
+        raise remote_failure("reach", location, error, secrets=()) from error
+    return HdfsStore(client, env, concurrency, warn)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HdfsStore:
+    """A Store over one cluster."""
+
+    client: Any
+    env: Env
+    concurrency: int
+    warn: Callable[[str], None]
+    proof: Proof = field(default_factory=Proof)
+    lock: Lock = field(default_factory=Lock)
+
+    def read(self, location: str) -> bytes:
+        """All bytes of one file."""
+        return self._make("read", location, lambda: bytes(self._opened(location).read()))
+
+    def read_range(self, location: str, offset: int, length: int) -> bytes:
+        """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
+
+        def action() -> bytes:
+            return range_of(self._opened(location), offset, length)
+
+        return self._make("read", location, action)
+
+    def open(self, location: str) -> IO[bytes]:
+        """A seekable reader; the name node is asked once."""
+        opened = self._make("read", location, partial(self._opened, location))
+
+        def read(offset: int, length: int) -> bytes:
+            return self._make("read", location, partial(range_of, opened, offset, length))
+
+        return range_reader(Tail(len(opened)), read)
+
+    def stat(self, location: str) -> FileStatus | None:
+        """Size and time of one file; None where there is none."""
+        try:
+            found = self._make(
+                "look up", location, partial(self.client.get_file_info, path_of(location))
+            )
+        except FileNotFoundError:
+            return None
+        return None if found.isdir else _status(location, found)
+
+    def list(self, location: str) -> Iterator[pa.RecordBatch]:
+        """All files below a location, directories in parallel."""
+        return run_steps([location.rstrip("/")], self._scan, self.concurrency)
+
+    def split(self, location: str, count: int) -> Split:
+        """Begin to list a location; the parts are directories."""
+        begun = first_steps(location.rstrip("/"), self._scan, self.concurrency, count)
+        return Split(begun.rows.take_all(), [Part(directory) for directory in begun.next])
+
+    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        """All files of some parts of one split."""
+        return run_steps([part.location for part in parts], self._scan, self.concurrency)
+
+    def list_directory(self, location: str) -> Sequence[FileStatus]:
+        """The files directly in one directory; empty where there is none."""
+        found = [_status(path, one) for path, one in self._entries(location) if not one.isdir]
+        return sorted(found, key=lambda file: file.location)
+
+    def create(self, location: str, content: bytes) -> None:
+        """Write a whole new file, atomically; FileExistsError where one is there.
+
+        Raises: AnswerLost, when it may or may not be there; Refused, where renames overwrite;
+        StorageError, when nothing was written.
+        """
+        prober = Prober(self._put_new, self.remove, self.env, self.warn, "rename without overwrite")
+        prober.prove(self.proof, location)
+        self._put_new(location, content)
+
+    def replace(self, location: str, content: bytes) -> None:
+        """Write or overwrite a whole file, atomically."""
+
+        def action() -> None:
+            with self._temporary(location) as (temporary, file):
+                file.write(content)
+                file.close()
+                self.client.rename(temporary, path_of(location), True)  # noqa: FBT003 - overwrites
+
+        self._make("write", location, action)
+
+    @contextmanager
+    def open_new(self, location: str) -> Iterator[IO[bytes]]:
+        """A file to write, which is there, whole, once this is left without an error."""
+        if self.stat(location) is not None:
+            raise FileExistsError(location)
+        with self._temporary(location) as (temporary, file):
+            yield file
+            self._once("write", location, file.close)
+            self._rename(temporary, location)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file, through this process: the cluster has no means to."""
+        with self.open(source) as file, self.open_new(target) as new:
+            while content := file.read(_COPIED_BYTES):
+                new.write(content)
+
+    def clock_ms(self, location: str) -> int | None:  # noqa: ARG002 - of every Store
+        """None: a name node does not tell its time."""
+        return None
+
+    def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:
+        """Delete files; those already gone count as removed."""
+        doomed = list(removed)
+        with ThreadPoolExecutor(self.concurrency, thread_name_prefix="remove") as pool:
+            return [one for one in pool.map(self._remove_one, doomed) if one is not None]
+
+    def _remove_one(self, location: str) -> FailedRemoval | None:
+        try:
+            self._make("delete", location, partial(self.client.delete, path_of(location)))
+        except FileNotFoundError:
+            return None
+        except StorageError as error:
+            if not isinstance(error.__cause__, NameNodeAnswer):
+                raise
+            return FailedRemoval(location, error.message)
+        return None
+
+    def _put_new(self, location: str, content: bytes) -> None:
+        with self._temporary(location) as (temporary, file):
+            self._once("write", location, partial(file.write, content))
+            self._once("write", location, file.close)
+            self._rename(temporary, location)
+
+    def _rename(self, temporary: str, location: str) -> None:
+        """Give a whole file its name, by one request that is never repeated (R-162).
+
+        Raises: FileExistsError; AnswerLost; StorageError.
+        """
+        rename = partial(self.client.rename, temporary, path_of(location), False)  # noqa: FBT003
+        try:
+            called(rename)
+        except FileExistsError:
+            raise FileExistsError(location) from None
+        except Exception as error:  # the seam: drivers raise what they like
+            failure = remote_failure("write", location, error, secrets=())
+            if isinstance(error, NameNodeAnswer):
+                raise failure from error
+            raise AnswerLost(
+                f"cannot write {locations.shown(location)}: no answer came",
+                hint=getattr(failure, "hint", None),
+            ) from error
+
+    @contextmanager
+    def _temporary(self, location: str) -> Iterator[tuple[str, Writing]]:
+        """A file beside a location, by its own path, which is gone afterwards unless renamed."""
+        place = locations.join(
+            locations.parent(location), temporary_name(next(_COUNTER), locations.name(location))
+        )
+        temporary = path_of(place)
+        file = self._once("write", location, partial(Writing, self.client, temporary))
+        try:
+            yield temporary, file
+        except BaseException:
+            file.abandon()
+            self._clear(temporary)
+            raise
+
+    def _clear(self, temporary: str) -> None:
+        """Remove what has not got its name; a later run removes what stays."""
+        try:
+            called(partial(self.client.delete, temporary))
+        except Exception:  # noqa: BLE001 - the error that led here is told
+            self.warn(f"{temporary}, which nothing refers to, could not be removed")
+
+    def _opened(self, location: str) -> Any:
+        return self.client.read(path_of(location))
+
+    def _once(self, doing: str, location: str, action: Callable[[], Result]) -> Result:
+        """The result of a call that writes. Raises: StorageError."""
+        try:
+            return called(action)
+        except Exception as error:  # the seam: drivers raise what they like
+            failure = remote_failure(doing, location, error, secrets=())
+            if failure is error:
+                raise
+            raise failure from error
+
+    def _make(self, doing: str, location: str, action: Callable[[], Result]) -> Result:
+        """The result of a call that may be repeated. Raises: StorageError; FileNotFoundError."""
+        return retry(
+            partial(called, action),
+            self.env,
+            is_transient=is_transient,
+            translated=partial(remote_failure, doing, location, secrets=()),
+        )
+
+    def _scan(self, directory: str) -> ListingStep[str]:
+        rows, below = Rows(), []
+        for place, one in self._entries(directory):
+            if one.isdir:
+                below.append(place)
+            else:
+                rows.add(place, int(one.length), int(one.modification_time))
+        return ListingStep(rows, tuple(below))
+
+    def _entries(self, directory: str) -> Sequence[tuple[str, Any]]:
+        """List a directory, under locations that begin as the directory's does."""
+        path = path_of(directory).rstrip("/")
+
+        def action() -> Sequence[Any]:
+            return list(self.client.list_status(path or "/"))
+
+        try:
+            found = self._make("list", directory, action)
+        except FileNotFoundError:
+            return []
+        return [
+            (locations.join(directory, one.path.removeprefix(path)), one)
+            for one in found
+            if one.path.rstrip("/") != path
+        ]
+
+
+def _status(location: str, found: Any) -> FileStatus:
+    return FileStatus(location, int(found.length), int(found.modification_time))

@@ -1,0 +1,1 @@
+"""Buckets of S3, GCS and Azure by obstore; `store` is where to start reading."""

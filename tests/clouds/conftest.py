@@ -1,0 +1,103 @@
+"""Tables in the stores of other clouds than Amazon's, each as its emulator has it."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.s3.conftest import NUMBERS, Bucket
+
+
+@dataclass(frozen=True)
+class CloudBucket(Bucket):
+    """A bucket past icectl: the root of its locations, and means to write, read and list there."""
+
+    root: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    put: Callable[[str, bytes], None] = lambda key, content: None
+    get: Callable[[str], bytes] = lambda key: b""
+    listed: Callable[[str], list[str]] = lambda prefix: []
+
+    @property
+    def arguments(self) -> list[str]:
+        return [
+            word for name, value in self.options for word in ("--storage-option", f"{name}={value}")
+        ]
+
+    def location(self, table: str) -> str:
+        return f"{self.root}/wh/{table}"
+
+    def upload(self, table: str) -> None:
+        built = self.directory / table
+        files = [path for path in built.rglob("*") if path.is_file()]
+        with ThreadPoolExecutor(16) as pool:
+            contents = [path.read_bytes() for path in files]
+            keys = [f"wh/{table}/{path.relative_to(built)}" for path in files]
+            list(pool.map(self.put, keys, contents))
+
+    def keys(self, table: str) -> set[str]:
+        start = f"wh/{table}/"
+        return {key.removeprefix(start) for key in self.listed(start)}
+
+    def download(self, table: str) -> Path:
+        target = self.directory / f"{table}-{next(NUMBERS)}"
+        for key in self.keys(table):
+            path = target / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(self.get(f"wh/{table}/{key}"))
+        return target
+
+
+def azure_bucket(request: pytest.FixtureRequest, directory: Path) -> CloudBucket:
+    server, name = request.getfixturevalue("azurite"), f"tables-{next(NUMBERS)}"
+    server.create_container(name)
+    return CloudBucket(
+        server,
+        name,
+        directory,
+        f"abfss://{name}@{server.account}.dfs.core.windows.net",
+        tuple(server.options.items()),
+        lambda key, content: server.put(name, key, content),
+        lambda key: server.get(name, key),
+        lambda prefix: server.keys(name, prefix),
+    )
+
+
+def gcs_bucket(request: pytest.FixtureRequest, directory: Path) -> CloudBucket:
+    server, name = request.getfixturevalue("fake_gcs"), f"tables-{next(NUMBERS)}"
+    server.create_bucket(name)
+    return CloudBucket(
+        server,
+        name,
+        directory,
+        f"gs://{name}",
+        tuple(server.options.items()),
+        lambda key, content: server.put(name, key, content),
+        lambda key: server.get(name, key),
+        lambda prefix: server.keys(name, prefix),
+    )
+
+
+def hdfs_bucket(request: pytest.FixtureRequest, directory: Path) -> CloudBucket:
+    server, name = request.getfixturevalue("hdfs"), f"tables-{next(NUMBERS)}"
+    return CloudBucket(
+        server,
+        name,
+        directory,
+        f"{server.root}/{name}",
+        (),
+        lambda key, content: server.put(f"/{name}/{key}", content),
+        lambda key: server.get(f"/{name}/{key}"),
+        lambda prefix: [key.removeprefix(f"/{name}/") for key in server.keys(f"/{name}/{prefix}")],
+    )
+
+
+CLOUDS = {"azurite": azure_bucket, "fake-gcs": gcs_bucket, "hdfs": hdfs_bucket}
+
+
+@pytest.fixture(params=["azurite", "fake-gcs", pytest.param("hdfs", marks=pytest.mark.full)])
+def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> CloudBucket:
+    """An empty bucket of each cloud."""
+    return CLOUDS[request.param](request, tmp_path)

@@ -1,0 +1,105 @@
+"""Reading ahead: in order, within a budget, and what happens to those who are faster."""
+
+import threading
+
+import pytest
+
+from icectl.errors import StorageError
+from icectl.storage import read_ahead
+from icectl.storage.open import StorageOptions, open_store
+from icectl.storage.read_ahead import ReadAhead
+from tests.stores.wrapped import CountingStore, FaultyStore
+
+BASE = "memory://read-ahead/t"
+
+
+@pytest.fixture
+def store(fixed_env):
+    made = open_store(StorageOptions(), fixed_env)
+    for number in range(10):
+        made.replace(f"{BASE}/{number}", bytes([number]) * 10)
+    return CountingStore(made)
+
+
+def files(count=10, size=10):
+    return [(f"{BASE}/{number}", size) for number in range(count)]
+
+
+def test_each_file_is_one_request_and_is_read_at_any_place(store):
+    with ReadAhead(store, files(), 4) as ahead:
+        for number in range(10):
+            with ahead.open(f"{BASE}/{number}") as file:
+                assert file.seek(-2, 2) == 8
+                assert file.read() == bytes([number]) * 2
+                assert file.seek(0) == 0
+                assert file.read(3) == bytes([number]) * 3
+    assert store.counts == {"read_range": 10}
+
+
+def test_no_more_is_here_than_the_budget_until_files_are_closed(store, monkeypatch):
+    monkeypatch.setattr(read_ahead, "_BUDGET_BYTES", 35)
+    with ReadAhead(store, files(), 4) as ahead:
+        opened = [ahead.open(f"{BASE}/{number}") for number in range(3)]
+        assert store.counts == {"read_range": 3}
+        opened[0].close()
+        opened[0].close()
+        with ahead.open(f"{BASE}/3") as file:
+            assert file.read() == bytes([3]) * 10
+        assert store.counts["read_range"] in {4, 5}
+        assert "open" not in store.counts
+
+
+def test_who_is_faster_and_who_opens_again_is_served_by_the_store(store, monkeypatch):
+    monkeypatch.setattr(read_ahead, "_BUDGET_BYTES", 10)
+    with ReadAhead(store, files(3), 4) as ahead:
+        for number in (2, 0, 0, 1):
+            with ahead.open(f"{BASE}/{number}") as file:
+                assert file.read() == bytes([number]) * 10
+    opened = [place for method, place in store.calls if method == "open"]
+    assert opened == [f"{BASE}/2", f"{BASE}/0"]
+
+
+def test_local_and_large_files_are_left_to_the_store(store, monkeypatch, tmp_path):
+    monkeypatch.setattr(read_ahead, "_LARGEST_BYTES", 9)
+    (tmp_path / "a").write_bytes(b"here")
+    with ReadAhead(store, [*files(2), (str(tmp_path / "a"), 4)], 4) as ahead:
+        with ahead.open(f"{BASE}/1") as file:
+            assert file.read() == bytes([1]) * 10
+        with ahead.open(str(tmp_path / "a")) as file:
+            assert file.read() == b"here"
+    assert "read_range" not in store.counts
+
+
+@pytest.mark.parametrize("size", [9, 11])
+def test_a_size_that_metadata_has_wrong_is_the_stores(store, size):
+    with ReadAhead(store, files(1, size), 4) as ahead, ahead.open(f"{BASE}/0") as file:
+        assert file.read() == bytes(10)
+    assert store.counts["open"] == 1
+
+
+def test_failures_come_to_who_opens_and_the_others_go_on(store, monkeypatch):
+    monkeypatch.setattr(read_ahead, "_BUDGET_BYTES", 10)
+    faulty = FaultyStore(store, 1, "before", frozenset({"read_range"}))
+    missing = [(f"{BASE}/missing", 10)]
+    with ReadAhead(faulty, [*files(1), *missing, *files(2)[1:]], 1) as ahead:
+        with pytest.raises(StorageError):
+            ahead.open(f"{BASE}/0")
+        with pytest.raises(FileNotFoundError):
+            ahead.open(f"{BASE}/missing")
+        with ahead.open(f"{BASE}/1") as file:
+            assert file.read() == bytes([1]) * 10
+    assert "open" not in store.counts
+
+
+def test_what_nobody_opens_does_not_keep_the_run(store):
+    held = threading.Event()
+
+    class Slow(CountingStore):
+        def call(self, method, location, action):
+            held.wait(5)
+            return super().call(method, location, action)
+
+    slow = Slow(store)
+    with ReadAhead(slow, files(), 1):
+        held.set()
+    assert slow.counts["read_range"] <= 10
