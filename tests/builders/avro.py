@@ -84,9 +84,13 @@ def file(
     return stream.getvalue()
 
 
-def raw_file(schema: Mapping[str, Any], blocks: Sequence[tuple[int, bytes]]) -> bytes:
+def raw_file(
+    schema: Mapping[str, Any],
+    blocks: Sequence[tuple[int, bytes]],
+    metadata: Mapping[str, str] | None = None,
+) -> bytes:
     """A container file of blocks given as (record count, bytes)."""
-    head = {"avro.schema": json.dumps(schema), "avro.codec": "null"}
+    head = {"avro.schema": json.dumps(schema), "avro.codec": "null", **(metadata or {})}
     content = b"Obj\x01" + number(len(head))
     for key, value in head.items():
         content += number(len(key)) + key.encode() + number(len(value)) + value.encode()

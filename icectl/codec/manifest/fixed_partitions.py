@@ -3,7 +3,8 @@
 The format, and the Avro schema of every such manifest, has their bytes alone. The reference
 implementation (1.12 at least) writes a length before them, as Avro does before bytes, and
 reads nothing else (R-212). Where one way leads to the end of a block, the other runs into damage:
-a length shifts all that follows. So the blocks themselves tell, not who wrote them.
+a length shifts all that follows. So the blocks themselves tell, not who wrote them, but for a
+value of one byte in few rows, which may make another number of what follows it.
 """
 
 from collections.abc import Sequence
@@ -30,11 +31,16 @@ _CODES = {"status": frozenset(map(int, Status)), "content": frozenset(map(int, C
 """Numbers that stand for something: what is shifted seldom has one of them in their place."""
 
 
+_OF_JAVA = "iceberg.schema"
+"""A member of the headers of files that the reference implementation writes, and it alone."""
+
+
 def stored_layout(file: AvroFile) -> ManifestLayout:
     """Find the layout that the records of a manifest have: that of its schema, or with lengths.
 
     A fixed value with a length is of the type bytes there, whose `size` is that of every value.
-    Raises: CorruptTable R-008, R-062, R-063; R-212, where the blocks can be read both ways.
+    Raises: CorruptTable R-008, R-062, R-063; R-212, where the blocks can be read both ways and
+    another than the reference implementation has written them.
     Cost: where partitions have fixed values, decodes blocks up to the first that tells.
     """
     plain = find_layout(file.schema)
@@ -54,6 +60,8 @@ def stored_layout(file: AvroFile) -> ManifestLayout:
         if meant is None:
             return with_lengths
         is_doubtful |= meant != found  # nulls alone are the same either way
+    if is_doubtful and _OF_JAVA in file.metadata:
+        return with_lengths
     if is_doubtful:
         message = "its fixed partition values can be read with and without lengths before them"
         raise CorruptTable(message, rule="R-212")  # R-212

@@ -161,6 +161,22 @@ def test_r212_records_that_can_be_read_both_ways_are_refused() -> None:
     assert rows.table["record_count"].to_pylist() == [1, 7]
 
 
+def test_r212_records_that_can_be_read_both_ways_have_lengths_where_java_wrote_them() -> None:
+    """Java's header has a member `iceberg.schema`, which no other writer's has.
+
+    With: p=80, 3 rows; without: p=02 and 384 rows, as 03 begins where 80 has its last bit.
+    """
+    head = number(1) + b"\x00" + number(0) + text(b"s3://b/1") + text(b"PARQUET")
+    block = head + b"\x02\x02\x80" + number(3) + number(312)
+    schema = of_type(fixed(1))
+    with pytest.raises(CorruptTable, match="with and without lengths"):
+        keys(raw_file(schema, [(1, block)]))
+    content = raw_file(schema, [(1, block)], {"iceberg.schema": "{}"})
+    _, rows = read_manifest(content, columns=PLANNING_COLUMNS, manifest=0, spec=spec())
+    assert rows.table["record_count"].to_pylist() == [3]
+    assert rows.table["partition_key"].to_pylist() == [key(b"\x80")]
+
+
 def test_r212_manifests_with_and_without_lengths_are_read_into_one_table() -> None:
     stored = [OF_JAVA, b"\x02" + b"3bcd", b"\x02\x08" + b"4bcd"]
     contents = [raw_file(of_type(fixed(4)), [(1, record(one))]) for one in stored]
