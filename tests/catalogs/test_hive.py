@@ -18,7 +18,7 @@ from tests.builders.compactions import build
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
 from tests.catalogs.conftest import configure
 from tests.catalogs.hive_servers import Faster, HiveServer, client, hive_server
-from tests.catalogs.races import icectl, race, race_with_appends
+from tests.catalogs.races import icectl, race
 from tests.catalogs.server import NAME, meanwhile
 from tests.fault.changing import run
 
@@ -273,12 +273,6 @@ def test_pyiceberg_reads_what_was_maintained(hive: HiveServer, tmp_path: Path) -
     assert len(now.metadata.snapshots) == 1
     now.append(found.slice(0, 1))
     assert icectl("validate", ".".join((NAME, *name)))[0] == 0
-
-
-@pytest.mark.full
-@hive3
-def test_two_of_icectl_and_pyiceberg_lose_nothing(hive: HiveServer, tmp_path: Path) -> None:
-    race_with_appends(hive, 200, tmp_path)
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(200, marks=pytest.mark.full)])

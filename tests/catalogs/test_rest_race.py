@@ -1,8 +1,6 @@
 """The tag race on Iceberg's own REST server: a proxy sets a ref between plan and commit."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -207,45 +205,3 @@ def test_where_the_file_between_cannot_be_read_nothing_is_deleted(
     assert code == 12, document
     assert "has landed" in document["error"]["message"]
     assert all(file.exists() for file in files)
-
-
-@pytest.mark.parametrize("rounds", [4, pytest.param(200, marks=pytest.mark.full)])
-def test_beside_pyiceberg_nothing_is_lost(iceberg_rest: str, rounds: int) -> None:
-    """PyIceberg appends and tags while icectl rewrites manifests, compacts and expires."""
-    import pyarrow as pa
-    from pyiceberg.catalog import load_catalog
-    from pyiceberg.exceptions import CommitFailedException
-
-    catalog = load_catalog("r", type="rest", uri=iceberg_rest)
-    catalog.create_namespace_if_not_exists(NAMESPACE[:1])
-    catalog.create_namespace_if_not_exists(NAMESPACE)
-    identifier = (*NAMESPACE, f"shared_{rounds}")
-    schema = pa.schema([("n", pa.int64())])
-    catalog.create_table(identifier, schema).append(pa.table({"n": [0]}, schema))
-
-    def append() -> None:
-        number = 0
-        while number < rounds:
-            with suppress(CommitFailedException):
-                catalog.load_table(identifier).append(pa.table({"n": [number + 1]}, schema))
-                number += 1
-
-    name = ".".join(("r", *identifier))
-    uri = ["--catalog-option", f"uri={iceberg_rest}", "--json"]
-    commands = (
-        ["rewrite-manifests", name, "--min-manifests", "2"],
-        ["compact", name, "--engine", "local"],
-        ["expire-snapshots", name, "--older-than", "0s", "--retain-last", "1", "--yes"],
-    )
-    codes = []
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(append)
-        while not writing.done():
-            codes += [run([*words, *uri], env=SystemEnv())[0] for words in commands]
-        writing.result()
-    assert set(codes) <= {0, 11}
-    assert 0 in codes
-    rows = catalog.load_table(identifier).scan().to_arrow()["n"].to_pylist()
-    assert sorted(rows) == list(range(rounds + 1))
-    code, document = run(["validate", name, "--level", "data", *uri])
-    assert (code, document["result"]["counts"]["error"]) == (0, 0), document
