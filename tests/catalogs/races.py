@@ -53,12 +53,14 @@ def race(server: Server, table: str, changes: Sequence[int], change: Callable[[i
     name = ".".join((NAME, *server.namespace, table))
     done = threading.Event()
     failures: list[str] = []
+    codes: list[int] = []
 
     def maintain() -> None:
         number = 0
         while not done.is_set():
             command, *options = COMMANDS[number % len(COMMANDS)]
             code, told = icectl(command, name, *options)
+            codes.append(code)
             if code not in (0, 11):
                 failures.append(told)
             number += 1
@@ -74,6 +76,7 @@ def race(server: Server, table: str, changes: Sequence[int], change: Callable[[i
         for each in maintainers:
             each.join()
     assert not failures, failures[0]
+    assert 0 in codes, "icectl never came to a commit"
     code, told = icectl("validate", name, "--all-snapshots")
     assert (code, json.loads(told)["result"]["counts"]["error"]) == (0, 0), told
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from icectl.catalog.http import Answer, NoAnswerError, NotReachedError
 from icectl.catalog.protocol import (
     CommitOutcome,
     Committed,
@@ -12,7 +13,6 @@ from icectl.catalog.protocol import (
     check_same_table,
 )
 from icectl.catalog.rest.client import Refusal
-from icectl.catalog.rest.http import Answer, NoAnswerError, NotReachedError
 from icectl.catalog.rest.outcome import (
     came_between,
     changed_otherwise,

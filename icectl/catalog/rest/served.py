@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from icectl.catalog.http import Answer
 from icectl.catalog.identifier import dotted
 from icectl.catalog.pointer import folder_of
 from icectl.catalog.protocol import Capabilities, LoadedTable
 from icectl.catalog.rest import addresses
 from icectl.catalog.rest.client import Client, NotThereError, Refusal
-from icectl.catalog.rest.http import Answer
 from icectl.catalog.rest.products import product_of
 from icectl.catalog.rest.vended import Vended
 from icectl.catalog.rest.wire import KNOWN_UPDATES, NEWEST_VERSION

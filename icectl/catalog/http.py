@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import urllib3
 
-from icectl.catalog.rest.addresses import shown_url
 from icectl.errors import UsageError
 
 _LOGGER = logging.getLogger(__name__)
@@ -91,6 +90,13 @@ class Http:
         _LOGGER.debug("%s %s: %d", request.method, shown_url(request.url), answer.status)
         headers = {name.lower(): value for name, value in answer.headers.items()}
         return Answer(answer.status, headers, answer.data)
+
+
+def shown_url(url: str) -> str:
+    """A URL without what may be secret: user, password, query."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}" if parts.scheme else parts.path
 
 
 def _was_not_sent(error: Exception) -> bool:
