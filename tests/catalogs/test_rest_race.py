@@ -205,3 +205,39 @@ def test_where_the_file_between_cannot_be_read_nothing_is_deleted(
     assert code == 12, document
     assert "has landed" in document["error"]["message"]
     assert all(file.exists() for file in files)
+
+
+def test_a_commit_without_an_answer_that_another_has_expired_is_known_by_the_log(
+    iceberg_rest: str, tmp_path: Path
+) -> None:
+    """Its snapshot is not there, and its files are: they are those of the rows."""
+    import pyarrow as pa
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog("r", type="rest", uri=iceberg_rest)
+    for depth in range(1, len(NAMESPACE) + 1):
+        catalog.create_namespace_if_not_exists(NAMESPACE[:depth])
+    name = f"expired_{tmp_path.name}"
+    schema = pa.schema([("n", pa.int64())])
+    table = catalog.create_table((*NAMESPACE, name), schema)
+    for number in range(3):
+        table.append(pa.table({"n": [number]}))
+    lost: list[int] = []
+
+    def answering(seen: Seen) -> Reply:
+        if seen.method != "POST" or lost:
+            return pass_on(iceberg_rest, seen)
+        pass_on(iceberg_rest, seen)
+        lost.append(load(iceberg_rest, name)["metadata"]["current-snapshot-id"])
+        table.refresh().append(pa.table({"n": [3]}))
+        commit(iceberg_rest, name, [{"action": "remove-snapshots", "snapshot-ids": lost}])
+        return Reply(breaks=True)
+
+    with python_server(answering) as proxy:
+        words = ["compact", f"{NAMED}.{name}", "--engine", "local", "--rewrite-all", "--json"]
+        code, document = run([*words, "--catalog-option", f"uri={proxy.uri}"], env=SystemEnv())
+    assert code == 0, document
+    after = load(iceberg_rest, name)["metadata"]
+    assert lost[0] not in {one["snapshot-id"] for one in after["snapshots"]}
+    assert sorted(table.refresh().scan().to_arrow()["n"].to_pylist()) == [0, 1, 2, 3]
+    assert len(table.inspect.files()) == 2

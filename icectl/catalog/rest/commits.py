@@ -22,6 +22,7 @@ from icectl.catalog.rest.outcome import (
     removes,
     replaced_file,
     unmet,
+    was_there,
 )
 from icectl.catalog.rest.served import ServedTable, time_ordered_uuid
 from icectl.catalog.rest.wire import commit_json
@@ -120,8 +121,23 @@ class Attempt:
                 return self._checked(now, is_own=False)
             broken = unmet(self.requirements, now.metadata)
             if broken is not None:
-                return Conflict(broken)
+                return self._passed_by(now, broken) if self.is_doubtful else Conflict(broken)
         return None
+
+    def _passed_by(self, now: LoadedTable, reason: str) -> CommitOutcome:
+        """The outcome of a commit that others came after, whose snapshot is not there.
+
+        It may have gone with what they did, and its files are in use all the same.
+        """
+        try:
+            landed = was_there(
+                self.base.metadata_location, now.metadata, self.updates, self.table.stored
+            )
+        except (IcectlError, OSError) as error:
+            return self._unknown(f"what came since cannot be read: {error}")
+        if landed is None:
+            return self._unknown(f"{reason}, and the table's log does not tell what came before")
+        return self._checked(now, is_own=False) if landed else Conflict(reason)
 
     def _unknown(self, reason: str) -> Unknown:
         return Unknown(
