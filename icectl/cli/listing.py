@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
-from icectl.cli.naming import name_in_catalog, warehouse_of
+from icectl.catalog.identifier import dotted
+from icectl.catalog.missing import no_namespace
+from icectl.catalog.warehouse import Warehouse
+from icectl.cli.naming import NameInCatalog, name_in_catalog, warehouse_of
 from icectl.cli.options import Common
 from icectl.cli.session import storage_of
 from icectl.cli.settings import CONCURRENCY, parse_count, parse_option
@@ -100,8 +103,7 @@ def _entries(common: Common, table: str) -> Iterator[Entry]:
     storage = storage_of(common)
     name = name_in_catalog(common, table)
     if name is not None:
-        warehouse = warehouse_of(common, name, storage)
-        return tables_in(warehouse, name.catalog, name.parts)
+        return _entries_in(warehouse_of(common, name, storage), name)
     directory = table if scheme(table) else str(Path(table).absolute())
     found = tables_below(open_store(storage, common.shell.env), common.shell.env, directory)
     first = list(islice(found, 1))
@@ -110,6 +112,20 @@ def _entries(common: Common, table: str) -> Iterator[Entry]:
             f"no Iceberg table at or below {directory}",
             hint="a table directory holds metadata/*.metadata.json",
         )
+    return chain(first, found)
+
+
+def _entries_in(warehouse: Warehouse, name: NameInCatalog) -> Iterator[Entry]:
+    """The tables of a namespace; some servers list none in place of saying that it is not there.
+
+    Raises: TableNotFound; StorageError.
+    """
+    found = tables_in(warehouse, name.catalog, name.parts)
+    first = list(islice(found, 1))
+    if not first and name.parts:
+        beside = list(warehouse.namespaces(name.parts[:-1]))
+        if name.parts not in beside:
+            raise no_namespace(name.catalog, name.parts, [dotted(each) for each in beside])
     return chain(first, found)
 
 

@@ -20,37 +20,51 @@ COMMANDS = (
 
 def race_with_appends(server: Server, rounds: int, folder: Path) -> None:
     """PyIceberg appends, and every row is there at the end."""
-    import pyarrow as pa
     from pyiceberg.catalog import load_catalog
-    from pyiceberg.exceptions import CommitFailedException
-    from sqlalchemy.exc import OperationalError
 
-    name = (*server.namespace, "raced")
-    schema = pa.schema([("id", pa.int64())])
-    # What it reads may have been expired meanwhile, and a database be busy.
-    passing = (CommitFailedException, FileNotFoundError, OperationalError)
     with closing(load_catalog(NAME, **server.properties)) as catalog:
         for depth in range(1, len(server.namespace) + 1):
             catalog.create_namespace_if_not_exists(server.namespace[:depth])
-        catalog.create_table(name, schema, location=f"file://{folder}/raced")
+        race_in(catalog, (*server.namespace, "raced"), rounds, location=f"file://{folder}/raced")
 
-        def append(number: int) -> None:
-            rows = pa.table({"id": pa.array([number], pa.int64())})
-            while True:
-                try:
-                    return catalog.load_table(name).append(rows)
-                except passing:
-                    continue
 
-        append(-1)
-        race(server, "raced", range(rounds), append)
-        found = catalog.load_table(name).scan().to_arrow()["id"].to_pylist()
+def race_in(
+    catalog: Any,
+    name: tuple[str, ...],
+    rounds: int,
+    commands: Sequence[Sequence[str]] = COMMANDS,
+    location: str | None = None,
+) -> None:
+    """The same in a catalog that PyIceberg has opened, on a table that is made for it."""
+    import pyarrow as pa
+    from pyiceberg.exceptions import CommitFailedException, ValidationException
+    from sqlalchemy.exc import OperationalError
+
+    catalog.create_table(name, pa.schema([("id", pa.int64())]), location=location)
+    # What it reads or began with may have been expired meanwhile, and a database be busy.
+    passing = (CommitFailedException, ValidationException, FileNotFoundError, OperationalError)
+
+    def append(number: int) -> None:
+        rows = pa.table({"id": pa.array([number], pa.int64())})
+        while True:
+            try:
+                return catalog.load_table(name).append(rows)
+            except passing:
+                continue
+
+    append(-1)
+    race(".".join((NAME, *name)), range(rounds), append, commands)
+    found = catalog.load_table(name).scan().to_arrow()["id"].to_pylist()
     assert sorted(found) == list(range(-1, rounds))
 
 
-def race(server: Server, table: str, changes: Sequence[int], change: Callable[[int], Any]) -> None:
-    """Make changes while two of icectl run, and look at how these end."""
-    name = ".".join((NAME, *server.namespace, table))
+def race(
+    name: str,
+    changes: Sequence[int],
+    change: Callable[[int], Any],
+    commands: Sequence[Sequence[str]] = COMMANDS,
+) -> None:
+    """Make changes while two of icectl run on a table, and look at how these end."""
     done = threading.Event()
     failures: list[str] = []
     codes: list[int] = []
@@ -58,7 +72,7 @@ def race(server: Server, table: str, changes: Sequence[int], change: Callable[[i
     def maintain() -> None:
         number = 0
         while not done.is_set():
-            command, *options = COMMANDS[number % len(COMMANDS)]
+            command, *options = commands[number % len(commands)]
             code, told = icectl(command, name, *options)
             codes.append(code)
             if code not in (0, 11):

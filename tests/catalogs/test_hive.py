@@ -286,7 +286,7 @@ def test_two_of_icectl_and_another_writer_lose_no_tag(hive: HiveServer, rounds: 
                 continue
 
     kept = rows(hive)
-    race(hive, "t", range(rounds), tag)
+    race(".".join((NAME, *hive.namespace, "t")), range(rounds), tag)
     assert {f"tag-{number}" for number in range(rounds)} <= set(metadata(hive)["refs"])
     assert rows(hive) == kept
 

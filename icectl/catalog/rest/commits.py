@@ -238,6 +238,8 @@ class Attempt:
     def _tell_changes(self, now: LoadedTable) -> None:
         expected = apply_all(self.base.metadata, self.updates)
         changed = changed_otherwise(expected, now.metadata)
+        if self.table.keeps_history:
+            changed = [each for each in changed if each not in ("properties", "snapshots")]
         if changed:
             self.table.warn(
                 f"the server made the commit, and has {', '.join(changed)} otherwise than was "

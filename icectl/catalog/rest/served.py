@@ -72,6 +72,12 @@ class ServedTable:
         """The table as messages name it."""
         return f"`{dotted((*self.namespace, self.name))}` of catalog `{self.client.name}`"
 
+    @property
+    def keeps_history(self) -> bool:
+        """Whether the server has a history beside the metadata, which show the newest alone."""
+        product = product_of(self.client.config)
+        return product is not None and product.keeps_history
+
     def stored(self, location: str) -> TableMetadata:
         """Read a metadata file of the table. Raises: FileNotFoundError; IcectlError."""
         return read_metadata(self.read(location))
@@ -117,7 +123,7 @@ class ServedTable:
         return LoadedTable(
             metadata,
             location,
-            metadata_version(location).version,
+            None if self.keeps_history else metadata_version(location).version,
             folder_of(metadata),
             self._capabilities(),
         )
