@@ -2,11 +2,14 @@
 
 import json
 import os
+import select
+import socket
+import ssl
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from tests.catalogs.conftest import configure
 from tests.catalogs.hive_servers import Faster, HiveServer, client, hive_server
 from tests.catalogs.races import icectl, race
 from tests.catalogs.server import NAME, meanwhile
+from tests.catalogs.test_rest_access import certificates
 from tests.fault.changing import run
 
 COMPACT = ("--engine", "local", "--rewrite-all", "--json")
@@ -240,6 +244,35 @@ def test_the_first_server_that_answers_is_asked(
 
 
 @hive3
+def test_tls_takes_an_own_authority_and_shows_a_certificate(
+    hive: HiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, certificate, key = certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.load_verify_locations(authority)
+    context.verify_mode = ssl.CERT_REQUIRED
+    trusted = {"SSL__CABUNDLE": authority}
+    shown = {"SSL__CLIENT__CERT": certificate, "SSL__CLIENT__KEY": key}
+    with tls_in_front(hive.port, context) as port:
+        monkeypatch.setenv(f"{OPTION}URI", f"thrift://127.0.0.1:{port}")
+        for use, given, code, told in (
+            ("true", trusted | shown, 0, ""),
+            ("true", shown, 13, "its certificate is not trusted: "),
+            ("true", trusted, 13, "did not answer"),
+            ("true", {"SSL__CABUNDLE": "/none"}, 2, "catalog property `ssl.cabundle`: "),
+            ("false", {}, 13, ""),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setenv(f"{OPTION}HIVE__METASTORE__USE__SSL", use)
+                for name, value in given.items():
+                    patch.setenv(f"{OPTION}{name}", str(value))
+                found, document = on(hive, "rewrite-manifests", "--min-manifests", "1", "--json")
+            assert found == code, document
+            assert told in json.dumps(document)
+
+
+@hive3
 def test_another_server_is_not_taken_for_a_metastore(
     hive: HiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,6 +355,34 @@ def test_spark_goes_on_where_icectl_was(hive: HiveServer, tmp_path: Path) -> Non
     entry = hive.entry("spark")
     assert entry.parameters["previous_metadata_location"]
     assert icectl("validate", f"{NAME}.{name}", "--all-snapshots")[0] == 0
+
+
+@contextmanager
+def tls_in_front(port: int, context: ssl.SSLContext) -> Iterator[int]:
+    """A port at which a metastore is reached through TLS."""
+
+    def serve(accepted: socket.socket) -> None:
+        with (
+            suppress(OSError),
+            accepted,
+            context.wrap_socket(accepted, server_side=True) as near,
+            socket.create_connection(("127.0.0.1", port)) as far,
+        ):
+            while True:
+                for one in [near] if near.pending() else select.select([near, far], [], [])[0]:
+                    chunk = one.recv(1 << 16)
+                    if not chunk:
+                        return
+                    (far if one is near else near).sendall(chunk)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield int(listener.getsockname()[1])
 
 
 @contextmanager
