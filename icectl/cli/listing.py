@@ -40,14 +40,20 @@ class ListOptions:
 
 @dataclass(slots=True)
 class _Counted:
-    """Rows as they are consumed, and how many of them say what is wrong with a table."""
+    """Rows as they are consumed, and what is wrong with the tables of some of them."""
 
     rows: Iterator[Row]
-    failed: int = field(default=0)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        """How many tables could not be read."""
+        return len(self.problems)
 
     def __iter__(self) -> Iterator[Row]:
         for row in self.rows:
-            self.failed += row["error"] is not None
+            if row["error"] is not None:
+                self.problems.append(f"{row['table']}: {row['error']}")
             yield row
 
 
@@ -137,3 +143,5 @@ def _print(console: Console, rows: _Counted, given: ListOptions) -> None:
         row_output.print_chosen(console, RowSet(given.columns, rows))
     else:
         row_output.print_rows(console, VIEW, RowSet(TABLE_COLUMNS, rows), "")
+        for problem in rows.problems:
+            console.warn(problem)

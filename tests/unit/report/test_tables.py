@@ -106,3 +106,29 @@ def test_pairs_line_up_their_values() -> None:
     console = Console(out, io.StringIO(), io.StringIO(), FixedEnv(), ConsoleOptions())
     print_pairs(console, [("uuid", "u"), ("format version", "2"), ("empty", "")], indent=2)
     assert out.getvalue() == "  uuid            u\n  format version  2\n  empty\n"
+
+
+def test_spare_columns_are_left_out_before_a_cell_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = [
+        Column("table", cut="middle"),
+        Column("version", align="right", is_spare=True),
+        Column("size", align="right"),
+        Column("files", align="right", is_spare=True),
+    ]
+    rows = [["main.namespace.table", "2", "10 B", "4"]]
+    assert printed(columns, rows, 42, monkeypatch) == [
+        "table                 version  size  files",
+        "main.namespace.table        2  10 B      4",
+    ]
+    assert printed(columns, rows, 34, monkeypatch) == [
+        "table                 size  files",
+        "main.namespace.table  10 B      4",
+    ]
+    assert printed(columns, rows, 26, monkeypatch) == [
+        "table                 size",
+        "main.namespace.table  10 B",
+    ]
+    assert printed(columns, rows, 20, monkeypatch) == [
+        "table           size",
+        "mai...ce.table  10 B",
+    ]
