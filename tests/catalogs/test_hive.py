@@ -1,11 +1,9 @@
 """Hive metastores, as far as they are unlike other catalogs: locks, entries, who else writes."""
 
 import json
-import os
 import select
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -322,39 +320,6 @@ def test_two_of_icectl_and_another_writer_lose_no_tag(hive: HiveServer, rounds: 
     race(".".join((NAME, *hive.namespace, "t")), range(rounds), tag)
     assert {f"tag-{number}" for number in range(rounds)} <= set(metadata(hive)["refs"])
     assert rows(hive) == kept
-
-
-@pytest.mark.spark
-@pytest.mark.full
-@hive3
-def test_spark_goes_on_where_icectl_was(hive: HiveServer, tmp_path: Path) -> None:
-    """Iceberg's HiveCatalog writes while icectl compacts, and finds all rows at the end."""
-    if os.environ.get("ICECTL_TEST_NO_SPARK") or "ICECTL_TEST_SPARK_JAR" not in os.environ:
-        pytest.skip(os.environ.get("ICECTL_TEST_NO_SPARK", "tests/run.sh sets up the Spark peer"))
-    script = Path(__file__).parents[1] / "peers" / "hive_catalog.py"
-    python, jar = os.environ["ICECTL_TEST_SPARK_PYTHON"], os.environ["ICECTL_TEST_SPARK_JAR"]
-    uri, name = f"thrift://127.0.0.1:{hive.port}", ".".join((*hive.namespace, "spark"))
-    ready, told = tmp_path / "ready", {}
-
-    def write() -> None:
-        command = [python, str(script), jar, uri, name, f"file://{tmp_path}/wh", str(ready)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        told.update(code=done.returncode, out=done.stdout, errors=done.stderr[-4000:])
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    ends = []
-    while writer.is_alive():
-        if ready.exists():
-            ends.append(icectl("compact", f"{NAME}.{name}", *COMPACT[:-1])[0])
-        writer.join(timeout=0.2)
-    assert told["code"] == 0, told["errors"]
-    assert set(ends) <= {0, 11}
-    assert 0 in ends
-    assert json.loads(told["out"].splitlines()[-1]) == list(range(25))
-    entry = hive.entry("spark")
-    assert entry.parameters["previous_metadata_location"]
-    assert icectl("validate", f"{NAME}.{name}", "--all-snapshots")[0] == 0
 
 
 @contextmanager
