@@ -20,7 +20,7 @@ class Column:
     """A heading, the side its cells lean to, and where a cell that is too long is cut.
 
     `cut` None: never. `middle` suits locations, whose ends tell most; `wrap` continues sentences on
-    further lines. Spare columns are left out, the first of them first, before any cell is cut.
+    further lines. `is_spare`: `with_room` may leave it out.
     """
 
     name: str
@@ -35,9 +35,6 @@ def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequ
     Order: that of `rows`.
     """
     cells = [[_one_line(cell) for cell in row] for row in rows]
-    shown = _shown(columns, cells, console.width)
-    columns = [columns[number] for number in shown]
-    cells = [[row[number] for number in shown] for row in cells]
     widths = _widths(columns, cells, console.width)
     headings = [column.name for column in columns]
     console.print(console.style(_line(columns, headings, widths), "bold"))
@@ -91,23 +88,6 @@ def _one_line(text: str) -> str:
     return printable(text.replace("\n", "\\n").replace("\t", "\\t"))
 
 
-def _shown(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int | None
-) -> list[int]:
-    """The numbers of the columns that there is room for, spare ones left out where there is not."""
-    shown = list(range(len(columns)))
-    spare = [number for number in shown if columns[number].is_spare]
-    widths = _widths(columns, rows, None)
-    while spare and available is not None and _excess([widths[n] for n in shown], available) > 0:
-        shown.remove(spare.pop(0))
-    return shown
-
-
-def _excess(widths: Sequence[int], available: int) -> int:
-    """How many columns of a terminal are missing to a line; negative, where some are left."""
-    return sum(widths) + len(_GAP) * (len(widths) - 1) - available
-
-
 def _widths(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int | None
 ) -> list[int]:
@@ -117,7 +97,7 @@ def _widths(
     ]
     if available is None:
         return widths
-    excess = _excess(widths, available)
+    excess = sum(widths) + len(_GAP) * (len(columns) - 1) - available
     while excess > 0:
         cuttable = [
             number
@@ -152,3 +132,21 @@ def _line(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) 
         padding = " " * (width - text_width(fitting))
         shown.append(padding + fitting if column.align == "right" else fitting + padding)
     return _GAP.join(shown).rstrip()
+
+
+def with_room(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int | None
+) -> list[int]:
+    """List the numbers of the columns to print where a terminal has so many, None: any number.
+
+    Spare columns are left out, the first of them first, before any cell would have to be cut.
+    """
+    shown = list(range(len(columns)))
+    spare = [number for number in shown if columns[number].is_spare]
+    cells = [[_one_line(cell) for cell in row] for row in rows]
+    widths = _widths(columns, cells, None)
+    while spare and available is not None:
+        if sum(widths[each] for each in shown) + len(_GAP) * (len(shown) - 1) <= available:
+            break
+        shown.remove(spare.pop(0))
+    return shown

@@ -14,7 +14,7 @@ from icectl.plan.inspect.changes import kind_of
 from icectl.plan.inspect.views import RowSet
 from icectl.report.console import Console
 from icectl.report.document import csv_text, json_line
-from icectl.report.tables import Column, print_table
+from icectl.report.tables import Column, print_table, with_room
 from icectl.spec.manifest import FileFormat
 from icectl.units import print_duration, print_size
 
@@ -93,7 +93,10 @@ def _print(
             Column(each.heading, each.align, each.cut, each.is_spare)
             for each in (columns[at] for at in told)
         ]
-        print_table(console, headings, list(zip(*(cells[at] for at in told), strict=True)))
+        lines = list(zip(*(cells[at] for at in told), strict=True))
+        shown = with_room(headings, lines, console.width)
+        chosen = [[line[at] for at in shown] for line in lines]
+        print_table(console, [headings[at] for at in shown], chosen)
     if number < 0:
         console.note("nothing to show: there are no rows")
 
