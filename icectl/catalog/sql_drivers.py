@@ -62,7 +62,10 @@ class Database:
 
     def failure(self, error: Exception, what: str = "cannot read") -> StorageError:
         """The error to tell, for one of the driver's."""
-        return StorageError(f"{what} the database {self.shown}: {reason_of(error)}")
+        return StorageError(
+            f"{what} the database {self.shown}: {reason_of(error)}",
+            hint="check the catalog's `uri`, what its user may do, and that the database runs",
+        )
 
     def is_conflict(self, error: Exception) -> bool:
         """Whether a statement failed since another transaction changed the same rows."""

@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
-from icectl.cli.naming import name_in_catalog, warehouse_of
+from icectl.catalog.identifier import dotted
+from icectl.catalog.missing import no_namespace
+from icectl.catalog.warehouse import Warehouse
+from icectl.cli.naming import NameInCatalog, name_in_catalog, warehouse_of
 from icectl.cli.options import Common
 from icectl.cli.session import storage_of
 from icectl.cli.settings import CONCURRENCY, parse_count, parse_option
@@ -37,14 +40,20 @@ class ListOptions:
 
 @dataclass(slots=True)
 class _Counted:
-    """Rows as they are consumed, and how many of them say what is wrong with a table."""
+    """Rows as they are consumed, and what is wrong with the tables of some of them."""
 
     rows: Iterator[Row]
-    failed: int = field(default=0)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        """How many tables could not be read."""
+        return len(self.problems)
 
     def __iter__(self) -> Iterator[Row]:
         for row in self.rows:
-            self.failed += row["error"] is not None
+            if row["error"] is not None:
+                self.problems.append(f"{row['table']}: {row['error']}")
             yield row
 
 
@@ -100,8 +109,7 @@ def _entries(common: Common, table: str) -> Iterator[Entry]:
     storage = storage_of(common)
     name = name_in_catalog(common, table)
     if name is not None:
-        warehouse = warehouse_of(common, name, storage)
-        return tables_in(warehouse, name.catalog, name.parts)
+        return _entries_in(warehouse_of(common, name, storage), name)
     directory = table if scheme(table) else str(Path(table).absolute())
     found = tables_below(open_store(storage, common.shell.env), common.shell.env, directory)
     first = list(islice(found, 1))
@@ -113,6 +121,20 @@ def _entries(common: Common, table: str) -> Iterator[Entry]:
     return chain(first, found)
 
 
+def _entries_in(warehouse: Warehouse, name: NameInCatalog) -> Iterator[Entry]:
+    """The tables of a namespace; some servers list none in place of saying that it is not there.
+
+    Raises: TableNotFound; StorageError.
+    """
+    found = tables_in(warehouse, name.catalog, name.parts)
+    first = list(islice(found, 1))
+    if not first and name.parts:
+        beside = list(warehouse.namespaces(name.parts[:-1]))
+        if name.parts not in beside:
+            raise no_namespace(name.catalog, name.parts, [dotted(each) for each in beside])
+    return chain(first, found)
+
+
 def _print(console: Console, rows: _Counted, given: ListOptions) -> None:
     printer = _PRINTERS.get(given.format)
     if printer is not None:
@@ -121,3 +143,5 @@ def _print(console: Console, rows: _Counted, given: ListOptions) -> None:
         row_output.print_chosen(console, RowSet(given.columns, rows))
     else:
         row_output.print_rows(console, VIEW, RowSet(TABLE_COLUMNS, rows), "")
+        for problem in rows.problems:
+            console.warn(problem)

@@ -20,12 +20,13 @@ class Column:
     """A heading, the side its cells lean to, and where a cell that is too long is cut.
 
     `cut` None: never. `middle` suits locations, whose ends tell most; `wrap` continues sentences on
-    further lines.
+    further lines. `is_spare`: `with_room` may leave it out.
     """
 
     name: str
     align: Literal["left", "right"] = "left"
     cut: Literal["middle", "end", "wrap"] | None = None
+    is_spare: bool = False
 
 
 def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
@@ -131,3 +132,21 @@ def _line(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) 
         padding = " " * (width - text_width(fitting))
         shown.append(padding + fitting if column.align == "right" else fitting + padding)
     return _GAP.join(shown).rstrip()
+
+
+def with_room(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int | None
+) -> list[int]:
+    """List the numbers of the columns to print where a terminal has so many, None: any number.
+
+    Spare columns are left out, the first of them first, before any cell would have to be cut.
+    """
+    shown = list(range(len(columns)))
+    spare = [number for number in shown if columns[number].is_spare]
+    cells = [[_one_line(cell) for cell in row] for row in rows]
+    widths = _widths(columns, cells, None)
+    while spare and available is not None:
+        if sum(widths[each] for each in shown) + len(_GAP) * (len(shown) - 1) <= available:
+            break
+        shown.remove(spare.pop(0))
+    return shown

@@ -15,8 +15,8 @@ def check_deletable(catalog: Catalog, loaded: LoadedTable, now_ms: int) -> None:
     Raises: Refused, CorruptTable.
     """
     metadata = loaded.metadata
+    check_not_maintained(loaded)  # first: such catalogs switch `gc.enabled` off themselves
     check_gc_enabled(metadata)
-    check_not_maintained(loaded)
     if now_ms < metadata.last_updated_ms - CLOCK_TOLERANCE_MS:
         raise Refused(
             "this machine's clock is more than a minute behind the table's last commit",

@@ -99,6 +99,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.full)
         if kind.startswith("hive"):  # test_hive.py has what the quick tier needs
             item.add_marker(pytest.mark.full)
+        if kind in ("postgresql", "mariadb") and item.path.name == "test_races.py":
+            item.add_marker(pytest.mark.full)  # SQLite stands for all databases there
         if kind.startswith("hive") or item.path.name == "test_hive.py":
             item.add_marker(pytest.mark.xdist_group("hive"))
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,45 +14,67 @@ from tests.catalogs.server import NAME, Server
 COMMANDS = (
     ("compact", "--engine", "local", "--rewrite-all"),
     ("expire-snapshots", "--older-than", "0s", "--retain-last", "1", "--yes"),
+    ("rewrite-manifests", "--min-manifests", "2"),
 )
 
 
 def race_with_appends(server: Server, rounds: int, folder: Path) -> None:
     """PyIceberg appends, and every row is there at the end."""
-    import pyarrow as pa
     from pyiceberg.catalog import load_catalog
-    from pyiceberg.exceptions import CommitFailedException
 
-    name = (*server.namespace, "raced")
-    catalog = load_catalog("other", **server.properties)
-    schema = pa.schema([("id", pa.int64())])
-    catalog.create_table(name, schema, location=f"file://{folder}/raced")
+    with closing(load_catalog(NAME, **server.properties)) as catalog:
+        for depth in range(1, len(server.namespace) + 1):
+            catalog.create_namespace_if_not_exists(server.namespace[:depth])
+        race_in(catalog, (*server.namespace, "raced"), rounds, location=f"file://{folder}/raced")
+
+
+def race_in(
+    catalog: Any,
+    name: tuple[str, ...],
+    rounds: int,
+    commands: Sequence[Sequence[str]] = COMMANDS,
+    location: str | None = None,
+) -> None:
+    """The same in a catalog that PyIceberg has opened, on a table that is made for it."""
+    import pyarrow as pa
+    from pyiceberg.exceptions import CommitFailedException, ValidationException
+    from sqlalchemy.exc import OperationalError
+
+    catalog.create_table(name, pa.schema([("id", pa.int64())]), location=location)
+    # What it reads or began with may have been expired meanwhile, and a database be busy.
+    passing = (CommitFailedException, ValidationException, FileNotFoundError, OperationalError)
 
     def append(number: int) -> None:
         rows = pa.table({"id": pa.array([number], pa.int64())})
         while True:
             try:
                 return catalog.load_table(name).append(rows)
-            except (CommitFailedException, FileNotFoundError):  # read while it was expired
+            except passing:
                 continue
 
     append(-1)
-    race(server, "raced", range(rounds), append)
+    race(".".join((NAME, *name)), range(rounds), append, commands)
     found = catalog.load_table(name).scan().to_arrow()["id"].to_pylist()
     assert sorted(found) == list(range(-1, rounds))
 
 
-def race(server: Server, table: str, changes: Sequence[int], change: Callable[[int], Any]) -> None:
-    """Make changes while two of icectl run, and look at how these end."""
-    name = ".".join((NAME, *server.namespace, table))
+def race(
+    name: str,
+    changes: Sequence[int],
+    change: Callable[[int], Any],
+    commands: Sequence[Sequence[str]] = COMMANDS,
+) -> None:
+    """Make changes while two of icectl run on a table, and look at how these end."""
     done = threading.Event()
     failures: list[str] = []
+    codes: list[int] = []
 
     def maintain() -> None:
         number = 0
         while not done.is_set():
-            command, *options = COMMANDS[number % len(COMMANDS)]
+            command, *options = commands[number % len(commands)]
             code, told = icectl(command, name, *options)
+            codes.append(code)
             if code not in (0, 11):
                 failures.append(told)
             number += 1
@@ -67,6 +90,7 @@ def race(server: Server, table: str, changes: Sequence[int], change: Callable[[i
         for each in maintainers:
             each.join()
     assert not failures, failures[0]
+    assert 0 in codes, "icectl never came to a commit"
     code, told = icectl("validate", name, "--all-snapshots")
     assert (code, json.loads(told)["result"]["counts"]["error"]) == (0, 0), told
 

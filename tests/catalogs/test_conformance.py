@@ -12,6 +12,7 @@ from icectl.commit.outputs import Outputs
 from tests.builders.compactions import build
 from tests.builders.orphans import age, stray
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
+from tests.builders.table_builder import TableBuilder
 from tests.catalogs.server import NAME, Server, meanwhile
 from tests.fault.changing import run
 
@@ -191,6 +192,20 @@ def test_a_table_that_is_not_there_is_exit_10_with_near_names(
     code, document = run(["inspect", f"{name_of(server)}t", "--json"])
     assert (code, document["error"]["id"]) == (10, "table-not-found")
     assert f"`{name_of(server)}`" in document["error"]["hint"]
+
+
+def test_orphans_are_left_where_another_table_of_the_catalog_lies_below(
+    server: Server, table: MakeTable
+) -> None:
+    directory = table()
+    below = TableBuilder(directory / "data" / "below")
+    below.append(range(3))
+    server.register("u", str(max(below.directory.glob("metadata/*.json"))))
+    lost = stray(directory / "data", "lost.parquet", days=7)
+    code, document = on(server, [*COMMANDS["orphans"], "--json"])
+    assert (code, document["error"]["id"]) == (5, "other-table"), document
+    assert name_of(server).removesuffix("t") + "u" in document["error"]["message"]
+    assert lost.exists()
 
 
 def test_what_a_killed_run_has_left_goes_with_the_next_commit(

@@ -13,7 +13,7 @@ from tests.builders.compactions import build
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
 from tests.catalogs.conftest import configure
 from tests.catalogs.glue_servers import GlueServer, glue_server
-from tests.catalogs.races import icectl, race_with_appends
+from tests.catalogs.races import icectl
 from tests.catalogs.server import NAME
 from tests.fault.changing import run
 
@@ -276,13 +276,3 @@ def test_a_table_of_pyiceberg_is_maintained_and_read_back(glue: GlueServer, tmp_
     assert glue.entry("theirs")["StorageDescriptor"]["Columns"] == columns
     now.append(rows.slice(0, 1))
     assert icectl("validate", ".".join((NAME, *name)))[0] == 0
-
-
-ROUNDS = [3, pytest.param(200, marks=pytest.mark.full)]
-
-
-@pytest.mark.parametrize("rounds", ROUNDS)
-def test_two_of_icectl_and_pyiceberg_lose_nothing(
-    glue: GlueServer, tmp_path: Path, rounds: int
-) -> None:
-    race_with_appends(glue, rounds, tmp_path)

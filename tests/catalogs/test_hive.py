@@ -1,12 +1,13 @@
 """Hive metastores, as far as they are unlike other catalogs: locks, entries, who else writes."""
 
 import json
-import os
-import subprocess
+import select
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from tests.builders.compactions import build
 from tests.builders.rows import current_metadata, local, read_metadata, read_rows
 from tests.catalogs.conftest import configure
 from tests.catalogs.hive_servers import Faster, HiveServer, client, hive_server
-from tests.catalogs.races import icectl, race, race_with_appends
+from tests.catalogs.races import icectl, race
 from tests.catalogs.server import NAME, meanwhile
+from tests.catalogs.test_rest_access import certificates
 from tests.fault.changing import run
 
 COMPACT = ("--engine", "local", "--rewrite-all", "--json")
@@ -240,6 +242,35 @@ def test_the_first_server_that_answers_is_asked(
 
 
 @hive3
+def test_tls_takes_an_own_authority_and_shows_a_certificate(
+    hive: HiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, certificate, key = certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.load_verify_locations(authority)
+    context.verify_mode = ssl.CERT_REQUIRED
+    trusted = {"SSL__CABUNDLE": authority}
+    shown = {"SSL__CLIENT__CERT": certificate, "SSL__CLIENT__KEY": key}
+    with tls_in_front(hive.port, context) as port:
+        monkeypatch.setenv(f"{OPTION}URI", f"thrift://127.0.0.1:{port}")
+        for use, given, code, told in (
+            ("true", trusted | shown, 0, ""),
+            ("true", shown, 13, "its certificate is not trusted: "),
+            ("true", trusted, 13, "did not answer"),
+            ("true", {"SSL__CABUNDLE": "/none"}, 2, "catalog property `ssl.cabundle`: "),
+            ("false", {}, 13, ""),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setenv(f"{OPTION}HIVE__METASTORE__USE__SSL", use)
+                for name, value in given.items():
+                    patch.setenv(f"{OPTION}{name}", str(value))
+                found, document = on(hive, "rewrite-manifests", "--min-manifests", "1", "--json")
+            assert found == code, document
+            assert told in json.dumps(document)
+
+
+@hive3
 def test_another_server_is_not_taken_for_a_metastore(
     hive: HiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,12 +306,6 @@ def test_pyiceberg_reads_what_was_maintained(hive: HiveServer, tmp_path: Path) -
     assert icectl("validate", ".".join((NAME, *name)))[0] == 0
 
 
-@pytest.mark.full
-@hive3
-def test_two_of_icectl_and_pyiceberg_lose_nothing(hive: HiveServer, tmp_path: Path) -> None:
-    race_with_appends(hive, 200, tmp_path)
-
-
 @pytest.mark.parametrize("rounds", [3, pytest.param(200, marks=pytest.mark.full)])
 @hive4
 def test_two_of_icectl_and_another_writer_lose_no_tag(hive: HiveServer, rounds: int) -> None:
@@ -292,42 +317,37 @@ def test_two_of_icectl_and_another_writer_lose_no_tag(hive: HiveServer, rounds: 
                 continue
 
     kept = rows(hive)
-    race(hive, "t", range(rounds), tag)
+    race(".".join((NAME, *hive.namespace, "t")), range(rounds), tag)
     assert {f"tag-{number}" for number in range(rounds)} <= set(metadata(hive)["refs"])
     assert rows(hive) == kept
 
 
-@pytest.mark.spark
-@pytest.mark.full
-@hive3
-def test_spark_goes_on_where_icectl_was(hive: HiveServer, tmp_path: Path) -> None:
-    """Iceberg's HiveCatalog writes while icectl compacts, and finds all rows at the end."""
-    if os.environ.get("ICECTL_TEST_NO_SPARK") or "ICECTL_TEST_SPARK_JAR" not in os.environ:
-        pytest.skip(os.environ.get("ICECTL_TEST_NO_SPARK", "tests/run.sh sets up the Spark peer"))
-    script = Path(__file__).parents[1] / "peers" / "hive_catalog.py"
-    python, jar = os.environ["ICECTL_TEST_SPARK_PYTHON"], os.environ["ICECTL_TEST_SPARK_JAR"]
-    uri, name = f"thrift://127.0.0.1:{hive.port}", ".".join((*hive.namespace, "spark"))
-    ready, told = tmp_path / "ready", {}
+@contextmanager
+def tls_in_front(port: int, context: ssl.SSLContext) -> Iterator[int]:
+    """A port at which a metastore is reached through TLS."""
 
-    def write() -> None:
-        command = [python, str(script), jar, uri, name, f"file://{tmp_path}/wh", str(ready)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        told.update(code=done.returncode, out=done.stdout, errors=done.stderr[-4000:])
+    def serve(accepted: socket.socket) -> None:
+        with (
+            suppress(OSError),
+            accepted,
+            context.wrap_socket(accepted, server_side=True) as near,
+            socket.create_connection(("127.0.0.1", port)) as far,
+        ):
+            while True:
+                for one in [near] if near.pending() else select.select([near, far], [], [])[0]:
+                    chunk = one.recv(1 << 16)
+                    if not chunk:
+                        return
+                    (far if one is near else near).sendall(chunk)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    ends = []
-    while writer.is_alive():
-        if ready.exists():
-            ends.append(icectl("compact", f"{NAME}.{name}", *COMPACT[:-1])[0])
-        writer.join(timeout=0.2)
-    assert told["code"] == 0, told["errors"]
-    assert set(ends) <= {0, 11}
-    assert 0 in ends
-    assert json.loads(told["out"].splitlines()[-1]) == list(range(25))
-    entry = hive.entry("spark")
-    assert entry.parameters["previous_metadata_location"]
-    assert icectl("validate", f"{NAME}.{name}", "--all-snapshots")[0] == 0
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield int(listener.getsockname()[1])
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 import json
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -229,6 +231,21 @@ def test_tables_of_a_catalog_a_namespace_and_a_folder_are_listed(server: SqlServ
     assert code == 0
     assert [each["table"] for each in document["result"]["rows"]] == [f"{server.warehouse}/t"]
     assert run(["inspect", "main.db.none", "--json"])[0] == 10
+
+
+def test_a_listing_tells_below_it_which_tables_cannot_be_read(server: SqlServer) -> None:
+    server.register("broken", "/nowhere/metadata/v1.metadata.json")
+    done = subprocess.run(
+        [sys.executable, "-m", "icectl", "inspect", "main"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    heading, *rows = done.stdout.splitlines()
+    assert heading.split()[-1] == "size"
+    assert [row.split()[0] for row in rows] == ["main.db.inner.broken", TABLE]
+    assert "warning: main.db.inner.broken: the catalog says that /nowhere/metadata" in done.stderr
 
 
 def test_a_catalog_of_another_name_in_the_database_is_named(server: SqlServer) -> None:

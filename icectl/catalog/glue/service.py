@@ -1,4 +1,4 @@
-"""Requests to AWS Glue, signed as botocore signs them, with the JSON of answers as it is.
+"""Requests to AWS Glue, with the JSON of answers as it is.
 
 botocore's own client drops members that it does not know, and sends again what was not answered: a
 table must be given back whole, and a commit must know how often it was sent.
@@ -8,23 +8,11 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import botocore.session
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
-from botocore.exceptions import (
-    BotoCoreError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    HTTPClientError,
-    ProxyConnectionError,
-)
-from botocore.httpsession import URLLib3Session
-from botocore.utils import get_environ_proxies
-
+from icectl.catalog.aws import Identity, endpoint_of, identity_of, signed
+from icectl.catalog.http import Answer, Http, NoAnswerError, NotReachedError, Request
 from icectl.env import Env
 from icectl.errors import IcectlError, StorageError, UsageError
 
@@ -32,7 +20,10 @@ _LOGGER = logging.getLogger(__name__)
 _TARGET = "AWSGlue."
 _TRIES = 5
 _FIRST_PAUSE_SECONDS = 0.2
-_TIMEOUTS_SECONDS = (10, 60)
+_TIMEOUTS = {
+    "rest.client.connection-timeout-ms": "10000",
+    "rest.client.socket-timeout-ms": "60000",
+}
 _THROTTLED = frozenset(
     {"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"}
 )
@@ -49,7 +40,6 @@ _OF_CREDENTIALS = frozenset(
     }
 )
 _UNANSWERED = frozenset({"OperationTimeoutException", "InternalServiceException"})
-_NOT_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
 
 
 class Rejected(Exception):
@@ -71,14 +61,13 @@ class AnswerLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Glue:
-    """The service of one region or endpoint; `origin` tells in words whose credentials are used."""
+    """The service of one region or endpoint."""
 
     endpoint: str
     region: str
-    credentials: Any
-    origin: str
+    identity: Identity
     catalog_id: str | None
-    http: URLLib3Session
+    http: Http
     env: Env
 
     def ask(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -129,7 +118,7 @@ class Glue:
         what = f"AWS Glue does not let icectl {doing}: {error.message or error.code}"
         if error.code in _OF_CREDENTIALS:
             return StorageError(
-                f"AWS Glue does not accept the credentials from {self.origin}: "
+                f"AWS Glue does not accept the credentials from {self.identity.origin}: "
                 f"{error.message or error.code}",
                 hint="renew them, or name others: `glue.profile-name`, or `glue.access-key-id` and "
                 "`glue.secret-access-key`",
@@ -142,38 +131,33 @@ class Glue:
             )
         if error.code == "AccessDeniedException":
             return StorageError(
-                f"{what} (credentials from {self.origin})",
+                f"{what} (credentials from {self.identity.origin})",
                 hint="icectl needs glue:GetTable, and glue:UpdateTable for commits; "
                 "glue:GetDatabases and glue:GetTables for lists",
             )
         return StorageError(f"{what} ({error.code})")
 
     def _sent(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        body = {"CatalogId": self.catalog_id, **request} if self.catalog_id else request
+        content = {"CatalogId": self.catalog_id, **request} if self.catalog_id else request
         headers = {
             "Content-Type": "application/x-amz-json-1.1",
             "X-Amz-Target": f"{_TARGET}{action}",
             "User-Agent": "icectl",
         }
-        signed = AWSRequest("POST", self.endpoint, headers, json.dumps(body).encode())
+        unsigned = Request("POST", self.endpoint, headers, json.dumps(content).encode())
         _LOGGER.debug("glue %s: %s", self.endpoint, action)
+        keys, now_ms = self.identity.keys(), self.env.now_ms()
+        proved = signed(unsigned, keys, "glue", self.region, now_ms)
         try:
-            SigV4Auth(self.credentials.get_frozen_credentials(), "glue", self.region).add_auth(
-                signed
-            )
-            prepared = signed.prepare()
-        except BotoCoreError as error:
-            raise StorageError(f"cannot get credentials from {self.origin}: {error}") from error
-        try:
-            answer = self.http.send(prepared)
-        except _NOT_SENT as error:
+            answer = self.http.send(replace(unsigned, headers=proved))
+        except NotReachedError as error:
             raise StorageError(
-                f"cannot reach AWS Glue at {self.endpoint}: {_without_url(error)}",
+                f"cannot reach AWS Glue at {self.endpoint}: {error}",
                 hint="check `glue.region`, `glue.endpoint` and the network",
             ) from error
-        except (HTTPClientError, BotoCoreError) as error:
-            raise AnswerLost(_without_url(error)) from error
-        return _answered(self.endpoint, answer.status_code, answer.headers, answer.content)
+        except NoAnswerError as error:
+            raise AnswerLost(str(error)) from error
+        return _answered(self.endpoint, answer)
 
 
 def glue_of(catalog: str, properties: Mapping[str, str], env: Env) -> Glue:
@@ -181,45 +165,24 @@ def glue_of(catalog: str, properties: Mapping[str, str], env: Env) -> Glue:
 
     Raises: UsageError; StorageError, where there are no credentials.
     """
-    session = botocore.session.Session(profile=properties.get("glue.profile-name"))
-    try:
-        region = _region(catalog, properties, session)
-        endpoint = _endpoint(catalog, properties, session, region)
-        credentials, origin = _credentials(catalog, properties, session)
-        verify = session.get_config_variable("ca_bundle") or True
-    except BotoCoreError as error:
-        raise UsageError(f"catalog `{catalog}`: {error}") from error
-    if credentials is None:
-        raise StorageError(
-            f"there are no credentials for AWS Glue of catalog `{catalog}`",
-            hint="set AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the properties "
-            "`glue.access-key-id` and `glue.secret-access-key` of the catalog",
-        )
-    http = URLLib3Session(
-        verify=verify, proxies=get_environ_proxies(endpoint), timeout=_TIMEOUTS_SECONDS
-    )
-    catalog_id = properties.get("glue.id")
-    return Glue(endpoint, region, credentials, origin, catalog_id, http, env)
-
-
-def _region(catalog: str, properties: Mapping[str, str], session: Any) -> str:
-    named = _first(properties, "glue.region", "client.region")
-    found = named or os.environ.get("AWS_REGION") or session.get_config_variable("region")
-    if not found:
+    who, profile = f"catalog `{catalog}`", properties.get("glue.profile-name")
+    identity = identity_of(who, properties, ("glue", "client"), profile)
+    region = _first(properties, "glue.region", "client.region") or identity.region
+    if not region:
         raise UsageError(
-            f"catalog `{catalog}` has no region",
-            hint="set `glue.region`, or AWS_REGION in the environment",
+            f"{who} has no region", hint="set `glue.region`, or AWS_REGION in the environment"
         )
-    return str(found)
+    endpoint = _endpoint(catalog, properties, region)
+    trusted = {"ssl.cabundle": identity.authorities} if identity.authorities else {}
+    http = Http(endpoint, {**_TIMEOUTS, **trusted})
+    return Glue(endpoint, region, identity, properties.get("glue.id"), http, env)
 
 
-def _endpoint(catalog: str, properties: Mapping[str, str], session: Any, region: str) -> str:
+def _endpoint(catalog: str, properties: Mapping[str, str], region: str) -> str:
     variables = ("AWS_ENDPOINT_URL_GLUE", "AWS_ENDPOINT_URL")
     given = properties.get("glue.endpoint") or _first(os.environ, *variables)
     if given is None:
-        found = session.get_component("endpoint_resolver").construct_endpoint("glue", region)
-        host = found["hostname"] if found else f"glue.{region}.amazonaws.com"
-        return f"https://{host}/"
+        return endpoint_of("glue", region)
     if not given.lower().startswith(("http://", "https://")):
         raise UsageError(
             f"catalog `{catalog}`: `glue.endpoint` begins with https://, not `{given}`"
@@ -227,38 +190,19 @@ def _endpoint(catalog: str, properties: Mapping[str, str], session: Any, region:
     return given.rstrip("/") + "/"
 
 
-def _credentials(catalog: str, properties: Mapping[str, str], session: Any) -> tuple[Any, str]:
-    for prefix in ("glue", "client"):
-        key, secret = (
-            properties.get(f"{prefix}.{name}") for name in ("access-key-id", "secret-access-key")
-        )
-        if key and secret:
-            token = properties.get(f"{prefix}.session-token")
-            origin = f"`{prefix}.access-key-id` of catalog `{catalog}`"
-            return Credentials(key, secret, token), origin
-        if key or secret:
-            raise UsageError(
-                f"catalog `{catalog}` has one of `{prefix}.access-key-id` and "
-                f"`{prefix}.secret-access-key`, and both are needed"
-            )
-    found = session.get_credentials()
-    return found, f"botocore's `{found.method}`" if found is not None else ""
-
-
 def _first(properties: Mapping[str, str], *keys: str) -> str | None:
     return next((properties[key] for key in keys if properties.get(key)), None)
 
 
-def _answered(
-    endpoint: str, status: int, headers: Mapping[str, str], content: bytes
-) -> Mapping[str, Any]:
+def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
     """The JSON of an answer. Raises: Rejected; AnswerLost; StorageError, where it is not Glue's."""
+    status = answer.status
     try:
-        found = json.loads(content or b"{}")
+        found = json.loads(answer.body or b"{}")
     except ValueError:
         found = None
     told: Mapping[str, Any] = found if isinstance(found, dict) else {}
-    named = headers.get("x-amzn-errortype") or told.get("__type") or told.get("code") or ""
+    named = answer.headers.get("x-amzn-errortype") or told.get("__type") or told.get("code") or ""
     code = str(named).partition(":")[0].rpartition("#")[2]
     message = str(told.get("message") or told.get("Message") or "")
     if status >= 500 or code in _UNANSWERED:
@@ -271,8 +215,3 @@ def _answered(
             hint="check `glue.endpoint`, and proxies in the environment",
         )
     raise Rejected(code, message)
-
-
-def _without_url(error: Exception) -> str:
-    """A failure in words; botocore's texts hold nothing secret, but long addresses."""
-    return type(error).__name__ if not str(error) else " ".join(str(error).split())[:300]

@@ -3,10 +3,11 @@
 import logging
 import re
 import socket
+import ssl
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import IO
 
@@ -21,6 +22,7 @@ from icectl.catalog.hive.thrift import (
     text,
     write_call,
 )
+from icectl.catalog.tls import tls_context
 from icectl.errors import StorageError, Unsupported, UsageError
 
 _LOGGER = logging.getLogger(__name__)
@@ -47,13 +49,15 @@ class AnswerLost(Exception):
 class Servers:
     """Where a metastore answers, and how it is spoken to; the servers of one metastore are equal.
 
-    `user` is told to servers that take a client's word for who it is, with its groups.
+    `user` is told to servers that take a client's word for who it is, with its groups. `tls` has
+    certificates; None: connections are not encrypted.
     """
 
     addresses: tuple[tuple[str, int], ...]
     user: tuple[str, ...] = ()
     is_framed: bool = False
     answer_seconds: float = _ANSWER_SECONDS
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
 
     @property
     def shown(self) -> str:
@@ -66,24 +70,33 @@ class Servers:
         failures = []
         for host, port in self.addresses:
             try:
-                plain = socket.create_connection((host.strip("[]"), port), _CONNECT_SECONDS)
+                opened = self._opened(host.strip("[]"), port)
             except OSError as error:
-                failures.append(f"{_joined(host, port)}: {error.strerror or error}")
+                failures.append(f"{_joined(host, port)}: {_told(error)}")
                 continue
-            with plain:
-                plain.settimeout(min(self.answer_seconds, _FIRST_ANSWER_SECONDS))
-                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                with plain.makefile("rb") as reader:
-                    server = _joined(host, port)
-                    connection = Connection(
-                        plain, reader, server, self.is_framed, self.answer_seconds
-                    )
-                    yield self._introduced(connection)
+            with opened, opened.makefile("rb") as reader:
+                server = _joined(host, port)
+                connection = Connection(opened, reader, server, self.is_framed, self.answer_seconds)
+                yield self._introduced(connection)
             return
         raise StorageError(
             f"cannot reach the Hive metastore at {'; '.join(failures)}",
-            hint="check the catalog's `uri`, and that the metastore runs",
+            hint="check the catalog's `uri`, and that the metastore runs"
+            + (", with TLS, and `ssl.cabundle`" if self.tls is not None else ""),
         )
+
+    def _opened(self, host: str, port: int) -> socket.socket:
+        """A connection over which calls may be made. Raises: OSError."""
+        opened = socket.create_connection((host, port), _CONNECT_SECONDS)
+        try:
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.tls is not None:
+                opened = self.tls.wrap_socket(opened, server_hostname=host)
+            opened.settimeout(min(self.answer_seconds, _FIRST_ANSWER_SECONDS))
+        except BaseException:
+            opened.close()
+            raise
+        return opened
 
     def _introduced(self, connection: "Connection") -> "Connection":
         if self.user:
@@ -139,8 +152,9 @@ class Connection:
             raise StorageError(
                 f"what answers at {self.server} is no Hive metastore, or not by the protocol it "
                 f"was asked in: {error}",
-                hint="check the port in the catalog's `uri`; metastores that want SASL, TLS, HTTP "
-                "or Thrift's compact protocol answer like that",
+                hint="check the port in the catalog's `uri`; metastores that want SASL, HTTP or "
+                "Thrift's compact protocol answer like that, and those with TLS where "
+                "`hive.metastore.use.SSL` is not `true`",
             ) from error
         self.socket.settimeout(self.answer_seconds)
         return reply
@@ -153,13 +167,18 @@ class Connection:
 
 
 def servers_of(catalog: str, properties: Mapping[str, str]) -> Servers:
-    """The servers that a catalog's properties name. Raises: UsageError; Unsupported."""
+    """The servers that a catalog's properties name. Raises: UsageError; Unsupported.
+
+    Those for TLS are called as in Hive, and its certificates as in other catalogs.
+    """
     if properties.get("hive.kerberos-authentication", "").lower() == "true":
         raise Unsupported(
             f"catalog `{catalog}` wants Kerberos (`hive.kerberos-authentication`), which icectl "
             "does not speak to a Hive metastore",
             hint="reach the metastore through Iceberg's REST catalog, where it offers one",
         )
+    spelled = ("hive.metastore.use.SSL", "hive.metastore.use.ssl")  # as in environment variables
+    has_tls = any(properties.get(key, "").lower() == "true" for key in spelled)
     ugi = properties.get("ugi", "")
     framed = properties.get("hive.metastore.thrift.framed.transport.enabled", "")
     return Servers(
@@ -167,6 +186,7 @@ def servers_of(catalog: str, properties: Mapping[str, str]) -> Servers:
         tuple(part for part in re.split(r"[:,]", ugi) if part),
         framed.lower() == "true",
         _seconds(catalog, properties),
+        tls_context(properties) if has_tls else None,
     )
 
 
@@ -200,6 +220,8 @@ def _exactly(reader: IO[bytes], size: int) -> bytes:
 def _told(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "it took too long"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
     return error.strerror or str(error) or type(error).__name__
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 NAMESPACES = "GET /v1/{prefix}/namespaces"
 TABLES = "GET /v1/{prefix}/namespaces/{namespace}/tables"
@@ -64,10 +64,3 @@ class Addresses:
 
     def _prefixed(self, path: str) -> str:
         return f"{quote(self.prefix, safe='/%')}/{path}" if self.prefix else path
-
-
-def shown_url(url: str) -> str:
-    """A URL without what may be secret: user, password, query."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}" if parts.scheme else parts.path

@@ -5,12 +5,12 @@ import hashlib
 import json
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
-from icectl.catalog.rest.addresses import shown_url
-from icectl.catalog.rest.http import Http, NoAnswerError, NotReachedError, Request
+from icectl.catalog.aws import Identity, identity_of, signed
+from icectl.catalog.http import Http, NoAnswerError, NotReachedError, Request, shown_url
 from icectl.env import Env
 from icectl.errors import StorageError, Unsupported, UsageError
 
@@ -124,7 +124,8 @@ class SigV4:
 
     service: str
     region: str
-    credentials: Any = field(repr=False)
+    identity: Identity
+    env: Env
 
     @property
     def named(self) -> str:
@@ -132,22 +133,14 @@ class SigV4:
         return f"the AWS credentials (signed for {self.service} in {self.region})"
 
     def headers(self, request: Request) -> Mapping[str, str]:
-        """The signature's headers, over all that the request has."""
-        from botocore.auth import SigV4Auth
-        from botocore.awsrequest import AWSRequest
-
+        """The signature's headers, over all that the request has. Raises: StorageError."""
         body = hashlib.sha256(request.body).hexdigest()
-        signed = AWSRequest(
-            request.method,
-            request.url,
-            headers={**request.headers, "x-amz-content-sha256": body},
-            data=request.body or None,
-        )
-        SigV4Auth(self.credentials, self.service, self.region).add_auth(signed)
-        return dict(signed.headers.items())
+        whole = replace(request, headers={**request.headers, "x-amz-content-sha256": body})
+        keys, now_ms = self.identity.keys(), self.env.now_ms()
+        return signed(whole, keys, self.service, self.region, now_ms)
 
     def renew(self) -> bool:
-        """Say no: the driver's credentials renew themselves."""
+        """Say no: the credentials renew themselves."""
         return False
 
 
@@ -167,7 +160,7 @@ def authentication_of(
     if kind and kind not in _KINDS:
         raise Unsupported(f"catalog property `auth.type`: `{kind}` is none of {', '.join(_KINDS)}")
     if kind == "sigv4" or properties.get("rest.sigv4-enabled", "").lower() == "true":
-        return _sigv4(properties)
+        return _sigv4(properties, env)
     if kind == "basic":
         return _password(properties)
     if kind == "oauth2" and _of_group(properties, "client_id"):
@@ -237,33 +230,14 @@ def _basic(pair: str) -> str:
     return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
-def _sigv4(properties: Mapping[str, str]) -> SigV4:
-    from botocore.credentials import Credentials
-    from botocore.session import Session
-
-    session = Session(profile=properties.get("client.profile-name"))
-    region = (
-        properties.get("rest.signing-region")
-        or properties.get("client.region")
-        or session.get_config_variable("region")
-    )
+def _sigv4(properties: Mapping[str, str], env: Env) -> SigV4:
+    profile = properties.get("client.profile-name")
+    identity = identity_of("the catalog", properties, ("rest", "client"), profile)
+    named = properties.get("rest.signing-region") or properties.get("client.region")
+    region = named or identity.region
     if not region:
         raise UsageError("signed requests need the catalog property `rest.signing-region`")
-    for group in ("rest", "client"):
-        key = properties.get(f"{group}.access-key-id")
-        secret = properties.get(f"{group}.secret-access-key")
-        if key and secret:
-            credentials = Credentials(key, secret, properties.get(f"{group}.session-token"))
-            break
-    else:
-        credentials = session.get_credentials()
-    if credentials is None:
-        raise StorageError(
-            "there are no AWS credentials to sign requests to the catalog with",
-            hint="they come from `rest.access-key-id` and `rest.secret-access-key`, from "
-            "AWS_PROFILE, from the AWS_* environment or from the machine's role",
-        )
-    return SigV4(properties.get("rest.signing-name") or "execute-api", region, credentials)
+    return SigV4(properties.get("rest.signing-name") or "execute-api", region, identity, env)
 
 
 def _fetch_token(http: Http, asked: TokenRequest) -> Mapping[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from icectl import __version__
-from icectl.catalog.rest.addresses import Addresses, endpoints_of, shown_url
+from icectl.catalog.http import Answer, Http, NoAnswerError, NotReachedError, Request, shown_url
+from icectl.catalog.rest.addresses import Addresses, endpoints_of
 from icectl.catalog.rest.authentication import Authentication, authentication_of
-from icectl.catalog.rest.http import Answer, Http, NoAnswerError, NotReachedError, Request
 from icectl.env import Env, SystemEnv
 from icectl.errors import IcectlError, StorageError, Unsupported, UsageError
 from icectl.storage.retry import retry

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from icectl.catalog.http import Answer, NoAnswerError, NotReachedError
 from icectl.catalog.protocol import (
     CommitOutcome,
     Committed,
@@ -12,7 +13,6 @@ from icectl.catalog.protocol import (
     check_same_table,
 )
 from icectl.catalog.rest.client import Refusal
-from icectl.catalog.rest.http import Answer, NoAnswerError, NotReachedError
 from icectl.catalog.rest.outcome import (
     came_between,
     changed_otherwise,
@@ -22,6 +22,7 @@ from icectl.catalog.rest.outcome import (
     removes,
     replaced_file,
     unmet,
+    was_there,
 )
 from icectl.catalog.rest.served import ServedTable, time_ordered_uuid
 from icectl.catalog.rest.wire import commit_json
@@ -120,8 +121,23 @@ class Attempt:
                 return self._checked(now, is_own=False)
             broken = unmet(self.requirements, now.metadata)
             if broken is not None:
-                return Conflict(broken)
+                return self._passed_by(now, broken) if self.is_doubtful else Conflict(broken)
         return None
+
+    def _passed_by(self, now: LoadedTable, reason: str) -> CommitOutcome:
+        """The outcome of a commit that others came after, whose snapshot is not there.
+
+        It may have gone with what they did, and its files are in use all the same.
+        """
+        try:
+            landed = was_there(
+                self.base.metadata_location, now.metadata, self.updates, self.table.stored
+            )
+        except (IcectlError, OSError) as error:
+            return self._unknown(f"what came since cannot be read: {error}")
+        if landed is None:
+            return self._unknown(f"{reason}, and the table's log does not tell what came before")
+        return self._checked(now, is_own=False) if landed else Conflict(reason)
 
     def _unknown(self, reason: str) -> Unknown:
         return Unknown(
@@ -222,6 +238,8 @@ class Attempt:
     def _tell_changes(self, now: LoadedTable) -> None:
         expected = apply_all(self.base.metadata, self.updates)
         changed = changed_otherwise(expected, now.metadata)
+        if self.table.keeps_history:
+            changed = [each for each in changed if each not in ("properties", "snapshots")]
         if changed:
             self.table.warn(
                 f"the server made the commit, and has {', '.join(changed)} otherwise than was "

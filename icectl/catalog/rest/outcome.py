@@ -127,6 +127,22 @@ def replaced_file(
     return before
 
 
+def was_there(
+    base_location: str,
+    now: TableMetadata,
+    updates: Sequence[Update],
+    read: Callable[[str], TableMetadata],
+) -> bool | None:
+    """Whether changes that a table does not show any more were in it once since a base.
+
+    None, where the log does not go back to the base. Raises: what `read` does.
+    """
+    between = came_between(base_location, now)
+    if between is None:
+        return None
+    return any(has_landed(updates, read(location)) for location in between)
+
+
 @dataclass(frozen=True, slots=True)
 class Lost:
     """Refs that went with a commit which did not know of them, and the snapshots they show."""

@@ -10,11 +10,16 @@ from icectl.catalog.rest.client import Config
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product that keeps deleting for itself; `keeper` is what does it there."""
+    """A product that keeps deleting for itself; `keeper` is what does it there.
+
+    `keeps_history`: it has a history of its own, of which the metadata show the newest alone: one
+    snapshot, no log, and a number in the file's name that counts nothing.
+    """
 
     name: str
     keeper: str
     shows: Callable[[Config], bool]
+    keeps_history: bool = False
 
 
 def _host(config: Config) -> str:
@@ -47,7 +52,12 @@ def _is_snowflake(config: Config) -> bool:
 
 
 PRODUCTS = (
-    Product("Nessie", "`nessie-gc`, which knows all of Nessie's branches", _is_nessie),
+    Product(
+        "Nessie",
+        "`nessie-gc`, which knows all of Nessie's branches",
+        _is_nessie,
+        keeps_history=True,
+    ),
     Product("Amazon S3 Tables", "the maintenance of the table bucket in S3 Tables", _is_s3_tables),
     Product(
         "Databricks Unity Catalog", "the predictive optimization of Databricks", _is_databricks

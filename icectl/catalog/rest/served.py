@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from icectl.catalog.http import Answer
 from icectl.catalog.identifier import dotted
 from icectl.catalog.pointer import folder_of
 from icectl.catalog.protocol import Capabilities, LoadedTable
 from icectl.catalog.rest import addresses
 from icectl.catalog.rest.client import Client, NotThereError, Refusal
-from icectl.catalog.rest.http import Answer
 from icectl.catalog.rest.products import product_of
 from icectl.catalog.rest.vended import Vended
 from icectl.catalog.rest.wire import KNOWN_UPDATES, NEWEST_VERSION
@@ -72,6 +72,12 @@ class ServedTable:
         """The table as messages name it."""
         return f"`{dotted((*self.namespace, self.name))}` of catalog `{self.client.name}`"
 
+    @property
+    def keeps_history(self) -> bool:
+        """Whether the server has a history beside the metadata, which show the newest alone."""
+        product = product_of(self.client.config)
+        return product is not None and product.keeps_history
+
     def stored(self, location: str) -> TableMetadata:
         """Read a metadata file of the table. Raises: FileNotFoundError; IcectlError."""
         return read_metadata(self.read(location))
@@ -117,7 +123,7 @@ class ServedTable:
         return LoadedTable(
             metadata,
             location,
-            metadata_version(location).version,
+            None if self.keeps_history else metadata_version(location).version,
             folder_of(metadata),
             self._capabilities(),
         )

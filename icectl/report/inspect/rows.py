@@ -14,7 +14,7 @@ from icectl.plan.inspect.changes import kind_of
 from icectl.plan.inspect.views import RowSet
 from icectl.report.console import Console
 from icectl.report.document import csv_text, json_line
-from icectl.report.tables import Column, print_table
+from icectl.report.tables import Column, print_table, with_room
 from icectl.spec.manifest import FileFormat
 from icectl.units import print_duration, print_size
 
@@ -31,6 +31,7 @@ class TextColumn:
     show: Callable[..., str]
     align: Literal["left", "right"] = "left"
     cut: Literal["middle", "end"] | None = None
+    is_spare: bool = False
 
 
 def text_members(view: str) -> tuple[str, ...]:
@@ -88,8 +89,14 @@ def _print(
             console.print()
         cells = [[each.show(*map(row.get, each.members)) for row in chunk] for each in columns]
         told = [at for at, values in enumerate(cells) if whole or any(values)]
-        headings = [Column(columns[at].heading, columns[at].align, columns[at].cut) for at in told]
-        print_table(console, headings, list(zip(*(cells[at] for at in told), strict=True)))
+        headings = [
+            Column(each.heading, each.align, each.cut, each.is_spare)
+            for each in (columns[at] for at in told)
+        ]
+        lines = list(zip(*(cells[at] for at in told), strict=True))
+        shown = with_room(headings, lines, console.width)
+        chosen = [[line[at] for at in shown] for line in lines]
+        print_table(console, [headings[at] for at in shown], chosen)
     if number < 0:
         console.note("nothing to show: there are no rows")
 
@@ -239,8 +246,10 @@ def _column(
     return TextColumn(heading, tuple(members.split()), show, align, cut)
 
 
-def _number(heading: str, member: str, show: Callable[..., str] = _count) -> TextColumn:
-    return TextColumn(heading, (member,), show, align="right")
+def _number(
+    heading: str, member: str, show: Callable[..., str] = _count, *, is_spare: bool = False
+) -> TextColumn:
+    return TextColumn(heading, (member,), show, align="right", is_spare=is_spare)
 
 
 TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
@@ -354,12 +363,11 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
     ),
     "tables": (
         _column("table", "table", cut="middle"),
-        _number("version", "format_version", plain),
+        _number("version", "format_version", plain, is_spare=True),
         _column("updated (UTC)", "last_updated", _moment),
-        _number("snapshots", "snapshot_count", _some),
-        _number("files", "file_count", plain),
+        _number("snapshots", "snapshot_count", _some, is_spare=True),
+        _number("files", "file_count", plain, is_spare=True),
         _number("size", "file_bytes", _size),
-        _column("problem", "error", cut="end"),
     ),
     "statistics": (
         _column("snapshot", "snapshot_id"),

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from icectl.report.console import Console, ConsoleOptions
-from icectl.report.tables import Column, print_pairs, print_table, shorten, text_width
+from icectl.report.tables import Column, print_pairs, print_table, shorten, text_width, with_room
 from tests.stores.fixed_env import FixedEnv
 
 COLUMNS = [
@@ -106,3 +106,17 @@ def test_pairs_line_up_their_values() -> None:
     console = Console(out, io.StringIO(), io.StringIO(), FixedEnv(), ConsoleOptions())
     print_pairs(console, [("uuid", "u"), ("format version", "2"), ("empty", "")], indent=2)
     assert out.getvalue() == "  uuid            u\n  format version  2\n  empty\n"
+
+
+def test_spare_columns_are_left_out_before_a_cell_is_cut() -> None:
+    columns = [
+        Column("table", cut="middle"),
+        Column("version", align="right", is_spare=True),
+        Column("size", align="right"),
+        Column("files", align="right", is_spare=True),
+    ]
+    rows = [["main.namespace.table", "2", "10 B", "4"]]  # 20 + 2 + 7 + 2 + 4 + 2 + 5 are 42
+    assert with_room(columns, rows, None) == [0, 1, 2, 3]
+    assert with_room(columns, rows, 42) == [0, 1, 2, 3]
+    assert with_room(columns, rows, 41) == with_room(columns, rows, 33) == [0, 2, 3]
+    assert with_room(columns, rows, 32) == with_room(columns, rows, 5) == [0, 2]

@@ -1,24 +1,21 @@
 """HTTP to a catalog: one request, and what came of it."""
 
 import logging
-import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
 
-from icectl.catalog.rest.addresses import shown_url
+from icectl.catalog.tls import tls_context
 from icectl.errors import UsageError
 
 _LOGGER = logging.getLogger(__name__)
 _CONNECT_MS, _READ_MS = 20_000, 120_000
 _CONNECTIONS = 4
 _TIMEOUTS = ("rest.client.connection-timeout-ms", "rest.client.socket-timeout-ms")
-_CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class Http:
             "maxsize": _CONNECTIONS,
         }
         if urlsplit(uri).scheme == "https":
-            arguments["ssl_context"] = _tls(properties)
+            arguments["ssl_context"] = tls_context(properties)
         proxy = _proxy(uri)
         self._pool = _through(proxy, arguments) if proxy else urllib3.PoolManager(**arguments)
 
@@ -91,6 +88,13 @@ class Http:
         _LOGGER.debug("%s %s: %d", request.method, shown_url(request.url), answer.status)
         headers = {name.lower(): value for name, value in answer.headers.items()}
         return Answer(answer.status, headers, answer.data)
+
+
+def shown_url(url: str) -> str:
+    """A URL without what may be secret: user, password, query."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}" if parts.scheme else parts.path
 
 
 def _was_not_sent(error: Exception) -> bool:
@@ -127,26 +131,6 @@ def _number(properties: Mapping[str, str], name: str, default: int) -> int:
     if not text.isascii() or not text.isdigit() or not int(text):
         raise UsageError(f"catalog property `{name}`: `{text}` is no number of milliseconds")
     return int(text)
-
-
-def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """The certificates to trust, and the one to show. Raises: UsageError."""
-    trusted = properties.get("ssl.cabundle") or next(
-        (os.environ[name] for name in _CA_VARIABLES if os.environ.get(name)), None
-    )
-    certificate, key = properties.get("ssl.client.cert"), properties.get("ssl.client.key")
-    try:
-        is_folder = trusted is not None and Path(trusted).is_dir()
-        context = ssl.create_default_context(
-            cafile=None if is_folder else trusted, capath=trusted if is_folder else None
-        )
-        if certificate:
-            context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        what = "ssl.client.cert" if certificate else "ssl.cabundle"
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UsageError(f"catalog property `{what}`: {reason}") from error
-    return context
 
 
 def _proxy(uri: str) -> str | None:

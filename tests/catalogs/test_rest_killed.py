@@ -1,0 +1,102 @@
+"""What a run on a table of a REST catalog leaves where it is killed at its commit."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from icectl.env import SystemEnv
+from tests.builders.compactions import build
+from tests.builders.orphans import files_of
+from tests.builders.rows import current_metadata, read_rows
+from tests.catalogs.rest_servers import (
+    NAMESPACE,
+    Reply,
+    Seen,
+    load,
+    pass_on,
+    python_server,
+    register,
+)
+from tests.fault.changing import run
+
+pytestmark = pytest.mark.xdist_group("rest")
+DAY_SECONDS = 86_400
+
+
+@pytest.mark.parametrize("landed", [False, True], ids=["before the commit", "after it"])
+@pytest.mark.parametrize("command", [["compact", "--engine", "local", "--rewrite-all"],
+                                     ["rewrite-manifests", "--min-manifests", "1"]],
+                         ids=lambda words: words[0])  # fmt: skip
+def test_what_is_left_goes_as_an_orphan_and_what_is_reached_never(
+    iceberg_rest: str, tmp_path: Path, command: list[str], landed: bool
+) -> None:
+    directory = tmp_path / "t"
+    build(directory, 2, "identity")
+    name = f"killed_{tmp_path.name}"
+    register(iceberg_rest, name, str(current_metadata(directory)))
+    before, rows = files_of(directory), rows_of(iceberg_rest, name)
+    assert killed(iceberg_rest, [command[0], named(name), *command[1:]], landed=landed)
+    left = files_of(directory) - before
+    assert len(left) > 1
+
+    assert orphans(iceberg_rest, name, directory, days=0) == set()
+    assert rows_of(iceberg_rest, name) == rows
+    gone = orphans(iceberg_rest, name, directory, days=5)
+    needed = {file for file in left if landed}
+    assert gone & left == left - needed
+    assert rows_of(iceberg_rest, name) == rows
+    again = [command[0], named(name), *command[1:], "--json"]
+    code, document = on(iceberg_rest, again)
+    assert code == 0, document
+    code, document = on(iceberg_rest, ["validate", named(name), "--level", "data", "--json"])
+    assert (code, document["result"]["counts"]["error"]) == (0, 0), document
+    assert rows_of(iceberg_rest, name) == rows
+
+
+def named(name: str) -> str:
+    return ".".join(("r", *NAMESPACE, name))
+
+
+def on(uri: str, words: list[str]) -> tuple[int, dict[str, object]]:
+    return run([*words, "--catalog-option", f"uri={uri}"], env=SystemEnv())
+
+
+def killed(uri: str, words: list[str], *, landed: bool) -> bool:
+    """Run icectl as a process that is killed when its commit is on the way, or has arrived."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def answering(seen: Seen) -> Reply:
+        if seen.method == "POST":
+            if landed:
+                pass_on(uri, seen)
+            processes[0].kill()
+            return Reply(breaks=True)
+        return pass_on(uri, seen)
+
+    with python_server(answering) as proxy:
+        line = [sys.executable, "-m", "icectl", *words, "--catalog-option", f"uri={proxy.uri}"]
+        processes.append(subprocess.Popen(line, stderr=subprocess.DEVNULL))
+        return processes[0].wait(timeout=120) == -signal.SIGKILL
+
+
+def orphans(uri: str, name: str, directory: Path, *, days: int) -> set[str]:
+    """What `remove-orphans` deletes where all files are so old."""
+    at = time.time() - days * DAY_SECONDS
+    for file in directory.rglob("*"):
+        if file.is_file():
+            os.utime(file, (at, at))
+    before = files_of(directory)
+    words = ["remove-orphans", named(name), "--older-than", "2d", "--max-fraction", "1"]
+    code, document = on(uri, [*words, "--yes", "--json"])
+    assert code == 0, document
+    return before - files_of(directory)
+
+
+def rows_of(uri: str, name: str) -> list[object]:
+    found = read_rows(load(uri, name)["metadata"])
+    return sorted(tuple(item for item in row if not item[0].startswith("_")) for row in found)
