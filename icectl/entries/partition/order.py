@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from icectl.entries.columns.values import distinct_count
 from icectl.entries.partition.key import decode_key, sort_key
 from icectl.entries.rows import GROUP_KEYS, Entries, RawEntries, take
 from icectl.spec.types import Type
@@ -60,7 +61,7 @@ def one_cluster(entries: Entries | RawEntries) -> Numbers:
 
 def spread(found: Clusters, manifests: Numbers) -> int:
     """Count the pairs of a manifest and a cluster in it."""
-    return len(np.unique(manifests * max(found.count, 1) + found.ranks))
+    return distinct_count(manifests * max(found.count, 1) + found.ranks)
 
 
 def pieces(ranks: Numbers, sizes: npt.NDArray[np.float64], piece_size: float) -> Numbers:
