@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from icectl.entries.deletes.apply import Matches, Numbers, delete_counts, known_deleted_rows
 from icectl.entries.partition.key import decode_key, sort_key
-from icectl.entries.rows import Entries, numbers
+from icectl.entries.rows import Entries, numbers, take
 from icectl.spec.manifest import FileFormat
 from icectl.spec.types import Type
 
@@ -112,8 +112,8 @@ def by_partition(
     Order: partitions by their values, None at the end; rows as given.
     Raises: CorruptTable R-068.
     """
-    keys_of_all = data.table["partition_key"].take(pa.array(found))
-    placed = pc.if_else(pa.array(stays), keys_of_all, pa.scalar(others, pa.binary()))
+    keys = take(Entries(data.table.select(["partition_key"])), found).table["partition_key"]
+    placed = pc.if_else(pa.array(stays), keys, pa.scalar(others, pa.binary()))
     encoded = placed.combine_chunks().dictionary_encode("encode")
     keys, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
     order = np.argsort(codes, kind="stable")
