@@ -1,13 +1,16 @@
 """Many small objects of an S3 server that takes 30 ms to answer: by obstore, and by s3fs.
 
-Prints the seconds of reading 1,000 objects of 8 KB and of listing 20,000.
+Prints the seconds of reading 1,000 objects of 8 KB and of listing 20,000, and of `inspect` of a
+table of 2,000 manifests of 50 files there, beside a process that only reads the same objects.
 """
 
 import asyncio
+import json
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,11 +19,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from icectl.env import SystemEnv
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
+from tests.benchmarks.big_table import build
+from tests.benchmarks.measure import Run, in_turn, median, process, ratio, verdict
 from tests.stores import s3_servers
 from tests.stores.s3_servers import BY_S3FS, free_port
 
 SECONDS = 0.03
 READ, LISTED = 1_000, 20_000
+MANIFESTS, ENTRIES = 2_000, 50
+AT_ONCE = 48
+BARE = "--bare"
 
 
 def delaying(port: int) -> int:
@@ -66,11 +74,41 @@ def measure(name: str, store: Store, at_once: int) -> None:
     print(f"{name}: {LISTED} listed in {time.perf_counter() - begun:.2f} s", flush=True)
 
 
-def main() -> None:
+def inspected(folder: Path, options: Mapping[str, str]) -> bool:
+    """Print what `inspect` of a table of many manifests takes; whether it is what is wanted."""
+    local, place = folder / "bench" / "streamed", "s3://bench/streamed"
+    build(local, MANIFESTS, ENTRIES)
+    given = [
+        word for key, value in options.items() for word in ("--storage-option", f"{key}={value}")
+    ]
+    icectl = str(Path(sys.executable).parent / "icectl")
+    command = [icectl, "inspect", place, "--path-map", f"{local}={place}", *given]
+
+    def bare() -> Run:
+        return process([sys.executable, __file__, BARE, json.dumps(dict(options))])
+
+    ours, theirs = in_turn(3, lambda: process(command), bare)
+    for name, runs in ((f"inspect of {MANIFESTS} manifests", ours), ("reading them alone", theirs)):
+        print(
+            f"{name}: {median([run.wall_seconds for run in runs]):.2f} s "
+            f"({median([run.cpu_seconds for run in runs]):.2f} s processor)"
+        )
+    return verdict("inspect / reading its objects alone", ratio(ours, theirs), 1.5)
+
+
+def read_alone(options: Mapping[str, str]) -> None:
+    """Read the manifests of the table, and do nothing with them."""
+    store = open_store(StorageOptions(options, concurrency=AT_ONCE), SystemEnv())
+    places = [f"s3://bench/streamed/metadata/m{number:05}.avro" for number in range(MANIFESTS)]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        print(sum(map(len, pool.map(store.read, places))))
+
+
+def main() -> int:
     binary = s3_servers.program("versitygw")
     if binary is None:
         print(s3_servers.why_missing("versitygw"))
-        return
+        return 0
     with (
         tempfile.TemporaryDirectory() as folder,
         s3_servers.versitygw(binary, Path(folder)) as server,
@@ -81,11 +119,17 @@ def main() -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(bytes(8192 if number < READ else 1))
         port = delaying(int(server.endpoint.rpartition(":")[2]))
-        for name, more, at_once in (("obstore", {}, 48), ("s3fs", BY_S3FS, 8)):
-            options = {**server.options, "endpoint_url": f"http://127.0.0.1:{port}", **more}
-            store = open_store(StorageOptions(options, concurrency=at_once), SystemEnv())
+        options = {**server.options, "endpoint_url": f"http://127.0.0.1:{port}"}
+        for name, more, at_once in (("obstore", {}, AT_ONCE), ("s3fs", BY_S3FS, 8)):
+            store = open_store(
+                StorageOptions({**options, **more}, concurrency=at_once), SystemEnv()
+            )
             measure(name, store, at_once)
+        return 0 if inspected(Path(folder), options) else 1
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == [BARE]:
+        read_alone(json.loads(sys.argv[2]))
+    else:
+        sys.exit(main())
