@@ -1,7 +1,6 @@
 """The start of every command: the store, the table's catalog, and what it may use of both."""
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -116,6 +115,8 @@ def open_session(
     if temp_dir is not None and not temp_dir.is_dir():
         raise UsageError(f"`--temp-dir`: there is no folder `{temp_dir}`")
     if temp_dir is not None:
+        import tempfile
+
         tempfile.tempdir = str(temp_dir)  # libraries that spool to disk go by it
     path_map = _path_map(common)
     if path_map and not read_only and not (change and (change.dry_run or change.check)):

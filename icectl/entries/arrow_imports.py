@@ -48,7 +48,7 @@ def leave_pandas_out() -> None:
         return
     sys.meta_path.insert(0, _NoPandas)
     try:
-        pa.array([0])
+        pa.array([0], pa.int8())  # of a type: to find one it would import dateutil
     finally:
         sys.meta_path.remove(_NoPandas)
 
