@@ -82,6 +82,8 @@ def judge(matches: Matches, limits: Limits, selected: Mask) -> Numbers:
 
 def deleted_ratios(matches: Matches) -> npt.NDArray[np.float64]:
     """The part of each file's rows that deletes of this file alone are known to delete."""
+    if not len(matches.deletes):
+        return np.zeros(len(matches.data))
     records = numbers(matches.data, "record_count")
     deleted = np.minimum(known_deleted_rows(matches), records)
     return np.asarray(deleted / np.maximum(records, 1), np.float64)
@@ -89,6 +91,8 @@ def deleted_ratios(matches: Matches) -> npt.NDArray[np.float64]:
 
 def live_bytes(matches: Matches) -> Numbers:
     """Estimated bytes of each file's rows that are not known to be deleted."""
+    if not len(matches.deletes):
+        return numbers(matches.data, "file_size_in_bytes")
     kept = 1 - deleted_ratios(matches)
     estimated = np.ceil(numbers(matches.data, "file_size_in_bytes") * kept)
     return np.asarray(estimated, np.int64)

@@ -69,6 +69,9 @@ def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
     """
     alive = rows.live(rows.planning(entries))
     data, deletes = rows.data_files(alive), rows.delete_files(alive)
+    if not len(deletes):  # groups of many data files take memory
+        none = _no_ranges(len(data))
+        return Matches(data, deletes, none, (none, none), (none, none))
     table = deletes.table
     position = _flags(pc.equal(table["content"], Content.POSITION_DELETES))
     vector = position & _flags(pc.equal(table["file_format"], FileFormat.PUFFIN))
@@ -254,8 +257,7 @@ def _ranges(
     """
     chosen = np.flatnonzero(mask & (groups[1] >= 0))
     if not len(chosen):
-        none = np.broadcast_to(np.int64(0), len(data))  # of no memory, however many files there are
-        return Ranges(chosen, none, none)
+        return _no_ranges(len(data))
     sequence = rows.numbers(deletes, "sequence_number")[chosen]
     # Ranks instead of the numbers themselves: group and rank fit one 64-bit key.
     known_groups, group = np.unique(groups[1][chosen], return_inverse=True)
@@ -271,6 +273,12 @@ def _ranges(
     first = np.where(known, np.searchsorted(keys, place * width + oldest), 0)
     stop = np.where(known, np.searchsorted(keys, (place + 1) * width - 1), 0)
     return Ranges(chosen[order], first, stop)
+
+
+def _no_ranges(data_file_count: int) -> Ranges:
+    """Of no delete, and of no memory, however many data files there are."""
+    none = np.broadcast_to(np.int64(0), data_file_count)
+    return Ranges(np.empty(0, np.int64), none, none)
 
 
 def _without(ranges: Ranges, covered: Mask) -> Ranges:
