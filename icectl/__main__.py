@@ -11,17 +11,18 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # a run handles Ctrl-C; before and after one it ends the process, without a traceback
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from icectl.cli.app import main as run  # takes its time
-
-_INTERRUPTED = 130
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 """Imports alone make tens of thousands of objects that stay: looking at them again and again costs
 a tenth of a short run."""
+gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+
+from icectl.cli.app import main as run  # noqa: E402 - takes its time
+
+_INTERRUPTED = 130
 
 
 def main() -> None:
     """Exit with the code of the command line's run."""
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -30,6 +31,7 @@ def main() -> None:
         code = run()
     except KeyboardInterrupt:  # a second one, while the first was being reported
         code = _INTERRUPTED
+    gc.freeze()  # the collections at the end look at all that imports made, a tenth of a short run
     if code >= _INTERRUPTED:
         os._exit(code)  # threads still waiting for a store must not hold an interrupted run up
     sys.exit(code)

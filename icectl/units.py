@@ -5,7 +5,6 @@ Durations and instants are integers in milliseconds, instants since 1970-01-01 U
 
 import datetime as dt
 import re
-from fractions import Fraction
 
 from icectl.errors import UsageError
 
@@ -42,6 +41,8 @@ def parse_size(text: str) -> int:
     unit_bytes = SIZE_UNITS.get(match[2].lower()) if match else None
     if match is None or unit_bytes is None:
         raise UsageError(f"`{text}` is no size", hint="give a number with a unit: 64MB or 64MiB")
+    from fractions import Fraction  # few runs parse a size
+
     return int(Fraction(match[1]) * unit_bytes)
 
 

@@ -205,10 +205,15 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
 
 
 def _start_arrow() -> None:
-    from icectl.entries.arrow_imports import import_compute_later, leave_pandas_out
+    from icectl.entries.arrow_imports import (
+        import_compute_later,
+        import_masked_arrays_later,
+        leave_pandas_out,
+    )
 
     leave_pandas_out()
     import_compute_later()
+    import_masked_arrays_later()
 
 
 def _report_outcome(run: _Run, outcome: Outcome) -> int:

@@ -1,11 +1,11 @@
 """The start of every command: the store, the table's catalog, and what it may use of both."""
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from icectl.catalog.identifier import TableName, dotted
 from icectl.catalog.metadata_files import rivals
@@ -15,17 +15,19 @@ from icectl.catalog.warehouse import Warehouse
 from icectl.cli.naming import called, name_in_catalog, warehouse_of
 from icectl.cli.options import Change, Common
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
-from icectl.commit.access import TableAccess
 from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, IcectlError, UsageError
 from icectl.progress import Progress
 from icectl.report.console import Console
 from icectl.report.document import TableIdentity
 from icectl.run.reader import Reader
-from icectl.run.remove_orphans.other_tables import CatalogTables
 from icectl.storage.open import StorageOptions, open_store, requests_at_once
 from icectl.storage.store import Store
 from icectl.table.open import open_table
+
+if TYPE_CHECKING:  # what commands that only read have no use for, and would wait for
+    from icectl.commit.access import TableAccess
+    from icectl.run.remove_orphans.other_tables import CatalogTables
 
 _UNKNOWN_STORE = "catalog:"
 """Where tables of catalogs lie that were not loaded yet: most of them not on this machine."""
@@ -49,11 +51,13 @@ class Session:
     shield: Callable[[], AbstractContextManager[None]]
     concurrency: int
     storage: Callable[[], StorageOptions]
-    other_tables: CatalogTables | None = None
+    other_tables: "CatalogTables | None" = None
 
     @property
-    def access(self) -> TableAccess:
+    def access(self) -> "TableAccess":
         """The access to the table, for commands that change it."""
+        from icectl.commit.access import TableAccess
+
         return TableAccess(
             self.store,
             self.catalog,
@@ -111,6 +115,8 @@ def open_session(
     if temp_dir is not None and not temp_dir.is_dir():
         raise UsageError(f"`--temp-dir`: there is no folder `{temp_dir}`")
     if temp_dir is not None:
+        import tempfile
+
         tempfile.tempdir = str(temp_dir)  # libraries that spool to disk go by it
     path_map = _path_map(common)
     if path_map and not read_only and not (change and (change.dry_run or change.check)):
@@ -152,7 +158,7 @@ class _Opened:
     catalog: Catalog
     store: Store
     storage: Callable[[], StorageOptions]
-    other_tables: CatalogTables | None = None
+    other_tables: "CatalogTables | None" = None
 
 
 def _open(
@@ -192,7 +198,7 @@ def _open(
     return _Opened(catalog, store, lambda: options)
 
 
-def _others(warehouse: Warehouse, catalog: str, own: TableName) -> CatalogTables:
+def _others(warehouse: Warehouse, catalog: str, own: TableName) -> "CatalogTables":
     def others() -> Iterable[tuple[str, str]] | None:
         found = warehouse.locations()
         if found is None:

@@ -4,7 +4,6 @@ Table properties stand between the file and the built-in values; a command that 
 them itself, since only it has the table.
 """
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -363,6 +362,8 @@ class _InFile:
 
 
 def _read_file(file: Path) -> _InFile:
+    import tomllib  # few runs have a file
+
     try:
         loaded = tomllib.loads(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

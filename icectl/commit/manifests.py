@@ -11,6 +11,7 @@ from icectl.codec.manifest.manifest import read_manifest
 from icectl.codec.manifest.move import Moved, move_entries
 from icectl.codec.manifest.pieces import PieceWriter
 from icectl.codec.manifest.write import ManifestForm, encode_entries
+from icectl.entries.columns.byte_hashes import LOCATION_HASH, with_location_hashes
 from icectl.entries.inherit import inherit
 from icectl.entries.manifest_rows import describe
 from icectl.entries.partition.order import Numbers, by_piece, pieces_of
@@ -167,7 +168,7 @@ class ManifestWriter:
         self, writer: PieceWriter, entries: Entries, pieces: Numbers, columns: Sequence[str]
     ) -> Generator[Written, None, None]:
         """The manifests that the pieces make; comparing and storing have their threads."""
-        ordered, starts = by_piece(entries, pieces)
+        held_by = by_piece(entries, pieces)
         piece_sizes = list(writer.sizes().values())
         chosen = fill(piece_sizes, self.target_size_bytes)
         sizes = [sum(piece_sizes[numbers.start : numbers.stop]) for numbers in chosen]
@@ -175,9 +176,9 @@ class ManifestWriter:
         def made() -> Iterator[_Made]:
             """Yield the manifests with their entries, not stored yet."""
             for numbers in chosen:
-                held = part(ordered, starts[numbers.start], starts[numbers.stop])
                 content = in_file_format(writer.manifest(numbers), self.form)
-                yield _Made(self.new_location(self.form.file_format), content, held)
+                location = self.new_location(self.form.file_format)
+                yield _Made(location, content, held_by(numbers))
 
         def compare(made: _Made) -> tuple[_Made, Written]:
             """Compare a manifest with its entries."""
@@ -194,7 +195,10 @@ class ManifestWriter:
             yield from in_threads(store, compared, sizes, threads=self.concurrency)
 
     def _compared(self, made: _Made, columns: Sequence[str]) -> ManifestFile:
-        """The row of a manifest, which has been compared with its entries in some columns."""
+        """The row of a manifest, which has been compared with its entries in some columns.
+
+        Locations are compared by their hashes where the entries have no more than these.
+        """
         manifest = describe(
             made.entries,
             self.form.types,
@@ -208,9 +212,14 @@ class ManifestWriter:
             )
         except CorruptTable as error:
             raise SelfCheckFailed(f"a new manifest can't be read: {error.message}") from error
-        differs = differing_column(inherit(stored, [manifest]), made.entries, columns)
+        found = inherit(stored, [manifest])
+        if LOCATION_HASH in made.entries.table.column_names:
+            found = Entries(with_location_hashes(found.table))
+            columns = [LOCATION_HASH if name == "location" else name for name in columns]
+        differs = differing_column(found, made.entries, columns)
         if differs is not None or len(stored) != len(made.entries):  # R-069
+            told = "location" if differs == LOCATION_HASH else differs
             raise SelfCheckFailed(
-                f"a new manifest does not match its entries in {differs}", rule="R-069"
+                f"a new manifest does not match its entries in {told}", rule="R-069"
             )
         return manifest

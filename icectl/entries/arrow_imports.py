@@ -1,4 +1,4 @@
-"""What pyarrow imports for itself: pandas not at all, its functions when the first is called.
+"""What pyarrow imports for itself: pandas not at all, functions and masked arrays when used.
 
 The first array that pyarrow makes of Python values imports pandas, where that is installed, to tell
 pandas' arrays from others. That takes as long as all the rest of a short run. pyarrow looks once
@@ -6,19 +6,25 @@ only: where it looks in vain it goes on without. Whoever wants pandas still impo
 does, and pyarrow's own conversions to pandas then look for it again.
 
 pyarrow.compute makes its hundreds of functions, with their documentation, when it is imported,
-which takes a tenth of a short run; some commands call none of them.
+which takes a tenth of a short run; some commands call none of them, and nobody here reads the
+documentation, whose making is half of it. It asks numpy.ma of each array whether it is masked, and
+imports that for the question.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from threading import RLock
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 _COMPUTE = "pyarrow.compute"
+_MASKED = "numpy.ma"
+_DOCUMENTATION = "pyarrow.vendored.docscrape"
 
 
 class _NoPandas:
@@ -42,28 +48,78 @@ def leave_pandas_out() -> None:
         return
     sys.meta_path.insert(0, _NoPandas)
     try:
-        pa.array([0])
+        pa.array([0], pa.int8())  # of a type: to find one it would import dateutil
     finally:
         sys.meta_path.remove(_NoPandas)
 
 
-class _ComputeLater(ModuleType):
-    """Stands for pyarrow.compute until one of its functions is asked for, in whichever thread."""
+class _Later(ModuleType):
+    """Stands for a module until one of its members is asked for, in whichever thread."""
 
-    def __init__(self) -> None:
-        super().__init__(_COMPUTE)
-        self.__dict__["_turn"] = RLock()
+    def __init__(self, name: str, **members: object) -> None:
+        super().__init__(name)
+        self.__dict__.update(_name=name, _turn=RLock())
+        self.__dict__.update(members)
 
     def __getattr__(self, name: str) -> Any:
         with self.__dict__["_turn"]:
-            if sys.modules.get(_COMPUTE) is self:
-                del sys.modules[_COMPUTE]
-            functions = import_module(_COMPUTE)
-            for each, function in vars(functions).items():
-                self.__dict__.setdefault(each, function)
-        return getattr(functions, name)
+            own = self.__dict__["_name"]
+            if sys.modules.get(own) is self:
+                del sys.modules[own]
+            with _undocumented():
+                module = import_module(own)
+            self.__dict__.update(vars(module))
+        return getattr(module, name)
+
+
+class _NoSections:
+    """Stands for the documentation of a function's options, taken apart: none of it."""
+
+    def __init__(self, _text: str) -> None:
+        pass
+
+    def __getitem__(self, _section: str) -> Sequence[object]:
+        return ()
+
+
+@contextmanager
+def _undocumented() -> Iterator[None]:
+    """Keep pyarrow.compute from taking the documentation of all options apart."""
+    if _DOCUMENTATION in sys.modules:
+        yield
+        return
+    stand_in = ModuleType(_DOCUMENTATION)
+    stand_in.__dict__["NumpyDocString"] = _NoSections
+    sys.modules[_DOCUMENTATION] = stand_in
+    try:
+        yield
+    finally:
+        del sys.modules[_DOCUMENTATION]
 
 
 def import_compute_later() -> None:
     """Have `import pyarrow.compute` give a stand-in, which imports it when it is used."""
-    sys.modules.setdefault(_COMPUTE, _ComputeLater())
+    sys.modules.setdefault(_COMPUTE, _Later(_COMPUTE))
+
+
+def import_masked_arrays_later() -> None:
+    """Have `numpy.ma` be a stand-in, which imports it when more is asked of it than pyarrow asks.
+
+    That is whether an array is a masked one: none is before numpy.ma is there.
+    """
+    if _MASKED not in sys.modules:
+        stand_in = _Later(_MASKED, MaskedArray=_MaskedArray)
+        sys.modules[_MASKED] = stand_in
+        np.ma = stand_in
+
+
+class _MaskedArrays(type):
+    """Tells what is a masked array, also after numpy.ma was imported."""
+
+    def __instancecheck__(cls, array: object) -> bool:
+        loaded = sys.modules[_MASKED]
+        return not isinstance(loaded, _Later) and isinstance(array, loaded.MaskedArray)
+
+
+class _MaskedArray(metaclass=_MaskedArrays):
+    """Stands for the class of masked arrays until numpy.ma is imported."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from icectl.entries.deletes.apply import Matches, Numbers, delete_counts, known_deleted_rows
 from icectl.entries.partition.key import decode_key, sort_key
-from icectl.entries.rows import Entries, numbers
+from icectl.entries.rows import Entries, numbers, take
 from icectl.spec.manifest import FileFormat
 from icectl.spec.types import Type
 
@@ -82,6 +82,8 @@ def judge(matches: Matches, limits: Limits, selected: Mask) -> Numbers:
 
 def deleted_ratios(matches: Matches) -> npt.NDArray[np.float64]:
     """The part of each file's rows that deletes of this file alone are known to delete."""
+    if not len(matches.deletes):
+        return np.zeros(len(matches.data))
     records = numbers(matches.data, "record_count")
     deleted = np.minimum(known_deleted_rows(matches), records)
     return np.asarray(deleted / np.maximum(records, 1), np.float64)
@@ -89,6 +91,8 @@ def deleted_ratios(matches: Matches) -> npt.NDArray[np.float64]:
 
 def live_bytes(matches: Matches) -> Numbers:
     """Estimated bytes of each file's rows that are not known to be deleted."""
+    if not len(matches.deletes):
+        return numbers(matches.data, "file_size_in_bytes")
     kept = 1 - deleted_ratios(matches)
     estimated = np.ceil(numbers(matches.data, "file_size_in_bytes") * kept)
     return np.asarray(estimated, np.int64)
@@ -112,8 +116,8 @@ def by_partition(
     Order: partitions by their values, None at the end; rows as given.
     Raises: CorruptTable R-068.
     """
-    keys_of_all = data.table["partition_key"].take(pa.array(found))
-    placed = pc.if_else(pa.array(stays), keys_of_all, pa.scalar(others, pa.binary()))
+    keys = take(Entries(data.table.select(["partition_key"])), found).table["partition_key"]
+    placed = pc.if_else(pa.array(stays), keys, pa.scalar(others, pa.binary()))
     encoded = placed.combine_chunks().dictionary_encode("encode")
     keys, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
     order = np.argsort(codes, kind="stable")

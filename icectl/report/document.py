@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any, Literal
 
 from icectl import __version__
@@ -147,6 +146,8 @@ def _csv_cell(value: Any) -> Any:
 
 def load_schema(name: str) -> dict[str, Any]:
     """Read a JSON Schema of the package: `envelope`, or a command's `result`."""
+    from importlib import resources  # few runs print a schema
+
     folder = resources.files("icectl.report") / "schemas"
     loaded: dict[str, Any] = json.loads((folder / f"{name}.json").read_text("utf-8"))
     return loaded

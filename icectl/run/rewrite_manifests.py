@@ -1,6 +1,6 @@
 """Running a rewrite of manifests: load, plan, write and verify new ones, commit, clean up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from icectl.catalog.protocol import LoadedTable
@@ -9,7 +9,8 @@ from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import ManifestRewrite, writer_of
 from icectl.commit.transaction import Proposal, transaction
-from icectl.entries.rows import EMPTY
+from icectl.entries.columns.byte_hashes import with_location_hashes
+from icectl.entries.rows import EMPTY, Entries, live
 from icectl.errors import CommitConflict
 from icectl.plan.model import pin_of
 from icectl.plan.rewrite_manifests import (
@@ -36,6 +37,18 @@ _PLANS = {Layout.MANIFEST_LISTS: plan, Layout.SFC_1: plan_leaves}
 """What decides which manifests are written anew."""
 
 _COLUMNS = {Layout.MANIFEST_LISTS: PLANNED_COLUMNS, Layout.SFC_1: TREE_COLUMNS}
+
+
+def _compact(entries: Entries) -> Entries:
+    """What of live entries is planned by, and enough to compare them: there may be very many."""
+    return Entries(with_location_hashes(live(entries).table))
+
+
+_HELD: Mapping[Layout, Callable[[Entries], Entries]] = {
+    Layout.MANIFEST_LISTS: _compact,
+    Layout.SFC_1: lambda entries: entries,
+}
+"""What is kept of entries while they are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +104,17 @@ def _listed(access: TableAccess, metadata: TableMetadata, snapshot: Snapshot | N
     if snapshot is None:
         return Listed((), EMPTY)
     manifests = read_snapshot_manifests(access.store, metadata, snapshot)
+    layout = layout_of(snapshot)
     headers, entries = load_manifests(
         access.store,
         metadata,
         manifests,
-        columns=_COLUMNS[layout_of(snapshot)],
+        columns=_COLUMNS[layout],
         concurrency=access.concurrency,
         progress=access.progress,
+        held=_HELD[layout],
     )
-    if layout_of(snapshot) is Layout.SFC_1:  # others are carried as they are, whatever they say
+    if layout is Layout.SFC_1:  # others are carried as they are, whatever they say
         check_live(metadata, snapshot, manifests, entries)
     mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)
     return Listed(manifests, entries, frozenset(mended))

@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from typing import IO
 
 import pyarrow as pa
 
 from icectl.env import Env
 from icectl.storage import location as locations
-from icectl.storage.bucket import Driver, bucket_store
 from icectl.storage.credentials import Places, Renewed, Vendor
 from icectl.storage.local.store import LocalStore
 from icectl.storage.path_map import PathMapStore
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
 
 _LOGGER = logging.getLogger(__name__)
+_BUCKET = "icectl.storage.bucket"
+"""Imported once a bucket is used: its drivers' modules are a tenth of a short run."""
 _AT_ONCE_LOCALLY = 8
 _AT_ONCE_IN_STORES = 48
 
@@ -99,8 +101,9 @@ class SchemeStore:
                 renewed = Renewed(
                     partial(self._now_of, location), None if vendor is None else vendor.expire
                 )
-                self.remote[key] = bucket_store(
-                    Driver(location, renewed, self.env, concurrency, self.options.warn)
+                bucket = import_module(_BUCKET)
+                self.remote[key] = bucket.bucket_store(
+                    bucket.Driver(location, renewed, self.env, concurrency, self.options.warn)
                 )
             opened = self.remote[key]
         return opened()

@@ -86,8 +86,11 @@ def _with_schemes(scheme: str, names: Mapping[str, int]) -> Mapping[str, int]:
 
 def _spelling(files: LiveFiles, named: NamedFiles) -> Mapping[str, str]:
     """Live data files that deletes name in another way than their entries do, by these names."""
+    names = names_of(files.deletes, named)
+    if not names:  # then the locations need not become texts, which takes memory
+        return {}
     locations = files.data.table["location"]
-    other = names_of(files.deletes, named).difference(locations.to_pylist())
+    other = names.difference(locations.to_pylist())
     if not other:
         return {}
     keys = loosest_keys(locations).to_pylist()

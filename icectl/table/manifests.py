@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import EMPTY, Entries, RawEntries, renumbered
+from icectl.entries.rows import EMPTY, Entries, RawEntries, concat, renumbered
 from icectl.entries.schemes import with_schemes
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, Unsupported
@@ -104,9 +104,7 @@ def scan_entries(  # noqa: PLR0913 - as scan_manifests, and what may pass
     """
 
     def resolved(part: ManifestsRead) -> Entries:
-        # Against their own rows of the list only: a table may have very many manifests.
-        own = manifests[part.first : part.first + len(part.headers)]
-        return renumbered(inherit(renumbered(part.rows, -part.first), own), part.first)
+        return _resolved(part, manifests)
 
     decoder = _Decoder(metadata, manifests, [columns] * len(manifests), resolved, concurrency)
     read = _in_groups(store, decoder, progress=progress)
@@ -137,7 +135,7 @@ def load_entries(
     )[1]
 
 
-def load_manifests(
+def load_manifests(  # noqa: PLR0913 - as scan_manifests, and what is held
     store: Store,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
@@ -145,20 +143,28 @@ def load_manifests(
     columns: frozenset[str],
     concurrency: int,
     progress: Progress,
+    held: Callable[[Entries], Entries] = lambda entries: entries,
 ) -> tuple[Sequence[ManifestHeader], Entries]:
     """Read the headers of some manifests, in their order, and their entries as load_entries does.
 
+    `held` makes of the entries of a few manifests what is kept of them.
     Raises: as scan_manifests.
     """
     wanted = [columns] * len(manifests)
     headers: list[ManifestHeader] = []
-    parts: list[RawEntries] = []
+    parts: list[Entries] = []
     for part in scan_together(
         store, metadata, manifests, wanted, concurrency=concurrency, progress=progress
     ):
         headers += part.headers
-        parts.append(part.rows)
-    return headers, _inherited(parts, manifests)
+        parts.append(held(_resolved(part, manifests)))
+    return headers, concat(parts)
+
+
+def _resolved(part: "ManifestsRead", manifests: Sequence[ManifestFile]) -> Entries:
+    """Entries with inheritance resolved, against their own rows of the list: it may be long."""
+    own = manifests[part.first : part.first + len(part.headers)]
+    return renumbered(inherit(renumbered(part.rows, -part.first), own), part.first)
 
 
 def load_entries_to_match(

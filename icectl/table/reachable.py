@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from icectl.checks.searches.live_entries import fingerprints
+from icectl.entries.columns.values import distinct_count
 from icectl.entries.files import FileKind, Files, content_files, distinct, files, together
 from icectl.entries.rows import RawEntries, deletion_vectors, live
 from icectl.progress import Progress
@@ -187,9 +188,9 @@ class _Gathered:
             self._thin_out(total)
 
     def _thin_out(self, total: int) -> None:
-        prints = np.unique(np.concatenate(self._prints))
+        prints = np.concatenate(self._prints)
         self._new_rows = 0
-        if len(prints) <= _WORTH_A_COPY * total:
+        if distinct_count(prints) <= _WORTH_A_COPY * total:
             whole = distinct(self.files)
             self._parts, self._prints = [whole], [*map(fingerprints, whole.table["key"].chunks)]
 

@@ -1,8 +1,9 @@
 """Objects of an S3 server that takes 30 ms to answer.
 
-    python tests/benchmarks/bench_stores.py [small] [compact] [validate] [--files N]
+    python tests/benchmarks/bench_stores.py [small] [inspect] [compact] [validate] [--files N]
 
 small: the seconds of reading 1,000 objects of 8 KB and of listing 20,000, by obstore and by s3fs.
+inspect: of a table of 2,000 manifests of 50 files, in turn with a process that only reads them.
 compact: 1,000 data files of 1 MB compacted by the local engine, in turn with a bare copy of the
 same objects by obstore, each got and put again with 32 in flight; the ratio of their bandwidths.
 validate: level `data` of the same table, in turn with getting its objects.
@@ -10,6 +11,7 @@ validate: level `data` of the same table, in turn with getting its objects.
 
 import argparse
 import asyncio
+import json
 import sys
 import tempfile
 import threading
@@ -23,14 +25,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from icectl.env import SystemEnv
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
-from tests.benchmarks.compact_tables import build
-from tests.benchmarks.measure import Run, call, in_turn, median, process
+from tests.benchmarks import big_table, compact_tables
+from tests.benchmarks.measure import Run, call, in_turn, median, process, ratio, verdict
 from tests.stores import s3_servers
 from tests.stores.s3_servers import BY_S3FS, free_port
 
 SECONDS = 0.03
 READ, LISTED = 1_000, 20_000
-ROWS, AT_ONCE = 22_000, 32
+ROWS, COPIED_AT_ONCE = 22_000, 32
+MANIFESTS, ENTRIES = 2_000, 50
+AT_ONCE = 48
+BARE = "--bare"
 
 
 def delaying(port: int) -> int:
@@ -81,7 +86,7 @@ def small_objects(folder: Path, port: int, given: Mapping[str, str]) -> None:
         path = folder / "bench" / "t" / f"p={number % 50}" / f"f{number}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(bytes(8192 if number < READ else 1))
-    for name, more, at_once in (("obstore", {}, 48), ("s3fs", BY_S3FS, 8)):
+    for name, more, at_once in (("obstore", {}, AT_ONCE), ("s3fs", BY_S3FS, 8)):
         options = {**given, "endpoint_url": f"http://127.0.0.1:{port}", **more}
         store = open_store(StorageOptions(options, concurrency=at_once), SystemEnv())
         measure(name, store, at_once)
@@ -94,7 +99,7 @@ class Lake:
         self.location = "s3://bench/wh/t"
         self.directory = folder / "bench" / "wh" / "t"
         self.directory.parent.mkdir(parents=True)
-        paths = build(self.directory, file_count, ROWS, location=self.location)
+        paths = compact_tables.build(self.directory, file_count, ROWS, location=self.location)
         self.bytes = sum(path.stat().st_size for path in paths)
         self.names = [f"wh/t/data/{path.name}" for path in paths]
         self._kept = {path for path in self.directory.rglob("*") if path.is_file()}
@@ -134,7 +139,7 @@ class Lake:
             if puts:
                 obstore.put(store, f"copy/{name}", content, use_multipart=False)
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(COPIED_AT_ONCE) as pool:
             list(pool.map(one, self.names))
 
 
@@ -153,15 +158,45 @@ def compared(name: str, lake: Lake, command: Sequence[str], *, puts: bool) -> No
     )
 
 
-def main() -> None:
+def inspected(folder: Path, options: Mapping[str, str]) -> bool:
+    """Print what `inspect` of a table of many manifests takes; whether it is what is wanted."""
+    local, place = folder / "bench" / "streamed", "s3://bench/streamed"
+    big_table.build(local, MANIFESTS, ENTRIES)
+    given = [
+        word for key, value in options.items() for word in ("--storage-option", f"{key}={value}")
+    ]
+    icectl = str(Path(sys.executable).parent / "icectl")
+    command = [icectl, "inspect", place, "--path-map", f"{local}={place}", *given]
+
+    def bare() -> Run:
+        return process([sys.executable, __file__, BARE, json.dumps(dict(options))])
+
+    ours, theirs = in_turn(3, lambda: process(command), bare)
+    for name, runs in ((f"inspect of {MANIFESTS} manifests", ours), ("reading them alone", theirs)):
+        print(
+            f"{name}: {median([run.wall_seconds for run in runs]):.2f} s "
+            f"({median([run.cpu_seconds for run in runs]):.2f} s processor)"
+        )
+    return verdict("inspect / reading its objects alone", ratio(ours, theirs), 1.5)
+
+
+def read_alone(options: Mapping[str, str]) -> None:
+    """Read the manifests of the table, and do nothing with them."""
+    store = open_store(StorageOptions(options, concurrency=AT_ONCE), SystemEnv())
+    places = [f"s3://bench/streamed/metadata/m{number:05}.avro" for number in range(MANIFESTS)]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        print(sum(map(len, pool.map(store.read, places))))
+
+
+def main() -> int:
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("what", nargs="*", default=["small", "compact", "validate"])
+    arguments.add_argument("what", nargs="*", default=["small", "inspect", "compact", "validate"])
     arguments.add_argument("--files", type=int, default=1_000)
     given = arguments.parse_args()
     binary = s3_servers.program("versitygw")
     if binary is None:
         print(s3_servers.why_missing("versitygw"))
-        return
+        return 0
     with (
         tempfile.TemporaryDirectory() as folder,
         s3_servers.versitygw(binary, Path(folder)) as server,
@@ -170,14 +205,19 @@ def main() -> None:
         port = delaying(int(server.endpoint.rpartition(":")[2]))
         if "small" in given.what:
             small_objects(Path(folder), port, server.options)
-        if not {"compact", "validate"} & set(given.what):
-            return
-        lake = Lake(Path(folder), f"http://127.0.0.1:{port}", given.files)
-        if "compact" in given.what:
-            compared("compact", lake, ("compact", "--engine", "local", "--yes"), puts=True)
-        if "validate" in given.what:
-            compared("validate", lake, ("validate", "--level", "data"), puts=False)
+        options = {**server.options, "endpoint_url": f"http://127.0.0.1:{port}"}
+        as_wanted = "inspect" not in given.what or inspected(Path(folder), options)
+        if {"compact", "validate"} & set(given.what):
+            lake = Lake(Path(folder), f"http://127.0.0.1:{port}", given.files)
+            if "compact" in given.what:
+                compared("compact", lake, ("compact", "--engine", "local", "--yes"), puts=True)
+            if "validate" in given.what:
+                compared("validate", lake, ("validate", "--level", "data"), puts=False)
+        return 0 if as_wanted else 1
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == [BARE]:
+        read_alone(json.loads(sys.argv[2]))
+    else:
+        sys.exit(main())

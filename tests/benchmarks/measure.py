@@ -69,6 +69,13 @@ def ratio(numerator: Sequence[Run], denominator: Sequence[Run]) -> float:
     )
 
 
+def cpu_ratio(numerator: Sequence[Run], denominator: Sequence[Run]) -> float:
+    """Median of the ratios of processor time, pair by pair: what other programs disturb less."""
+    return median(
+        [a.cpu_seconds / b.cpu_seconds for a, b in zip(numerator, denominator, strict=True)]
+    )
+
+
 def verdict(name: str, value: float, limit: float, *, at_most: bool = True) -> bool:
     """Print one target with its figure; returns whether it is reached."""
     reached = value <= limit if at_most else value >= limit

@@ -109,7 +109,8 @@ def live_twice(files: Entries, rows: Sequence[int]) -> int:
 
 def repeated(keys: pa.ChunkedArray) -> Numbers:
     """The places whose key an earlier one has; null has none in common."""
-    prints = np.sort(np.concatenate([np.zeros(0, np.uint64), *map(fingerprints, keys.chunks)]))
+    prints = np.concatenate([np.zeros(0, np.uint64), *map(fingerprints, keys.chunks)])
+    prints.sort()
     if not (prints[1:] == prints[:-1]).any():
         return np.empty(0, np.int64)
     return np.flatnonzero(repeats(keys))

@@ -7,6 +7,7 @@ schema is unusual.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, groupby
 
 import numpy as np
@@ -44,6 +45,9 @@ _READ_ALONG = {"first_row_id": "record_count", "file_sequence_number": "sequence
 
 _WORTH_THREADS = 2**20
 """Bytes as stored from which a manifest is decoded by several threads."""
+
+_SHARED_ROWS = 2**17
+"""Rows of a column of nulls that is made once: 1 MiB of numbers."""
 
 _FORMATS = {format_.name: format_ for format_ in FileFormat}
 
@@ -211,7 +215,7 @@ def _finish(
         elif name == "content" and name not in decoded:
             column = _implied_content(header, row_count)
         elif name not in decoded:
-            column = pa.nulls(row_count, field.type)
+            column = _nulls(row_count, field.type)
         elif name == "file_format":
             column = _formats(decoded[name])
         else:
@@ -222,6 +226,18 @@ def _finish(
     table = pa.Table.from_arrays(columns, schema=pa.schema([_SCHEMA.field(n) for n in names]))
     _check_codes(table)
     return table
+
+
+def _nulls(row_count: int, type_: pa.DataType) -> pa.Array:
+    """A column of nulls; those of many manifests share their memory."""
+    if row_count > _SHARED_ROWS:
+        return pa.nulls(row_count, type_)
+    return _shared_nulls(type_).slice(0, row_count)
+
+
+@lru_cache
+def _shared_nulls(type_: pa.DataType) -> pa.Array:
+    return pa.nulls(_SHARED_ROWS, type_)
 
 
 def _implied_content(header: ManifestHeader, row_count: int) -> pa.Array:

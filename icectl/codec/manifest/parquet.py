@@ -49,6 +49,9 @@ from icectl.spec.types import (
 MAGIC = b"PAR1"
 """The first bytes of a Parquet file."""
 
+_GZIP_LEVEL = 6
+"""That of zlib and of Iceberg; Arrow takes 9, eight times slower for a fiftieth of the bytes."""
+
 _WORTH_THREADS = 2**20
 """Files up to this size are decoded sooner than threads are there to do it."""
 _ROWS_IN_GROUP = 65_536
@@ -201,7 +204,8 @@ def write_parquet(
     ]
     text = json.dumps(schema_json(_entry_schema(partition)), separators=(",", ":"))
     sink = io.BytesIO()
-    with pq.ParquetWriter(sink, wanted, compression="gzip", store_schema=False) as writer:
+    level = {"compression": "gzip", "compression_level": _GZIP_LEVEL}
+    with pq.ParquetWriter(sink, wanted, store_schema=False, **level) as writer:
         stored = pa.Table.from_arrays(columns, schema=wanted)
         writer.write_table(stored, row_group_size=_ROWS_IN_GROUP)
         writer.add_key_value_metadata({**properties, "iceberg.schema": text})

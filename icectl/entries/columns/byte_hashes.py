@@ -5,10 +5,12 @@ For sets of many strings in little memory; nothing that is stored depends on the
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from icectl.entries.columns.values import Integers, Octets, Spans
+from icectl.entries.columns.values import Integers, Octets, Spans, byte_strings
 
 Hashes = npt.NDArray[np.uint64]
+LOCATION_HASH = "location_hash"
 
 _FACTOR, _SHIFT = np.uint64(0xC6A4A7935BD1E995), np.uint64(47)
 _WORD = 8
@@ -26,6 +28,16 @@ def byte_hashes(spans: Spans) -> Hashes:
         rows = slice(start, start + _ROWS_AT_ONCE)
         hashes[rows] = _some_hashes(spans.content, spans.starts[rows], spans.lengths[rows])
     return hashes
+
+
+def with_location_hashes(table: pa.Table) -> pa.Table:
+    """The same rows with the hash of their location in its place: eight bytes for a hundred.
+
+    Order: kept.
+    """
+    at = table.schema.get_field_index("location")
+    hashes = [pa.array(byte_hashes(byte_strings(chunk))) for chunk in table.column(at).chunks]
+    return table.set_column(at, LOCATION_HASH, pa.chunked_array(hashes, pa.uint64()))
 
 
 def _some_hashes(content: Octets, starts: Integers, lengths: Integers) -> Hashes:

@@ -35,6 +35,8 @@ class Ranges:
     @property
     def counts(self) -> Numbers:
         """The number of deletes per data file."""
+        if not len(self.order):
+            return self.first
         return self.stop - self.first
 
 
@@ -67,6 +69,9 @@ def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
     """
     alive = rows.live(rows.planning(entries))
     data, deletes = rows.data_files(alive), rows.delete_files(alive)
+    if not len(deletes):  # groups of many data files take memory
+        none = _no_ranges(len(data))
+        return Matches(data, deletes, none, (none, none), (none, none))
     table = deletes.table
     position = _flags(pc.equal(table["content"], Content.POSITION_DELETES))
     vector = position & _flags(pc.equal(table["file_format"], FileFormat.PUFFIN))
@@ -121,6 +126,8 @@ def known_deleted_rows(matches: Matches) -> Numbers:
 
 def _summed(part: Ranges, values: Numbers) -> Numbers:
     """The sum over each data file's range of what its deletes have."""
+    if not len(part.order):
+        return part.counts
     sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(values[part.order])])
     return np.asarray(sums[part.stop] - sums[part.first], np.int64)
 
@@ -133,6 +140,8 @@ def per_delete_file(matches: Matches) -> Numbers:
     """
     counts = np.zeros(len(matches.deletes), np.int64)
     for part in matches.ranges:
+        if not len(part.order):
+            continue
         size = len(part.order) + 1
         starts = np.bincount(part.first, minlength=size)
         stops = np.bincount(part.stop, minlength=size)
@@ -217,10 +226,13 @@ def _partition_groups(data: Entries, deletes: Entries) -> Groups:
 def _file_groups(data: Entries, deletes: Entries) -> Groups:
     named = rows.location_keys(deletes.table["referenced_data_file"])
     known = pc.drop_null(pc.unique(named))
-    return _groups(rows.location_keys(data.table["location"]), named, known)
+    located = data.table["location"]
+    return _groups(rows.location_keys(located) if len(known) else located, named, known)
 
 
 def _groups(data: pa.ChunkedArray, deletes: pa.ChunkedArray, known: pa.Array) -> Groups:
+    if not len(known):  # looking up in all data files takes its time
+        return np.full(len(data), -1), np.full(len(deletes), -1)
     return rows.index_in(data, known), rows.index_in(deletes, known)
 
 
@@ -244,6 +256,8 @@ def _ranges(
     `left` lets a delete apply to files of its own sequence number, `right` to older ones only.
     """
     chosen = np.flatnonzero(mask & (groups[1] >= 0))
+    if not len(chosen):
+        return _no_ranges(len(data))
     sequence = rows.numbers(deletes, "sequence_number")[chosen]
     # Ranks instead of the numbers themselves: group and rank fit one 64-bit key.
     known_groups, group = np.unique(groups[1][chosen], return_inverse=True)
@@ -261,7 +275,15 @@ def _ranges(
     return Ranges(chosen[order], first, stop)
 
 
+def _no_ranges(data_file_count: int) -> Ranges:
+    """Of no delete, and of no memory, however many data files there are."""
+    none = np.broadcast_to(np.int64(0), data_file_count)
+    return Ranges(np.empty(0, np.int64), none, none)
+
+
 def _without(ranges: Ranges, covered: Mask) -> Ranges:
+    if not len(ranges.order):
+        return ranges
     return Ranges(ranges.order, ranges.first, np.where(covered, ranges.first, ranges.stop))
 
 

@@ -64,8 +64,10 @@ def resolve_names(matches: Matches, named: NamedFiles, spelling: Mapping[str, st
     `spelling` gives the location of a live data file that is named in another way.
     """
     read, given = _given(matches, named, spelling)
-    meant = pa.array([spelling.get(name, name) for _, name, _ in given], pa.string())
-    data_rows = rows.index_in(meant, matches.data.table["location"])
+    data_rows = np.empty(0, np.int64)
+    if given:  # looking up in all data files takes its time
+        meant = pa.array([spelling.get(name, name) for _, name, _ in given], pa.string())
+        data_rows = rows.index_in(meant, matches.data.table["location"])
     delete_rows = np.array([row for row, _, _ in given], np.int64)
     known = np.flatnonzero(data_rows >= 0)
     is_older, is_same = reach(matches, data_rows[known], delete_rows[known])

@@ -4,14 +4,15 @@ A cluster is a set of entries whose chosen partition fields have the same values
 place in the order of those values.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from icectl.entries.columns.values import distinct_count
 from icectl.entries.partition.key import decode_key, sort_key
-from icectl.entries.rows import GROUP_KEYS, Entries, RawEntries, take
+from icectl.entries.rows import GROUP_KEYS, Entries, RawEntries, part, take
 from icectl.spec.types import Type
 
 Numbers = npt.NDArray[np.int64]
@@ -60,7 +61,7 @@ def one_cluster(entries: Entries | RawEntries) -> Numbers:
 
 def spread(found: Clusters, manifests: Numbers) -> int:
     """Count the pairs of a manifest and a cluster in it."""
-    return len(np.unique(manifests * max(found.count, 1) + found.ranks))
+    return distinct_count(manifests * max(found.count, 1) + found.ranks)
 
 
 def pieces(ranks: Numbers, sizes: npt.NDArray[np.float64], piece_size: float) -> Numbers:
@@ -91,13 +92,18 @@ def per_manifest(
     return np.asarray(table[entries.table["manifest"].to_numpy()], np.float64)
 
 
-def by_piece(entries: Entries, numbers: Numbers) -> tuple[Entries, Sequence[int]]:
-    """Entries in the order of their pieces, and where each piece begins, the end included.
+def by_piece(entries: Entries, numbers: Numbers) -> Callable[[range], Entries]:
+    """How to have the entries of some pieces that follow each other.
 
-    Order: entries of a piece as they come.
+    Order: that of the pieces; entries of a piece as they come.
+    Cost: memory for the entries of these pieces; none where all entries come in this order.
     """
-    counts = np.bincount(numbers)
-    starts = [0, *np.cumsum(counts).tolist()]
-    if (np.diff(numbers) >= 0).all():
-        return entries, starts
-    return take(entries, np.argsort(numbers, kind="stable")), starts
+    starts = [0, *np.cumsum(np.bincount(numbers)).tolist()]
+    order = None if (np.diff(numbers) >= 0).all() else np.argsort(numbers, kind="stable")
+
+    def of(pieces: range) -> Entries:
+        """The entries of some pieces."""
+        start, stop = starts[pieces.start], starts[pieces.stop]
+        return part(entries, start, stop) if order is None else take(entries, order[start:stop])
+
+    return of

@@ -278,6 +278,7 @@ def plan(
         verdicts,
         stored=numbers(files.data, "file_size_in_bytes"),
         live=live_bytes(files.matches),
+        records=numbers(files.data, "record_count"),
     )
     # Without partitions it is known where rows of other specs come to.
     others = (
@@ -372,7 +373,7 @@ def _blank_task(number: int, draft: _Draft, branch: Branch, options: CompactOpti
 
 @dataclass(frozen=True, slots=True)
 class _Planning:
-    """The planning of groups: the files with their bytes, stored and without deleted rows.
+    """The planning of groups: the files with rows, and bytes, stored and without deleted rows.
 
     `verdicts` are changed where a candidate is left alone after all.
     """
@@ -382,6 +383,7 @@ class _Planning:
     verdicts: Numbers
     stored: Numbers
     live: Numbers
+    records: Numbers
 
     def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
         """Note why candidates are left alone."""
@@ -480,7 +482,7 @@ class _Planning:
             reason=self._reason(rows),
             input_files=len(rows),
             input_bytes=self._total(rows),
-            input_rows=int(numbers(self.files.data, "record_count")[list(rows)].sum()),
+            input_rows=int(self.records[list(rows)].sum()),
             expected_files=sum(sizes.parts(bin_.expected_bytes) for bin_ in draft.bins),
             expected_bytes=sum(bin_.expected_bytes for bin_ in draft.bins),
         )

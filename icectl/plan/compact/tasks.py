@@ -101,7 +101,8 @@ class TaskMaker:
     ) -> None:
         self._deletes = deletes
         self._index = index
-        self._values = dict(zip(chosen, by_row(take(data, chosen), *_INPUT), strict=True))
+        of_inputs = Entries(data.table.select(list(_INPUT)))
+        self._values = dict(zip(chosen, by_row(take(of_inputs, chosen), *_INPUT), strict=True))
 
     def rewrite(self, bin_: Bin, blank: RewriteTask) -> RewriteTask:
         """The task of a bin, all else as `blank` has it."""

@@ -123,8 +123,10 @@ def prepare(
     if planned.groups and not chosen.deletes_only:
         _check_format(metadata)
         job_of(metadata, chosen.order)
-    emptied = [GroupResult(group.number, group.tasks, EMPTY) for group in planned.groups]
-    gone = changes(files, emptied).removed_delete_files
+    gone = 0
+    if len(files.deletes):
+        emptied = [GroupResult(group.number, group.tasks, EMPTY) for group in planned.groups]
+        gone = changes(files, emptied).removed_delete_files
     return PreparedCompaction(loaded, planned, files, gone)
 
 

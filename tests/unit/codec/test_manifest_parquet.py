@@ -178,6 +178,20 @@ def test_what_is_written_holds_the_same_entries_and_the_ids_of_iceberg() -> None
     assert row["data_file"]["partition"] == partition
 
 
+def test_pages_are_compressed_as_hard_as_zlib_and_iceberg_do_by_themselves() -> None:
+    spec = PartitionSpec(0, ())
+    _, entries = read_manifest(stored(None), columns=ALL_COLUMNS, manifest=0, spec=spec)
+    content = write_manifest(
+        entries, schema=SCHEMA, spec=spec, format_version=4, content=ManifestContent.DATA,
+        snapshot_id=None, sync_marker=bytes(16),
+    )  # fmt: skip
+    form = ManifestForm(SCHEMA, spec, 4, ManifestContent.DATA, FileFormat.PARQUET)
+    written = in_file_format(content, form)
+    member = b"\x1f\x8b\x08" + bytes(5)  # RFC 1952: no flags, no time, then how hard
+    assert member + b"\0" in written
+    assert member + b"\2" not in written, "2 is for the hardest"
+
+
 def test_entries_move_between_files_of_both_formats() -> None:
     spec = PartitionSpec(0, ())
     form = ManifestForm(SCHEMA, spec, 4, ManifestContent.DATA)

@@ -9,6 +9,7 @@ import pytest
 
 from icectl.codec.manifest.write import ManifestForm
 from icectl.commit.manifests import ManifestWriter, Written
+from icectl.entries.columns.byte_hashes import with_location_hashes
 from icectl.entries.rows import Entries, as_existing, concat, numbers
 from icectl.entries.schema import PLANNING
 from icectl.errors import SelfCheckFailed
@@ -113,6 +114,25 @@ def test_r069_rule_22_a_manifest_that_differs_from_its_entries_is_not_stored(
     first, wrong_one = map(Path, announced)
     assert {path for path in tmp_path.rglob("*") if path.is_file()} - files == {first}
     assert not wrong_one.exists()
+
+
+@pytest.mark.parametrize("content", ManifestContent)
+def test_r069_locations_are_compared_by_hashes_where_no_more_was_kept_of_them(
+    tmp_path: Path, content: ManifestContent
+) -> None:
+    table = of_version_3(tmp_path / "t")
+    _, entries = sources(table, content)
+    kept = Entries(with_location_hashes(entries.table))
+    assert "location" not in kept.table.column_names
+    announced: list[str] = []
+    written = write(table, content, kept, announced)
+    stored = [row for one in written for row in read_avro(one.manifest.manifest_path)]
+    assert [row["data_file"]["file_path"] for row in stored] == named(entries)
+    wrong = changed(entries, "location", f"{named(entries)[-1]}x")
+    with pytest.raises(SelfCheckFailed, match="does not match its entries in location ") as caught:
+        write(table, content, Entries(with_location_hashes(wrong.table)), announced)
+    assert caught.value.rule == "R-069"
+    assert not Path(announced[-1]).exists()
 
 
 @pytest.mark.parametrize("content", ManifestContent)

@@ -90,6 +90,70 @@ def test_a_view_of_the_metadata_imports_neither_functions_nor_decoders(tmp_path:
     assert ended.stdout.splitlines()[-1] == "[]"
 
 
+def imported_by(line: list[str], tmp_path: Path) -> set[str]:
+    """The modules that are there at the end of a run."""
+    script = (
+        f"import sys; from icectl.cli.app import main; code = main({line!r})\n"
+        "print(*sys.modules); sys.exit(code)"
+    )
+    ended = run(script, tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    return set(ended.stdout.splitlines()[-1].split())
+
+
+def test_a_small_inspect_imports_no_driver_nor_what_only_changes_need(tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "table")
+    table.append(range(3))
+    table.delete_rows([1])
+    imported = imported_by(["inspect", table.location], tmp_path)
+    drivers = {"aiohttp", "asyncio", "boto3", "botocore", "fsspec", "obstore", "s3fs", "urllib3"}
+    standard = {"email", "http.client", "pydoc", "sqlite3", "ssl", "tomllib", "urllib.request"}
+    others = {"numpy.ma.core", "pandas", "pyarrow.dataset", "pyarrow.fs", "rich", "yaml"}
+    own = {
+        "icectl.commit.access",
+        "icectl.engine",
+        "icectl.run.remove_orphans",
+        "icectl.storage.bucket",
+        "icectl.table.reachable",
+    }
+    assert imported & (drivers | standard | others | own) == set()
+
+
+def test_an_array_is_masked_as_numpy_has_it_before_and_after_that_is_imported(
+    tmp_path: Path,
+) -> None:
+    script = (
+        "from icectl.entries.arrow_imports import import_masked_arrays_later, leave_pandas_out\n"
+        "leave_pandas_out(); import_masked_arrays_later()\n"
+        "import sys, numpy as np, pyarrow as pa\n"
+        "plain = pa.array(np.arange(3)).to_pylist(), 'numpy.ma.core' in sys.modules\n"
+        "kept = np.ma.MaskedArray\n"
+        "masked = np.ma.array([1, 2], mask=[True, False])\n"
+        "told = [isinstance(masked, one) for one in (kept, np.ma.MaskedArray)]\n"
+        "print(plain, pa.array(masked).to_pylist(), told, isinstance(np.arange(1), kept))\n"
+    )
+    ended = run(script, tmp_path)
+    assert ended.stdout == "([0, 1, 2], False) [None, 2] [True, True] False\n", ended.stderr
+
+
+def test_functions_take_their_options_where_nobody_takes_their_documentation_apart(
+    tmp_path: Path,
+) -> None:
+    script = (
+        "from icectl.entries.arrow_imports import import_compute_later, leave_pandas_out\n"
+        "leave_pandas_out(); import_compute_later()\n"
+        "import sys, pyarrow as pa, pyarrow.compute as pc\n"
+        "array = pa.array([3, None, 1])\n"
+        "print(pc.sum(array, min_count=4).as_py(), pc.sum(array, skip_nulls=True).as_py())\n"
+        "print(pc.array_sort_indices(array, order='descending').to_pylist())\n"
+        "print('pydoc' in sys.modules)\n"
+        "import pyarrow.vendored.docscrape as later\n"
+        "print(later.NumpyDocString('Sum.')['Summary'])\n"
+    )
+    ended = run(script, tmp_path)
+    assert ended.stdout == "None 4\n[0, 2, 1]\nFalse\n['Sum.']\n", ended.stderr
+
+
 def test_functions_are_there_when_threads_ask_for_them_at_once(tmp_path: Path) -> None:
     script = (
         "import sys, threading\n"

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.entries.columns.byte_hashes import byte_hashes
+from icectl.entries.columns.byte_hashes import LOCATION_HASH, byte_hashes, with_location_hashes
 from icectl.entries.columns.values import byte_strings
 
 
@@ -48,3 +48,14 @@ def test_no_strings_have_no_hashes():
 def test_names_that_differ_in_few_digits_have_different_hashes(form):
     names = [form.format(number, number % 7).encode() for number in range(200_000)]
     assert len(np.unique(hashes_of(names))) == len(names)
+
+
+def test_locations_give_way_to_their_hashes_row_by_row():
+    texts = pa.chunked_array([["s3://b/1", "s3://b/2"], [], ["é"]], pa.string())
+    table = pa.table({"status": [1, 1, 0], "location": texts, "manifest": [0, 0, 1]})
+    hashed = with_location_hashes(table)
+    assert hashed.column_names == ["status", LOCATION_HASH, "manifest"]
+    assert hashed[LOCATION_HASH].to_pylist() == [
+        murmur_64a(text.encode()) for text in ("s3://b/1", "s3://b/2", "é")
+    ]
+    assert with_location_hashes(table.slice(0, 0))[LOCATION_HASH].to_pylist() == []

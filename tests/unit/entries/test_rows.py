@@ -128,6 +128,32 @@ def test_concat_of_nothing_has_every_column() -> None:
 
 def test_take_follows_the_given_order() -> None:
     assert named(rows.take(FILES, [4, 0])) == ["e", "a"]
+    assert named(rows.take(FILES, [])) == []
+    assert named(rows.take(FILES, [5, 4, 3, 2, 1, 0])) == ["f", "e", "d", "c", "b", "a"]
+
+
+@pytest.mark.parametrize("chosen", [[3, 1], [1, 3], [5, 5], [0], [5], []])
+def test_take_finds_rows_in_whichever_chunk_they_are(chosen: list[int]) -> None:
+    parts = [FILES.table.slice(0, 2), FILES.table.slice(2, 0), FILES.table.slice(2)]
+    found = rows.take(rows.Entries(pa.concat_tables(parts)), chosen)
+    assert named(found) == [named(FILES)[at] for at in chosen]
+    assert found.table.schema == FILES.table.schema
+
+
+@pytest.mark.parametrize("chosen", [[6], [-1], [0, 6], [0, 1, 2, 3, 6]])
+def test_take_of_a_row_that_is_not_there_is_an_error(chosen: list[int]) -> None:
+    with pytest.raises(IndexError):
+        rows.take(FILES, chosen)
+
+
+def test_take_copies_little_of_large_columns() -> None:
+    texts = pa.chunked_array([pa.array(["x" * 1000] * 10_000) for _ in range(8)])
+    before, pool = pa.total_allocated_bytes(), pa.default_memory_pool()
+    large = rows.Entries(pa.table({"location": texts}))
+    highest = pool.max_memory()
+    assert len(rows.take(large, [70_000, 5, 40_000])) == 3
+    assert before > 80_000_000
+    assert pool.max_memory() <= highest + 1_000_000
     assert named(rows.take(FILES, np.array([1], dtype=np.int64))) == ["b"]
 
 
