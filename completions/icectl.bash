@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate repair expire-snapshots rewrite-manifests compact remove-orphans migrate-v1-v2 upgrade-to-v4 --help --version" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate repair expire-snapshots rewrite-manifests compact remove-orphans migrate-v1-v2 upgrade-to-v4 --help --version --spark-script" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in

@@ -11,6 +11,7 @@ complete -c icectl -n __fish_use_subcommand -a remove-orphans -d 'delete or move
 complete -c icectl -n __fish_use_subcommand -a migrate-v1-v2 -d 'turn a version 1 table into a version 2 table'
 complete -c icectl -n __fish_use_subcommand -a upgrade-to-v4 -d 'turn a table into one of the version 4 proposal'
 complete -c icectl -n __fish_use_subcommand -l version -d 'print the version'
+complete -c icectl -n __fish_use_subcommand -l spark-script -d 'print the script for Spark'
 complete -c icectl -s h -l help -d 'print this help'
 
 complete -c icectl -n '__fish_seen_subcommand_from inspect; and test (count (commandline -opc)) -eq 2' -F

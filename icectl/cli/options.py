@@ -53,6 +53,7 @@ class Shell:
     """The place where a command runs: console, clock, settings, time limit, and what may end it.
 
     `ways_out` make better hints of what they find whole in the tables that the command opened.
+    `spark` is the session of the program that runs the command, if it is one with a session.
     """
 
     console: Console
@@ -61,6 +62,7 @@ class Shell:
     deadline: Deadline
     interrupts: Interrupts
     ways_out: list[Callable[[CorruptTable], str | None]] = field(default_factory=list)
+    spark: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

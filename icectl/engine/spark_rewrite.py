@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from icectl.engine.compact_job import CompactJob, OutputPlaces, TaskResult, run_rewrite
-from icectl.engine.spark import Spark, SparkOptions, TaskAttempt, spark_session
+from icectl.engine.spark import Spark, TaskAttempt
 from icectl.engine.spark_ranges import is_for_ranges, rewrite_in_ranges
+from icectl.engine.spark_start import SparkOptions, spark_session
 from icectl.engine.workplace import Workplace
 from icectl.env import Deadline
 from icectl.errors import IcectlError

@@ -5,7 +5,8 @@ import types
 
 import pytest
 
-from icectl.engine.spark import SparkOptions, _reason, spark_session
+from icectl.engine.spark import _reason
+from icectl.engine.spark_start import SparkOptions, spark_session
 from icectl.env import Deadline
 from icectl.errors import EngineError
 from icectl.progress import SilentProgress
