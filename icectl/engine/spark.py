@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -36,12 +36,13 @@ _HINTS = {
     "file, which `icectl validate --level data` names",
 }
 POLL_SECONDS = 0.2
-_SQL_SETTINGS = {
+SQL_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # payloads are large
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
 _ANSWERS = pa.schema([("task_id", pa.string()), ("kind", pa.string()), ("payload", pa.binary())])
 _FAILED = "failed"
+_NO_WORKER, _ITS_PATH = "Error from python worker:\n", "\nPYTHONPATH was:"
 _TRACE = "Traceback (most recent call last):"
 _LOST_TASK = re.compile(r".*most recent failure: Lost task .*?\): (?:[\w.]+: )?")
 _TASK_FAILED = re.compile(r"TaskFailed: ([A-Za-z0-9+/=]+)")
@@ -71,6 +72,34 @@ class Answers:
             some = self.frame.filter(self.frame["kind"] == kind)
             for row in some.toLocalIterator(prefetchPartitions=True):
                 yield row["task_id"], bytes(row["payload"])
+
+
+class Workers(Protocol):
+    """What runs kernels on tasks, however Spark is reached."""
+
+    @property
+    def progress(self) -> Progress:
+        """The receiver of finished tasks."""
+
+    @property
+    def core_count(self) -> int:
+        """The number of tasks that run at once, as far as Spark knows yet."""
+
+    @property
+    def speculates(self) -> bool:
+        """Whether there may be two attempts at a task at the same time."""
+
+    def each(self, kernel: Callable[[Any], Result], tasks: Sequence[Any]) -> list[Result]:
+        """Run a kernel on each task, and bring here what it makes of them."""
+
+    def shuffled(
+        self,
+        deal: Callable[[Any], Iterable[tuple[int, Any]]],
+        tasks: Sequence[Any],
+        take: Callable[[int, Iterator[Any]], Result],
+        count: int,
+    ) -> list[Result]:
+        """Deal tasks out to each number below `count`, and run `take` on all that comes to it."""
 
 
 class TaskFailed(Exception):
@@ -124,7 +153,7 @@ class Spark:
         from pyspark.sql import SparkSession
 
         session = (self.session or SparkSession.builder.getOrCreate()).newSession()
-        for key, value in _SQL_SETTINGS.items():
+        for key, value in SQL_SETTINGS.items():
             session.conf.set(key, value)
         return session
 
@@ -308,7 +337,7 @@ def unpacked(payload: bytes) -> pa.RecordBatch:
 
 def _each(kernel: Callable[[Any], Result], tasks: Iterable[Any]) -> Iterator[Result]:
     """Run a kernel on some tasks, on a worker."""
-    with _told():
+    with told():
         for task in tasks:
             yield kernel(task)
 
@@ -317,7 +346,7 @@ def _dealt(
     deal: Callable[[Any], Iterable[tuple[int, Any]]], tasks: Iterable[Any]
 ) -> Iterator[tuple[int, Any]]:
     """Deal out what is in some tasks, on a worker."""
-    with _told():
+    with told():
         for task in tasks:
             yield from deal(task)
 
@@ -326,7 +355,7 @@ def _taken(
     take: Callable[[int, Iterator[Any]], Result], number: int, dealt: Iterator[tuple[int, Any]]
 ) -> Iterator[Result]:
     """Take all that was dealt out to a number, on a worker."""
-    with _told():
+    with told():
         yield take(number, (value for _, value in dealt))
 
 
@@ -335,7 +364,7 @@ def _as_it_is(number: int) -> int:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
     """Errors of icectl end a task in a form that outlives the way through Java."""
     try:
         yield
@@ -400,6 +429,9 @@ def translated() -> Iterator[None]:
 def _reason(message: str) -> str:
     """The line that says what happened: the last error of a Python worker, or Java's own."""
     lines = message.splitlines()
+    if _NO_WORKER in message:  # Python has ended before it took a task; what it said is in between
+        told_by_python = message.rsplit(_NO_WORKER, maxsplit=1)[-1].split(_ITS_PATH, maxsplit=1)[0]
+        return told_by_python.strip().rpartition("\n")[2].strip() or "no Python worker starts"
     traces = [number for number, line in enumerate(lines) if line.endswith(_TRACE)]
     if traces:
         lines = [line for line in lines[traces[-1] + 1 :] if not line.startswith(" ")]

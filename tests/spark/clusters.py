@@ -50,6 +50,14 @@ def standalone(folder: Path, count: int = 2, **environ: str) -> Iterator[Cluster
         yield Cluster(url, workers, folder)
 
 
+def python_without_icectl(folder: Path) -> Path:
+    """An environment that finds all packages of Spark's, but for those installed in place."""
+    assert on_spark("-m", "venv", "--without-pip", str(folder)).returncode == 0
+    (packages,) = (folder / "lib").glob("python3*/site-packages")
+    (packages / "of_spark.pth").write_text(f"{pyspark_home().parent}\n")
+    return folder / "bin" / "python"
+
+
 def submit(
     *arguments: str,
     settings: Mapping[str, str] | None = None,

@@ -122,6 +122,18 @@ JAVA = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
             ),
             "ModuleNotFoundError: No module named 'icectl'",
         ),
+        (
+            (
+                f"{LOST}SparkException: \nError from python worker:\n  Traceback:\n"
+                "  /opt/bin/python: Error while finding module specification for "
+                "'icectl.engine.spark_daemon' (ModuleNotFoundError: No module named 'icectl')\n"
+                f"PYTHONPATH was:\n  /spark/python\njava.io.EOFException{JAVA}"
+            ),
+            (
+                "/opt/bin/python: Error while finding module specification for "
+                "'icectl.engine.spark_daemon' (ModuleNotFoundError: No module named 'icectl')"
+            ),
+        ),
         ("Java gateway process exited.", "Java gateway process exited"),
     ],
 )
