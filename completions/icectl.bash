@@ -20,12 +20,13 @@ _icectl() {
             second="summary health snapshots history refs manifests files entries partitions schemas specs sort-orders properties metadata-log statistics tree changes"
             ;;
         validate)
-            options="--level --snapshot --ref --all-snapshots --sample --rule --skip --fail-on --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--level --snapshot --ref --all-snapshots --sample --rule --skip --engine --master --spark-conf --fail-on --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --level) words="metadata files footers data" ;;
+                --engine) words="local spark" ;;
                 --fail-on) words="error warning" ;;
                 --color) words="auto always never" ;;
-                --snapshot|--ref|--sample|--rule|--skip|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --snapshot|--ref|--sample|--rule|--skip|--master|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         repair)

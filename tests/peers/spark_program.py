@@ -82,6 +82,9 @@ def main(folder: Path) -> None:
     before = dict(spark.conf.getAll), signal.getsignal(signal.SIGTERM)
     moments: list[Moment] = []
     packed, sorted_, curved = (str(folder / name) for name in ("packed", "sorted", "z-ordered"))
+    deep = ValidateOptions(level="data", engine="spark")
+    for name in ("packed", "sorted", "z-ordered", "wrong"):
+        tell(f"checked {name}", lambda name=name: validate(spark, str(folder / name), deep))
     tell("plan", lambda: compact(spark, packed, CompactOptions(**SMALL), dry_run=True))
     tell("packed", lambda: compact(spark, packed, CompactOptions(**SMALL), progress=moments.append))
     by = CompactOptions(sort_order="category desc, id", **SMALL)

@@ -13,6 +13,7 @@ import pytest
 from icectl.plan.compact.order import parse_sort_order, parse_zorder
 from icectl.plan.compact.sizes import sizes_of
 from icectl.report.document import document_schema
+from icectl.spark import ValidateOptions, validate
 from icectl.spec.metadata import TableMetadata
 from tests.builders.compactions import build, compacted, lineage, planned
 from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
@@ -36,6 +37,7 @@ class Program:
 
     told: dict[str, Any]
     folder: Path
+    checked: dict[str, Any]
     before: dict[str, list[Any]]
     lineage_before: dict[int, tuple[int, int]]
     twins: Path
@@ -78,12 +80,21 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     orphan.write_bytes(b"lost")
     week_ago = time.time() - 7 * 86_400
     os.utime(orphan, (week_ago, week_ago))
+    deep = ValidateOptions(level="data")
+    checked = {name: validate(None, str(folder / name), deep).document for name in TABLES}
     before = {name: rows(folder / name) for name in COMPACTED}
     of_sorted = lineage(folder / "sorted")
     done = on_spark(str(ROOT / "tests/peers/spark_program.py"), str(folder))
     assert done.returncode == 0, done.stderr[-4000:]
     told = {line.pop("name"): line for line in map(json.loads, done.stdout.splitlines())}
-    return Program(told, folder, before, of_sorted, twins, orphan)
+    return Program(told, folder, checked, before, of_sorted, twins, orphan)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_check_on_spark_finds_what_is_found_without_it(program: Program, name: str) -> None:
+    assert program.document(f"checked {name}") == program.checked[name]
+    assert program.checked[name]["exit"] == (4 if name == "wrong" else 0)
+    assert program.checked[name]["result"]["files_decoded"] > 10
 
 
 @pytest.mark.parametrize("name", COMPACTED)
