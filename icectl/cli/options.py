@@ -48,6 +48,12 @@ SparkConf = Annotated[
 ]
 
 
+SparkRemote = Annotated[
+    str | None,
+    option("--remote", metavar="URL", help="a server of Spark Connect: sc://host:15002"),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Shell:
     """The place where a command runs: console, clock, settings, time limit, and what may end it.

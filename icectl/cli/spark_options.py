@@ -9,7 +9,12 @@ from icectl.errors import UsageError
 
 
 def spark_options(
-    session: Session, master: str | None, spark_conf: Sequence[str], *, is_asked_for: bool = True
+    session: Session,
+    master: str | None,
+    spark_conf: Sequence[str],
+    *,
+    is_asked_for: bool = True,
+    remote: str | None = None,
 ) -> SparkOptions:
     """Read which Spark to run on, and its settings. Raises: UsageError.
 
@@ -21,14 +26,20 @@ def spark_options(
         if is_secret(key):
             session.console.hide(value)
     if session.spark is not None or runs_already():
-        _check_not_given(master if is_asked_for else None, spark_conf, _told())
+        _check_not_given(master if is_asked_for else None, spark_conf, _told(), remote)
         return SparkOptions(session=session.spark)
+    if remote is not None:
+        if master is not None and is_asked_for:
+            raise UsageError("`--master` and `--remote` exclude each other")
+        return SparkOptions(settings=tuple(given), remote=remote)
     return SparkOptions(master, tuple(given))
 
 
-def check_no_spark_options(master: str | None, spark_conf: Sequence[str]) -> None:
+def check_no_spark_options(
+    master: str | None, spark_conf: Sequence[str], remote: str | None = None
+) -> None:
     """Refuse what only Spark could make use of. Raises: UsageError."""
-    _check_not_given(master, spark_conf, "goes with `--engine spark`")
+    _check_not_given(master, spark_conf, "goes with `--engine spark`", remote)
 
 
 def _told() -> str:
@@ -37,7 +48,10 @@ def _told() -> str:
     return "is for a session of icectl's own, and there is one in this process already"
 
 
-def _check_not_given(master: str | None, spark_conf: Sequence[str], why: str) -> None:
-    for option, given in (("--master", master), ("--spark-conf", spark_conf)):
+def _check_not_given(
+    master: str | None, spark_conf: Sequence[str], why: str, remote: str | None = None
+) -> None:
+    options = {"--master": master, "--remote": remote, "--spark-conf": spark_conf}
+    for option, given in options.items():
         if given:
             raise UsageError(f"`{option}` {why}")

@@ -25,7 +25,7 @@ from icectl.engine.spark import (
 )
 from icectl.engine.spark_start import SparkOptions, spark_session
 from icectl.env import Deadline, SystemEnv
-from icectl.errors import Refused
+from icectl.errors import Refused, Unsupported
 from icectl.plan.remove_orphans import OrphanRule
 from icectl.progress import Progress
 from icectl.storage.listing import LISTING_SCHEMA
@@ -80,7 +80,16 @@ class SparkOrphanSearch:
 
     @contextmanager
     def list(self, locations: Sequence[str]) -> Iterator[Listing]:
-        """List the first levels here and what is below them on Spark."""
+        """List the first levels here and what is below them on Spark.
+
+        Raises: Unsupported, over Spark Connect; Refused; EngineError; Incomplete.
+        """
+        if self.spark.is_connect:
+            raise Unsupported(
+                "Spark Connect keeps no answers on the disks of workers, as `remove-orphans` "
+                "needs it",
+                hint="`--engine local` lists here, a classic session on its workers",
+            )
         with ExitStack() as stack:
             options = replace(self.spark, settings=(*self.spark.settings, _ONE_ATTEMPT))
             spark = stack.enter_context(spark_session(options, self.progress, self.deadline))

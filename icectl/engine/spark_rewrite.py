@@ -16,8 +16,9 @@ from functools import partial
 
 from icectl.engine.compact_job import CompactJob, OutputPlaces, TaskResult, run_rewrite
 from icectl.engine.spark import TaskAttempt, Workers
+from icectl.engine.spark_connect import open_workers
 from icectl.engine.spark_ranges import is_for_ranges, rewrite_in_ranges
-from icectl.engine.spark_start import SparkOptions, spark_session
+from icectl.engine.spark_start import SparkOptions
 from icectl.engine.workplace import Workplace
 from icectl.env import Deadline
 from icectl.errors import IcectlError
@@ -89,7 +90,7 @@ class SparkEngine:
     def _started(self) -> Workers:
         if self._spark is None:
             self._spark = self._stack.enter_context(
-                spark_session(self.options, self.progress, self.deadline)
+                open_workers(self.options, self.progress, self.deadline)
             )
         return self._spark
 

@@ -43,12 +43,20 @@ _MOST_SETTLING_SECONDS = 30.0
 class SparkOptions:
     """The Spark to run on, and its settings, which may hold secrets.
 
-    Without a session and a master it is the one that runs already, else the cores of this machine.
+    Without a session and a master it is the one that runs already, else the cores of this machine;
+    `remote` is a server of Spark Connect.
     """
 
     master: str | None = None
     settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     session: Any = None
+    remote: str | None = None
+
+    @property
+    def is_connect(self) -> bool:
+        """Whether Spark is reached over Spark Connect."""
+        of_session = type(self.session).__module__
+        return self.remote is not None or of_session.startswith("pyspark.sql.connect")
 
     @property
     def own_master(self) -> str:

@@ -28,6 +28,14 @@ def test_the_cluster_of_a_submitted_program_is_not_its_own_to_choose(
     assert f"`{name}` is for spark-submit here" in ended.err
 
 
+def test_a_server_and_a_master_exclude_each_other(run: Run, tmp_path: Path) -> None:
+    build(tmp_path / "t", 2, "none")
+    words = ("compact", str(tmp_path / "t"), "--remote", "sc://h", "--master", "yarn")
+    ended = run(*words)
+    assert ended.code == 2
+    assert "`--master` and `--remote` exclude each other" in ended.err
+
+
 def test_a_setting_about_sessions_of_its_own_does_not_concern_a_submitted_program(
     run: Run, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

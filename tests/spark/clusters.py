@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,6 +51,34 @@ def standalone(folder: Path, count: int = 2, **environ: str) -> Iterator[Cluster
         yield Cluster(url, workers, folder)
 
 
+@contextmanager
+def connect_server(folder: Path, **environ: str) -> Iterator[str]:
+    """A server of Spark Connect with two cores; where it is reached."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    conf = ("--conf", f"spark.connect.grpc.binding.port={port}", "--conf", "spark.ui.enabled=false")
+    home = pyspark_home()
+    with (folder / "server").open("wb") as out:
+        process = subprocess.Popen(
+            [
+                str(home / "bin" / "spark-class"), "org.apache.spark.deploy.SparkSubmit",
+                "--class", server, "--master", "local[2]", *conf, "spark-internal",
+            ],
+            env={**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", **environ},
+            cwd=folder,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        _said(folder / "server", "(Spark Connect server started)", process)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
 def python_without_icectl(folder: Path) -> Path:
     """An environment that finds all packages of Spark's, but for those installed in place."""
     assert on_spark("-m", "venv", "--without-pip", str(folder)).returncode == 0
@@ -81,7 +110,7 @@ def submit(
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 from icectl.cli.options import (
     Common,
     SparkConf,
+    SparkRemote,
     TableArgument,
     command,
     course,
@@ -63,6 +64,7 @@ class ValidateRequest:
             "--master", metavar="URL", help="cluster of Spark (default: the cores of this machine)"
         ),
     ] = None
+    remote: SparkRemote = None
     spark_conf: SparkConf = None
     fail_on: Annotated[
         str | None,

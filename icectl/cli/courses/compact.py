@@ -82,9 +82,13 @@ def _engine(session: Session, request: CompactRequest) -> AbstractContextManager
     is_asked_for = settings.origin(COMPACT_MASTER).layer is Layer.OPTION
     if settings.read(COMPACT_ENGINE) == "spark":
         conf = request.spark_conf or ()
-        options = spark_options(session, master, conf, is_asked_for=is_asked_for)
+        options = spark_options(
+            session, master, conf, is_asked_for=is_asked_for, remote=request.remote
+        )
         return SparkEngine(options, session.storage(), session.progress, session.deadline)
-    check_no_spark_options(master if is_asked_for else None, request.spark_conf or ())
+    check_no_spark_options(
+        master if is_asked_for else None, request.spark_conf or (), request.remote
+    )
     return nullcontext(
         LocalEngine(session.store, session.progress, session.deadline, session.concurrency)
     )

@@ -16,7 +16,7 @@ from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL, parse_option
 from icectl.cli.spark_options import check_no_spark_options, spark_options
 from icectl.engine.spark import Workers
-from icectl.engine.spark_start import spark_session
+from icectl.engine.spark_connect import open_workers
 from icectl.errors import UsageError
 from icectl.plan.snapshot_choice import SnapshotChoice, parse_snapshot_id
 from icectl.report.document import Outcome
@@ -76,10 +76,10 @@ def _elsewhere(
     """What opens Spark for the files, if that was asked for. Raises: UsageError."""
     conf = request.spark_conf or ()
     if request.engine != "spark":
-        check_no_spark_options(request.master, conf)
+        check_no_spark_options(request.master, conf, request.remote)
         return None
-    given = spark_options(session, request.master, conf)
-    return partial(spark_session, given, session.progress, session.deadline)
+    given = spark_options(session, request.master, conf, remote=request.remote)
+    return partial(open_workers, given, session.progress, session.deadline)
 
 
 def _whole(session: Session) -> bool:
