@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate repair expire-snapshots rewrite-manifests compact remove-orphans migrate-v1-v2 upgrade-to-v4 --help --version" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate repair expire-snapshots rewrite-manifests compact remove-orphans migrate-v1-v2 upgrade-to-v4 --help --version --spark-script" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -20,12 +20,13 @@ _icectl() {
             second="summary health snapshots history refs manifests files entries partitions schemas specs sort-orders properties metadata-log statistics tree changes"
             ;;
         validate)
-            options="--level --snapshot --ref --all-snapshots --sample --rule --skip --fail-on --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--level --snapshot --ref --all-snapshots --sample --rule --skip --engine --master --remote --spark-conf --fail-on --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --level) words="metadata files footers data" ;;
+                --engine) words="local spark" ;;
                 --fail-on) words="error warning" ;;
                 --color) words="auto always never" ;;
-                --snapshot|--ref|--sample|--rule|--skip|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --snapshot|--ref|--sample|--rule|--skip|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         repair)
@@ -52,13 +53,13 @@ _icectl() {
             esac
             ;;
         compact)
-            options="--branch --strategy --sort-order --zorder --where --target-file-size --min-file-size --max-file-size --min-input-files --min-delete-ratio --min-delete-files --rewrite-all --max-groups --job-order --max-group-size --output-spec-id --deletes-only --partial-progress --max-failed-commits --engine --master --spark-conf --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--branch --strategy --sort-order --zorder --where --target-file-size --min-file-size --max-file-size --min-input-files --min-delete-ratio --min-delete-files --rewrite-all --max-groups --job-order --max-group-size --output-spec-id --deletes-only --partial-progress --max-failed-commits --engine --master --remote --spark-conf --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --strategy) words="binpack sort zorder" ;;
                 --job-order) words="none bytes-asc bytes-desc files-asc files-desc" ;;
                 --engine) words="spark local" ;;
                 --color) words="auto always never" ;;
-                --branch|--sort-order|--zorder|--where|--target-file-size|--min-file-size|--max-file-size|--min-input-files|--min-delete-ratio|--min-delete-files|--max-groups|--max-group-size|--output-spec-id|--partial-progress|--max-failed-commits|--master|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --branch|--sort-order|--zorder|--where|--target-file-size|--min-file-size|--max-file-size|--min-input-files|--min-delete-ratio|--min-delete-files|--max-groups|--max-group-size|--output-spec-id|--partial-progress|--max-failed-commits|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         remove-orphans)

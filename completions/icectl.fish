@@ -11,6 +11,7 @@ complete -c icectl -n __fish_use_subcommand -a remove-orphans -d 'delete or move
 complete -c icectl -n __fish_use_subcommand -a migrate-v1-v2 -d 'turn a version 1 table into a version 2 table'
 complete -c icectl -n __fish_use_subcommand -a upgrade-to-v4 -d 'turn a table into one of the version 4 proposal'
 complete -c icectl -n __fish_use_subcommand -l version -d 'print the version'
+complete -c icectl -n __fish_use_subcommand -l spark-script -d 'print the script for Spark'
 complete -c icectl -s h -l help -d 'print this help'
 
 complete -c icectl -n '__fish_seen_subcommand_from inspect; and test (count (commandline -opc)) -eq 2' -F
@@ -50,6 +51,10 @@ complete -c icectl -n '__fish_seen_subcommand_from validate' -l all-snapshots -d
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l sample -x -d 'look at this part of the files, chosen by chance: 0.05 or 5%'
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l rule -x -d 'report findings of this rule only; repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l skip -x -d 'leave findings of this rule out; repeatable'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l engine -x -a 'local spark' -d 'what reads data files: local (default), or spark'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l master -x -d 'cluster of Spark (default: the cores of this machine)'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l remote -x -d 'a server of Spark Connect: sc://host:15002'
+complete -c icectl -n '__fish_seen_subcommand_from validate' -l spark-conf -x -d 'a setting of Spark; repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l fail-on -x -a 'error warning' -d 'exit 4 from error (default) or warning on'
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l json -d 'print one JSON document'
 complete -c icectl -n '__fish_seen_subcommand_from validate' -l quiet -s q -d 'no progress, notes and reports'
@@ -179,6 +184,7 @@ complete -c icectl -n '__fish_seen_subcommand_from compact' -l partial-progress 
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l max-failed-commits -x -d 'steps that may lose against other writers before the run ends (default 0)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l engine -x -a 'spark local' -d 'what rewrites rows: spark (default), or local'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l master -x -d 'cluster of Spark (default: the cores of this machine)'
+complete -c icectl -n '__fish_seen_subcommand_from compact' -l remote -x -d 'a server of Spark Connect: sc://host:15002'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l spark-conf -x -d 'a setting of Spark; repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l dry-run -s n -d 'print the whole plan, change nothing'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l check -d 'plan only; exit 4 when there is work'

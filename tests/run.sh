@@ -42,7 +42,7 @@ set_up_spark_peer() {
         return
     fi
     local peer
-    if ! peer=$(make_environment spark "$root[spark]" "pyspark==$spark_version"); then
+    if ! peer=$(make_environment spark "$root[spark,connect]" "pyspark==$spark_version"); then
         export ICECTL_TEST_NO_SPARK="PySpark $spark_version could not be installed"
         return
     fi

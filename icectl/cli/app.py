@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from icectl import __version__
 from icectl.cli.debug_log import debug_log
-from icectl.cli.failures import explained, with_table
+from icectl.cli.failures import explained, way_out
 from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
 from icectl.cli.options import Command, Invocation, Shell
 from icectl.cli.settings import (
@@ -29,7 +29,7 @@ from icectl.cli.settings import (
 )
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env, SystemEnv
-from icectl.errors import CorruptTable, IcectlError, UsageError
+from icectl.errors import IcectlError, UsageError
 from icectl.report.console import Console, ConsoleOptions
 from icectl.report.document import Outcome, document, failure, json_text
 from icectl.report.metrics import metrics_text, write_metrics
@@ -158,8 +158,23 @@ def _print_version(asked: bool) -> None:  # noqa: FBT001
         raise typer.Exit
 
 
+def _print_spark_script(asked: bool) -> None:  # noqa: FBT001
+    if asked:
+        typer.echo(Path(__file__).with_name("spark_script.py"))
+        raise typer.Exit
+
+
 def _root_options(
     *,
+    spark_script: Annotated[
+        bool,
+        typer.Option(
+            "--spark-script",
+            callback=_print_spark_script,
+            is_eager=True,
+            help="print the path of the script for spark-submit",
+        ),
+    ] = False,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="print the version"),
@@ -263,16 +278,10 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
 
 def _way_out(run: _Run, error: IcectlError) -> str | None:
     """The hint of an error, made from what is whole of the table, with the table's name."""
-    hint = error.hint
-    if run.shell is None or run.invocation is None or not run.shell.ways_out:
-        return hint  # no table was named, or what was named may be none
-    if isinstance(error, CorruptTable):
-        for way_out in run.shell.ways_out:
-            hint = way_out(error)
+    if run.shell is None or run.invocation is None:
+        return error.hint
     table, catalog = run.invocation.value("table"), run.invocation.value("catalog")
-    return (
-        None if hint is None else with_table(hint, table if not catalog else f"{catalog}.{table}")
-    )
+    return way_out(error, run.shell.ways_out, table if not catalog else f"{catalog}.{table}")
 
 
 def _print_document(console: Console, built: Mapping[str, Any]) -> None:

@@ -47,7 +47,7 @@ _icectl() {{
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "{names} --help --version" -- "$current"))
+        COMPREPLY=($(compgen -W "{names} --help --version --spark-script" -- "$current"))
         return
     fi
     case "${{COMP_WORDS[1]}}" in
@@ -158,6 +158,7 @@ def fish(commands: Sequence[CompletedCommand]) -> str:
         summary = _fish_text(command.summary)
         lines.append(f"complete -c icectl {first} -a {command.name} -d {summary}")
     lines.append(f"complete -c icectl {first} -l version -d 'print the version'")
+    lines.append(f"complete -c icectl {first} -l spark-script -d 'print the script for Spark'")
     lines.append("complete -c icectl -s h -l help -d 'print this help'")
     for command in commands:
         lines += ["", *_fish_command(command)]

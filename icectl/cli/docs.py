@@ -86,7 +86,7 @@ def root_page() -> str:
     """Print icectl(1)."""
     lines = _head("icectl", 1, "inspect, validate and maintain Apache Iceberg tables")
     lines += [".SH SYNOPSIS", r"\fBicectl\fR \fICOMMAND\fR \fITABLE\fR [\fIOPTIONS\fR]"]
-    lines += [".br", r"\fBicectl\fR \fB\-\-help\fR | \fB\-\-version\fR"]
+    lines += [".br", r"\fBicectl\fR \fB\-\-help\fR | \fB\-\-version\fR | \fB\-\-spark\-script\fR"]
     lines += [".SH DESCRIPTION", roff(ROOT_SUMMARY), ".PP"]
     lines.append(
         roff(
@@ -100,7 +100,13 @@ def root_page() -> str:
     lines.append(".SH COMMANDS")
     lines += _list((rf"\fBicectl\-{roff(name)}\fR(1)", text) for name, text in COMMANDS.items())
     lines.append(".SH OPTIONS")
-    lines += _list([(_bold("--version"), "print the version"), (_bold("--help"), "print help")])
+    lines += _list(
+        [
+            (_bold("--version"), "print the version"),
+            (_bold("--spark-script"), "print the path of the script for spark-submit"),
+            (_bold("--help"), "print help"),
+        ]
+    )
     lines.append(".PP")
     lines.append(roff("All other options stand after the command; its page lists them."))
     lines += _exit_status(EXIT_CODES)

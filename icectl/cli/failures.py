@@ -3,10 +3,11 @@
 import errno
 import re
 import signal
+from collections.abc import Callable, Sequence
 from shlex import quote
 
 from icectl.cli.signals import Terminated
-from icectl.errors import IcectlError, StorageError
+from icectl.errors import CorruptTable, IcectlError, StorageError
 
 
 def explained(raised: BaseException) -> tuple[IcectlError, int]:
@@ -30,6 +31,19 @@ def explained(raised: BaseException) -> tuple[IcectlError, int]:
 def with_table(hint: str, table: str) -> str:
     """A hint whose commands name the table."""
     return re.sub(r"(`icectl [a-z0-9-]+) TABLE\b", lambda found: f"{found[1]} {quote(table)}", hint)
+
+
+def way_out(
+    error: IcectlError, ways_out: Sequence[Callable[[CorruptTable], str | None]], table: str
+) -> str | None:
+    """The hint of an error, made from what is whole of the table, with the table's name."""
+    hint = error.hint
+    if not ways_out:
+        return hint  # no table was named, or what was named may be none
+    if isinstance(error, CorruptTable):
+        for better in ways_out:
+            hint = better(error)
+    return None if hint is None else with_table(hint, table)
 
 
 def _system_error(raised: OSError) -> StorageError:

@@ -55,7 +55,12 @@ def root_help(summaries: Mapping[str, str]) -> str:
     lines = ["Usage: icectl COMMAND TABLE [OPTIONS]", "", ROOT_SUMMARY, "", "Commands:"]
     lines += _rows(summaries.items(), left=21)
     lines += ["", "Options:"]
-    lines += _rows([("--version", "print the version"), ("-h, --help", "print this help")], left=20)
+    options = [
+        ("--version", "print the version"),
+        ("--spark-script", "print the path of the script for spark-submit"),
+        ("-h, --help", "print this help"),
+    ]
+    lines += _rows(options, left=20)
     lines += ["", "TABLE is a table directory (path or URI), or one of its metadata files."]
     lines += ["`icectl COMMAND --help` lists its options, exit codes and examples."]
     return "\n".join(lines) + "\n"

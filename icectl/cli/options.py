@@ -48,11 +48,18 @@ SparkConf = Annotated[
 ]
 
 
+SparkRemote = Annotated[
+    str | None,
+    option("--remote", metavar="URL", help="a server of Spark Connect: sc://host:15002"),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Shell:
     """The place where a command runs: console, clock, settings, time limit, and what may end it.
 
     `ways_out` make better hints of what they find whole in the tables that the command opened.
+    `spark` is the session of the program that runs the command, if it is one with a session.
     """
 
     console: Console
@@ -61,6 +68,7 @@ class Shell:
     deadline: Deadline
     interrupts: Interrupts
     ways_out: list[Callable[[CorruptTable], str | None]] = field(default_factory=list)
+    spark: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

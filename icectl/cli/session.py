@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from icectl.catalog.identifier import TableName, dotted
 from icectl.catalog.metadata_files import rivals
@@ -39,6 +39,7 @@ class Session:
 
     `storage()` is what other processes reach the table's files with, once it is loaded.
     `other_tables` asks the configured catalog, if the table was named in one, for its others.
+    `spark` is the session of Spark that the caller has given, if any.
     """
 
     store: Store
@@ -52,6 +53,7 @@ class Session:
     concurrency: int
     storage: Callable[[], StorageOptions]
     other_tables: "CatalogTables | None" = None
+    spark: Any = None
 
     @property
     def access(self) -> "TableAccess":
@@ -148,6 +150,7 @@ def open_session(
         ),
         storage=opened.storage,
         other_tables=opened.other_tables,
+        spark=shell.spark,
     )
 
 

@@ -4,21 +4,54 @@ from collections.abc import Sequence
 
 from icectl.cli.session import Session
 from icectl.cli.settings import is_secret, split_pair
-from icectl.engine.spark import LOCAL_MASTER, SparkOptions
+from icectl.engine.spark_start import SparkOptions, is_submitted, runs_already
 from icectl.errors import UsageError
 
 
-def spark_options(session: Session, master: str | None, spark_conf: Sequence[str]) -> SparkOptions:
-    """Read which Spark to run on, and its settings. Raises: UsageError."""
+def spark_options(
+    session: Session,
+    master: str | None,
+    spark_conf: Sequence[str],
+    *,
+    is_asked_for: bool = True,
+    remote: str | None = None,
+) -> SparkOptions:
+    """Read which Spark to run on, and its settings. Raises: UsageError.
+
+    Where Spark runs already there is nothing to choose, and a master that is not asked for is that
+    of other runs.
+    """
     given = [split_pair(text, "--spark-conf", text.partition("=")) for text in spark_conf]
     for key, value in given:
         if is_secret(key):
             session.console.hide(value)
-    return SparkOptions(master or LOCAL_MASTER, tuple(given))
+    if session.spark is not None or runs_already():
+        _check_not_given(master if is_asked_for else None, spark_conf, _told(), remote)
+        return SparkOptions(session=session.spark)
+    if remote is not None:
+        if master is not None and is_asked_for:
+            raise UsageError("`--master` and `--remote` exclude each other")
+        return SparkOptions(settings=tuple(given), remote=remote)
+    return SparkOptions(master, tuple(given))
 
 
-def check_no_spark_options(master: str | None, spark_conf: Sequence[str]) -> None:
+def check_no_spark_options(
+    master: str | None, spark_conf: Sequence[str], remote: str | None = None
+) -> None:
     """Refuse what only Spark could make use of. Raises: UsageError."""
-    for option, given in (("--master", master), ("--spark-conf", spark_conf)):
+    _check_not_given(master, spark_conf, "goes with `--engine spark`", remote)
+
+
+def _told() -> str:
+    if is_submitted():
+        return "is for spark-submit here, whose session this run is on: it stands before the script"
+    return "is for a session of icectl's own, and there is one in this process already"
+
+
+def _check_not_given(
+    master: str | None, spark_conf: Sequence[str], why: str, remote: str | None = None
+) -> None:
+    options = {"--master": master, "--remote": remote, "--spark-conf": spark_conf}
+    for option, given in options.items():
         if given:
-            raise UsageError(f"`{option}` goes with `--engine spark`")
+            raise UsageError(f"`{option}` {why}")

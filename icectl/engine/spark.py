@@ -6,21 +6,16 @@ values, storage options above all, travels inside the pickled kernel, which Spar
 """
 
 import base64
-import logging
-import os
 import pickle
 import re
-import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -28,28 +23,26 @@ from icectl.env import Deadline
 from icectl.errors import EngineError, IcectlError
 from icectl.progress import Progress
 
-LOCAL_MASTER = "local[*]"
-"""All cores of this machine."""
-
-_LOGGER = logging.getLogger(__name__)
-_PYSPARK = (4, 1)
-_JAVA = 17
-_INSTALL_PYSPARK = "`pip install 'icectl[spark]'` installs it, `--engine local` does without"
-_INSTALL_JAVA = (
-    "install a JDK, as `apt-get install openjdk-17-jre-headless` does, or set JAVA_HOME; "
-    "`--engine local` does without"
-)
+INSTALL_PYSPARK = "`pip install 'icectl[spark]'` installs it, `--engine local` does without"
 _INSTALL_ICECTL = (
-    "workers run the Python that PYSPARK_PYTHON names, and it needs icectl and what icectl needs"
+    "workers run the Python that PYSPARK_PYTHON names, and it needs icectl and what icectl needs: "
+    "by the wheel on every node, an image, or an archive in `spark.archives` (docs/spark.md)"
 )
 _HINTS = {
     "No module named": _INSTALL_ICECTL,
+    "PYTHON_VERSION_MISMATCH": "PYSPARK_PYTHON names the Python of the workers, whose minor "
+    "version has to be the driver's: an archive or an image brings both (docs/spark.md)",
     "exited unexpectedly": "memory may have run out, or native code may have crashed on a damaged "
     "file, which `icectl validate --level data` names",
 }
-_POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2
+SQL_SETTINGS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # payloads are large
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+}
 _ANSWERS = pa.schema([("task_id", pa.string()), ("kind", pa.string()), ("payload", pa.binary())])
 _FAILED = "failed"
+_NO_WORKER, _ITS_PATH = "Error from python worker:\n", "\nPYTHONPATH was:"
 _TRACE = "Traceback (most recent call last):"
 _LOST_TASK = re.compile(r".*most recent failure: Lost task .*?\): (?:[\w.]+: )?")
 _TASK_FAILED = re.compile(r"TaskFailed: ([A-Za-z0-9+/=]+)")
@@ -58,19 +51,6 @@ Answer = tuple[str, bytes]
 """What a kernel yields: a kind of its own choice, and a payload."""
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class SparkOptions:
-    """The Spark to run on, and its settings, which may hold secrets."""
-
-    master: str = LOCAL_MASTER
-    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the workers are processes of this machine."""
-        return self.master.startswith("local")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +68,38 @@ class Answers:
 
         Raises: EngineError.
         """
-        with _translated():
+        with translated():
             some = self.frame.filter(self.frame["kind"] == kind)
             for row in some.toLocalIterator(prefetchPartitions=True):
                 yield row["task_id"], bytes(row["payload"])
+
+
+class Workers(Protocol):
+    """What runs kernels on tasks, however Spark is reached."""
+
+    @property
+    def progress(self) -> Progress:
+        """The receiver of finished tasks."""
+
+    @property
+    def core_count(self) -> int:
+        """The number of tasks that run at once, as far as Spark knows yet."""
+
+    @property
+    def speculates(self) -> bool:
+        """Whether there may be two attempts at a task at the same time."""
+
+    def each(self, kernel: Callable[[Any], Result], tasks: Sequence[Any]) -> list[Result]:
+        """Run a kernel on each task, and bring here what it makes of them."""
+
+    def shuffled(
+        self,
+        deal: Callable[[Any], Iterable[tuple[int, Any]]],
+        tasks: Sequence[Any],
+        take: Callable[[int, Iterator[Any]], Result],
+        count: int,
+    ) -> list[Result]:
+        """Deal tasks out to each number below `count`, and run `take` on all that comes to it."""
 
 
 class TaskFailed(Exception):
@@ -110,6 +118,19 @@ class Spark:
     deadline: Deadline
     pool: ThreadPoolExecutor
     folder: str
+    session: Any = None
+    is_own: bool = True
+
+    @property
+    def group(self) -> str:
+        """The group of this run's jobs, of which there is no other in the session."""
+        return f"icectl-{Path(self.folder).name}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the workers are processes of this machine."""
+        master: str = self.context.master
+        return master.startswith("local") and not master.startswith("local-cluster")
 
     @property
     def core_count(self) -> int:
@@ -125,10 +146,16 @@ class Spark:
 
     @property
     def _session(self) -> Any:
-        """Spark's SQL, which takes a while to start: only what needs it asks for it."""
+        """Spark's SQL with settings of our own, whatever the session's are.
+
+        It takes a while to start: only what needs it asks for it.
+        """
         from pyspark.sql import SparkSession
 
-        return SparkSession.builder.getOrCreate()
+        session = (self.session or SparkSession.builder.getOrCreate()).newSession()
+        for key, value in SQL_SETTINGS.items():
+            session.conf.set(key, value)
+        return session
 
     def each(self, kernel: Callable[[Any], Result], tasks: Sequence[Any]) -> list[Result]:
         """Run a kernel on each task, and bring here what it makes of them.
@@ -174,7 +201,7 @@ class Spark:
 
         Raises: what the kernel raises of icectl's errors; EngineError; Incomplete.
         """
-        with _translated():
+        with translated():
             numbers = self._session.range(0, len(tasks), 1, len(tasks))
         return self._kept(numbers, partial(_answer_tasks, kernel, tuple(tasks)), len(tasks))
 
@@ -185,30 +212,32 @@ class Spark:
 
         Raises: what the kernel raises of icectl's errors; EngineError; Incomplete.
         """
-        with _translated():
+        with translated():
             some = answers.frame.filter(answers.frame["kind"] == kind)
         return self._kept(some, partial(_answer_payloads, kernel), answers.task_count)
 
-    def send(self, write: Callable[[IO[bytes]], None]) -> str:
-        """Have what `write` writes in a file on every worker; the name for `sent`.
+    def send(self, write: Callable[[IO[bytes]], None]) -> "Sent":
+        """Have what `write` writes in a file on every worker, where `Sent.path` tells of it.
 
-        Workers that come later ask for it too, so it stays until the end.
+        Workers that come later ask for it too, so it stays until the end. A session of others would
+        have to keep the file for good: there it crosses as a value.
         """
         with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
             write(file)
-        with _translated():
-            self.context.addFile(file.name)
-        return Path(file.name).name
+        with translated():
+            if self.is_own:
+                self.context.addFile(file.name)
+                return Sent(Path(file.name).name)
+            value = self.context.broadcast(Path(file.name).read_bytes())
+            return Sent(Path(file.name).name, value)
 
     def _kept(
         self, frame: Any, work: Callable[[Iterator[pa.RecordBatch]], Any], task_count: int
     ) -> Answers:
         def keep() -> Any:
             """Compute the answers, and keep them on the disks of the workers."""
-            from pyspark import StorageLevel
-
             answered = frame.mapInArrow(work, "task_id string, kind string, payload binary")
-            return answered.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+            return answered.localCheckpoint(eager=True, **_on_disks())
 
         kept = Answers(self._awaited(keep), task_count)
         for _, payload in kept.of(_FAILED):
@@ -218,20 +247,29 @@ class Spark:
 
     def _awaited(self, job: Callable[[], Result]) -> Result:
         """The result of a job, whose finished tasks are told as progress."""
-        future = self.pool.submit(job)
+
+        def grouped() -> Result:
+            """Run the job as one of this run's."""
+            self.context.setJobGroup(self.group, "icectl")
+            return job()
+
+        future = self.pool.submit(grouped)
         finished = 0
-        while not wait([future], _POLL_SECONDS).done:
+        while not wait([future], POLL_SECONDS).done:
             self.deadline.check()
-            with _translated():
+            with translated():
                 now = self._finished_tasks()
             self.progress.advance(max(now - finished, 0))
             finished = max(now, finished)
-        with _translated():
+        with translated():
             return future.result()
 
     def _finished_tasks(self) -> int:
         tracker = self.context.statusTracker()
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        running = set(tracker.getJobIdsForGroup(self.group)) & set(tracker.getActiveJobsIds())
+        jobs = [tracker.getJobInfo(job) for job in running]
+        ours = {stage for job in jobs if job is not None for stage in job.stageIds}
+        stages = [tracker.getStageInfo(stage) for stage in ours & set(tracker.getActiveStageIds())]
         return sum(stage.numCompletedTasks for stage in stages if stage is not None)
 
 
@@ -252,12 +290,34 @@ class TaskAttempt:
         return TaskAttempt(context.taskAttemptId(), context.attemptNumber() == 0)
 
 
-def sent(name: str) -> str:
-    """Return the path of a file that `Spark.send` has sent, on a worker."""
-    from pyspark import SparkFiles
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A file that was sent to every worker, or its content."""
 
-    path: str = SparkFiles.get(name)
-    return path
+    name: str
+    content: Any = None
+
+    @contextmanager
+    def path(self) -> Iterator[str]:
+        """Tell the path of the file, on a worker, for as long as it is opened."""
+        if self.content is None:
+            from pyspark import SparkFiles
+
+            yield SparkFiles.get(self.name)
+            return
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(self.content.value)
+            file.flush()
+            yield file.name
+
+
+def _on_disks() -> dict[str, Any]:
+    """Where checkpoints go; Spark 3 knows but memory first, and then disks."""
+    import pyspark
+
+    if pyspark.__version__.startswith("3."):
+        return {}
+    return {"storageLevel": pyspark.StorageLevel.DISK_ONLY}
 
 
 def packed(batch: pa.RecordBatch) -> bytes:
@@ -275,118 +335,9 @@ def unpacked(payload: bytes) -> pa.RecordBatch:
     return pa.ipc.open_stream(payload).read_next_batch()
 
 
-@contextmanager
-def spark_session(options: SparkOptions, progress: Progress, deadline: Deadline) -> Iterator[Spark]:
-    """Start Spark, and stop it in the end.
-
-    Raises: EngineError, where PySpark or Java is missing or the session does not start.
-    """
-    _check_pyspark()
-    _check_java()
-    progress.phase("starting Spark")
-    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as folder:
-        # Jobs run in a thread: this one stays free for signals, whose handlers PySpark would
-        # replace if the main thread started the session.
-        pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
-        starting = pool.submit(_started, options, log)
-        try:
-            context = _context(starting, deadline, log)
-            yield Spark(context, progress, deadline, pool, folder)
-        finally:
-            with suppress(EngineError), _translated():
-                if starting.done() and starting.exception() is None:
-                    starting.result().stop()
-            pool.shutdown(wait=False, cancel_futures=True)
-            for line in _lines(log):
-                _LOGGER.debug("%s", line)
-
-
-def _context(starting: Future[Any], deadline: Deadline, log: IO[bytes]) -> Any:
-    while not wait([starting], _POLL_SECONDS).done:
-        deadline.check()
-    try:
-        with _translated():
-            return starting.result()
-    except EngineError as error:
-        said = [line for line in _lines(log) if "rror" in line or "xception" in line]
-        if not said:
-            raise
-        raise EngineError(f"Spark does not start: {said[0].strip()}") from error
-
-
-def _started(options: SparkOptions, log: IO[bytes]) -> Any:
-    """A context whose Java process writes to the log, not to the terminal."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-
-    if options.is_local:
-        os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run any `python3`
-    else:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = SparkConf(loadDefaults=False)
-    conf.setAll(_settings(options).items())
-    gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
-    return SparkContext(conf=conf, gateway=gateway)
-
-
-def _settings(options: SparkOptions) -> dict[str, str]:
-    """Spark's settings: ours that may be changed, the caller's, and ours that may not."""
-    ours = {
-        "spark.app.name": "icectl",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.python.daemon.module": "icectl.engine.spark_daemon",
-    }
-    if options.is_local:
-        ours |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.local.dir": tempfile.gettempdir(),
-        }
-    fixed = {
-        "spark.master": options.master,
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # payloads are large
-    }
-    return {**ours, **dict(options.settings), **fixed}
-
-
-def _check_pyspark() -> None:
-    try:
-        import pyspark
-    except ImportError as error:
-        raise EngineError("PySpark is not installed", hint=_INSTALL_PYSPARK) from error
-    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-    if version < _PYSPARK:
-        needed = ".".join(map(str, _PYSPARK))
-        raise EngineError(
-            f"PySpark {pyspark.__version__} is too old: {needed} or newer is needed",
-            hint=_INSTALL_PYSPARK,
-        )
-
-
-def _check_java() -> None:
-    """Look where Spark's own scripts look."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
-    if java is None:
-        where = f"in JAVA_HOME, {home}" if home else "on the PATH"
-        raise EngineError(
-            f"Spark needs Java {_JAVA} or newer, and there is no `java` {where}",
-            hint=_INSTALL_JAVA,
-        )
-    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    version = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
-    if version is None or int(version[1]) < _JAVA:
-        found = f"Java {version[1]} at {java} is too old" if version else f"{java} is no Java"
-        raise EngineError(
-            f"{found}: Spark needs Java {_JAVA} or newer",
-            hint=_INSTALL_JAVA,
-        )
-
-
 def _each(kernel: Callable[[Any], Result], tasks: Iterable[Any]) -> Iterator[Result]:
     """Run a kernel on some tasks, on a worker."""
-    with _told():
+    with told():
         for task in tasks:
             yield kernel(task)
 
@@ -395,7 +346,7 @@ def _dealt(
     deal: Callable[[Any], Iterable[tuple[int, Any]]], tasks: Iterable[Any]
 ) -> Iterator[tuple[int, Any]]:
     """Deal out what is in some tasks, on a worker."""
-    with _told():
+    with told():
         for task in tasks:
             yield from deal(task)
 
@@ -404,7 +355,7 @@ def _taken(
     take: Callable[[int, Iterator[Any]], Result], number: int, dealt: Iterator[tuple[int, Any]]
 ) -> Iterator[Result]:
     """Take all that was dealt out to a number, on a worker."""
-    with _told():
+    with told():
         yield take(number, (value for _, value in dealt))
 
 
@@ -413,7 +364,7 @@ def _as_it_is(number: int) -> int:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
     """Errors of icectl end a task in a form that outlives the way through Java."""
     try:
         yield
@@ -456,7 +407,7 @@ def _row(task_id: str, kind: str, payload: bytes) -> pa.RecordBatch:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
     """Errors of Spark come out as EngineError, those of icectl's that tasks end with as such."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -464,7 +415,7 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except ImportError as error:  # pandas, which comes with the extra
-        raise EngineError(f"Spark does not run: {error}", hint=_INSTALL_PYSPARK) from error
+        raise EngineError(f"Spark does not run: {error}", hint=INSTALL_PYSPARK) from error
     except (Py4JError, PySparkException, ConnectionError, EOFError) as error:
         failed = _TASK_FAILED.search(str(error))
         if failed is not None:
@@ -478,6 +429,9 @@ def _translated() -> Iterator[None]:
 def _reason(message: str) -> str:
     """The line that says what happened: the last error of a Python worker, or Java's own."""
     lines = message.splitlines()
+    if _NO_WORKER in message:  # Python has ended before it took a task; what it said is in between
+        told_by_python = message.rsplit(_NO_WORKER, maxsplit=1)[-1].split(_ITS_PATH, maxsplit=1)[0]
+        return told_by_python.strip().rpartition("\n")[2].strip() or "no Python worker starts"
     traces = [number for number, line in enumerate(lines) if line.endswith(_TRACE)]
     if traces:
         lines = [line for line in lines[traces[-1] + 1 :] if not line.startswith(" ")]
@@ -485,9 +439,3 @@ def _reason(message: str) -> str:
         del lines[0]
     said = next((line.strip(": .") for line in lines if line.strip()), "")
     return _LOST_TASK.sub("", said)
-
-
-def _lines(log: IO[bytes]) -> Sequence[str]:
-    """Read what Java has written so far, by lines; its own place in the file is left alone."""
-    size = os.fstat(log.fileno()).st_size
-    return os.pread(log.fileno(), size, 0).decode(errors="replace").splitlines()

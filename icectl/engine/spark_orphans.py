@@ -18,14 +18,14 @@ from icectl.engine.orphan_search import Listing, LocalListing
 from icectl.engine.spark import (
     Answer,
     Answers,
+    Sent,
     Spark,
-    SparkOptions,
     packed,
-    sent,
-    spark_session,
     unpacked,
 )
+from icectl.engine.spark_start import SparkOptions, spark_session
 from icectl.env import Deadline, SystemEnv
+from icectl.errors import Refused, Unsupported
 from icectl.plan.remove_orphans import OrphanRule
 from icectl.progress import Progress
 from icectl.storage.listing import LISTING_SCHEMA
@@ -62,8 +62,8 @@ class _SparkListing:
         if self.there is None:
             return
         self.spark.progress.phase("comparing on Spark", total=self.there.task_count)
-        name = self.spark.send(known.save)
-        found = self.spark.run_on(self.there, _FILES, partial(_unreached, name, rule))
+        there = self.spark.send(known.save)
+        found = self.spark.run_on(self.there, _FILES, partial(_unreached, there, rule))
         for _, payload in found.of(_FILES):
             yield unreached(unpacked(payload), known, rule)
 
@@ -80,10 +80,20 @@ class SparkOrphanSearch:
 
     @contextmanager
     def list(self, locations: Sequence[str]) -> Iterator[Listing]:
-        """List the first levels here and what is below them on Spark."""
+        """List the first levels here and what is below them on Spark.
+
+        Raises: Unsupported, over Spark Connect; Refused; EngineError; Incomplete.
+        """
+        if self.spark.is_connect:
+            raise Unsupported(
+                "Spark Connect keeps no answers on the disks of workers, as `remove-orphans` "
+                "needs it",
+                hint="`--engine local` lists here, a classic session on its workers",
+            )
         with ExitStack() as stack:
             options = replace(self.spark, settings=(*self.spark.settings, _ONE_ATTEMPT))
             spark = stack.enter_context(spark_session(options, self.progress, self.deadline))
+            _check_attempts(spark)
             here = LocalListing(stack.enter_context(Spool()))
             tasks = self._tasks(spark, here, locations)
             self.progress.phase("listing files on Spark", total=len(tasks))
@@ -98,7 +108,7 @@ class SparkOrphanSearch:
     ) -> Sequence[Sequence[Part]]:
         """Begin the listing here, and deal out evenly what is left to list."""
         count = _TASKS_PER_CORE * spark.core_count
-        if not self.spark.is_local:
+        if not spark.is_local:
             count = max(count, _FEWEST_TASKS)
         tasks: list[Sequence[Part]] = []
         for location in locations:
@@ -108,6 +118,16 @@ class SparkOrphanSearch:
             tasks += [begun.parts[start::count] for start in range(min(count, len(begun.parts)))]
             self.deadline.check()
         return tasks
+
+
+def _check_attempts(spark: Spark) -> None:
+    """Refuse a session of others that lists twice. Raises: Refused."""
+    if spark.speculates:
+        raise Refused(
+            "this session of Spark has `spark.speculation`: a second attempt at a listing would "
+            "list later than the table is read",
+            hint="a session with `spark.speculation=false`, or `--engine local`, is safe",
+        )
 
 
 def _listing(spark: Spark, here: LocalListing, there: Answers | None) -> Listing:
@@ -150,9 +170,10 @@ def _list(storage: StorageOptions, parts: Sequence[Part]) -> Iterator[Answer]:
     yield _SUMMARY, json.dumps(summary).encode()
 
 
-def _unreached(known: str, rule: OrphanRule, payload: bytes) -> Iterator[Answer]:
+def _unreached(known: Sent, rule: OrphanRule, payload: bytes) -> Iterator[Answer]:
     """Keep those of the listed files that are not known, as they were listed, on a worker."""
-    files = KnownLocations.opened(sent(known))
-    found = unreached(unpacked(payload), files, rule)
+    with known.path() as path:
+        files = KnownLocations.opened(path)
+        found = unreached(unpacked(payload), files, rule)
     if found.num_rows:
         yield _FILES, packed(found.select(LISTING_SCHEMA.names))

@@ -19,7 +19,7 @@ from icectl.engine.compact_job import CompactJob, TaskResult, entries_of, file_g
 from icectl.engine.kernels.range_rows import bounds_of, dealt, range_keys, sampled_keys
 from icectl.engine.kernels.rewrite_data import RowsRead, counted, live_batches, write_rows
 from icectl.engine.kernels.row_totals import RowTotals, check_totals
-from icectl.engine.spark import Spark, TaskAttempt, packed, unpacked
+from icectl.engine.spark import TaskAttempt, Workers, packed, unpacked
 from icectl.engine.workplace import Workplace
 from icectl.plan.compact.task import RewriteTask
 
@@ -82,7 +82,7 @@ class _Ranges:
 
 
 def rewrite_in_ranges(
-    spark: Spark, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
+    spark: Workers, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
 ) -> list[TaskResult]:
     """Rewrite tasks in ranges of the keys of their rows, and return what comes of each.
 

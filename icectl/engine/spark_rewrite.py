@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from icectl.engine.compact_job import CompactJob, OutputPlaces, TaskResult, run_rewrite
-from icectl.engine.spark import Spark, SparkOptions, TaskAttempt, spark_session
+from icectl.engine.spark import TaskAttempt, Workers
+from icectl.engine.spark_connect import open_workers
 from icectl.engine.spark_ranges import is_for_ranges, rewrite_in_ranges
+from icectl.engine.spark_start import SparkOptions
 from icectl.engine.workplace import Workplace
 from icectl.env import Deadline
 from icectl.errors import IcectlError
@@ -36,7 +38,7 @@ class SparkEngine:
     progress: Progress
     deadline: Deadline
     _stack: ExitStack = field(default_factory=ExitStack)
-    _spark: Spark | None = None
+    _spark: Workers | None = None
 
     def __enter__(self) -> "SparkEngine":
         return self
@@ -74,7 +76,7 @@ class SparkEngine:
             yield result
 
     def _rewritten(
-        self, spark: Spark, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
+        self, spark: Workers, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
     ) -> tuple[list[TaskResult], bool]:
         """Rewrite tasks by themselves; second: whether each worked at once."""
         bundles = _bundles(tasks, spark.core_count)
@@ -85,10 +87,10 @@ class SparkEngine:
         results = [result for some, _ in found for result in some]
         return results, all(is_first for _, is_first in found)
 
-    def _started(self) -> Spark:
+    def _started(self) -> Workers:
         if self._spark is None:
             self._spark = self._stack.enter_context(
-                spark_session(self.options, self.progress, self.deadline)
+                open_workers(self.options, self.progress, self.deadline)
             )
         return self._spark
 

@@ -16,8 +16,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from icectl.engine.compact_job import Engine
-from icectl.engine.spark import SparkOptions
 from icectl.engine.spark_rewrite import SparkEngine
+from icectl.engine.spark_start import SparkOptions
 from icectl.env import Deadline, SystemEnv
 from icectl.plan.compact.groups import CompactOptions
 from icectl.plan.compact.sizes import sizes_of

@@ -144,7 +144,7 @@ def bash_completes(*words: str) -> list[str]:
 
 
 def test_bash_completes_commands_options_values_and_views() -> None:
-    assert bash_completes("icectl", "") == [*COMMANDS, "--help", "--version"]
+    assert bash_completes("icectl", "") == [*COMMANDS, "--help", "--version", "--spark-script"]
     assert bash_completes("icectl", "insp") == ["inspect"]
     assert bash_completes("icectl", "inspect", "/t", "--met") == ["--metrics-file"]
     assert bash_completes("icectl", "inspect", "/t", "--color", "a") == ["auto", "always"]

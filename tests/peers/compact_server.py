@@ -14,8 +14,8 @@ from typing import Any
 
 from icectl.catalog.files import FileSystemCatalog
 from icectl.commit.access import TableAccess
-from icectl.engine.spark import SparkOptions
 from icectl.engine.spark_rewrite import SparkEngine
+from icectl.engine.spark_start import SparkOptions
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError
 from icectl.plan.compact.groups import CompactOptions

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from icectl.engine.compact_job import Engine
-from icectl.engine.spark import SparkOptions
 from icectl.engine.spark_rewrite import SparkEngine
+from icectl.engine.spark_start import SparkOptions
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError
 from icectl.plan.compact.order import ZOrder

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
-from icectl.engine.spark import Answer, Spark, SparkOptions, spark_session
+from icectl.engine.spark import Answer, Spark
+from icectl.engine.spark_start import SparkOptions, spark_session
 from icectl.env import Deadline, SystemEnv
 from icectl.errors import IcectlError, StorageError
 from icectl.progress import SilentProgress

@@ -47,5 +47,5 @@ def on_spark(
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )

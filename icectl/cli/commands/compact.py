@@ -8,6 +8,7 @@ from icectl.cli.options import (
     Change,
     Common,
     SparkConf,
+    SparkRemote,
     TableArgument,
     command,
     course,
@@ -170,6 +171,7 @@ class CompactRequest:
             "--master", metavar="URL", help="cluster of Spark (default: the cores of this machine)"
         ),
     ] = None
+    remote: SparkRemote = None
     spark_conf: SparkConf = None
 
 
@@ -234,6 +236,7 @@ def compact(
     Rows are rewritten on Spark, which needs `icectl[spark]` and Java 17 or newer: on the cores of
     this machine without `--master`. The workers of a cluster need icectl in their Python, by an
     image or an archive (`--spark-conf spark.archives=icectl.tar.gz#env`, and
-    `PYSPARK_PYTHON=env/bin/python`), and the storage in reach. `--engine local` needs neither.
+    `PYSPARK_PYTHON=env/bin/python`), and the storage in reach. To a server of Spark Connect
+    (`--remote`) icectl goes along. `--engine local` needs none of this.
     """
     return course("compact")(common, table, request, change)

@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Common, TableArgument, command, course, option
+from icectl.cli.options import (
+    Common,
+    SparkConf,
+    SparkRemote,
+    TableArgument,
+    command,
+    course,
+    option,
+)
 from icectl.report.document import Outcome
 
 
@@ -44,6 +52,20 @@ class ValidateRequest:
         list[str] | None,
         option("--skip", metavar="ID", help="leave findings of this rule out; repeatable"),
     ] = None
+    engine: Annotated[
+        str,
+        option(
+            "--engine", metavar="ENGINE", help="what reads data files: local (default), or spark"
+        ),
+    ] = "local"
+    master: Annotated[
+        str | None,
+        option(
+            "--master", metavar="URL", help="cluster of Spark (default: the cores of this machine)"
+        ),
+    ] = None
+    remote: SparkRemote = None
+    spark_conf: SparkConf = None
     fail_on: Annotated[
         str | None,
         option("--fail-on", metavar="SEVERITY", help="exit 4 from error (default) or warning on"),
@@ -57,9 +79,14 @@ class ValidateRequest:
         ("icectl validate /wh/db/t --level data --all-snapshots", "everything, every row too"),
         ("icectl validate s3://b/t --level metadata --fail-on warning", "quick and strict, for CI"),
         ("icectl validate /wh/db/t --level data --sample 5% --json", "a different 5% every night"),
+        ("icectl validate /wh/db/t --level data --engine spark --master yarn", "on a cluster"),
     ],
-    exit_codes=(3, 4, 5, 10, 13, 14, 15),
-    choices={"level": ("metadata", "files", "footers", "data"), "fail_on": ("error", "warning")},
+    exit_codes=(3, 4, 5, 10, 13, 14, 15, 16),
+    choices={
+        "level": ("metadata", "files", "footers", "data"),
+        "fail_on": ("error", "warning"),
+        "engine": ("local", "spark"),
+    },
 )
 def validate(
     common: Common,
@@ -77,5 +104,8 @@ def validate(
     The current snapshot is checked unless others are chosen. Nothing is changed. A damaged
     manifest is reported, and the check goes on. Each finding names its rule, how bad it is, the
     object, and the next step; any error ends with 4.
+
+    With `--engine spark` the workers of Spark read data files and equality deletes, at levels
+    footers and data; what is found is the same. They need icectl, as `icectl compact --help` says.
     """
     return course("validate")(common, table, request)

@@ -78,12 +78,16 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
 def _engine(session: Session, request: CompactRequest) -> AbstractContextManager[Engine]:
     """The engine that was asked for; it starts nothing before it has work."""
     settings = session.settings
-    if settings.read(COMPACT_ENGINE) == "spark":
-        options = spark_options(session, settings.read(COMPACT_MASTER), request.spark_conf or ())
-        return SparkEngine(options, session.storage(), session.progress, session.deadline)
+    master = settings.read(COMPACT_MASTER)
     is_asked_for = settings.origin(COMPACT_MASTER).layer is Layer.OPTION
+    if settings.read(COMPACT_ENGINE) == "spark":
+        conf = request.spark_conf or ()
+        options = spark_options(
+            session, master, conf, is_asked_for=is_asked_for, remote=request.remote
+        )
+        return SparkEngine(options, session.storage(), session.progress, session.deadline)
     check_no_spark_options(
-        settings.read(COMPACT_MASTER) if is_asked_for else None, request.spark_conf or ()
+        master if is_asked_for else None, request.spark_conf or (), request.remote
     )
     return nullcontext(
         LocalEngine(session.store, session.progress, session.deadline, session.concurrency)

@@ -1,6 +1,9 @@
 """The course of `icectl validate`: options to a choice, the checks, the outcome."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Literal, cast
 
 from icectl.checks.choice import Level, RuleChoice, fails, rule_ids
@@ -11,13 +14,19 @@ from icectl.cli.naming import called
 from icectl.cli.options import Common
 from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL, parse_option
+from icectl.cli.spark_options import check_no_spark_options, spark_options
+from icectl.engine.spark import Workers
+from icectl.engine.spark_connect import open_workers
 from icectl.errors import UsageError
 from icectl.plan.snapshot_choice import SnapshotChoice, parse_snapshot_id
 from icectl.report.document import Outcome
 from icectl.report.validate import Checked, checked_result, print_checked
+from icectl.run.validate.data import Elsewhere
 from icectl.run.validate.validate import ValidateOptions, validate
 from icectl.run.way_out import BrokenTable
 from icectl.units import parse_ratio
+
+ENGINES = ("local", "spark")
 
 
 def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
@@ -30,7 +39,10 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
     fail_on = cast("Severity", settings.read(VALIDATE_FAIL_ON))
     options = _options(request, level)
     session = open_session(common, table, read_only=True)
+    elsewhere = _elsewhere(session, request)
     reader = session.read("checked")
+    if elsewhere is not None:
+        options = replace(options, elsewhere=Elsewhere(elsewhere, session.storage()))
     found = validate(reader, options)
     name = called(common, table)
     broken = BrokenTable(session.store, session.catalog, session.env, name)
@@ -58,6 +70,18 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
     )
 
 
+def _elsewhere(
+    session: Session, request: ValidateRequest
+) -> Callable[[], AbstractContextManager[Workers]] | None:
+    """What opens Spark for the files, if that was asked for. Raises: UsageError."""
+    conf = request.spark_conf or ()
+    if request.engine != "spark":
+        check_no_spark_options(request.master, conf, request.remote)
+        return None
+    given = spark_options(session, request.master, conf, remote=request.remote)
+    return partial(open_workers, given, session.progress, session.deadline)
+
+
 def _whole(session: Session) -> bool:
     return session.console.options.verbosity > 0
 
@@ -70,6 +94,13 @@ def _end(checked: Checked, fail_on: Severity) -> tuple[int, Literal["done", "inc
 
 
 def _options(request: ValidateRequest, level: Level) -> ValidateOptions:
+    if request.engine not in ENGINES:
+        raise UsageError(f"`--engine`: `{request.engine}` is none of `local`, `spark`")
+    if request.engine == "spark" and level not in ("footers", "data"):
+        raise UsageError(
+            f"`--engine spark` reads data files, which level `{level}` does not",
+            hint="`--level footers` and `--level data` read them",
+        )
     choice = SnapshotChoice(
         snapshot_id=parse_snapshot_id("--snapshot", request.snapshot), ref=request.ref
     )

@@ -3,10 +3,11 @@
 import json
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import IO, Any, cast
+from itertools import chain
+from typing import IO, Any, Literal, cast
 
 from icectl.checks.finding import READ_AGAIN, Finding, finding
 from icectl.checks.schemas import mapping_problem
@@ -22,10 +23,12 @@ from icectl.engine.kernels.check_delete_file import (
     check_vectors,
     read_puffin_footer,
 )
+from icectl.engine.spark import Workers as SparkWorkers
 from icectl.entries.inherit import inherit
 from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import Entries, by_row, data_files, live, numbered, sample
 from icectl.entries.schema import ALL_COLUMNS
+from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.run.reader import Reader
 from icectl.spec.locations import named_in_vector
@@ -38,13 +41,15 @@ from icectl.spec.snapshot import Snapshot, StatisticsFile
 from icectl.spec.types import NestedField, StructType
 from icectl.storage.counting import CountingReader
 from icectl.storage.location import is_local, loosest_key
+from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.read_ahead import ReadAhead
+from icectl.storage.store import Store
 from icectl.table.manifests import try_manifests
 from icectl.table.reading import OF_ONE_FILE, in_threads
 
 _FORMATS = list(FileFormat)
-_MAX_WAITING = 4
-_BUNDLE = 1000
+_MAX_WAITING, _TASK_BYTES = 4, 64 << 20
+_BUNDLE, _BUNDLE_OF_SPARK = 1000, 20_000
 """Files whose entries are kept while they are checked; those of one manifest at least."""
 
 _WORTH_A_WORKER_BYTES = 8 << 20
@@ -77,11 +82,45 @@ class FileChecked:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A file to check, how many bytes it has, and where it is if all of it is read in order."""
+    """A file to check, how many bytes it has, and where it is if its rows are read in order.
+
+    `check` is the name of a check of `_Checks`.
+    """
 
     location: str | None
     size_bytes: int
-    check: Callable[[], FileChecked]
+    check: Literal["data_file", "position_deletes", "equality_deletes", "vectors"]
+    what: Any
+
+    @property
+    def is_for_anywhere(self) -> bool:
+        """Whether its check asks nothing that is known here alone."""
+        return self.check in ("data_file", "equality_deletes")
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Workers of Spark for files that are checked out of sight, and what opens the storage there.
+
+    Spark is opened when there are files for it.
+    """
+
+    open: Callable[[], AbstractContextManager[SparkWorkers]]
+    storage: StorageOptions
+
+
+@dataclass(frozen=True, slots=True)
+class HowToCheck:
+    """How files are checked: which part of them, by their footers or row by row, and where."""
+
+    part: float | None
+    by_footers: bool
+    elsewhere: Elsewhere | None = None
+
+    @property
+    def bundle_count(self) -> int:
+        """The number of files that are checked together."""
+        return _BUNDLE if self.elsewhere is None else _BUNDLE_OF_SPARK
 
 
 def check_data(
@@ -89,37 +128,80 @@ def check_data(
     manifests: Sequence[ManifestFile],
     entries: Entries,
     snapshots: Sequence[Snapshot],
-    part: float | None,
-    *,
-    by_footers: bool,
+    how: HowToCheck,
 ) -> Generator[FileChecked, None, None]:
-    """Read the files of live entries, about `part` of them, and the statistics of snapshots.
+    """Read the files of live entries, or a part of them, and the statistics of snapshots.
 
     Every column of every row is decoded; `by_footers` only what footers do not tell. `entries` are
     the planning columns of all live entries. Manifests are read again, one after the other, for
-    the metrics of their entries.
+    the metrics of their entries. What is checked elsewhere comes to the same.
     Order: that of the manifests. Close the iterator to stop early.
-    Raises: StorageError where the store itself fails; Incomplete at the deadline.
+    Raises: StorageError where the store itself fails; EngineError; Incomplete at the deadline.
     Cost: memory for a row group in each worker.
     """
-    with Workers() as workers:
-        checks = _Checks(reader, entries, workers, by_footers=by_footers)
-        for tasks in _bundles(_tasks(reader, checks, manifests, part)):
-            # A worker has a row group in memory, however large its file is.
-            sizes = [0] * len(tasks)
-            threads = _threads(reader, tasks)
-            with (
-                checks.ahead(tasks, reader.concurrency),
-                closing(in_threads(_run, tasks, sizes, threads=threads)) as done,
-            ):
-                for checked in done:
-                    reader.deadline.check()
-                    reader.progress.advance(1)
-                    yield checked
+    facts = _facts(reader.metadata, by_footers=how.by_footers)
+    with Workers() as workers, ExitStack() as stack:
+        named = partial(named_in_vector, reader.metadata)
+        checks = _Checks(reader.store, facts, workers, _record_counts(entries), named)
+        spark: SparkWorkers | None = None
+        for tasks in _bundles(_tasks(reader, manifests, how.part), how.bundle_count):
+            found: Iterator[FileChecked]
+            if how.elsewhere is None:
+                found = _checked_here(reader, checks, tasks)
+            else:
+                spark = spark or stack.enter_context(how.elsewhere.open())
+                found = _checked_there(spark, how.elsewhere.storage, checks, tasks)
+            for checked in found:
+                reader.deadline.check()
+                yield checked
     ids = {snapshot.snapshot_id for snapshot in snapshots}
     for statistics in reader.metadata.statistics:
         if statistics.snapshot_id in ids:
             yield checks.statistics(statistics)
+
+
+def _checked_here(
+    reader: Reader, checks: "_Checks", tasks: Sequence[_Task]
+) -> Iterator[FileChecked]:
+    """Check files in processes of this machine; in the order of the tasks."""
+    # A worker has a row group in memory, however large its file is.
+    sizes = [0] * len(tasks)
+    threads = _threads(reader, tasks)
+    with (
+        checks.ahead(tasks, reader.concurrency),
+        closing(in_threads(checks.run, tasks, sizes, threads=threads)) as done,
+    ):
+        for checked in done:
+            reader.progress.advance(1)
+            yield checked
+
+
+def _checked_there(
+    spark: SparkWorkers, storage: StorageOptions, checks: "_Checks", tasks: Sequence[_Task]
+) -> Iterator[FileChecked]:
+    """Check files on Spark, but for those whose checks ask; in the order of the tasks."""
+    batches: list[list[_Task]] = []
+    size_bytes = _TASK_BYTES
+    for task in tasks:
+        if not task.is_for_anywhere:
+            continue
+        if size_bytes >= _TASK_BYTES:
+            batches.append([])
+            size_bytes = 0
+        batches[-1].append(task)
+        size_bytes += task.size_bytes
+    spark.progress.phase("checking files on Spark", total=len(batches))
+    done = spark.each(partial(_check, storage.crossing(), checks.facts), batches) if batches else []
+    there = chain.from_iterable(done)
+    for task in tasks:
+        yield next(there) if task.is_for_anywhere else checks.run(task)
+
+
+def _check(storage: StorageOptions, facts: "_Facts", tasks: Sequence[_Task]) -> list[FileChecked]:
+    """Check files, on a worker of Spark, whose reader may crash as well as here."""
+    with Workers() as workers:
+        checks = _Checks(open_store(storage, SystemEnv()), facts, workers, {})
+        return [checks.run(task) for task in tasks]
 
 
 def _threads(reader: Reader, tasks: Sequence[_Task]) -> int:
@@ -131,24 +213,20 @@ def _threads(reader: Reader, tasks: Sequence[_Task]) -> int:
     return min(reader.concurrency, processors, worth)
 
 
-def _bundles(found: Iterator[Sequence[_Task]]) -> Iterator[Sequence[_Task]]:
+def _bundles(found: Iterator[Sequence[_Task]], count: int) -> Iterator[Sequence[_Task]]:
     """Tasks of several manifests together, where one of them would not keep all workers busy."""
     bundle: list[_Task] = []
     for tasks in found:
         bundle += tasks
-        if len(bundle) >= _BUNDLE:
+        if len(bundle) >= count:
             yield bundle
             bundle = []
     if bundle:
         yield bundle
 
 
-def _run(task: _Task) -> FileChecked:
-    return task.check()
-
-
 def _tasks(
-    reader: Reader, checks: "_Checks", manifests: Sequence[ManifestFile], part: float | None
+    reader: Reader, manifests: Sequence[ManifestFile], part: float | None
 ) -> Iterator[Sequence[_Task]]:
     """The files of each manifest, as far as none before it said the same of them."""
     metadata = reader.metadata
@@ -173,15 +251,10 @@ def _tasks(
             chosen = live(entries)
             if part is not None:
                 chosen = sample(chosen, part, seed + one.index)
-            yield list(_of_manifest(checks, chosen, metadata, seen))
+            yield list(_of_manifest(chosen, metadata, seen))
 
 
-def _of_manifest(
-    checks: "_Checks",
-    entries: Entries,
-    metadata: TableMetadata,
-    seen: set[int],
-) -> Iterator[_Task]:
+def _of_manifest(entries: Entries, metadata: TableMetadata, seen: set[int]) -> Iterator[_Task]:
     vectors: dict[str, list[RecordedDeletes]] = {}
     sizes: dict[str, int] = {}
     for row in _rows(entries):
@@ -200,17 +273,16 @@ def _of_manifest(
             row["content_size_in_bytes"],
         )
         size = row["file_size_in_bytes"]
-        place = checks.read_whole(recorded.location)
         if row["content"] == Content.DATA:
-            yield _Task(place, size, partial(checks.data_file, recorded))
+            yield _Task(recorded.location, size, "data_file", recorded)
         elif recorded.file_format is FileFormat.PUFFIN:
             vectors.setdefault(recorded.location, []).append(deletes)
         elif row["content"] == Content.POSITION_DELETES:
-            yield _Task(place, size, partial(checks.position_deletes, deletes))
+            yield _Task(recorded.location, size, "position_deletes", deletes)
         else:
-            yield _Task(place, size, partial(checks.equality_deletes, deletes))
+            yield _Task(recorded.location, size, "equality_deletes", deletes)
     for location, found in vectors.items():
-        yield _Task(None, sizes[location], partial(checks.vectors, found))
+        yield _Task(None, sizes[location], "vectors", found)
 
 
 def _rows(entries: Entries) -> Iterator[Mapping[str, Any]]:
@@ -240,37 +312,61 @@ def _recorded(row: Mapping[str, Any], metadata: TableMetadata) -> Recorded:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What checks go by that is not of one file."""
+
+    table: TableFacts
+    by_footers: bool
+
+
+def _facts(metadata: TableMetadata, *, by_footers: bool) -> _Facts:
+    table = TableFacts(
+        every_column(metadata),
+        name_mapping(metadata),
+        metadata.format_version,
+        metadata.next_row_id,
+    )
+    return _Facts(table, by_footers)
+
+
+def _record_counts(entries: Entries) -> Mapping[str, int]:
+    """Rows of data files by location; only deletes ask."""
+    data = data_files(entries)
+    known = by_row(data, "location", "record_count") if len(data) < len(entries) else ()
+    return {loosest_key(location): count for location, count in known}
+
+
 class _Checks:
     """The checks of single files of one table."""
 
     def __init__(
-        self, reader: Reader, entries: Entries, workers: Workers, *, by_footers: bool
+        self,
+        store: Store,
+        facts: _Facts,
+        workers: Workers,
+        record_counts: Mapping[str, int],
+        named: Callable[[str], str] = str,
     ) -> None:
-        self._by_footers = by_footers
-        self._store = reader.store
-        self._open = reader.store.open
+        self.facts = facts
+        self._named = named
+        self._by_footers = facts.by_footers
+        self._table = facts.table
+        self._store = store
+        self._open = store.open
         self._workers = workers
-        metadata = reader.metadata
-        self._named = partial(named_in_vector, metadata)
-        self._table = TableFacts(
-            every_column(metadata),
-            name_mapping(metadata),
-            metadata.format_version,
-            metadata.next_row_id,
-        )
-        data = data_files(entries)
-        # Only deletes ask how many rows a data file has.
-        known = by_row(data, "location", "record_count") if len(data) < len(entries) else ()
-        self._record_counts = {loosest_key(location): count for location, count in known}
+        self._record_counts = record_counts
 
-    def read_whole(self, location: str) -> str | None:
-        """The location, where all of the file is going to be read."""
-        return None if self._by_footers else location
+    def run(self, task: _Task) -> FileChecked:
+        """Check a file."""
+        check: Callable[[Any], FileChecked] = getattr(self, task.check)
+        return check(task.what)
 
     @contextmanager
     def ahead(self, tasks: Sequence[_Task], concurrency: int) -> Iterator[None]:
-        """Read the files of tasks before these are begun, in their order."""
-        files = [(task.location, task.size_bytes) for task in tasks if task.location is not None]
+        """Read the files of tasks before these begin, in their order, if all of each is read."""
+        whole = [] if self._by_footers else tasks
+        files = [(task.location, task.size_bytes) for task in whole if task.location is not None]
         with ReadAhead(self._store, files, concurrency) as ahead:
             self._open = ahead.open
             yield

@@ -15,7 +15,7 @@ from icectl.entries.rows import concat, sample
 from icectl.errors import Incomplete
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.reader import Reader
-from icectl.run.validate.data import check_data
+from icectl.run.validate.data import Elsewhere, HowToCheck, check_data
 from icectl.run.validate.files import check_files
 from icectl.run.validate.found import CheckTally, SnapshotsChecked, check_snapshots_of
 from icectl.spec.layout import Layout, layout_of
@@ -27,7 +27,7 @@ class ValidateOptions:
     """The options of a check: how deep to look, at which snapshots and files, for which rules.
 
     Without a choice the current snapshot is checked; `sample` None looks at every file, else at
-    that part of the content files.
+    that part of the content files. `elsewhere` is where files are read, if not here.
     """
 
     level: Level
@@ -35,6 +35,7 @@ class ValidateOptions:
     all_snapshots: bool
     sample: float | None
     rules: RuleChoice
+    elsewhere: Elsewhere | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,8 @@ def _check(
     if options.level not in ("footers", "data"):
         return
     manifests = [manifest for one in checked for manifest in one.manifests()]
-    by_footers = options.level == "footers"
-    read = check_data(reader, manifests, alive, snapshots, options.sample, by_footers=by_footers)
+    how = HowToCheck(options.sample, options.level == "footers", options.elsewhere)
+    read = check_data(reader, manifests, alive, snapshots, how)
     with closing(read):
         for file in read:
             found.add(named(metadata, "contents", file.findings))

@@ -5,7 +5,8 @@ import types
 
 import pytest
 
-from icectl.engine.spark import SparkOptions, _reason, spark_session
+from icectl.engine.spark import _reason
+from icectl.engine.spark_start import SparkOptions, spark_session
 from icectl.env import Deadline
 from icectl.errors import EngineError
 from icectl.progress import SilentProgress
@@ -120,6 +121,18 @@ JAVA = "\n\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
                 "ModuleNotFoundError: No module named 'icectl'\n"
             ),
             "ModuleNotFoundError: No module named 'icectl'",
+        ),
+        (
+            (
+                f"{LOST}SparkException: \nError from python worker:\n  Traceback:\n"
+                "  /opt/bin/python: Error while finding module specification for "
+                "'icectl.engine.spark_daemon' (ModuleNotFoundError: No module named 'icectl')\n"
+                f"PYTHONPATH was:\n  /spark/python\njava.io.EOFException{JAVA}"
+            ),
+            (
+                "/opt/bin/python: Error while finding module specification for "
+                "'icectl.engine.spark_daemon' (ModuleNotFoundError: No module named 'icectl')"
+            ),
         ),
         ("Java gateway process exited.", "Java gateway process exited"),
     ],

@@ -1,0 +1,292 @@
+"""Tasks on Spark over Spark Connect, where this process has neither Java nor the cluster's network.
+
+The protocol knows data frames alone: tasks are rows that go through `mapInArrow`, and what they
+answer comes back as rows. icectl is sent along, an artifact of the session, so that the Python of
+the server's workers needs only what icectl needs.
+"""
+
+import pickle
+import socket
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+import icectl
+from icectl.engine.spark import POLL_SECONDS, SQL_SETTINGS, Workers, told, translated
+from icectl.engine.spark_start import SparkOptions, spark_session
+from icectl.env import Deadline
+from icectl.errors import EngineError, Unsupported, UsageError
+from icectl.progress import Progress
+
+_PORT = 15002
+_ANSWERS_WITHIN_SECONDS = 10
+_INSTALL = "`pip install 'icectl[connect]'` installs it; without `--remote` there is no need of it"
+_TO_SPARK = "`--master`, spark-submit and `--engine local` know no such limit"
+_DEALT = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectSpark:
+    """A session over Spark Connect. Whatever waits for it ends at the time limit, and on Ctrl-C."""
+
+    session: Any
+    progress: Progress
+    deadline: Deadline
+    pool: ThreadPoolExecutor
+    folder: str
+
+    @property
+    def core_count(self) -> int:
+        """The number of tasks that run at once, by the parts that Spark makes of many rows."""
+        from pyspark.sql.connect.functions import spark_partition_id
+
+        with translated():
+            parts = self.session.range(1 << 16).select(spark_partition_id().alias("part"))
+            count: int = parts.distinct().count()
+        return count
+
+    @property
+    def speculates(self) -> bool:
+        """Whether there may be two attempts at a task at the same time: the protocol can't tell."""
+        return True
+
+    def each(self, kernel: Callable[[Any], Result], tasks: Sequence[Any]) -> list[Result]:
+        """Run a kernel on each task, and bring here what it makes of them; as `Spark.each`."""
+
+        def job() -> list[Result]:
+            """Run the kernel on the server, and collect what it makes."""
+            numbers = self.session.range(0, len(tasks), 1, len(tasks))
+            work = partial(_each, kernel, tuple(tasks))
+            return _collected(numbers.mapInArrow(work, "number long, payload binary"))
+
+        return self._awaited(job)
+
+    def shuffled(
+        self,
+        deal: Callable[[Any], Iterable[tuple[int, Any]]],
+        tasks: Sequence[Any],
+        take: Callable[[int, Iterator[Any]], Result],
+        count: int,
+    ) -> list[Result]:
+        """Deal tasks out to each number below `count`, and take; as `Spark.shuffled`.
+
+        Raises: as Spark.shuffled; Unsupported, before Spark 4.1.
+        """
+
+        def job() -> list[Result]:
+            """Deal and take on the server, and collect what is made."""
+            numbers = self.session.range(0, len(tasks), 1, len(tasks))
+            work = partial(_dealt, deal, tuple(tasks))
+            dealt = numbers.mapInArrow(work, "number long, payload binary")
+            parts = dealt.repartitionById(count, dealt["number"].cast("int"))
+            taken = parts.mapInArrow(partial(_taken, take), "number long, payload binary")
+            return _collected(taken)
+
+        from pyspark.sql import DataFrame
+
+        if not hasattr(DataFrame, "repartitionById"):
+            raise Unsupported(
+                "Spark Connect deals rows out by their range from Spark 4.1 on", hint=_TO_SPARK
+            )
+        return self._awaited(job)
+
+    def _awaited(self, job: Callable[[], Result]) -> Result:
+        """The result of a job, whose finished tasks are told as progress."""
+        tag = f"icectl-{Path(self.folder).name}"
+        finished: dict[Any, int] = {}
+
+        def tell(stages: Any, *_: Any, **__: Any) -> None:
+            """Note how many tasks each stage has finished."""
+            finished.update({one.stage_id: one.num_completed_tasks for one in stages or ()})
+
+        def tagged() -> Result:
+            """Run the job so that it can be interrupted."""
+            self.session.addTag(tag)
+            return job()
+
+        self.session.registerProgressHandler(tell)
+        future = self.pool.submit(tagged)
+        known = 0
+        try:
+            while not wait([future], POLL_SECONDS).done:
+                self.deadline.check()
+                now = sum(tuple(finished.values()))
+                self.progress.advance(max(now - known, 0))
+                known = max(now, known)
+            with translated():
+                return future.result()
+        except BaseException:
+            with suppress(EngineError), translated():
+                self.session.interruptTag(tag)
+            wait([future], _ANSWERS_WITHIN_SECONDS)
+            raise
+        finally:
+            self.session.removeProgressHandler(tell)
+
+
+@contextmanager
+def connect_session(
+    options: SparkOptions, progress: Progress, deadline: Deadline
+) -> Iterator[ConnectSpark]:
+    """Open a session of our own, on a server or beside the caller's, that has icectl with it.
+
+    Raises: EngineError, where there is no client or no server; UsageError; Unsupported.
+    """
+    _check_client()
+    if options.remote is not None:
+        _check_server(options.remote)
+    progress.phase("starting Spark")
+    with tempfile.TemporaryDirectory() as folder:
+        pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
+        opening = pool.submit(_opened, options, _zipped(Path(folder)))
+        try:
+            while not wait([opening], POLL_SECONDS).done:
+                deadline.check()
+            with translated():
+                own = opening.result()
+            try:
+                yield ConnectSpark(own, progress, deadline, pool, folder)
+            finally:
+                with suppress(EngineError), translated():
+                    _close(own, is_alone=options.remote is not None)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def open_workers(
+    options: SparkOptions, progress: Progress, deadline: Deadline
+) -> AbstractContextManager[Workers]:
+    """Find Spark or start it, however it is reached. Raises: as both ways do."""
+    if options.is_connect:
+        return connect_session(options, progress, deadline)
+    return spark_session(options, progress, deadline)
+
+
+def _opened(options: SparkOptions, archive: Path) -> Any:
+    from pyspark.sql.connect.session import SparkSession
+
+    if options.remote is not None:
+        own = SparkSession.builder.remote(options.remote).create()
+    elif hasattr(options.session, "cloneSession"):
+        own = options.session.cloneSession()
+    else:
+        raise Unsupported(
+            "Spark Connect has no session beside that of the caller before Spark 4.1",
+            hint="`--remote` opens one, a classic session has no need of it",
+        )
+    for key, value in options.settings:
+        own.conf.set(key, value)
+    for key, value in SQL_SETTINGS.items():
+        own.conf.set(key, value)
+    own.addArtifacts(str(archive), pyfile=True)
+    return own
+
+
+def _close(own: Any, *, is_alone: bool) -> None:
+    """End a session on the server; a clone leaves the caller's as the one of this process."""
+    if is_alone:
+        own.stop()
+    else:
+        own.client.release_session()
+
+
+def _zipped(folder: Path) -> Path:
+    """icectl as it runs here, as far as Python reads it from an archive."""
+    package = Path(icectl.__file__).parent
+    archive = folder / "icectl.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in sorted(package.rglob("*")):
+            if path.suffix in (".py", ".json"):
+                file.write(path, path.relative_to(package.parent))
+    return archive
+
+
+def _check_client() -> None:
+    try:
+        import pyspark.sql.connect.session  # noqa: F401
+    except ImportError as error:
+        raise EngineError("the client of Spark Connect is not installed", hint=_INSTALL) from error
+
+
+def _check_server(remote: str) -> None:
+    """Look whether a server is there: the client would try for many minutes."""
+    place = urlsplit(remote)
+    if place.scheme != "sc" or not place.hostname:
+        raise UsageError(f"`--remote`: `{remote}` is no sc://HOST:PORT")
+    try:
+        address = (place.hostname, place.port or _PORT)
+        with socket.create_connection(address, timeout=_ANSWERS_WITHIN_SECONDS):
+            pass
+    except OSError as error:
+        raise EngineError(
+            f"no Spark Connect server at {place.hostname}:{place.port or _PORT}: "
+            f"{(error.strerror or str(error)).lower()}",
+            hint="Spark's `sbin/start-connect-server.sh` starts one",
+        ) from error
+
+
+def _collected(frame: Any) -> list[Any]:
+    """What a frame of numbers and pickled results holds, in the order of the numbers."""
+    table = frame.toArrow().sort_by("number")
+    return [pickle.loads(payload.as_buffer()) for payload in table["payload"]]  # noqa: S301 - ours
+
+
+def _each(
+    kernel: Callable[[Any], Any], tasks: Sequence[Any], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Run a kernel on the tasks whose numbers come in, on a worker."""
+    with told():
+        for number in _numbers(batches):
+            yield _row(number, kernel(tasks[number]))
+
+
+def _dealt(
+    deal: Callable[[Any], Iterable[tuple[int, Any]]],
+    tasks: Sequence[Any],
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Deal out what is in the tasks whose numbers come in, on a worker."""
+    with told():
+        for number in _numbers(batches):
+            for place, value in deal(tasks[number]):
+                yield _row(place, value)
+
+
+def _taken(
+    take: Callable[[int, Iterator[Any]], Any], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Take all that was dealt out to the number of this part, on a worker."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    number = context.partitionId()
+    with told():
+        yield _row(number, take(number, _values(batches)))
+
+
+def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch["id"].to_pylist()
+
+
+def _values(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+    for batch in batches:
+        for payload in batch["payload"]:
+            yield pickle.loads(payload.as_buffer())  # noqa: S301 - of our own workers
+
+
+def _row(number: int, value: Any) -> pa.RecordBatch:
+    columns = [pa.array([number], pa.int64()), pa.array([pickle.dumps(value)], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=_DEALT)

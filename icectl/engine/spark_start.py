@@ -1,0 +1,277 @@
+"""The Spark to run on: one that runs already, of this process or of spark-submit, or our own.
+
+A session that others have made is theirs: it keeps its settings and goes on afterwards. It is ours
+only to run jobs on, which are cancelled where a run ends before them.
+"""
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from icectl.engine.spark import INSTALL_PYSPARK, POLL_SECONDS, Spark, translated
+from icectl.env import Deadline
+from icectl.errors import EngineError
+from icectl.progress import Progress
+
+LOCAL_MASTER = "local[*]"
+"""All cores of this machine."""
+
+_LOGGER = logging.getLogger(__name__)
+_PYSPARK, _PYSPARK_OF_OTHERS = (4, 1), (3, 5)
+_JAVA = 17
+_INSTALL_JAVA = (
+    "install a JDK, as `apt-get install openjdk-17-jre-headless` does, or set JAVA_HOME; "
+    "`--engine local` does without"
+)
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Where spark-submit tells the program that it runs how to reach the driver's Java process."""
+_MOST_SETTLING_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """The Spark to run on, and its settings, which may hold secrets.
+
+    Without a session and a master it is the one that runs already, else the cores of this machine;
+    `remote` is a server of Spark Connect.
+    """
+
+    master: str | None = None
+    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    session: Any = None
+    remote: str | None = None
+
+    @property
+    def is_connect(self) -> bool:
+        """Whether Spark is reached over Spark Connect."""
+        of_session = type(self.session).__module__
+        return self.remote is not None or of_session.startswith("pyspark.sql.connect")
+
+    @property
+    def own_master(self) -> str:
+        """The master of a session of our own."""
+        return self.master or LOCAL_MASTER
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the workers of a session of our own are processes of this machine."""
+        return self.own_master.startswith("local")
+
+
+def is_submitted() -> bool:
+    """Whether this process is a program of spark-submit, whose cluster is not ours to choose."""
+    return _SUBMITTED in os.environ
+
+
+def runs_already() -> bool:
+    """Whether there is a Spark that others have made: spark-submit, or a part of this process."""
+    return is_submitted() or _running() is not None
+
+
+def start_submitted() -> None:
+    """Start the session of a program that was submitted in cluster mode, whatever it will do.
+
+    YARN takes a program for failed that ends without one, or needs a hundred seconds to it.
+    Raises: EngineError.
+    """
+    _check_pyspark(_PYSPARK_OF_OTHERS)
+    from pyspark import SparkConf
+
+    with translated():
+        if SparkConf().get("spark.submit.deployMode", "client") == "cluster":
+            _submitted()
+
+
+@contextmanager
+def spark_session(options: SparkOptions, progress: Progress, deadline: Deadline) -> Iterator[Spark]:
+    """Find Spark or start it; one of our own is stopped in the end.
+
+    Raises: EngineError, where PySpark or Java is missing or the session does not start.
+    """
+    theirs = options.session is not None or runs_already()
+    _check_pyspark(_PYSPARK_OF_OTHERS if theirs else _PYSPARK)
+    with tempfile.TemporaryDirectory() as folder:
+        # Jobs run in a thread: this one stays free for signals, whose handlers PySpark would
+        # replace if the main thread started the session.
+        pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
+        try:
+            if theirs:
+                context = _found(options, deadline, pool)
+                spark = Spark(
+                    context, progress, deadline, pool, folder, options.session, is_own=False
+                )
+                with _left_alone(spark):
+                    yield spark
+            else:
+                with _own(options, progress, deadline, pool) as context:
+                    yield Spark(context, progress, deadline, pool, folder)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _found(options: SparkOptions, deadline: Deadline, pool: ThreadPoolExecutor) -> Any:
+    """The context of others."""
+    with translated():
+        if options.session is not None:
+            return options.session.sparkContext
+    running = _running()
+    return running or _awaited(pool.submit(_submitted), deadline)
+
+
+@contextmanager
+def _left_alone(spark: Spark) -> Iterator[None]:
+    """Let no job of this run go on behind it, in a session that does."""
+    try:
+        yield
+    finally:
+        with suppress(EngineError), translated():
+            tracker = spark.context.statusTracker()
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(spark.group)]
+            if any(job is not None and job.status != "SUCCEEDED" for job in jobs):
+                spark.context.cancelJobGroup(spark.group)
+                _settle(spark.context)
+
+
+def _settle(context: Any) -> None:
+    """Wait until no task runs any more, since one that is cancelled may still write for a while.
+
+    Tasks of others may go on for hours: there is an end to waiting for them.
+    """
+    ends_at = time.monotonic() + _MOST_SETTLING_SECONDS
+    while time.monotonic() < ends_at:
+        found = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - Java's alone
+        if not any(executor.numRunningTasks() for executor in found):
+            return
+        time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def _own(
+    options: SparkOptions, progress: Progress, deadline: Deadline, pool: ThreadPoolExecutor
+) -> Iterator[Any]:
+    """A context of our own, which ends with the run."""
+    _check_java()
+    progress.phase("starting Spark")
+    with tempfile.TemporaryFile() as log:
+        starting = pool.submit(_started, options, log)
+        try:
+            yield _context(starting, deadline, log)
+        finally:
+            with suppress(EngineError), translated():
+                if starting.done() and starting.exception() is None:
+                    starting.result().stop()
+            for line in _lines(log):
+                _LOGGER.debug("%s", line)
+
+
+def _running() -> Any:
+    """The context of this process; None where there is none: getOrCreate would make one."""
+    known = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return None if known is None else known._active_spark_context  # noqa: SLF001 - see above
+
+
+def _submitted() -> Any:
+    """The context of a submitted program."""
+    from pyspark import SparkConf, SparkContext
+
+    return SparkContext.getOrCreate(SparkConf())
+
+
+def _awaited(starting: Future[Any], deadline: Deadline) -> Any:
+    while not wait([starting], POLL_SECONDS).done:
+        deadline.check()
+    with translated():
+        return starting.result()
+
+
+def _context(starting: Future[Any], deadline: Deadline, log: IO[bytes]) -> Any:
+    try:
+        return _awaited(starting, deadline)
+    except EngineError as error:
+        said = [line for line in _lines(log) if "rror" in line or "xception" in line]
+        if not said:
+            raise
+        raise EngineError(f"Spark does not start: {said[0].strip()}") from error
+
+
+def _started(options: SparkOptions, log: IO[bytes]) -> Any:
+    """A context whose Java process writes to the log, not to the terminal."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if options.is_local:
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run any `python3`
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(_settings(options).items())
+    gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+    return SparkContext(conf=conf, gateway=gateway)
+
+
+def _settings(options: SparkOptions) -> dict[str, str]:
+    """Spark's settings: ours that may be changed, the caller's, and ours that may not."""
+    ours = {
+        "spark.app.name": "icectl",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.daemon.module": "icectl.engine.spark_daemon",
+    }
+    if options.is_local:
+        ours |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": tempfile.gettempdir(),
+        }
+    return {**ours, **dict(options.settings), "spark.master": options.own_master}
+
+
+def _check_pyspark(least: tuple[int, int]) -> None:
+    try:
+        import pyspark
+    except ImportError as error:
+        raise EngineError("PySpark is not installed", hint=INSTALL_PYSPARK) from error
+    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if version < least:
+        needed = ".".join(map(str, least))
+        raise EngineError(
+            f"PySpark {pyspark.__version__} is too old: {needed} or newer is needed",
+            hint=INSTALL_PYSPARK,
+        )
+
+
+def _check_java() -> None:
+    """Look where Spark's own scripts look."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+    if java is None:
+        where = f"in JAVA_HOME, {home}" if home else "on the PATH"
+        raise EngineError(
+            f"Spark needs Java {_JAVA} or newer, and there is no `java` {where}",
+            hint=_INSTALL_JAVA,
+        )
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    version = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    if version is None or int(version[1]) < _JAVA:
+        found = f"Java {version[1]} at {java} is too old" if version else f"{java} is no Java"
+        raise EngineError(
+            f"{found}: Spark needs Java {_JAVA} or newer",
+            hint=_INSTALL_JAVA,
+        )
+
+
+def _lines(log: IO[bytes]) -> Sequence[str]:
+    """Read what Java has written so far, by lines; its own place in the file is left alone."""
+    size = os.fstat(log.fileno()).st_size
+    return os.pread(log.fileno(), size, 0).decode(errors="replace").splitlines()

@@ -1,0 +1,366 @@
+"""icectl's commands for Python programs that have a session of Spark: notebooks, DAGs, jobs.
+
+Each function runs one command on one table, on the caller's session, and returns a `Report` with
+what the command line prints under `--json`. Options are those of the command line, as text, in the
+dataclass that declares them. Nothing is printed, asked, or left behind: neither settings of the
+session nor handlers of signals change. What ends a command raises `icectl.errors.IcectlError`.
+"""
+
+import io
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from icectl.cli.app import load_command
+from icectl.cli.commands.compact import CompactRequest as CompactOptions
+from icectl.cli.commands.expire_snapshots import ExpireRequest as ExpireOptions
+from icectl.cli.commands.inspect import ViewRequest as ViewOptions
+from icectl.cli.commands.migrate_v1_v2 import MigrateRequest as MigrateOptions
+from icectl.cli.commands.remove_orphans import OrphansRequest as OrphanOptions
+from icectl.cli.commands.repair import RepairRequest as RepairOptions
+from icectl.cli.commands.rewrite_manifests import RewriteRequest as RewriteOptions
+from icectl.cli.commands.upgrade_to_v4 import UpgradeRequest as UpgradeOptions
+from icectl.cli.commands.validate import ValidateRequest as ValidateOptions
+from icectl.cli.failures import explained, way_out
+from icectl.cli.options import Invocation, Shell
+from icectl.cli.settings import TIME_LIMIT, resolve
+from icectl.cli.signals import Interrupts
+from icectl.env import Deadline, SystemEnv
+from icectl.errors import IcectlError
+from icectl.progress import Unit
+from icectl.report.console import Console, ConsoleOptions
+from icectl.report.document import Outcome, Status, TableIdentity, document, json_text
+from icectl.report.live import ConsoleProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "Access",
+    "CompactOptions",
+    "ExpireOptions",
+    "MigrateOptions",
+    "Moment",
+    "OrphanOptions",
+    "RepairOptions",
+    "Report",
+    "RewriteOptions",
+    "UpgradeOptions",
+    "ValidateOptions",
+    "ViewOptions",
+    "compact",
+    "expire_snapshots",
+    "inspect",
+    "migrate_v1_v2",
+    "remove_orphans",
+    "repair",
+    "rewrite_manifests",
+    "upgrade_to_v4",
+    "validate",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The way to a table and the means of a run; every value as the option of that name takes it.
+
+    What is not given comes from where the command line has it: the environment, the settings file.
+    """
+
+    catalog: str | None = None
+    catalog_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    path_map: Mapping[str, str] = field(default_factory=dict)
+    metadata_file: str | None = None
+    concurrency: int | None = None
+    time_limit: str | None = None
+    config: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """How far a run is: `done` of `total` in its phase; None where the total is not known."""
+
+    phase: str
+    done: int
+    total: int | None
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The plan or the outcome of a command.
+
+    `result` is the command's own part of the JSON document, `status` and `exit_code` are those of
+    the command line: 3 where it is done in part, 4 where `validate` found errors.
+    """
+
+    command: str
+    status: Status
+    exit_code: int
+    table: TableIdentity | None
+    dry_run: bool
+    result: Mapping[str, Any]
+    warnings: tuple[str, ...]
+    document: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def json(self) -> str:
+        """The document as the command line prints it."""
+        return json_text(self.document)
+
+
+OnProgress = Callable[[Moment], None]
+"""Called with each step of a run, from any of its threads: it has to return soon."""
+
+_NOWHERE = Access()
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What a function was called with, beside its command's own options."""
+
+    spark: "SparkSession | None"
+    table: str
+    access: Access
+    progress: OnProgress | None
+
+
+def inspect(
+    spark: "SparkSession | None",
+    table: str,
+    view: str = "summary",
+    options: ViewOptions | None = None,
+    *,
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Show a view of a table. Raises: IcectlError."""
+    call = _Call(spark, table, access, progress)
+    return _run(call, "inspect", {"view": view, **_values(options or ViewOptions())})
+
+
+def validate(
+    spark: "SparkSession | None",
+    table: str,
+    options: ValidateOptions | None = None,
+    *,
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Check a table against the rules of the format. Raises: IcectlError."""
+    call = _Call(spark, table, access, progress)
+    return _run(call, "validate", _values(options or ValidateOptions()))
+
+
+def compact(
+    spark: "SparkSession | None",
+    table: str,
+    options: CompactOptions | None = None,
+    *,
+    dry_run: bool = False,
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Rewrite data files on the session; its plan alone in a dry run. Raises: IcectlError."""
+    call = _Call(spark, table, access, progress)
+    return _change(call, "compact", options or CompactOptions(), dry_run=dry_run)
+
+
+def expire_snapshots(
+    spark: "SparkSession | None",
+    table: str,
+    options: ExpireOptions | None = None,
+    *,
+    dry_run: bool = False,
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Drop old snapshots and the files only they need. Raises: IcectlError."""
+    call = _Call(spark, table, access, progress)
+    return _change(call, "expire-snapshots", options or ExpireOptions(), dry_run=dry_run)
+
+
+def rewrite_manifests(
+    spark: "SparkSession | None",
+    table: str,
+    options: RewriteOptions | None = None,
+    *,
+    dry_run: bool = False,
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Regroup manifests by partition. Raises: IcectlError."""
+    call = _Call(spark, table, access, progress)
+    return _change(call, "rewrite-manifests", options or RewriteOptions(), dry_run=dry_run)
+
+
+def remove_orphans(
+    spark: "SparkSession | None",
+    table: str,
+    options: OrphanOptions | None = None,
+    *,
+    dry_run: bool = False,
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Delete or move files that the table does not refer to; `engine="spark"` lists on the session.
+
+    Raises: IcectlError.
+    """
+    call = _Call(spark, table, access, progress)
+    return _change(call, "remove-orphans", options or OrphanOptions(), dry_run=dry_run)
+
+
+def repair(
+    spark: "SparkSession | None",
+    table: str,
+    options: RepairOptions | None = None,
+    *,
+    dry_run: bool = False,
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Set a broken table right, as far as that is provable. Raises: IcectlError."""
+    call = _Call(spark, table, access, progress)
+    return _change(call, "repair", options or RepairOptions(), dry_run=dry_run)
+
+
+def migrate_v1_v2(
+    spark: "SparkSession | None",
+    table: str,
+    options: MigrateOptions | None = None,
+    *,
+    dry_run: bool = False,
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Turn a version 1 table into a version 2 table, for good. Raises: IcectlError."""
+    call = _Call(spark, table, access, progress)
+    return _change(call, "migrate-v1-v2", options or MigrateOptions(), dry_run=dry_run)
+
+
+def upgrade_to_v4(
+    spark: "SparkSession | None",
+    table: str,
+    options: UpgradeOptions | None = None,
+    *,
+    dry_run: bool = False,
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> Report:
+    """Turn a table into one of the version 4 proposal, for good. Raises: IcectlError."""
+    call = _Call(spark, table, access, progress)
+    return _change(call, "upgrade-to-v4", options or UpgradeOptions(), dry_run=dry_run)
+
+
+class _Told(ConsoleProgress):
+    """Progress that a function of the caller is told."""
+
+    def __init__(self, tell: OnProgress, warn: Callable[[str], None]) -> None:
+        nowhere = io.StringIO()
+        super().__init__(
+            err=nowhere, env=SystemEnv(), enabled=False, terminal=False, tell=warn, warn=warn
+        )
+        self._on_progress = tell
+        self._at = Moment("", 0, None, "count")
+
+    def phase(self, name: str, *, total: int | None = None, unit: Unit = "count") -> None:
+        """Tell that a phase begins."""
+        self._tell_at(Moment(name, 0, total, unit))
+
+    def advance(self, amount: int) -> None:
+        """Tell how far the phase is."""
+        if amount:
+            with self._lock:
+                at = self._at
+                self._tell_at(Moment(at.phase, at.done + amount, at.total, at.unit))
+
+    def _tell_at(self, moment: Moment) -> None:
+        with self._lock:
+            self._at = moment
+            self._on_progress(moment)
+
+
+def _change(call: _Call, command: str, options: Any, *, dry_run: bool) -> Report:
+    changing = {"dry_run": dry_run, "yes": True, "metadata_file": call.access.metadata_file}
+    return _run(call, command, {**_values(options), **changing})
+
+
+def _run(call: _Call, command: str, values: Mapping[str, Any]) -> Report:
+    """Run a command as the command line does, and report what it comes to."""
+    invocation = Invocation(
+        load_command(command), {"table": call.table, **_values_of(call.access), **values}
+    )
+    console = _console(call.progress)
+    shell = _shell(call, console, invocation)
+    try:
+        return _report(invocation.run(shell), console)
+    except (IcectlError, OSError) as raised:
+        error, _ = explained(raised)
+        error.hint = way_out(error, shell.ways_out, call.table)
+        error.hint = None if error.hint is None else console.redact(error.hint)
+        error.message = console.redact(error.message)
+        if error is raised:
+            raise
+        raise error from raised
+
+
+def _console(progress: OnProgress | None) -> Console:
+    """A console that nobody sees."""
+    out = io.StringIO()
+    options = ConsoleOptions(color="never", verbosity=-1, progress=False, json=True)
+    console = Console(out, out, out, SystemEnv(), options)
+    if progress is not None:
+        console.progress = _Told(progress, console.warn)
+    return console
+
+
+def _shell(call: _Call, console: Console, invocation: Invocation) -> Shell:
+    env = SystemEnv()
+    settings = resolve(invocation.given_settings(), os.environ, call.access.config)
+    limit_ms = settings.read(TIME_LIMIT)
+    ends_at = None if limit_ms is None else env.monotonic_seconds() + limit_ms / 1000
+    interrupts = Interrupts(console.note)
+    return Shell(console, env, settings, Deadline(env, ends_at), interrupts, spark=call.spark)
+
+
+def _report(outcome: Outcome, console: Console) -> Report:
+    for warning in outcome.warnings:
+        console.warn(warning)
+    built = {**document(outcome), "warnings": list(console.warnings)}
+    return Report(
+        outcome.command,
+        outcome.status,
+        outcome.exit_code,
+        outcome.table,
+        outcome.dry_run,
+        built["result"],
+        console.warnings,
+        built,
+    )
+
+
+def _values(options: Any) -> dict[str, Any]:
+    return {entry.name: getattr(options, entry.name) for entry in fields(options)}
+
+
+def _values_of(access: Access) -> dict[str, Any]:
+    """The options of a table's access as the command line would have them."""
+
+    def pairs(given: Mapping[str, str]) -> list[str] | None:
+        """Write `KEY=VALUE` for each."""
+        return [f"{key}={value}" for key, value in given.items()] or None
+
+    return {
+        "catalog": access.catalog,
+        "catalog_option": pairs(access.catalog_options),
+        "storage_option": pairs(access.storage_options),
+        "path_map": pairs(access.path_map),
+        "concurrency": None if access.concurrency is None else str(access.concurrency),
+        "time_limit": access.time_limit,
+        "config": access.config,
+        "json": True,
+        "no_progress": True,
+    }

@@ -1,0 +1,69 @@
+"""A client of Spark Connect that compacts tables; run by the Python that has its client.
+
+spark_connect.py URL FOLDER     prints one JSON line for each table: its name, and what came of it
+"""
+
+import contextlib
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from icectl.cli.app import main as icectl
+from icectl.errors import IcectlError
+from icectl.spark import (
+    CompactOptions,
+    Moment,
+    OrphanOptions,
+    Report,
+    ValidateOptions,
+    compact,
+    remove_orphans,
+    validate,
+)
+
+SMALL = {"min_input_files": "2", "target_file_size": "4KiB"}
+
+
+def tell(name: str, work: Callable[[], Report]) -> None:
+    """Print what a call comes to."""
+    try:
+        told = {"document": work().document}
+    except IcectlError as error:
+        told = {"error": type(error).__name__, "exit": error.exit_code, "message": error.message}
+    print(json.dumps({"name": name, **told}), flush=True)
+
+
+def on_the_command_line(remote: str, table: Path) -> None:
+    """Compact in a session of icectl's own."""
+    out = io.StringIO()
+    words = ("--min-input-files", "2", "--target-file-size", "4KiB", "--json")
+    with contextlib.redirect_stdout(out):
+        icectl(["compact", str(table), "--remote", remote, *words])
+    print(json.dumps({"name": table.name, "document": json.loads(out.getvalue())}), flush=True)
+
+
+def main(remote: str, folder: Path) -> None:
+    """Compact by the command line, and in a session that is the caller's."""
+    on_the_command_line(remote, folder / "packed")
+    spark = SparkSession.builder.remote(remote).getOrCreate()
+    before = dict(spark.conf.getAll)
+    moments: list[Moment] = []
+    deep = ValidateOptions(level="data", engine="spark")
+    tell("checked", lambda: validate(spark, str(folder / "wrong"), deep))
+    by = CompactOptions(sort_order="category desc, id", **SMALL)
+    tell("sorted", lambda: compact(spark, str(folder / "sorted"), by, progress=moments.append))
+    curve = CompactOptions(zorder="id,at", **SMALL)
+    tell("z-ordered", lambda: compact(spark, str(folder / "z-ordered"), curve))
+    tell("wrong", lambda: compact(spark, str(folder / "wrong"), CompactOptions(**SMALL)))
+    orphans = OrphanOptions(engine="spark", older_than="1d")
+    tell("orphans", lambda: remove_orphans(spark, str(folder / "packed"), orphans))
+    left = {"same": dict(spark.conf.getAll) == before, "alive": spark.range(5).count()}
+    print(json.dumps({"name": "left", **left, "phases": [one.phase for one in moments]}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,153 @@
+"""Spark as others run it: a standalone master with workers, and spark-submit, of PySpark's own."""
+
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.conftest import ROOT
+from tests.spark.engine import environment, on_spark
+
+STARTS_WITHIN_SECONDS = 120
+SCRIPT = ROOT / "icectl" / "cli" / "spark_script.py"
+
+
+def pyspark_home() -> Path:
+    """The folder that PySpark comes with."""
+    return Path(on_spark("-c", "import pyspark; print(pyspark.__path__[0])").stdout.strip())
+
+
+@dataclass
+class Cluster:
+    """A master and its workers, by their processes."""
+
+    master: str
+    workers: list[subprocess.Popen[bytes]]
+    folder: Path
+    settings: Sequence[str] = field(default=())
+
+
+@contextmanager
+def standalone(folder: Path, count: int = 2, **environ: str) -> Iterator[Cluster]:
+    """A master and workers of one core each, whose executors inherit an environment."""
+    with ExitStack() as stack:
+        master = _daemon(stack, folder, environ, "master.Master", "--port", "0")
+        url = _said(folder / "master.Master", r"Starting Spark master at (spark://\S+)", master)
+        workers = []
+        for number in range(count):
+            work = folder / f"work-{number}"
+            worker = _daemon(
+                stack, folder, environ, "worker.Worker", "--cores", "1", "--memory", "1g",
+                "--work-dir", str(work), url, log=f"worker-{number}",
+            )  # fmt: skip
+            workers.append(worker)
+        for number, worker in enumerate(workers):
+            _said(folder / f"worker-{number}", "(Successfully registered)", worker)
+        yield Cluster(url, workers, folder)
+
+
+@contextmanager
+def connect_server(folder: Path, **environ: str) -> Iterator[str]:
+    """A server of Spark Connect with two cores; where it is reached."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    conf = ("--conf", f"spark.connect.grpc.binding.port={port}", "--conf", "spark.ui.enabled=false")
+    home = pyspark_home()
+    with (folder / "server").open("wb") as out:
+        process = subprocess.Popen(
+            [
+                str(home / "bin" / "spark-class"), "org.apache.spark.deploy.SparkSubmit",
+                "--class", server, "--master", "local[2]", *conf, "spark-internal",
+            ],
+            env={**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", **environ},
+            cwd=folder,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        _said(folder / "server", "(Spark Connect server started)", process)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def python_without_icectl(folder: Path) -> Path:
+    """An environment that finds all packages of Spark's, but for those installed in place."""
+    assert on_spark("-m", "venv", "--without-pip", str(folder)).returncode == 0
+    (packages,) = (folder / "lib").glob("python3*/site-packages")
+    (packages / "of_spark.pth").write_text(f"{pyspark_home().parent}\n")
+    return folder / "bin" / "python"
+
+
+def submit(
+    *arguments: str,
+    settings: Mapping[str, str] | None = None,
+    spark: Sequence[str] = (),
+    script: Path = SCRIPT,
+    **environ: str,
+) -> subprocess.CompletedProcess[str]:
+    """Run a script with PySpark's spark-submit; its driver has this checkout of icectl."""
+    conf = [f"--conf={key}={value}" for key, value in (settings or {}).items()]
+    python = os.environ["ICECTL_TEST_SPARK_PYTHON"]
+    home = pyspark_home()
+    return subprocess.run(
+        [str(home / "bin" / "spark-submit"), *spark, *conf, str(script), *arguments],
+        env={
+            **environment(),
+            "SPARK_HOME": str(home),
+            "PYSPARK_PYTHON": python,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            **environ,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+
+
+def _daemon(
+    stack: ExitStack,
+    folder: Path,
+    environ: Mapping[str, str],
+    name: str,
+    *arguments: str,
+    log: str | None = None,
+) -> subprocess.Popen[bytes]:
+    home = pyspark_home()
+    command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+    with (folder / (log or name)).open("wb") as out:
+        process = subprocess.Popen(
+            [*command, "--host", "127.0.0.1", "--webui-port", "0", *arguments],
+            env={
+                **os.environ,
+                "SPARK_HOME": str(home),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "SPARK_DAEMON_MEMORY": "256m",
+                **environ,
+            },
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    return process
+
+
+def _said(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> str:
+    """What a daemon has written that fits a pattern, once it has."""
+    ends_at = time.monotonic() + STARTS_WITHIN_SECONDS
+    while time.monotonic() < ends_at and process.poll() is None:
+        found = re.search(pattern, log.read_text())
+        if found is not None:
+            return found[1]
+        time.sleep(0.2)
+    raise AssertionError(log.read_text()[-4000:])

@@ -1,0 +1,269 @@
+"""A standalone cluster whose workers have no icectl but what a run brings, and that loses some."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl import __version__
+from tests.builders.compactions import build
+from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
+from tests.conftest import ROOT
+from tests.spark.clusters import Cluster, python_without_icectl, standalone, submit
+from tests.spark.engine import AT_LINK, command, environment, on_spark, why_skipped
+
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark")]
+
+SMALL = ("--min-input-files", "2", "--target-file-size", "4KiB")
+SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+HAPPENS_WITHIN_SECONDS = 240
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """Pythons that have what icectl needs, without and with it, and icectl in its forms."""
+
+    bare: Path
+    installed: Path
+    wheel: Path
+    archive: Path
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Shipped:
+    """Make a Python without icectl, one with the wheel, and an archive of that."""
+    skipped = why_skipped()
+    if skipped:
+        pytest.skip(skipped)
+    folder = tmp_path_factory.mktemp("shipped")
+    wheel = zipped(folder)
+    bare, installed = folder / "bare", folder / "installed"
+    for environ in (bare, installed):
+        python_without_icectl(environ)
+    pip = ("-m", "pip", "--python", str(installed / "bin/python"), "install", "--no-index")
+    done = on_spark(*pip, "--no-deps", "--quiet", str(wheel), folder=folder)
+    assert done.returncode == 0, done.stderr
+    archive = folder / "icectl.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as file:
+        file.add(installed, ".")
+    return Shipped(bare, installed, wheel, archive)
+
+
+def zipped(folder: Path) -> Path:
+    """The wheel, as the build makes it of a checkout that has its compiled loops."""
+    path = folder / f"icectl-{__version__}-py3-none-any.whl"
+    info = f"icectl-{__version__}.dist-info"
+    texts = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: icectl\nVersion: {__version__}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(path, "w") as file:
+        names = []
+        for source in sorted((ROOT / "icectl").rglob("*")):
+            if source.is_file() and "__pycache__" not in source.parts:
+                names.append(str(source.relative_to(ROOT)))
+                file.write(source, names[-1])
+        for name, text in texts.items():
+            names.append(name)
+            file.writestr(name, text)
+        file.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in names))
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, shipped: Shipped) -> Iterator[Cluster]:
+    """Two workers without icectl, whose tasks may be held in the moment in which they write."""
+    folder = tmp_path_factory.mktemp("standalone")
+    wishes = folder / "wishes"
+    wishes.mkdir()
+    with standalone(folder, PYTHONPATH=str(AT_LINK), ICECTL_TEST_AT_LINK=str(wishes)) as running:
+        yield running
+
+
+def rows(directory: Path) -> list[Any]:
+    return sorted(read_rows(read_metadata(current_metadata(directory))), key=str)
+
+
+def unreferenced(directory: Path) -> set[Path]:
+    """Data files that no snapshot has."""
+    metadata = read_metadata(current_metadata(directory))
+    named = {
+        Path(entry["data_file"]["file_path"].removeprefix("file:"))
+        for snapshot in metadata["snapshots"]
+        for entry in live_entries(snapshot)
+    }
+    return set((directory / "data").rglob("*.parquet")) - named
+
+
+def compact(cluster: Cluster, table: Path, python: str, **settings: str) -> subprocess.Popen[str]:
+    """Start a compaction in a session of icectl's own on the cluster."""
+    conf = SETTINGS | settings
+    return subprocess.Popen(
+        command(
+            "-m", "icectl", "compact", str(table), *SMALL, "--json", "--master", cluster.master,
+            *(f"--spark-conf={key}={value}" for key, value in conf.items()),
+        ),
+        cwd=cluster.folder,
+        env={**environment(), "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+
+
+def ended(run: subprocess.Popen[str]) -> tuple[int, Any]:
+    """The exit code of a run, and its document."""
+    out, err = run.communicate(timeout=300)
+    assert out, err[-4000:]
+    return run.returncode, json.loads(out)
+
+
+@contextmanager
+def held(cluster: Cluster) -> Iterator[Path]:
+    """Have the first task that writes a file held; the wish, which is called `met` then."""
+    met = cluster.folder / "wishes/met"
+    met.unlink(missing_ok=True)
+    wish = met.with_name("hold")
+    wish.touch()
+    try:
+        yield met
+    finally:
+        wish.unlink(missing_ok=True)
+
+
+def wait_for(path: Path, run: subprocess.Popen[str]) -> None:
+    ends_at = time.monotonic() + HAPPENS_WITHIN_SECONDS
+    while not path.exists():
+        assert time.monotonic() < ends_at, "nothing was written"
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.2)
+
+
+def executors(pid: int) -> list[int]:
+    """The executors of a worker."""
+    found = Path(f"/proc/{pid}/task/{pid}/children")
+    threads = Path(f"/proc/{pid}/task").iterdir() if found.exists() else ()
+    children = [int(child) for one in threads for child in (one / "children").read_text().split()]
+    return [child for child in children if "Executor" in Path(f"/proc/{child}/cmdline").read_text()]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    build(tmp_path / "t", 2, "two")
+    return tmp_path / "t"
+
+
+def test_icectl_comes_by_the_wheel_on_every_node(
+    cluster: Cluster, shipped: Shipped, table: Path
+) -> None:
+    before = rows(table)
+    code, told = ended(compact(cluster, table, str(shipped.installed / "bin/python")))
+    assert (code, told["status"]) == (0, "done")
+    assert rows(table) == before
+    assert not unreferenced(table)
+
+
+def test_icectl_comes_in_an_archive(cluster: Cluster, shipped: Shipped, table: Path) -> None:
+    before = rows(table)
+    archives = {"spark.archives": f"{shipped.archive}#env"}
+    code, told = ended(compact(cluster, table, "env/bin/python", **archives))
+    assert (code, told["status"]) == (0, "done"), told["error"]
+    assert rows(table) == before
+    assert not unreferenced(table)
+
+
+def test_icectl_comes_by_py_files(cluster: Cluster, shipped: Shipped, table: Path) -> None:
+    before = rows(table)
+    archive = shipped.wheel.with_name("icectl.zip")  # Spark looks into no file of another name
+    archive.write_bytes(shipped.wheel.read_bytes())
+    done = submit(
+        "compact", str(table), *SMALL, "--json", "--quiet",
+        settings=SETTINGS, spark=["--master", cluster.master, "--py-files", str(archive)],
+        PYSPARK_DRIVER_PYTHON=command()[0], PYSPARK_PYTHON=str(shipped.bare / "bin/python"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert rows(table) == before
+    assert not unreferenced(table)
+
+
+def test_a_worker_without_icectl_says_what_to_do(
+    cluster: Cluster, shipped: Shipped, table: Path
+) -> None:
+    before = current_metadata(table)
+    code, told = ended(compact(cluster, table, str(shipped.bare / "bin/python")))
+    assert code == 16
+    assert "No module named" in told["error"]["message"]
+    assert "`spark.archives` (docs/spark.md)" in told["error"]["hint"]
+    assert current_metadata(table) == before
+    assert not unreferenced(table)
+
+
+def test_a_submitted_run_on_workers_without_icectl_says_so_too(
+    cluster: Cluster, shipped: Shipped, table: Path
+) -> None:
+    before = current_metadata(table)
+    done = submit(
+        "compact", str(table), *SMALL, settings=SETTINGS, spark=["--master", cluster.master],
+        PYSPARK_DRIVER_PYTHON=command()[0], PYSPARK_PYTHON=str(shipped.bare / "bin/python"),
+    )  # fmt: skip
+    assert done.returncode == 16
+    assert "No module named 'icectl'" in done.stdout
+    assert "`spark.archives` (docs/spark.md)" in done.stdout
+    assert current_metadata(table) == before
+
+
+def test_an_executor_that_is_killed_while_it_writes(
+    cluster: Cluster, shipped: Shipped, table: Path
+) -> None:
+    before = rows(table)
+    with held(cluster) as met:
+        run = compact(cluster, table, str(shipped.installed / "bin/python"))
+        wait_for(met, run)
+        for worker in cluster.workers:
+            for executor in executors(worker.pid):
+                os.kill(executor, signal.SIGKILL)
+        code, told = ended(run)
+    assert (code, told["status"]) == (0, "done"), told["error"]
+    assert rows(table) == before
+    assert not unreferenced(table)
+
+
+def test_what_a_driver_that_dies_leaves_goes_with_the_next_run(
+    cluster: Cluster, shipped: Shipped, table: Path
+) -> None:
+    before, metadata = rows(table), current_metadata(table)
+    with held(cluster) as met:
+        run = compact(cluster, table, str(shipped.installed / "bin/python"))
+        wait_for(met, run)
+        run.kill()
+        run.communicate()
+    assert current_metadata(table) == metadata
+    assert unreferenced(table)
+    wait_until_no_executor_is_left(cluster)
+    again = ("-m", "icectl", "compact", str(table), *SMALL, "--engine", "local", "--json")
+    done = subprocess.run([sys.executable, *again], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert rows(table) == before
+    assert not unreferenced(table)
+
+
+def wait_until_no_executor_is_left(cluster: Cluster) -> None:
+    ends_at = time.monotonic() + HAPPENS_WITHIN_SECONDS
+    while any(executors(worker.pid) for worker in cluster.workers):
+        assert time.monotonic() < ends_at, "executors outlive their driver"
+        time.sleep(0.5)
