@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, str] = {
     "inspect": "show a table's state, contents, history and health",
     "validate": "check metadata and files against the rules of the format",
     "repair": "set a broken table right, as far as that is provable",
+    "maintain": "do what many tables need, by a policy",
     "expire-snapshots": "drop old snapshots and the files only they need",
     "rewrite-manifests": "regroup manifests by partition, in their target size",
     "compact": "rewrite data files into ones of good size, deletes applied",
@@ -264,10 +265,10 @@ def _way_out(run: _Run, error: IcectlError) -> str | None:
     if isinstance(error, CorruptTable):
         for way_out in run.shell.ways_out:
             hint = way_out(error)
-    table, catalog = run.invocation.value("table"), run.invocation.value("catalog")
-    return (
-        None if hint is None else with_table(hint, table if not catalog else f"{catalog}.{table}")
-    )
+    table, catalog = run.invocation.table, run.invocation.value("catalog")
+    if hint is None or table is None:
+        return hint
+    return with_table(hint, table if not catalog else f"{catalog}.{table}")
 
 
 def _print_document(console: Console, built: Mapping[str, Any]) -> None:
@@ -285,7 +286,7 @@ def _write_metrics(run: _Run, built: Mapping[str, Any]) -> None:
         return
     text = metrics_text(
         built,
-        table=run.invocation.value("table"),
+        table=run.invocation.table,
         now_ms=run.env.now_ms(),
         duration_seconds=run.env.monotonic_seconds() - run.started_seconds,
     )

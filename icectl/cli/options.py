@@ -7,6 +7,7 @@ takes a `common: Common` or a `change: Change`.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any, get_type_hints
 
@@ -15,9 +16,10 @@ import typer
 from icectl.cli.settings import SETTINGS, Settings
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env
-from icectl.errors import CorruptTable
+from icectl.errors import CorruptTable, Refused
 from icectl.report.console import Color, Console
 from icectl.report.document import Outcome
+from icectl.units import print_count
 
 OUTPUT = "Output"
 RUNNING = "Running"
@@ -42,10 +44,39 @@ TableArgument = Annotated[
 ]
 
 
+TablesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TABLE...",
+        help="table directories (path or URI), metadata files, or names such as "
+        "CATALOG.NAMESPACE.TABLE; `*` and `**` in them stand for several tables",
+        show_default=False,
+    ),
+]
+
+
 SparkConf = Annotated[
     list[str] | None,
     option("--spark-conf", metavar="KEY=VALUE", help="a setting of Spark; repeatable"),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may do to one table at most; None for no limit."""
+
+    rewritten_bytes: int | None = None
+    deleted_files: int | None = None
+
+    def check_deleted(self, count: int) -> None:
+        """Raises: Refused, where so many files are too many."""
+        if self.deleted_files is not None and count > self.deleted_files:
+            raise Refused(
+                f"{print_count(count, 'file')} would be deleted, and the budget allows for "
+                f"{self.deleted_files:,}",
+                hint="look at them with `--dry-run`; a larger `budget.delete-files` lets them go",
+                id="over-budget",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +92,7 @@ class Shell:
     deadline: Deadline
     interrupts: Interrupts
     ways_out: list[Callable[[CorruptTable], str | None]] = field(default_factory=list)
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +280,16 @@ class Invocation:
         """Return one option as given; None where the command has no such option."""
         return self.values.get(name)
 
+    @property
+    def table(self) -> str | None:
+        """The one TABLE of the command line; None where there is none, or there are several."""
+        given = self.values.get("table")
+        if given is None:
+            several: list[str] = self.values.get("tables") or []
+            return several[0] if len(several) == 1 else None
+        found: str = given
+        return found
+
     def given_settings(self) -> dict[str, str]:
         """Name the settings that stand on the command line, as text, by key."""
         given: dict[str, str] = {}
@@ -316,6 +358,12 @@ def course(command_name: str) -> Callable[..., Outcome]:
     """Return what runs a command; its module is imported now, since help has no need of it."""
     run: Callable[..., Outcome] = import_module(f"icectl.cli.courses.{command_name}").run
     return run
+
+
+def course_on_each(command_name: str, *, asks: bool = False) -> Callable[..., Outcome]:
+    """Return what runs a command on each of its tables; `asks` where it has a question."""
+    on_each = import_module("icectl.cli.many").on_each
+    return partial(on_each, course(command_name), command_name.replace("_", "-"), asks=asks)
 
 
 def _bundles(function: Callable[..., Outcome]) -> dict[str, type[Any]]:

@@ -8,9 +8,9 @@ from icectl.cli.options import (
     Change,
     Common,
     SparkConf,
-    TableArgument,
+    TablesArgument,
     command,
-    course,
+    course_on_each,
     option,
 )
 from icectl.report.document import Outcome
@@ -193,7 +193,7 @@ class CompactRequest:
 )
 def compact(
     common: Common,
-    table: TableArgument,
+    tables: TablesArgument,
     request: CompactRequest,
     change: Change,
 ) -> Outcome:
@@ -236,4 +236,4 @@ def compact(
     image or an archive (`--spark-conf spark.archives=icectl.tar.gz#env`, and
     `PYSPARK_PYTHON=env/bin/python`), and the storage in reach. `--engine local` needs neither.
     """
-    return course("compact")(common, table, request, change)
+    return course_on_each("compact")(common, tables, request, change)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Common, TableArgument, command, course, option
+from icectl.cli.options import Common, TablesArgument, command, course_on_each, option
 from icectl.report.document import Outcome
 
 
@@ -63,7 +63,7 @@ class ValidateRequest:
 )
 def validate(
     common: Common,
-    table: TableArgument,
+    tables: TablesArgument,
     request: ValidateRequest,
 ) -> Outcome:
     """Check a table against the rules of the format.
@@ -78,4 +78,4 @@ def validate(
     manifest is reported, and the check goes on. Each finding names its rule, how bad it is, the
     object, and the next step; any error ends with 4.
     """
-    return course("validate")(common, table, request)
+    return course_on_each("validate")(common, tables, request)
