@@ -63,7 +63,7 @@ def broken(server: SqlServer, name: str) -> TableBuilder:
     table = TableBuilder(server.warehouse / name)
     table.append(range(10))
     register(server, name)
-    for file in (server.warehouse / name / "metadata").glob("snap-*.avro"):
+    for file in (server.warehouse / name / "metadata").glob("*snap-*.avro"):
         file.unlink()
     return table
 

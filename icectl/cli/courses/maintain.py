@@ -273,7 +273,9 @@ def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
 
 def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
     """Run the steps that tables need, until none is left or time is up."""
-    alone = frozenset((one.name, "compact") for one in tables if _is_on_spark(asked, one.name))
+    alone = frozenset(
+        (one.name, "compact") for one in tables if one.left and _is_on_spark(asked, one.name)
+    )
     schedule = Schedule(tables, alone)
     console = asked.common.shell.console
     tell = _lines_of(asked, tables)
