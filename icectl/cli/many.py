@@ -13,7 +13,7 @@ from icectl.errors import Refused, TableNotFound, UsageError
 from icectl.plan.maintain.schedule import exit_code_of, status_of_error
 from icectl.report.console import Console, ConsoleOptions
 from icectl.report.document import Outcome, Status
-from icectl.report.many import TableEnd, many_result, print_many
+from icectl.report.many import TableEnd, many_result, print_many, worst_finding
 from icectl.units import print_count
 
 
@@ -59,10 +59,10 @@ def on_each(  # noqa: PLR0913 - a command line, and how it is run
     if asks:
         on_one = replace(on_one, change=_confirmed(command, common, len(found.tables), change))
     progress = common.shell.console.progress
-    progress.phase(command, total=len(found.tables))
+    progress.phase(command)
     ends = []
     for number, table in enumerate(found.tables):
-        progress.rename(f"{command} {table}", done=number)
+        progress.rename(f"{number} of {print_count(len(found.tables), 'table')}: {command} {table}")
         ends.append(_end(common, table, on_one))
     for target in found.empty:
         if may_be_none(target):
@@ -93,16 +93,20 @@ def _end(common: Common, table: str, on_one: _OnOne) -> TableEnd:
     except Exception as raised:  # noqa: BLE001 - one table's failure never stops the others
         end = _failed(common, table, shell, raised)
     else:
-        end = TableEnd(
-            table,
-            outcome.status,
-            outcome.exit_code,
-            "; ".join(outcome.warnings),
-            result=outcome.result,
-        )
+        end = _ended(table, outcome)
     for warning in shell.console.warnings:
         common.shell.console.warn(f"{table}: {shell.console.redact(warning)}")
     return end
+
+
+def _ended(table: str, outcome: Outcome) -> TableEnd:
+    """How a command ended that has not failed: warnings, and the worst of what a check found."""
+    reason, hint = "; ".join(outcome.warnings), None
+    found = worst_finding(outcome.result) if outcome.exit_code else None
+    if found is not None:
+        reason, hint = f"{found['rule']} {found['message']}", found["hint"]
+    code = outcome.exit_code
+    return TableEnd(table, outcome.status, code, reason, hint, result=outcome.result)
 
 
 def _quiet(shell: Shell) -> Shell:

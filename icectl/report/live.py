@@ -102,11 +102,11 @@ class ConsoleProgress:
             if self._phase is not None:
                 self._phase.done += amount
 
-    def rename(self, name: str, *, done: int) -> None:
-        """Call the phase otherwise and say how far it is, without beginning it anew."""
+    def rename(self, name: str) -> None:
+        """Call the phase otherwise, without beginning it anew."""
         with self._lock:
             if self._phase is not None:
-                self._phase.name, self._phase.done = name, done
+                self._phase.name = name
 
     def warn(self, message: str) -> None:
         """Tell the user something that does not end the run."""

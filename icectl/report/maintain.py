@@ -7,7 +7,7 @@ from typing import Any
 from icectl.plan.maintain.needs import Facts
 from icectl.plan.maintain.schedule import STATUSES, StepEnd, TableRun
 from icectl.report.console import Console
-from icectl.report.many import STATUS_NAMES, print_lines, what_was_done
+from icectl.report.many import STATUS_NAMES, print_lines, print_troubles, what_was_done
 from icectl.report.tables import Column, print_pairs, print_table
 from icectl.units import print_count, print_size
 
@@ -86,11 +86,22 @@ def print_maintained(console: Console, told: Maintained) -> None:
         if console.options.verbosity >= 0 or one.exit_code
     ]
     if rows:
-        print_lines(console, rows)
-    if console.options.verbosity < 0:
+        print_lines(console, rows, whole=told.planning)
+    if told.planning:  # then the lines have it all
+        _print_end(console, told)
         return
+    hints = {one.name: one.worst.hint for one in told.tables if one.worst is not None}
+    print_troubles(
+        console,
+        [(one.name, _reason(one), hints.get(one.name)) for one in told.tables if one.exit_code],
+    )
+    _print_end(console, told)
+
+
+def _print_end(console: Console, told: Maintained) -> None:
     console.say()
-    _print_totals(console, totals(told), planning=told.planning)
+    if console.options.verbosity >= 0:
+        _print_totals(console, totals(told), planning=told.planning)
 
 
 def _what(table: TableRun, *, planning: bool) -> str:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from icectl.report.console import Console
@@ -44,9 +45,12 @@ def many_result(ends: Sequence[TableEnd]) -> dict[str, Any]:
     }
 
 
-def print_lines(console: Console, rows: Sequence[tuple[str, str, str]]) -> None:
-    """Print tables with what became of them, in the width that there is."""
-    columns = [Column("table", cut="middle"), Column("status"), Column("what", cut="end")]
+def print_lines(
+    console: Console, rows: Sequence[tuple[str, str, str]], *, whole: bool = False
+) -> None:
+    """Print tables with what became of them, a line each in the width that there is, or `whole`."""
+    last = Column("what", cut="wrap" if whole else "end")
+    columns = [Column("table", cut="middle"), Column("status"), last]
     print_table(
         console, columns, [(name, STATUS_NAMES.get(is_, is_), why) for name, is_, why in rows]
     )
@@ -56,18 +60,52 @@ def print_many(console: Console, command: str, ends: Sequence[TableEnd]) -> None
     """Print a line a table, and how many ended in which way; hints of failures after it."""
     shown = [one for one in ends if console.options.verbosity >= 0 or one.exit_code]
     if shown:
-        rows = [(one.table, one.status, one.reason or _told(command, one)) for one in shown]
+        rows = [(one.table, _status(one), _told(command, one) or one.reason) for one in shown]
         print_lines(console, rows)
+    print_troubles(console, [(one.table, one.reason, one.hint) for one in ends if one.exit_code])
     counts = Counter(one.status for one in ends)
     told = ", ".join(f"{number:,} {STATUS_NAMES.get(is_, is_)}" for is_, number in counts.items())
     console.say()
     console.say(f"{print_count(len(ends), 'table')}: {told}")
 
 
+def print_troubles(
+    console: Console, troubles: Sequence[tuple[str, str | None, str | None]]
+) -> None:
+    """Print why tables are not what they should be, in full, and the next step if it is known."""
+    for table, reason, hint in troubles:
+        if not reason:
+            continue
+        console.print()
+        for text, indent in ((f"{table}: {reason}", ""), (f"hint: {hint}" if hint else "", "  ")):
+            lines = wrap(
+                text,
+                console.prose_width,
+                initial_indent=indent,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            for line in lines:
+                console.print(line)
+
+
 def what_was_done(command: str, figures: Mapping[str, int]) -> str:
     """What a command has done or would do to a table, in few words; empty for nothing to tell."""
     tell = _TOLD.get(command)
     return "" if tell is None else tell(figures)
+
+
+def _status(end: TableEnd) -> str:
+    """The status for people: a check that was done, and has found errors, says so."""
+    return "errors" if (end.status, end.exit_code) == ("done", 4) else end.status
+
+
+def worst_finding(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The first error that `validate` has found, or what it has found first."""
+    findings: Sequence[Mapping[str, Any]] = result.get("findings", ())
+    errors = [one for one in findings if one["severity"] == "error"]
+    return next(iter(errors or findings), None)
 
 
 def _told(command: str, end: TableEnd) -> str:

@@ -72,7 +72,7 @@ def test_two_runs_beside_each_other_lose_nothing(
     assert {row["status"] for row in rows(last).values()} == {"nothing-to-do"}
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.full)])
 def test_a_run_goes_on_where_a_killed_one_stopped(
     server: SqlServer, capsys: pytest.CaptureFixture[str], jobs: str
 ) -> None:
@@ -99,7 +99,9 @@ def _wait_for_workers() -> None:
     time.sleep(5)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)]
+)
 def test_a_signal_ends_a_run_with_workers_and_leaves_none_behind(
     server: SqlServer, number: signal.Signals
 ) -> None:

@@ -94,7 +94,7 @@ class _Asked:
         named = self.policies[table].read("steps")
         return tuple(step for step in STEPS if step in named and step in self.only)
 
-    def errand(self, table: str, step: str, seconds_left: float) -> Errand:
+    def errand(self, table: str, step: str, seconds_left: float, *, alone: bool = False) -> Errand:
         """A step on a table, as it goes to whoever carries it out."""
         return Errand(
             table=table,
@@ -104,6 +104,7 @@ class _Asked:
             steps=self.steps(table),
             concurrency=self._share(table, step),
             planning=self.planning,
+            is_alone=alone,
             seconds_left=seconds_left,
         )
 
@@ -279,14 +280,14 @@ def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
     schedule = Schedule(tables, alone)
     console = asked.common.shell.console
     tell = _lines_of(asked, tables)
-    console.progress.phase("maintaining tables", total=len(tables))
+    console.progress.phase("maintaining tables")
     with _hands(asked) as hands:
         while True:
             _begin(asked, schedule, hands)
             tell()
             if not schedule.running:
                 break
-            console.progress.rename(_under_way(schedule), done=schedule.done_count)
+            console.progress.rename(_under_way(schedule))
             number, (end, seen) = hands.take()
             schedule.tables[number].ended(end, seen)
     for table in tables:
@@ -315,7 +316,9 @@ def _begin(asked: _Asked, schedule: Schedule, hands: Hands) -> None:
             continue
         assert table.next_step is not None
         table.is_running = True
-        errand = asked.errand(table.name, table.next_step, max(seconds, _NOTHING_LEFT))
+        alone = (table.name, table.next_step) in schedule.alone
+        seconds = max(seconds, _NOTHING_LEFT)
+        errand = asked.errand(table.name, table.next_step, seconds, alone=alone)
         hands.give(schedule.tables.index(table), errand)
 
 
@@ -350,6 +353,7 @@ def _under_way(schedule: Schedule) -> str:
         end.figures.get("rewritten_bytes", 0) + end.figures.get("deleted_bytes", 0)
         for one in schedule.tables
         for end in one.ends
+        if end.status != "planned"
     )
     told = f", {print_size(changed)}" if changed else ""
     return f"{schedule.done_count} of {len(schedule.tables)} tables{told}: {', '.join(current)}"

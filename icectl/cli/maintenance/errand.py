@@ -6,6 +6,7 @@ them: where the table's own properties keep more, they win.
 
 import io
 import os
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -42,6 +43,7 @@ from icectl.plan.maintain.schedule import (
 )
 from icectl.report.console import Console, ConsoleOptions
 from icectl.report.document import Outcome, clean
+from icectl.report.many import worst_finding
 from icectl.report.metrics import numbers_of
 from icectl.run.maintain.assess import assess, is_enabled
 from icectl.run.maintain.mark import mark_looked_for
@@ -59,7 +61,7 @@ class Errand:
     """A step on a table, as it goes to whoever carries it out.
 
     `options` are those of Common, as given; `concurrency` the files at once that are left to it;
-    `planning` where nothing may change.
+    `planning` where nothing may change, `is_alone` where no other such step may run beside it.
     """
 
     table: str
@@ -69,6 +71,7 @@ class Errand:
     steps: tuple[str, ...] = STEPS
     concurrency: int | None = None
     planning: bool = False
+    is_alone: bool = False
     seconds_left: float = float("inf")
 
 
@@ -189,9 +192,8 @@ def _validated(common: Common, errand: Errand) -> StepEnd:
     end = _ended(VALIDATE, outcome)
     if outcome.exit_code == 0:
         return replace(end, status="done")
-    found = outcome.result["findings"]
-    worst = [one for one in found if one["severity"] == "error"] or found
-    first = f": {worst[0]['rule']} {worst[0]['message']}" if worst else ""
+    worst = worst_finding(outcome.result)
+    first = "" if worst is None else f": {worst['rule']} {worst['message']}"
     reason = f"`validate` ends with {outcome.exit_code}{first}"
     return replace(end, status="skipped", reason=reason, hint=f"`icectl validate {errand.table}`")
 
@@ -209,6 +211,8 @@ def _failed(common: Common, step: str, raised: Exception) -> StepEnd:
     error, code = explained(raised)
     console = common.shell.console
     hint = error.hint
+    if code == 1 and not isinstance(raised, MemoryError):
+        console.warn("".join(traceback.format_exception(raised)).rstrip())
     for way_out in common.shell.ways_out if code == 15 else ():
         hint = way_out(error) or hint  # type: ignore[arg-type]  # 15 is CorruptTable's
     return StepEnd(

@@ -17,7 +17,7 @@ from icectl.cli.signals import Interrupts, Terminated
 from icectl.engine.isolated import Ask, Workers
 from icectl.env import SystemEnv
 from icectl.errors import Incomplete
-from icectl.plan.maintain.schedule import StepEnd
+from icectl.plan.maintain.schedule import WORKER_ENDED, StepEnd
 
 _WAIT_SECONDS = 0.2
 _ASK_SECONDS = 0.5
@@ -78,6 +78,7 @@ class OwnHands:
 class WorkerHands:
     """Processes of this interpreter, each kept for the next errand.
 
+    Errands that are alone have one to themselves, so that what one has started is there for all.
     A first Ctrl-C calls off what is under way, where that is safe, and waits for it; a second ends
     the processes as they are.
     """
@@ -87,12 +88,14 @@ class WorkerHands:
     _stopped: Event = field(default_factory=Event)
     _ended: Event = field(default_factory=Event)
     _workers: Workers = field(init=False)
+    _alone: Workers = field(init=False)
     _pool: ThreadPoolExecutor | None = None
     _running: dict[Future[Done], int] = field(default_factory=dict)
 
     def __enter__(self) -> "WorkerHands":
         self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="icectl-maintain")
         self._workers = Workers(self._check).__enter__()
+        self._alone = Workers(self._check).__enter__()
         return self
 
     def _check(self) -> None:
@@ -113,6 +116,7 @@ class WorkerHands:
         finally:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._workers.__exit__()
+            self._alone.__exit__()
 
     def give(self, number: int, errand: Errand) -> None:
         """Have a worker begin an errand."""
@@ -129,11 +133,12 @@ class WorkerHands:
     def _call(self, errand: Errand) -> Done:
         """Have a worker carry an errand out, and answer whether it is called off."""
         try:
-            (done,) = self._workers.call(_work, None, errand, ask=lambda _: self._stopped.is_set())
+            workers = self._alone if errand.is_alone else self._workers
+            (done,) = workers.call(_work, None, errand, ask=lambda _: self._stopped.is_set())
         except Exception as error:  # noqa: BLE001 - the worker is gone, and with it one step
             told, code = explained(error)
-            end = StepEnd(errand.step, "failed", code, told.message, told.hint, told.error_id)
-            return end, None
+            reason = f"the process of this step has ended: {told.message}"
+            return StepEnd(errand.step, "failed", code, reason, told.hint, WORKER_ENDED), None
         found: Done = done
         return found
 

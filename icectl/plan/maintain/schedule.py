@@ -30,6 +30,9 @@ STATUSES: Sequence[Status] = (
 )  # fmt: skip
 """What a table can end as, the worst last."""
 
+WORKER_ENDED = "worker-ended"
+"""The id of a failure of which nobody knows how far the step had come: no other one follows it."""
+
 VALIDATE = "validate"
 """The step that comes before those that change a table."""
 
@@ -166,7 +169,7 @@ class TableRun:
 _ENDS_THE_TABLE = frozenset(
     {TableNotFound.exit_code, CorruptTable.exit_code, CommitUnknown.exit_code}
 )
-_STOPPED = frozenset({"time-limit", "interrupted"})
+_STOPPED = frozenset({"time-limit", "interrupted", WORKER_ENDED})
 
 
 @dataclass(slots=True)
