@@ -281,7 +281,7 @@ def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
     console = asked.common.shell.console
     tell = _lines_of(asked, tables)
     console.progress.phase("maintaining tables")
-    with _hands(asked) as hands:
+    with _hands(asked, schedule) as hands:
         while True:
             _begin(asked, schedule, hands)
             tell()
@@ -295,9 +295,9 @@ def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
             console.warn(f"{table.name}: {warning}")
 
 
-def _hands(asked: _Asked) -> Hands:
+def _hands(asked: _Asked, schedule: Schedule) -> Hands:
     shell = asked.common.shell
-    if asked.jobs == 1:
+    if asked.jobs == 1 and not schedule.alone:
         return OwnHands(Place(shell.env, shell.interrupts, lambda: False))
     return WorkerHands(asked.jobs, shell.console.note)
 

@@ -78,7 +78,8 @@ class OwnHands:
 class WorkerHands:
     """Processes of this interpreter, each kept for the next errand.
 
-    Errands that are alone have one to themselves, so that what one has started is there for all.
+    An errand that is alone has one to itself, which ends with it: the Java process of a Spark that
+    was stopped lives on as long as the process that started it.
     A first Ctrl-C calls off what is under way, where that is safe, and waits for it; a second ends
     the processes as they are.
     """
@@ -88,14 +89,12 @@ class WorkerHands:
     _stopped: Event = field(default_factory=Event)
     _ended: Event = field(default_factory=Event)
     _workers: Workers = field(init=False)
-    _alone: Workers = field(init=False)
     _pool: ThreadPoolExecutor | None = None
     _running: dict[Future[Done], int] = field(default_factory=dict)
 
     def __enter__(self) -> "WorkerHands":
         self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="icectl-maintain")
         self._workers = Workers(self._check).__enter__()
-        self._alone = Workers(self._check).__enter__()
         return self
 
     def _check(self) -> None:
@@ -116,7 +115,6 @@ class WorkerHands:
         finally:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._workers.__exit__()
-            self._alone.__exit__()
 
     def give(self, number: int, errand: Errand) -> None:
         """Have a worker begin an errand."""
@@ -133,12 +131,17 @@ class WorkerHands:
     def _call(self, errand: Errand) -> Done:
         """Have a worker carry an errand out, and answer whether it is called off."""
         try:
-            workers = self._alone if errand.is_alone else self._workers
-            (done,) = workers.call(_work, None, errand, ask=lambda _: self._stopped.is_set())
+            if errand.is_alone:
+                with Workers(self._check) as own:
+                    return self._done(own, errand)
+            return self._done(self._workers, errand)
         except Exception as error:  # noqa: BLE001 - the worker is gone, and with it one step
             told, code = explained(error)
             reason = f"the process of this step has ended: {told.message}"
             return StepEnd(errand.step, "failed", code, reason, told.hint, WORKER_ENDED), None
+
+    def _done(self, workers: Workers, errand: Errand) -> Done:
+        (done,) = workers.call(_work, None, errand, ask=lambda _: self._stopped.is_set())
         found: Done = done
         return found
 
