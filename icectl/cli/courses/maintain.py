@@ -28,7 +28,7 @@ from icectl.cli.settings import (
     parse_option,
 )
 from icectl.cli.targets import Found, find_tables, may_be_none
-from icectl.errors import ProblemsFound, Refused, TableNotFound, UsageError
+from icectl.errors import Incomplete, ProblemsFound, Refused, TableNotFound, UsageError
 from icectl.plan.maintain.needs import STEPS
 from icectl.plan.maintain.schedule import (
     Assessed,
@@ -69,8 +69,6 @@ _OWN_WORD: Sequence[TableProperty[Any]] = (
     MIN_SNAPSHOTS_TO_KEEP,
     MAX_REF_AGE_MS,
 )
-_NOTHING_LEFT = 0.001
-"""Seconds that a step gets at least: one that has none ends by itself, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,12 +312,21 @@ def _begin(asked: _Asked, schedule: Schedule, hands: Hands) -> None:
             window = asked.policies[table.name].values["window"].shown
             table.skipped = f"outside its window {window}"
             continue
-        assert table.next_step is not None
+        step = table.next_step
+        assert step is not None
+        if seconds <= 0:
+            budget = asked.policies[table.name].values["budget.time"].shown
+            table.ended(_used_up(step, budget), None)
+            continue
         table.is_running = True
-        alone = (table.name, table.next_step) in schedule.alone
-        seconds = max(seconds, _NOTHING_LEFT)
-        errand = asked.errand(table.name, table.next_step, seconds, alone=alone)
+        alone = (table.name, step) in schedule.alone
+        errand = asked.errand(table.name, step, seconds, alone=alone)
         hands.give(schedule.tables.index(table), errand)
+
+
+def _used_up(step: str, budget: str) -> StepEnd:
+    reason = f"the {budget} of this run for a table are used up"
+    return StepEnd(step, "incomplete", Incomplete.exit_code, reason, error_id="time-limit")
 
 
 def _seconds(asked: _Asked, table: TableRun) -> float | None:

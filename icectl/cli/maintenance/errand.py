@@ -12,9 +12,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from icectl.cli.courses.expire_snapshots import policy_of
-from icectl.cli.failures import explained
+from icectl.cli.failures import explained, with_table
 from icectl.cli.maintenance.keys import KEYS, REQUESTS
 from icectl.cli.maintenance.policy import Effective
+from icectl.cli.naming import called
 from icectl.cli.options import Change, Common, Limits, Shell, course
 from icectl.cli.session import Session, open_session
 from icectl.cli.settings import (
@@ -119,7 +120,7 @@ def carry_out(errand: Errand, place: Place) -> Done:
         else:
             end = _run(common, errand)
     except Exception as error:  # noqa: BLE001 - one table's failure never stops the others
-        end = _failed(common, errand.step, error)
+        end = _failed(common, errand, error)
     else:
         if errand.step in STEPS and not errand.planning and end.status == "done":
             seen = _seen_after(common, errand)
@@ -195,7 +196,8 @@ def _validated(common: Common, errand: Errand) -> StepEnd:
     worst = worst_finding(outcome.result)
     first = "" if worst is None else f": {worst['rule']} {worst['message']}"
     reason = f"`validate` ends with {outcome.exit_code}{first}"
-    return replace(end, status="skipped", reason=reason, hint=f"`icectl validate {errand.table}`")
+    hint = with_table("`icectl validate TABLE` tells all of it", called(common, errand.table))
+    return replace(end, status="skipped", reason=reason, hint=hint)
 
 
 def _ended(step: str, outcome: Outcome) -> StepEnd:
@@ -207,7 +209,7 @@ def _ended(step: str, outcome: Outcome) -> StepEnd:
     return StepEnd(step, status, exit_code=outcome.exit_code, reason=reason, figures=figures)
 
 
-def _failed(common: Common, step: str, raised: Exception) -> StepEnd:
+def _failed(common: Common, errand: Errand, raised: Exception) -> StepEnd:
     error, code = explained(raised)
     console = common.shell.console
     hint = error.hint
@@ -215,12 +217,13 @@ def _failed(common: Common, step: str, raised: Exception) -> StepEnd:
         console.warn("".join(traceback.format_exception(raised)).rstrip())
     for way_out in common.shell.ways_out if code == 15 else ():
         hint = way_out(error) or hint  # type: ignore[arg-type]  # 15 is CorruptTable's
+    name = called(common, errand.table)
     return StepEnd(
-        step,
+        errand.step,
         status_of_error(code),
         exit_code=code,
         reason=console.redact(error.message),
-        hint=console.redact(hint) if hint else None,
+        hint=with_table(console.redact(hint), name) if hint else None,
         error_id=error.error_id,
     )
 
