@@ -7,7 +7,6 @@ takes a `common: Common` or a `change: Change`.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import partial
 from importlib import import_module
 from typing import Annotated, Any, get_type_hints
 
@@ -17,6 +16,7 @@ from icectl.cli.settings import SETTINGS, Settings
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, Refused
+from icectl.plan.maintain.patterns import is_pattern
 from icectl.report.console import Color, Console
 from icectl.report.document import Outcome
 from icectl.units import print_count
@@ -362,8 +362,19 @@ def course(command_name: str) -> Callable[..., Outcome]:
 
 def course_on_each(command_name: str, *, asks: bool = False) -> Callable[..., Outcome]:
     """Return what runs a command on each of its tables; `asks` where it has a question."""
-    on_each = import_module("icectl.cli.many").on_each
-    return partial(on_each, course(command_name), command_name.replace("_", "-"), asks=asks)
+    run = course(command_name)
+
+    def on_tables(common: Common, tables: Sequence[str], *options: Any) -> Outcome:
+        """Run it on the one table that is named, or on several, which takes more modules."""
+        if len(tables) == 1 and not is_pattern(tables[0]):
+            return run(common, tables[0], *options)
+        on_each = import_module("icectl.cli.many").on_each
+        outcome: Outcome = on_each(
+            run, command_name.replace("_", "-"), common, tables, *options, asks=asks
+        )
+        return outcome
+
+    return on_tables
 
 
 def _bundles(function: Callable[..., Outcome]) -> dict[str, type[Any]]:
