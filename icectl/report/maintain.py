@@ -90,11 +90,14 @@ def print_maintained(console: Console, told: Maintained) -> None:
     if told.planning:  # then the lines have it all
         _print_end(console, told)
         return
-    hints = {one.name: one.worst.hint for one in told.tables if one.worst is not None}
-    print_troubles(
-        console,
-        [(one.name, _reason(one), hints.get(one.name)) for one in told.tables if one.exit_code],
-    )
+    troubles = [
+        (one.name, _reason(one), worst.hint)
+        for one in told.tables
+        if (worst := one.worst) is not None
+        and worst.exit_code
+        and worst.status != "incomplete"  # the next run goes on
+    ]
+    print_troubles(console, troubles)
     _print_end(console, told)
 
 

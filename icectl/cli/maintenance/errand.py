@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from icectl.catalog.protocol import LoadedTable
 from icectl.cli.courses.expire_snapshots import policy_of
 from icectl.cli.failures import explained, with_table
 from icectl.cli.maintenance.keys import KEYS, REQUESTS
@@ -138,11 +139,10 @@ def _assess(common: Common, errand: Errand) -> Done:
         end = StepEnd(ASSESS, "skipped", reason=reason)
         return end, Assessed(end=end)
     session.catalog.check_writable(loaded)
-    return StepEnd(ASSESS, "done"), _judged(session, errand)
+    return StepEnd(ASSESS, "done"), _judged(session, loaded, errand)
 
 
-def _judged(session: Session, errand: Errand) -> Assessed:
-    loaded = open_table(session.catalog)
+def _judged(session: Session, loaded: LoadedTable, errand: Errand) -> Assessed:
     reader = Reader(
         session.store, loaded, session.env, session.progress, session.deadline, session.concurrency
     )
@@ -155,7 +155,8 @@ def _judged(session: Session, errand: Errand) -> Assessed:
 def _seen_after(common: Common, errand: Errand) -> Assessed | None:
     """Look at a table that a step has changed; None where that fails, which the next step tells."""
     try:
-        return _judged(open_session(common, errand.table, read_only=False), errand)
+        session = open_session(common, errand.table, read_only=False)
+        return _judged(session, open_table(session.catalog), errand)
     except Exception:  # noqa: BLE001 - the step itself has ended well
         return None
 

@@ -10,6 +10,7 @@ from icectl.plan.maintain.needs import Facts, Need, Thresholds, needs
 from icectl.plan.maintain.patterns import fixed_part, matches
 from icectl.plan.maintain.schedule import (
     VALIDATE,
+    WORKER_ENDED,
     Assessed,
     Schedule,
     Status,
@@ -214,6 +215,13 @@ def test_a_refused_or_failed_step_does_not_keep_the_next_from_its_turn() -> None
     ended(one, "compact", "failed", 16)
     assert one.next_step == "expire-snapshots"
     ended(one, "expire-snapshots", "refused", 5)
+    assert (one.next_step, one.status, one.exit_code) == (None, "failed", 16)
+
+
+def test_after_a_step_whose_process_died_no_other_one_follows() -> None:
+    one = table("a", "compact", "expire-snapshots")
+    ended(one, VALIDATE)
+    ended(one, "compact", "failed", 16, error_id=WORKER_ENDED)
     assert (one.next_step, one.status, one.exit_code) == (None, "failed", 16)
 
 
