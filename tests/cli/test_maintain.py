@@ -219,6 +219,44 @@ def test_a_time_limit_cuts_off_what_gains_least_and_the_next_run_goes_on(
     assert statuses(ended) == {"less": ("done", 0), "more": ("nothing-to-do", 0)}
 
 
+@dataclass
+class Racing(FixedEnv):
+    """A clock at whose first snapshot another writer is faster."""
+
+    race: Callable[[], None] | None = None
+
+    def new_snapshot_id(self) -> int:
+        race, self.race = self.race, None
+        if race is not None:
+            race()
+        return super().new_snapshot_id()
+
+
+def test_a_step_that_loses_is_tried_again_when_the_others_had_their_turn(
+    server: SqlServer, prepared: Callable[[str, Env], Run]
+) -> None:
+    lost = rotten(server, "lost", appends=16)
+    rotten(server, "other")
+
+    def race() -> None:
+        lost.remove_data_files(10)
+        server.execute(
+            "UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = 'lost'",
+            str(current_metadata(lost.directory)),
+        )
+
+    clock = Racing(NOW_MS, race=race)
+    run = prepared("maintain", clock)
+    ended = run("main", "--yes", "--only", "compact", "--json-lines")
+    *tables, last = [json.loads(line) for line in ended.out.splitlines()]
+    assert clock.race is None
+    assert [(row["table"].removeprefix(PREFIX), row["status"]) for row in tables] == [
+        ("other", "done"), ("lost", "done"),
+    ]  # fmt: skip
+    assert last["exit"] == 0
+    assert ids_of(local(server.current("lost"))) == sorted(lost.ids())
+
+
 def test_a_budget_bounds_what_a_run_does_to_a_table(
     server: SqlServer, maintain: Run, tmp_path: Path
 ) -> None:
