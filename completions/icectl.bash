@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate repair expire-snapshots rewrite-manifests compact remove-orphans migrate-v1-v2 upgrade-to-v4 --help --version --spark-script" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans migrate-v1-v2 upgrade-to-v4 --help --version --spark-script" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -35,6 +35,14 @@ _icectl() {
                 --level) words="metadata files footers" ;;
                 --color) words="auto always never" ;;
                 --branch|--to-snapshot|--skip|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+            esac
+            ;;
+        maintain)
+            options="--policy --exclude --only --explain --jobs -j --json-lines --dry-run -n --check --yes -y --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --only) words="compact rewrite-manifests expire-snapshots remove-orphans" ;;
+                --color) words="auto always never" ;;
+                --exclude|--jobs|-j|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         expire-snapshots)

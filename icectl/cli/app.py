@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, str] = {
     "inspect": "show a table's state, contents, history and health",
     "validate": "check metadata and files against the rules of the format",
     "repair": "set a broken table right, as far as that is provable",
+    "maintain": "do what many tables need, by a policy",
     "expire-snapshots": "drop old snapshots and the files only they need",
     "rewrite-manifests": "regroup manifests by partition, in their target size",
     "compact": "rewrite data files into ones of good size, deletes applied",
@@ -280,8 +281,10 @@ def _way_out(run: _Run, error: IcectlError) -> str | None:
     """The hint of an error, made from what is whole of the table, with the table's name."""
     if run.shell is None or run.invocation is None:
         return error.hint
-    table, catalog = run.invocation.value("table"), run.invocation.value("catalog")
-    return way_out(error, run.shell.ways_out, table if not catalog else f"{catalog}.{table}")
+    table, catalog = run.invocation.table, run.invocation.value("catalog")
+    if table is not None and catalog:
+        table = f"{catalog}.{table}"
+    return way_out(error, run.shell.ways_out, table)
 
 
 def _print_document(console: Console, built: Mapping[str, Any]) -> None:
@@ -299,7 +302,7 @@ def _write_metrics(run: _Run, built: Mapping[str, Any]) -> None:
         return
     text = metrics_text(
         built,
-        table=run.invocation.value("table"),
+        table=run.invocation.table,
         now_ms=run.env.now_ms(),
         duration_seconds=run.env.monotonic_seconds() - run.started_seconds,
     )

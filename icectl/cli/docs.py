@@ -18,6 +18,7 @@ from icectl.cli import completions
 from icectl.cli.app import COMMANDS, load_command, parser_of
 from icectl.cli.env_vars import ENV_VARS
 from icectl.cli.help import GROUPS, ROOT_SUMMARY, choices, is_flag, is_in_group, option_row
+from icectl.cli.maintenance.keys import THRESHOLDS, Key, sections
 from icectl.cli.options import Command
 from icectl.cli.settings import CATALOG_TABLE, SETTINGS, STORAGE_TABLE, Setting
 from icectl.errors import EXIT_CODES
@@ -48,6 +49,7 @@ def pages() -> Mapping[str, str]:
         "man/icectl.1": root_page(),
         **manual,
         "man/icectl.toml.5": settings_page(),
+        "man/maintain.toml.5": policy_page(),
         "completions/icectl.bash": completions.bash(completed),
         "completions/_icectl": completions.zsh(completed),
         "completions/icectl.fish": completions.fish(completed),
@@ -115,7 +117,7 @@ def root_page() -> str:
     lines += [".SH FILES", ".TP", _bold("~/.config/icectl/icectl.toml")]
     lines.append(r"settings; see \fBicectl.toml\fR(5)")
     pages = [f"icectl-{name}(1)" for name in COMMANDS]
-    return _page([*lines, *_see_also([*pages, "icectl.toml(5)"])])
+    return _page([*lines, *_see_also([*pages, "icectl.toml(5)", "maintain.toml(5)"])])
 
 
 def command_page(command: Command) -> str:
@@ -175,6 +177,66 @@ def settings_page() -> str:
     lines += [roff(_CATALOGS), ".PP", roff(_CATALOG_SECRETS)]
     lines += [".SH EXAMPLE", ".nf", *map(roff, _EXAMPLE.splitlines()), ".fi"]
     return _page([*lines, *_see_also(["icectl(1)"])])
+
+
+def policy_page() -> str:
+    """Print maintain.toml(5)."""
+    lines = _head("maintain.toml", 5, "policy of icectl maintain")
+    lines += [".SH DESCRIPTION", roff(_POLICY), ".PP", roff(_POLICY_RULES), ".PP"]
+    lines += [roff(_POLICY_BOUNDS), ".PP", roff(_UNITS)]
+    for section, keys in sections().items():
+        lines.append(f'.SH "{roff(f"[{section}]" if section else "KEYS AT THE TOP")}"')
+        for key in sorted(keys, key=lambda one: one.name not in THRESHOLDS):
+            name = key.name.rpartition(".")[2]
+            lines += [".TP", f"{_bold(name)} = {_italic(key.metavar)}", roff(_about_key(key))]
+    lines += [".SH EXAMPLE", ".nf", *map(roff, _POLICY_EXAMPLE.splitlines()), ".fi"]
+    return _page([*lines, *_see_also(["icectl-maintain(1)", "icectl.toml(5)"])])
+
+
+def _about_key(key: Key) -> str:
+    default = "" if key.default is None else f"; `{key.default}` where nothing says otherwise"
+    calls = f"calls for `{key.section}` from here on: " if key.name in THRESHOLDS else ""
+    return f"{calls}{key.help}{default}."
+
+
+_POLICY = """\
+The file that `icectl maintain --policy` names says which steps are run on which tables, from which
+values on, and how. Keys at the top are for all tables. Each `[[rule]]` is for the tables whose
+name, or location, one of its `tables` stands for: in `prod.sales.*` and `/wh/*/*` a `*` stands for
+a part of one name, and `**` for any number of names."""
+
+_POLICY_RULES = """\
+Of one key the last rule counts that is for the table, the others not; keys that no rule has are
+those at the top, then those of the environment and icectl.toml(5), then icectl's own. An unknown
+key is an error. `icectl maintain TABLE --explain` prints what holds for a table, with the origin of
+each value."""
+
+_POLICY_BOUNDS = """\
+A table's own word counts where it says that less may go: `icectl.maintain.enabled=false`,
+`gc.enabled=false`, `history.expire.max-snapshot-age-ms`, `history.expire.min-snapshots-to-keep` and
+the retention of each branch and tag."""
+
+_POLICY_EXAMPLE = """\
+steps = ["compact", "rewrite-manifests", "expire-snapshots", "remove-orphans"]
+window = "22:00-06:00 Europe/Berlin"
+
+[budget]
+rewrite-bytes = "200GiB"
+time = "30m"
+
+[expire-snapshots]
+older-than = "7d"
+retain-last = 5
+
+[[rule]]
+tables = ["prod.events.*"]
+compact.target-file-size = "256MiB"
+compact.small-files = 50
+expire-snapshots.older-than = "2d"
+
+[[rule]]
+tables = ["prod.audit.**", "prod.*.*_raw"]
+steps = ["rewrite-manifests"]"""
 
 
 def rules_page() -> str:

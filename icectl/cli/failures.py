@@ -34,7 +34,7 @@ def with_table(hint: str, table: str) -> str:
 
 
 def way_out(
-    error: IcectlError, ways_out: Sequence[Callable[[CorruptTable], str | None]], table: str
+    error: IcectlError, ways_out: Sequence[Callable[[CorruptTable], str | None]], table: str | None
 ) -> str | None:
     """The hint of an error, made from what is whole of the table, with the table's name."""
     hint = error.hint
@@ -43,7 +43,7 @@ def way_out(
     if isinstance(error, CorruptTable):
         for better in ways_out:
             hint = better(error)
-    return None if hint is None else with_table(hint, table)
+    return hint if hint is None or table is None else with_table(hint, table)
 
 
 def _system_error(raised: OSError) -> StorageError:

@@ -186,7 +186,7 @@ def usage_error(error: Any, word: str) -> UsageError:
 def _parameter_name(parameter: Any) -> str:
     if isinstance(parameter, TyperOption):
         return f"`{parameter.opts[0]}`"
-    return f"`{parameter.metavar}`"
+    return f"`{parameter.metavar.removesuffix('...')}`"
 
 
 def _lower(message: str) -> str:

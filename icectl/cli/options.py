@@ -15,9 +15,11 @@ import typer
 from icectl.cli.settings import SETTINGS, Settings
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env
-from icectl.errors import CorruptTable
+from icectl.errors import CorruptTable, Refused
+from icectl.plan.maintain.patterns import is_pattern
 from icectl.report.console import Color, Console
 from icectl.report.document import Outcome
+from icectl.units import print_count
 
 OUTPUT = "Output"
 RUNNING = "Running"
@@ -42,6 +44,17 @@ TableArgument = Annotated[
 ]
 
 
+TablesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TABLE...",
+        help="table directories (path or URI), metadata files, or names such as "
+        "CATALOG.NAMESPACE.TABLE; `*` and `**` in them stand for several tables",
+        show_default=False,
+    ),
+]
+
+
 SparkConf = Annotated[
     list[str] | None,
     option("--spark-conf", metavar="KEY=VALUE", help="a setting of Spark; repeatable"),
@@ -52,6 +65,24 @@ SparkRemote = Annotated[
     str | None,
     option("--remote", metavar="URL", help="a server of Spark Connect: sc://host:15002"),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may do to one table at most; None for no limit."""
+
+    rewritten_bytes: int | None = None
+    deleted_files: int | None = None
+
+    def check_deleted(self, count: int) -> None:
+        """Raises: Refused, where so many files are too many."""
+        if self.deleted_files is not None and count > self.deleted_files:
+            raise Refused(
+                f"{print_count(count, 'file')} would be deleted, and the budget allows for "
+                f"{self.deleted_files:,}",
+                hint="look at them with `--dry-run`; a larger `budget.delete-files` lets them go",
+                id="over-budget",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +100,7 @@ class Shell:
     interrupts: Interrupts
     ways_out: list[Callable[[CorruptTable], str | None]] = field(default_factory=list)
     spark: Any = None
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +288,16 @@ class Invocation:
         """Return one option as given; None where the command has no such option."""
         return self.values.get(name)
 
+    @property
+    def table(self) -> str | None:
+        """The one TABLE of the command line; None where there is none, or there are several."""
+        given = self.values.get("table")
+        if given is None:
+            several: list[str] = self.values.get("tables") or []
+            return several[0] if len(several) == 1 else None
+        found: str = given
+        return found
+
     def given_settings(self) -> dict[str, str]:
         """Name the settings that stand on the command line, as text, by key."""
         given: dict[str, str] = {}
@@ -324,6 +366,23 @@ def course(command_name: str) -> Callable[..., Outcome]:
     """Return what runs a command; its module is imported now, since help has no need of it."""
     run: Callable[..., Outcome] = import_module(f"icectl.cli.courses.{command_name}").run
     return run
+
+
+def course_on_each(command_name: str, *, asks: bool = False) -> Callable[..., Outcome]:
+    """Return what runs a command on each of its tables; `asks` where it has a question."""
+    run = course(command_name)
+
+    def on_tables(common: Common, tables: Sequence[str], *options: Any) -> Outcome:
+        """Run it on the one table that is named, or on several, which takes more modules."""
+        if len(tables) == 1 and not is_pattern(tables[0]):
+            return run(common, tables[0], *options)
+        on_each = import_module("icectl.cli.many").on_each
+        outcome: Outcome = on_each(
+            run, command_name.replace("_", "-"), common, tables, *options, asks=asks
+        )
+        return outcome
+
+    return on_tables
 
 
 def _bundles(function: Callable[..., Outcome]) -> dict[str, type[Any]]:

@@ -163,5 +163,7 @@ def document_schema(command: str) -> dict[str, Any]:
         schema["$defs"] = definitions
     schema["title"] = f"icectl {command} --json"
     schema["properties"]["command"] = {"const": command}
-    schema["properties"]["result"] = {"anyOf": [result, {"type": "null"}]}
+    several = load_schema("several-tables")
+    several.pop("$schema")
+    schema["properties"]["result"] = {"anyOf": [result, several, {"type": "null"}]}
     return schema

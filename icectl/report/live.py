@@ -102,6 +102,12 @@ class ConsoleProgress:
             if self._phase is not None:
                 self._phase.done += amount
 
+    def rename(self, name: str) -> None:
+        """Call the phase otherwise, without beginning it anew."""
+        with self._lock:
+            if self._phase is not None:
+                self._phase.name = name
+
     def warn(self, message: str) -> None:
         """Tell the user something that does not end the run."""
         self._warn(message)

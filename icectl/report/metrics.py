@@ -22,16 +22,16 @@ def metrics_text(
 ) -> str:
     """Print the metrics of a run from its JSON document; `table` as the command line names it."""
     labels = {"command": built["command"] or "", "table": table or ""}
-    samples: list[tuple[str, dict[str, str], float]] = [
+    samples: list[_Sample] = [
         ("icectl_last_run_timestamp_seconds", labels, now_ms / 1000),
         ("icectl_last_run_duration_seconds", labels, round(duration_seconds, 3)),
         ("icectl_last_run_exit_code", labels, built["exit"]),
         ("icectl_last_run_success", labels, int(built["exit"] == 0)),
         ("icectl_last_run_status", {**labels, "status": built["status"]}, 1),
     ]
-    for name, value in sorted(_numbers(built["result"] or {})):
-        kind = "bytes" if name.endswith("_bytes") else "count"
-        samples.append((f"icectl_last_run_{kind}", {**labels, "name": name}, value))
+    samples += _figures(built["result"] or {}, labels)
+    for row in (built["result"] or {}).get("tables", ()):
+        samples += _table_samples(row, {**labels, "table": row["table"]})
     lines: list[str] = []
     for name, help_text in _HELP.items():
         found = [(tags, value) for metric, tags, value in samples if metric == name]
@@ -39,6 +39,28 @@ def metrics_text(
             lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
             lines += [f"{name}{_labels(tags)} {value}" for tags, value in found]
     return "\n".join(lines) + "\n"
+
+
+_Sample = tuple[str, dict[str, str], float]
+
+
+def _table_samples(row: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_Sample]:
+    """The samples of one table of several, and of each step on it."""
+    yield "icectl_last_run_exit_code", labels, row["exit"]
+    yield "icectl_last_run_success", labels, int(row["exit"] == 0)
+    yield "icectl_last_run_status", {**labels, "status": row["status"]}, 1
+    yield from _figures(row.get("result") or {}, labels)
+    for step in row.get("steps", ()):
+        yield from _figures(step["figures"], {**labels, "command": step["step"]})
+    now = row.get("after") or row.get("before") or {}
+    yield from _figures({f"now_{name}": value for name, value in now.items()}, labels)
+
+
+def _figures(result: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_Sample]:
+    """The counts and bytes of a result. Order: by name."""
+    for name, value in sorted(numbers_of(result)):
+        kind = "bytes" if name.endswith("_bytes") else "count"
+        yield f"icectl_last_run_{kind}", {**labels, "name": name}, value
 
 
 def write_metrics(path: Path, text: str, env: Env) -> None:
@@ -59,12 +81,12 @@ def write_metrics(path: Path, text: str, env: Env) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _numbers(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
+def numbers_of(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
     """Find the counts and bytes of a result; ids and versions are neither."""
     for key, value in result.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and not prefix:
-            yield from _numbers(value, f"{name}_")
+            yield from numbers_of(value, f"{name}_")
         elif isinstance(value, list) and not prefix:
             yield name, len(value)
         elif _is_count(name, value):

@@ -209,3 +209,11 @@ RELATIVE_LOCATIONS = TableProperty(
     "icectl.v4.relative-locations", _boolean, False,  # noqa: FBT003
     "whether locations below the table's are written without it",
 )  # fmt: skip
+MAINTAIN_ENABLED = TableProperty(
+    "icectl.maintain.enabled", _boolean, True,  # noqa: FBT003
+    "whether `icectl maintain` may change the table",
+)  # fmt: skip
+ORPHANS_LOOKED_FOR = TableProperty(
+    "icectl.maintain.orphans-looked-for", _optional, None,
+    "when `icectl maintain` last looked for orphans",
+)  # fmt: skip

@@ -9,9 +9,9 @@ from icectl.cli.options import (
     Common,
     SparkConf,
     SparkRemote,
-    TableArgument,
+    TablesArgument,
     command,
-    course,
+    course_on_each,
     option,
 )
 from icectl.report.document import Outcome
@@ -195,7 +195,7 @@ class CompactRequest:
 )
 def compact(
     common: Common,
-    table: TableArgument,
+    tables: TablesArgument,
     request: CompactRequest,
     change: Change,
 ) -> Outcome:
@@ -239,4 +239,4 @@ def compact(
     `PYSPARK_PYTHON=env/bin/python`), and the storage in reach. To a server of Spark Connect
     (`--remote`) icectl goes along. `--engine local` needs none of this.
     """
-    return course("compact")(common, table, request, change)
+    return course_on_each("compact")(common, tables, request, change)

@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import POLICY, Change, Common, TableArgument, command, course, option
+from icectl.cli.options import (
+    POLICY,
+    Change,
+    Common,
+    TablesArgument,
+    command,
+    course_on_each,
+    option,
+)
 from icectl.report.document import Outcome
 
 
@@ -69,7 +77,7 @@ class ExpireRequest:
 )
 def expire_snapshots(
     common: Common,
-    table: TableArgument,
+    tables: TablesArgument,
     request: ExpireRequest,
     change: Change,
 ) -> Outcome:
@@ -82,4 +90,4 @@ def expire_snapshots(
     The metadata is committed first. Files are deleted after, and only those which the newest
     committed metadata does not reach. A run that was cut off is finished by the next one.
     """
-    return course("expire_snapshots")(common, table, request, change)
+    return course_on_each("expire_snapshots", asks=True)(common, tables, request, change)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Change, Common, TableArgument, command, course, option
+from icectl.cli.options import Change, Common, TablesArgument, command, course_on_each, option
 from icectl.report.document import Outcome
 
 
@@ -28,7 +28,7 @@ class MigrateRequest:
 )
 def migrate_v1_v2(
     common: Common,
-    table: TableArgument,
+    tables: TablesArgument,
     request: MigrateRequest,
     change: Change,
 ) -> Outcome:
@@ -46,4 +46,4 @@ def migrate_v1_v2(
 
     What a killed run leaves is removed by a later run, as `icectl rewrite-manifests --help` says.
     """
-    return course("migrate_v1_v2")(common, table, request, change)
+    return course_on_each("migrate_v1_v2", asks=True)(common, tables, request, change)

@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Change, Common, SparkConf, TableArgument, command, course, option
+from icectl.cli.options import (
+    Change,
+    Common,
+    SparkConf,
+    TablesArgument,
+    command,
+    course_on_each,
+    option,
+)
 from icectl.report.document import Outcome
 
 
@@ -115,7 +123,7 @@ class OrphansRequest:
 )
 def remove_orphans(
     common: Common,
-    table: TableArgument,
+    tables: TablesArgument,
     request: OrphansRequest,
     change: Change,
 ) -> Outcome:
@@ -138,4 +146,4 @@ def remove_orphans(
 
     `cat RUN/moved-*.jsonl | jq -r '"mv -n \\(.to|@sh) \\(.from|@sh)"' | sh`
     """
-    return course("remove_orphans")(common, table, request, change)
+    return course_on_each("remove_orphans", asks=True)(common, tables, request, change)

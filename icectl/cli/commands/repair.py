@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Change, Common, TableArgument, command, course, option
+from icectl.cli.options import Change, Common, TablesArgument, command, course_on_each, option
 from icectl.report.document import Outcome
 
 
@@ -57,7 +57,7 @@ class RepairRequest:
 )
 def repair(
     common: Common,
-    table: TableArgument,
+    tables: TablesArgument,
     request: RepairRequest,
     change: Change,
 ) -> Outcome:
@@ -79,4 +79,4 @@ def repair(
 
     A later run removes what a killed one leaves, as `icectl rewrite-manifests --help` says.
     """
-    return course("repair")(common, table, request, change)
+    return course_on_each("repair", asks=True)(common, tables, request, change)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Change, Common, TableArgument, command, course, option
+from icectl.cli.options import Change, Common, TablesArgument, command, course_on_each, option
 from icectl.report.document import Outcome
 
 
@@ -57,7 +57,7 @@ class RewriteRequest:
 )
 def rewrite_manifests(
     common: Common,
-    table: TableArgument,
+    tables: TablesArgument,
     request: RewriteRequest,
     change: Change,
 ) -> Outcome:
@@ -78,4 +78,4 @@ def rewrite_manifests(
     11. Hidden files, metadata/.icectl-*, which it was writing, go after a day. There is no
     journal with `--metadata-file`, and the files of a killed run are orphans.
     """
-    return course("rewrite_manifests")(common, table, request, change)
+    return course_on_each("rewrite_manifests")(common, tables, request, change)

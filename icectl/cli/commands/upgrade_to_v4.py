@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Change, Common, TableArgument, command, course, option
+from icectl.cli.options import Change, Common, TablesArgument, command, course_on_each, option
 from icectl.report.document import Outcome
 
 
@@ -50,7 +50,7 @@ class UpgradeRequest:
 )
 def upgrade_to_v4(
     common: Common,
-    table: TableArgument,
+    tables: TablesArgument,
     request: UpgradeRequest,
     change: Change,
 ) -> Outcome:
@@ -77,4 +77,4 @@ def upgrade_to_v4(
     long as nothing else was committed. Encrypted tables are refused, as are tables whose files,
     partitions or delete files the layout has no form for; `--check` names every condition.
     """
-    return course("upgrade_to_v4")(common, table, request, change)
+    return course_on_each("upgrade_to_v4", asks=True)(common, tables, request, change)

@@ -7,9 +7,9 @@ from icectl.cli.options import (
     Common,
     SparkConf,
     SparkRemote,
-    TableArgument,
+    TablesArgument,
     command,
-    course,
+    course_on_each,
     option,
 )
 from icectl.report.document import Outcome
@@ -90,7 +90,7 @@ class ValidateRequest:
 )
 def validate(
     common: Common,
-    table: TableArgument,
+    tables: TablesArgument,
     request: ValidateRequest,
 ) -> Outcome:
     """Check a table against the rules of the format.
@@ -108,4 +108,4 @@ def validate(
     With `--engine spark` the workers of Spark read data files and equality deletes, at levels
     footers and data; what is found is the same. They need icectl, as `icectl compact --help` says.
     """
-    return course("validate")(common, table, request)
+    return course_on_each("validate")(common, tables, request)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from icectl.cli.commands.compact import CompactRequest
-from icectl.cli.options import Change, Common
+from icectl.cli.options import Change, Common, Limits
 from icectl.cli.session import Session, identity_of, open_session, unpublished
 from icectl.cli.settings import (
     COMPACT_ENGINE,
@@ -63,7 +63,7 @@ class Commits:
 
 def run(common: Common, table: str, request: CompactRequest, change: Change) -> Outcome:
     """Plan the compaction and, unless the plan is all that was asked for, run it."""
-    options = _options(request)
+    options = options_of(request, common.shell.limits)
     commits = _positive("--partial-progress", request.partial_progress) or 1
     if commits > 1 and change.metadata_file is not None:
         message = "`--partial-progress` makes several commits, and `--metadata-file` allows for one"
@@ -168,7 +168,9 @@ def _outcome(
     )
 
 
-def _options(request: CompactRequest) -> Callable[[TableMetadata], CompactOptions]:
+def options_of(
+    request: CompactRequest, limits: Limits
+) -> Callable[[TableMetadata], CompactOptions]:
     """Check what the caller asks for, and return what makes options of it for a table.
 
     Raises: UsageError.
@@ -183,7 +185,11 @@ def _options(request: CompactRequest) -> Callable[[TableMetadata], CompactOption
     fixed = {
         "min_input_files": _positive("--min-input-files", request.min_input_files)
         or MIN_INPUT_FILES,
-        "max_group_bytes": _size("--max-group-size", request.max_group_size) or MAX_GROUP_BYTES,
+        "max_group_bytes": min(
+            _size("--max-group-size", request.max_group_size) or MAX_GROUP_BYTES,
+            limits.rewritten_bytes or MAX_GROUP_BYTES,
+        ),
+        "max_bytes": limits.rewritten_bytes,
         "min_delete_files": _positive("--min-delete-files", request.min_delete_files),
         "max_groups": _positive("--max-groups", request.max_groups),
     }

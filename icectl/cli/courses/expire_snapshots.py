@@ -17,6 +17,7 @@ from icectl.cli.settings import (
     EXPIRE_RETAIN_LAST,
     Layer,
     Setting,
+    Settings,
     whole_number,
 )
 from icectl.entries.files import rows
@@ -58,7 +59,7 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
     ids = _expire_ids(request)
     session = open_session(common, table, read_only=False, change=change)
     options = ExpireOptions(
-        policy=_policy(session, request, ids),
+        policy=policy_of(session.settings, session.env.now_ms(), request, ids),
         clean_expired_metadata=session.settings.read(EXPIRE_CLEAN_METADATA),
         keep_files=request.keep_files,
     )
@@ -73,6 +74,7 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
         return replace(outcome, exit_code=4) if change.check else outcome
     if not change.yes and not _confirmed(session, _told(prepared)):
         raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
+    common.shell.limits.check_deleted(len(prepared.deletable))
     write_deleted_list(change, ())  # a place that cannot be written to shows now
     try:
         expired = execute(access, prepared)
@@ -113,14 +115,12 @@ def _expire_ids(request: ExpireRequest) -> tuple[int, ...]:
     )
 
 
-def _policy(
-    session: Session, request: ExpireRequest, ids: tuple[int, ...]
+def policy_of(
+    settings: Settings, now_ms: int, request: ExpireRequest, ids: tuple[int, ...] = ()
 ) -> Callable[[TableMetadata], Policy]:
     """The policy for a table: options replace its properties, the file may only keep more."""
     if ids:
         return lambda _: Policy(expire_ids=ids)
-    settings = session.settings
-    now_ms = session.env.now_ms()
     cutoff = settings.read_as(EXPIRE_OLDER_THAN, lambda text: parse_instant(text, now_ms))
     retain_last = settings.read(EXPIRE_RETAIN_LAST)
 

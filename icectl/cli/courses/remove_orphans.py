@@ -61,6 +61,7 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
         raise _too_much(prepared)
     if not change.yes and not _confirmed(session, _told(prepared)):
         raise Refused("not confirmed; nothing was changed", hint="`--yes` confirms beforehand")
+    common.shell.limits.check_deleted(prepared.plan.deletable_count)
     write_deleted_list(change, ())  # a place that cannot be written to shows now
     try:
         done = execute(access, prepared)

@@ -30,7 +30,7 @@ Content = Literal["all", "data", "deletes"]
 
 def run(common: Common, table: str, request: RewriteRequest, change: Change) -> Outcome:
     """Plan the rewrite and, unless the plan is all that was asked for, run it."""
-    options = _options(request)
+    options = options_of(request)
     session = open_session(common, table, read_only=False, change=change)
     access = session.access
     prepared = prepare(access, request.branch, options)
@@ -86,7 +86,7 @@ def _outcome(
     )
 
 
-def _options(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOptions]:
+def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOptions]:
     """Check the request, and return what makes options of it for a table.
 
     Raises: UsageError.

@@ -83,7 +83,8 @@ CHOSEN: Mapping[FileVerdict, str] = {
 class CompactOptions:
     """The options of a compaction; where rows get an `order`, each group is rewritten as a whole.
 
-    `deletes_only` merges the deletes of data files, and leaves these as they are.
+    `deletes_only` merges the deletes of data files, and leaves these as they are. Of all groups
+    those are taken that `max_bytes` are enough for, in their order.
     """
 
     sizes: Sizes
@@ -96,6 +97,7 @@ class CompactOptions:
     min_delete_files: int | None = None
     every: bool = False
     max_groups: int | None = None
+    max_bytes: int | None = None
     job_order: JobOrder = "none"
     deletes_only: bool = False
 
@@ -292,10 +294,7 @@ def plan(
     found = by_partition(files.data, picked, stays, types, others)
     drafts = [draft for key, rows in found for draft in planning.drafts(key, rows.tolist())]
     drafts = planning.ordered(drafts)
-    if options.max_groups is not None:
-        for draft in drafts[options.max_groups :]:
-            planning.leave(draft.files, FileVerdict.LATER)
-    drafts = drafts[: options.max_groups]
+    drafts = planning.within_limits(drafts)
     rows = [row for draft in drafts for row in draft.files]
     check_deletes(files, rows)
     check_once(files.data, rows)
@@ -458,6 +457,21 @@ class _Planning:
             key=lambda draft: self._total(draft.files) if by_bytes else len(draft.files),
             reverse=order.endswith("desc"),
         )
+
+    def within_limits(self, drafts: Sequence[_Draft]) -> list[_Draft]:
+        """The groups that this run may rewrite; the others are left to another one."""
+        options = self.options
+        most_groups = len(drafts) if options.max_groups is None else options.max_groups
+        taken: list[_Draft] = []
+        left_bytes = options.max_bytes
+        for draft in drafts:
+            size = self._total(draft.files)
+            if len(taken) == most_groups or (left_bytes is not None and size > left_bytes):
+                self.leave(draft.files, FileVerdict.LATER)
+                continue
+            taken.append(draft)
+            left_bytes = None if left_bytes is None else left_bytes - size
+        return taken
 
     def group(self, draft: _Draft, make: TaskMaker, blank: RewriteTask) -> CompactGroup:
         """A group with its tasks, which are as `blank` but for what they read."""

@@ -13,11 +13,12 @@ from icectl.plan.inspect.health import (
 )
 from icectl.plan.inspect.health import health as health_view
 from icectl.plan.inspect.views import Row
-from icectl.plan.retention import Policy, decide
+from icectl.plan.retention import Policy, Retention, decide
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.expire_snapshots.reach import read_reached
 from icectl.run.reader import Reader
 from icectl.spec import properties
+from icectl.spec.metadata import TableMetadata
 from icectl.spec.names import parse_metadata_file_name
 from icectl.spec.snapshot import Snapshot
 from icectl.storage import location as locations
@@ -44,16 +45,17 @@ def health(reader: Reader, choice: SnapshotChoice, commands: frozenset[str]) -> 
             snapshot=snapshot,
             manifests=manifests,
             entries=reader.load_to_match(manifests, HEALTH_SOURCES),
-            targets=_targets(reader),
+            targets=targets_of(reader.metadata),
             expirable=_expirable(reader, listed),
-            metadata_files=_metadata_files(listed),
+            metadata_files=metadata_files_in(listed),
             commands=commands,
         )
     )
 
 
-def _targets(reader: Reader) -> Targets:
-    stored = reader.metadata.properties
+def targets_of(metadata: TableMetadata) -> Targets:
+    """The sizes that a table asks for. Raises: Refused, for a property that makes no sense."""
+    stored = metadata.properties
     return Targets(
         file_size_bytes=properties.read(stored, properties.TARGET_FILE_SIZE_BYTES),
         file_size_given=properties.TARGET_FILE_SIZE_BYTES.name in stored,
@@ -61,7 +63,7 @@ def _targets(reader: Reader) -> Targets:
     )
 
 
-def _metadata_files(listed: Sequence[FileStatus]) -> MetadataFiles:
+def metadata_files_in(listed: Sequence[FileStatus]) -> MetadataFiles:
     """The metadata files in the folder of the one that was read."""
     sizes = [
         status.size_bytes
@@ -91,6 +93,11 @@ def _expirable(reader: Reader, listed: Sequence[FileStatus]) -> Expirable:
             size_bytes = files.total_bytes(freed)
             return Expirable(len(retention.expired), size_bytes, len(freed), exact=True)
         reader.progress.warn(f"reclaimable bytes are an estimate: {doubts[0]}")
+    return estimated(metadata, retention)
+
+
+def estimated(metadata: TableMetadata, retention: Retention) -> Expirable:
+    """What expiring frees, as the summaries of the snapshots that go tell it."""
     expired_ids = {decision.snapshot_id for decision in retention.expired}
     expired = [each for each in metadata.snapshots if each.snapshot_id in expired_ids]
     removed = sum(_removed_bytes(snapshot) for snapshot in expired)

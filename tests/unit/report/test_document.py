@@ -84,7 +84,8 @@ def test_the_schema_of_a_command_joins_envelope_and_result(
         "properties": {"rows": {"$ref": "#/$defs/count"}},
         "additionalProperties": False,
     }
-    loaded = {"envelope": envelope, "count": result}
+    several = documents.load_schema("several-tables")
+    loaded = {"envelope": envelope, "count": result, "several-tables": several}
     monkeypatch.setattr(documents, "load_schema", lambda name: loaded[name])
     schema = document_schema("count")
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -48,6 +48,8 @@ DEFAULTS = [
     ("icectl.v4.leaf.max-entries", 1_000_000),
     ("icectl.v4.affinity.enabled", True),
     ("icectl.v4.relative-locations", False),
+    ("icectl.maintain.enabled", True),
+    ("icectl.maintain.orphans-looked-for", None),
 ]
 
 KNOWN = {item.name: item for item in vars(properties).values() if isinstance(item, TableProperty)}

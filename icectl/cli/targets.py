@@ -1,0 +1,228 @@
+"""The tables that TARGETs on a command line stand for: names, locations, globs over both."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from icectl.catalog.identifier import dotted, parse_name
+from icectl.catalog.metadata_files import METADATA_FOLDER
+from icectl.catalog.versions import is_metadata_file_name
+from icectl.catalog.warehouse import Warehouse
+from icectl.cli.naming import NameInCatalog, name_in_catalog, warehouse_of
+from icectl.cli.options import Common
+from icectl.cli.session import storage_of
+from icectl.errors import IcectlError, TableNotFound, UsageError
+from icectl.plan.maintain.patterns import fixed_part, is_pattern, matches
+from icectl.run.list_tables import tables_below
+from icectl.storage.location import is_local, join, local_path, scheme
+from icectl.storage.location import name as location_name
+from icectl.storage.open import open_store
+
+_HINT = "`icectl inspect` of a catalog, a namespace or a folder lists the tables there"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The tables that were found, as a command can call them, and targets that stand for none."""
+
+    tables: tuple[str, ...]
+    empty: tuple[str, ...]
+
+
+def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] = ()) -> Found:
+    """Find the tables of all targets, each once, but for those that are excluded.
+
+    A catalog, a namespace and a folder that is no table stand for every table in or below them.
+    Order: that of the targets. Raises: UsageError; TableNotFound, where nothing is found at all;
+    StorageError.
+    """
+    found: dict[str, None] = {}
+    empty = []
+    for target in targets:
+        try:
+            tables = list(_tables_of(common, target))
+        except TableNotFound:
+            if len(targets) == 1:
+                raise
+            tables = []
+        found |= dict.fromkeys(tables)
+        if not tables:
+            empty.append(target)
+    if not found:
+        shown = ", ".join(f"`{target}`" for target in targets)
+        raise TableNotFound(f"there is no table at {shown}", hint=_HINT)
+    left_out = [parts_of(pattern) for pattern in exclude]
+    kept = [one for one in found if not any(matches(each, parts_of(one)) for each in left_out)]
+    return Found(tuple(kept), tuple(empty))
+
+
+def may_be_none(target: str) -> bool:
+    """Whether it is no mistake that a target stands for no table.
+
+    Patterns may, and so may what a shell makes of one: files and folders of other things.
+    """
+    return is_pattern(target) or _is_there(target)
+
+
+def is_many(common: Common, targets: Sequence[str]) -> bool:
+    """Whether targets may stand for more than one table; nothing is asked for that."""
+    return len(targets) > 1 or _is_glob(common, targets[0])
+
+
+def parts_of(text: str) -> tuple[str, ...]:
+    """The parts of a name, or of a location, or of a pattern of either. Raises: UsageError."""
+    if "/" in text:
+        return tuple(_absolute(text).split("/"))
+    return parse_name(text)
+
+
+def _is_glob(common: Common, target: str) -> bool:
+    """Whether a target is a pattern, not the location of something with such a name."""
+    if not is_pattern(target):
+        return False
+    return common.catalog is not None or not _is_there(target)
+
+
+def _is_there(target: str) -> bool:
+    return is_local(target) and Path(local_path(target)).exists()
+
+
+def _tables_of(common: Common, target: str) -> Iterator[str]:
+    name = None if "/" in target else _name(common, target)
+    if name is not None:
+        yield from _in_catalog(common, name)
+    else:
+        yield from _in_folders(common, target)
+
+
+def _name(common: Common, target: str) -> NameInCatalog | None:
+    try:
+        return name_in_catalog(common, target)
+    except UsageError:
+        if is_pattern(target) and _is_there(target):
+            return None
+        raise
+
+
+def _in_catalog(common: Common, name: NameInCatalog) -> Iterator[str]:
+    """Tables of a catalog, by names alone. Raises: TableNotFound; StorageError."""
+    warehouse = warehouse_of(common, name, storage_of(common))
+    pattern = name.parts
+    inside = fixed_part(pattern)
+    if len(inside) == len(pattern):
+        if len(inside) > 1 and not _is_namespace(warehouse, inside):
+            _check_there(warehouse, name)
+            yield _called(common, name.catalog, inside)
+            return
+        pattern = (*pattern, "**")
+    elif len(inside) == len(pattern) - 1 and pattern[-1] != "**":
+        for table in warehouse.tables(inside) if inside else ():  # no need to go deeper
+            parts = (*table.namespace, table.name)
+            if matches(pattern, parts):
+                yield _called(common, name.catalog, parts)
+        return
+    for parts in _all_below(warehouse, inside):
+        if matches(pattern, parts):
+            yield _called(common, name.catalog, parts)
+
+
+def _check_there(warehouse: Warehouse, name: NameInCatalog) -> None:
+    """Raises: TableNotFound, with names that are near; what else is wrong its turn will tell."""
+    try:
+        warehouse.table(name.table).catalog.load(to_show=True)
+    except TableNotFound:
+        raise
+    except IcectlError:
+        return
+
+
+def _is_namespace(warehouse: Warehouse, parts: tuple[str, ...]) -> bool:
+    """Whether there is a namespace of this name; a table of the same name comes first."""
+    try:
+        beside = {(*table.namespace, table.name) for table in warehouse.tables(parts[:-1])}
+    except TableNotFound:
+        beside = set()
+    if parts in beside:
+        return False
+    try:
+        next(iter(warehouse.tables(parts)), None)
+    except TableNotFound:
+        return False
+    return True
+
+
+def _all_below(warehouse: Warehouse, namespace: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for table in warehouse.tables(namespace) if namespace else ():
+        yield (*table.namespace, table.name)
+    for inner in warehouse.namespaces(namespace):
+        yield from _all_below(warehouse, inner)
+
+
+def _called(common: Common, catalog: str, parts: tuple[str, ...]) -> str:
+    """What a command can call a table, behind its catalog unless an option names that."""
+    return dotted(parts if common.catalog is not None else (catalog, *parts))
+
+
+def _in_folders(common: Common, target: str) -> Iterator[str]:
+    """Tables at and below locations. Raises: StorageError."""
+    if not _is_glob(common, target):
+        base, pattern = target.rstrip("/") or "/", None
+    else:
+        pattern = parts_of(target)
+        base = "/".join(fixed_part(pattern)) or "/"
+    found = (
+        _on_disk(Path(local_path(_absolute(base)))) if is_local(base) else _in_store(common, base)
+    )
+    if pattern is not None:
+        yield from (one for one in found if matches(pattern, parts_of(one)))
+        return
+    tables = list(islice(found, 1))
+    if tables and _absolute(tables[0]) == _absolute(base):
+        yield target
+        return
+    yield from tables
+    yield from found
+
+
+def _in_store(common: Common, base: str) -> Iterator[str]:
+    """The tables at and below a location in a store, of which all is listed unless it is a table.
+
+    Raises: StorageError.
+    """
+    store = open_store(storage_of(common), common.shell.env)
+    metadata = store.list_directory(join(base, METADATA_FOLDER))
+    if any(is_metadata_file_name(location_name(file.location)) for file in metadata):
+        yield base
+        return
+    yield from (entry.name for entry in tables_below(store, common.shell.env, base))
+
+
+def _on_disk(folder: Path) -> Iterator[str]:
+    """The tables in and below a folder of this machine; what lies inside of a table is left out.
+
+    Order: by name.
+    """
+    if is_metadata_file_name(folder.name) and folder.is_file():
+        yield str(folder)  # a command says what it thinks of one metadata file
+        return
+    metadata = folder / METADATA_FOLDER
+    if metadata.is_dir() and any(is_metadata_file_name(name) for name in _names(metadata)):
+        yield str(folder)
+        return
+    for name in sorted(_names(folder)):
+        inner = folder / name
+        if inner.is_dir() and not inner.is_symlink():
+            yield from _on_disk(inner)
+
+
+def _names(folder: Path) -> Sequence[str]:
+    try:
+        return [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return ()
+
+
+def _absolute(location: str) -> str:
+    trimmed = location.rstrip("/") or location
+    return trimmed if scheme(trimmed) else str(Path(trimmed).absolute())

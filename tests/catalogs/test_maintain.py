@@ -1,0 +1,32 @@
+"""Maintaining tables by their names, in every kind of catalog."""
+
+from typing import Any
+
+from icectl.spec.properties import ORPHANS_LOOKED_FOR
+from tests.builders.compactions import build
+from tests.builders.orphans import age, stray
+from tests.builders.rows import current_metadata, local, read_metadata
+from tests.catalogs.server import NAME, Server
+from tests.fault.changing import run
+
+
+def test_tables_are_found_and_the_search_for_orphans_is_noted(server: Server) -> None:
+    for name in ("a", "b"):
+        build(server.warehouse / name, 2, "identity")
+        server.register(name, str(current_metadata(server.warehouse / name)))
+    lost = stray(server.warehouse / "a" / "data", "lost.parquet", days=7)
+    age(server.warehouse, 5)
+    age(lost, 7)
+    words = ["maintain", f"{NAME}.**", "--only", "remove-orphans", "--yes", "--json"]
+    namespace = ".".join((NAME, *server.namespace))
+
+    def statuses() -> tuple[int, dict[str, Any]]:
+        code, document = run(words)
+        rows = document["result"]["tables"]
+        return code, {row["table"].removeprefix(f"{namespace}."): row["status"] for row in rows}
+
+    assert statuses() == (0, {"a": "done", "b": "nothing-to-do"})
+    assert not lost.exists()
+    noted = read_metadata(local(server.current("b")))["properties"]
+    assert ORPHANS_LOOKED_FOR.name in noted
+    assert statuses() == (0, {"a": "nothing-to-do", "b": "nothing-to-do"})

@@ -1,0 +1,442 @@
+"""Maintaining many tables: whole runs over a catalog and over folders."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.cli import app
+from icectl.env import Env
+from tests.builders.rows import current_metadata, local
+from tests.builders.table_builder import START_MS
+from tests.builders.warehouse import ORPHAN, at_rest, broken, ids_of, rotten, warehouse
+from tests.catalogs.sql_servers import SqlServer
+from tests.cli.conftest import Ended, Run, checked_document
+from tests.stores.fixed_env import FixedEnv
+
+DAY_MS = 86_400_000
+NOW_MS = START_MS + 30 * DAY_MS
+PREFIX = "main.db.inner."
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlServer]:
+    monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
+    with warehouse(tmp_path, monkeypatch) as started:
+        yield started
+
+
+@pytest.fixture
+def maintain(prepared: Callable[[str, Env], Run]) -> Run:
+    """Run `icectl maintain` thirty days after the tables were built, each time a little later."""
+    clock = FixedEnv(NOW_MS)
+    return prepared("maintain", clock)
+
+
+def rows(ended: Ended) -> dict[str, dict[str, Any]]:
+    """The tables of a run with --json, which keeps to its schema, by their names."""
+    tables = checked_document(ended)["result"]["tables"]
+    return {row["table"].removeprefix(PREFIX): row for row in tables}
+
+
+def statuses(ended: Ended) -> dict[str, tuple[str, int]]:
+    return {name: (row["status"], row["exit"]) for name, row in rows(ended).items()}
+
+
+def steps(row: Mapping[str, Any]) -> dict[str, str]:
+    return {step["step"]: step["status"] for step in row["steps"]}
+
+
+def test_a_run_does_what_each_table_needs_and_a_second_has_nothing_to_do(
+    server: SqlServer, maintain: Run
+) -> None:
+    table = rotten(server, "rotten")
+    at_rest(server, "calm")
+    at_rest(server, "off", {"icectl.maintain.enabled": "false"})
+    rotten(server, "shared", properties={"gc.enabled": "false"})
+    before = {name: server.current(name) for name in ("rotten", "calm", "off", "shared")}
+    ended = maintain("main", "--yes", "--json")
+    found = rows(ended)
+    assert {name: row["status"] for name, row in found.items()} == {
+        "rotten": "done", "shared": "done", "calm": "nothing-to-do", "off": "skipped",
+    }  # fmt: skip
+    assert ended.code == 0
+    assert steps(found["rotten"]) == {
+        "compact": "done", "expire-snapshots": "done", "remove-orphans": "done",
+    }  # fmt: skip
+    assert steps(found["shared"]) == {"compact": "done"}
+    assert [one["step"] for one in found["shared"]["withheld"]] == [
+        "expire-snapshots", "remove-orphans",
+    ]  # fmt: skip
+    assert found["off"]["reason"] == "its property `icectl.maintain.enabled` is false"
+    assert (found["rotten"]["before"]["file_count"], found["rotten"]["after"]["file_count"]) == (
+        25, 1,
+    )  # fmt: skip
+    assert found["rotten"]["after"]["snapshot_count"] == 1
+    assert ids_of(local(server.current("rotten"))) == sorted(table.ids())
+    assert not (server.warehouse / "rotten" / ORPHAN).exists()
+    assert (server.warehouse / "shared" / ORPHAN).exists()
+    assert server.current("off") == before["off"]
+    assert server.current("calm") != before["calm"]  # when orphans were looked for is noted there
+
+    between = {name: server.current(name) for name in before}
+    again = maintain("main", "--yes", "--json")
+    assert statuses(again) == {
+        "rotten": ("nothing-to-do", 0), "calm": ("nothing-to-do", 0),
+        "shared": ("nothing-to-do", 0), "off": ("skipped", 0),
+    }  # fmt: skip
+    assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+    assert {name: server.current(name) for name in before} == between
+
+
+def test_an_unhealthy_table_is_skipped_and_stops_no_other(server: SqlServer, maintain: Run) -> None:
+    broken(server, "lost")
+    at_rest(server, "calm")
+    dead = at_rest(server, "dead")
+    current_metadata(dead.directory).write_text("{")
+    ended = maintain("main.db.inner.*", "--yes", "--json", "--only", "remove-orphans")
+    assert statuses(ended) == {
+        "lost": ("skipped", 15), "dead": ("skipped", 15), "calm": ("nothing-to-do", 0),
+    }  # fmt: skip
+    assert (ended.code, ended.document["status"]) == (3, "incomplete")
+    assert "is missing" in rows(ended)["lost"]["reason"]
+
+
+def test_a_table_with_errors_that_only_a_check_finds_is_skipped(
+    server: SqlServer, maintain: Run, tmp_path: Path
+) -> None:
+    table = rotten(server, "rotten")
+    next((table.directory / "data").glob("*.parquet")).unlink()
+    policy = tmp_path / "maintain.toml"
+    policy.write_text("validate.level = 'files'\n")
+    ended = maintain("main", "--policy", str(policy), "--json")
+    assert ended.code == 3
+    row = rows(ended)["rotten"]
+    assert (row["status"], row["exit"]) == ("skipped", 4)
+    assert row["reason"].startswith("`validate` ends with 4: ")
+    assert [step["step"] for step in row["steps"]] == ["validate"]
+
+
+def test_a_plan_and_a_check_change_nothing(server: SqlServer, maintain: Run) -> None:
+    rotten(server, "rotten")
+    at_rest(server, "calm")
+    before = sorted(path for path in server.warehouse.rglob("*"))
+    ended = maintain("main", "--dry-run", "--json")
+    assert (ended.code, ended.document["status"], ended.document["dry_run"]) == (0, "planned", True)
+    assert statuses(ended) == {"rotten": ("planned", 0), "calm": ("nothing-to-do", 0)}
+    assert {one["step"]: one["reason"] for one in rows(ended)["rotten"]["needs"]} == {
+        "compact": "merging saves 23 files",
+        "expire-snapshots": "12 snapshots past retention",
+        "remove-orphans": "never looked for",
+    }
+    assert maintain("main", "--check").code == 4
+    assert maintain("main.db.inner.calm", "--check").code == 0
+    assert sorted(path for path in server.warehouse.rglob("*")) == before
+
+
+def test_the_report_has_a_line_a_table_and_totals(server: SqlServer, maintain: Run) -> None:
+    rotten(server, "rotten")
+    at_rest(server, "calm")
+    lines = maintain("main", "--yes").out.splitlines()
+    assert lines[0].split() == ["table", "status", "what"]
+    assert lines[1].startswith(
+        "main.db.inner.rotten  done           24 files into 1, 13 snapshots "
+    )
+    assert lines[2] == "main.db.inner.calm    nothing to do"
+    assert lines[4] == "2 tables: 1 nothing to do, 1 done"
+    assert lines[5].startswith("files           26 (")
+    assert lines[6] == "snapshots       14 -> 2"
+
+
+def test_the_document_is_the_golden_one(
+    server: SqlServer, maintain: Run, request: pytest.FixtureRequest
+) -> None:
+    rotten(server, "rotten")
+    at_rest(server, "calm")
+    at_rest(server, "off", {"icectl.maintain.enabled": "false"})
+    broken(server, "lost")
+    ended = maintain("main", "--yes", "--only", "expire-snapshots,rewrite-manifests", "--json")
+    text = ended.out.replace(str(server.warehouse), "WAREHOUSE")
+    text = re.sub(r'("[a-z_]*bytes"): [0-9]+', r"\1: 0", text)  # libraries compress as they like
+    shown = json.dumps(json.loads(text), indent=1) + "\n"
+    golden = Path(__file__).parents[1] / "golden" / "maintain.json"
+    if request.config.getoption("--update-golden"):
+        golden.write_text(shown)
+    assert shown == golden.read_text()
+
+
+def test_json_lines_come_as_tables_end(server: SqlServer, maintain: Run) -> None:
+    at_rest(server, "calm")
+    at_rest(server, "off", {"icectl.maintain.enabled": "false"})
+    ended = maintain("main", "--yes", "--json-lines")
+    *tables, last = [json.loads(line) for line in ended.out.splitlines()]
+    assert {row["table"]: row["status"] for row in tables} == {
+        "main.db.inner.calm": "nothing-to-do", "main.db.inner.off": "skipped",
+    }  # fmt: skip
+    assert (last["exit"], last["status"], last["totals"]["table_count"]) == (0, "nothing-to-do", 2)
+
+
+def test_metrics_tell_of_each_table(server: SqlServer, maintain: Run, tmp_path: Path) -> None:
+    at_rest(server, "calm")
+    broken(server, "lost")
+    file = tmp_path / "icectl.prom"
+    maintain("main", "--yes", "--metrics-file", str(file))
+    text = file.read_text()
+    for name, labels, value in (
+        ("exit_code", 'table="main"', 3),
+        ("exit_code", 'table="main.db.inner.calm"', 0),
+        ("exit_code", 'table="main.db.inner.lost"', 15),
+        ("status", 'table="main.db.inner.lost",status="skipped"', 1),
+        ("count", 'table="main.db.inner.calm",name="now_file_count"', 1),
+    ):
+        assert f'icectl_last_run_{name}{{command="maintain",{labels}}} {value}\n' in text
+
+
+@dataclass
+class Slow(FixedEnv):
+    """A clock on which each commit of a snapshot takes a hundred seconds."""
+
+    def new_snapshot_id(self) -> int:
+        self.sleep(100)
+        return super().new_snapshot_id()
+
+
+def test_a_time_limit_cuts_off_what_gains_least_and_the_next_run_goes_on(
+    server: SqlServer, prepared: Callable[[str, Env], Run]
+) -> None:
+    rotten(server, "less")
+    rotten(server, "more", appends=16)
+    words = ("main", "--yes", "--only", "compact", "--json")
+    ended = prepared("maintain", Slow(NOW_MS))(*words, "--time-limit", "50s")
+    assert statuses(ended) == {"more": ("done", 0), "less": ("incomplete", 3)}
+    assert ended.code == 3
+    assert rows(ended)["less"]["reason"] == "not reached: compact"
+    ended = prepared("maintain", FixedEnv(NOW_MS))(*words)
+    assert statuses(ended) == {"less": ("done", 0), "more": ("nothing-to-do", 0)}
+
+
+@dataclass
+class Racing(FixedEnv):
+    """A clock at whose first snapshot another writer is faster."""
+
+    race: Callable[[], None] | None = None
+
+    def new_snapshot_id(self) -> int:
+        race, self.race = self.race, None
+        if race is not None:
+            race()
+        return super().new_snapshot_id()
+
+
+def test_a_step_that_loses_is_tried_again_when_the_others_had_their_turn(
+    server: SqlServer, prepared: Callable[[str, Env], Run]
+) -> None:
+    lost = rotten(server, "lost", appends=16)
+    rotten(server, "other")
+
+    def race() -> None:
+        lost.remove_data_files(10)
+        server.execute(
+            "UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = 'lost'",
+            str(current_metadata(lost.directory)),
+        )
+
+    clock = Racing(NOW_MS, race=race)
+    run = prepared("maintain", clock)
+    ended = run("main", "--yes", "--only", "compact", "--json-lines")
+    *tables, last = [json.loads(line) for line in ended.out.splitlines()]
+    assert clock.race is None
+    assert [(row["table"].removeprefix(PREFIX), row["status"]) for row in tables] == [
+        ("other", "done"), ("lost", "done"),
+    ]  # fmt: skip
+    assert last["exit"] == 0
+    assert ids_of(local(server.current("lost"))) == sorted(lost.ids())
+
+
+def test_a_budget_bounds_what_a_run_does_to_a_table(
+    server: SqlServer, maintain: Run, tmp_path: Path
+) -> None:
+    rotten(server, "rotten")
+    policy = tmp_path / "maintain.toml"
+    policy.write_text("steps = ['expire-snapshots']\nbudget.delete-files = 5\n")
+    ended = maintain("main", "--policy", str(policy), "--json")
+    row = rows(ended)["rotten"]
+    assert (row["status"], row["exit"], row["steps"][0]["error_id"]) == (
+        "refused",
+        5,
+        "over-budget",
+    )
+    assert "files would be deleted, and the budget allows for 5" in row["reason"]
+
+    policy.write_text(
+        "steps = ['compact']\nbudget.rewrite-bytes = '25KiB'\ncompact.target-file-size = '20KiB'\n"
+    )
+    ended = maintain("main", "--policy", str(policy), "--json")
+    figures = rows(ended)["rotten"]["steps"][0]["figures"]
+    assert 0 < figures["rewritten_bytes"] <= 25 * 1024
+    assert 0 < figures["rewritten_data_files"] < 24
+
+
+def test_a_table_that_has_had_its_time_goes_on_in_the_next_run(
+    server: SqlServer, prepared: Callable[[str, Env], Run], tmp_path: Path
+) -> None:
+    rotten(server, "rotten")
+    policy = tmp_path / "maintain.toml"
+    policy.write_text("steps = ['compact', 'expire-snapshots']\nbudget.time = '1m'\n")
+    words = ("main", "--policy", str(policy), "--json")
+    ended = prepared("maintain", Slow(NOW_MS))(*words)
+    row = rows(ended)["rotten"]
+    assert (row["exit"], steps(row)) == (
+        3, {"compact": "done", "expire-snapshots": "incomplete"},
+    )  # fmt: skip
+    assert row["reason"] == "expire-snapshots: the 1m of this run for a table are used up"
+    ended = prepared("maintain", Slow(NOW_MS + DAY_MS))(*words)
+    assert steps(rows(ended)["rotten"]) == {"expire-snapshots": "done"}
+
+
+def test_outside_of_its_window_a_table_is_left_alone(
+    server: SqlServer, maintain: Run, tmp_path: Path
+) -> None:
+    rotten(server, "rotten")
+    current = server.current("rotten")
+    policy = tmp_path / "maintain.toml"
+    policy.write_text("window = '22:00-06:00'\n")  # it is 15:06
+    ended = maintain("main", "--policy", str(policy), "--json")
+    row = rows(ended)["rotten"]
+    assert (ended.code, row["status"], row["reason"]) == (
+        0, "skipped", "outside its window 22:00-06:00",
+    )  # fmt: skip
+    assert server.current("rotten") == current
+
+
+def test_after_an_unknown_outcome_no_further_step_touches_the_table(
+    server: SqlServer, maintain: Run
+) -> None:
+    rotten(server, "rotten")
+    with server.dying():
+        ended = maintain("main.db.inner.rotten", "--yes", "--json")
+    row = rows(ended)["rotten"]
+    assert (ended.code, ended.document["status"]) == (12, "unknown")
+    assert (row["status"], row["exit"], steps(row)) == ("unknown", 12, {"compact": "unknown"})
+
+
+def test_a_policy_says_what_holds_and_explain_where_it_comes_from(
+    server: SqlServer, maintain: Run, tmp_path: Path
+) -> None:
+    table = at_rest(server, "calm", {"history.expire.min-snapshots-to-keep": "7"})
+    table.set_properties({})
+    policy = tmp_path / "maintain.toml"
+    policy.write_text(
+        "expire-snapshots.retain-last = 3\n[[rule]]\ntables = ['main.**']\n"
+        "steps = ['expire-snapshots']\n"
+    )
+    ended = maintain("main.db.inner.calm", "--policy", str(policy), "--explain", "--json")
+    explained = checked_document(ended)["result"]["explained"]
+    told = {one["key"]: (one["value"], one["origin"]) for one in explained["policy"]}
+    assert explained["steps"] == ["expire-snapshots"]
+    assert told["steps"] == ("expire-snapshots", f"rule 1 in {policy}")
+    assert told["expire-snapshots.retain-last"] == ("3", str(policy))
+    assert told["remove-orphans.every"] == ("7d", "built-in")
+    assert told["compact.engine"] == ("local", "ICECTL_COMPACT_ENGINE")
+    assert told["history.expire.min-snapshots-to-keep"] == ("7", "table property")
+    ended = maintain("main", "--policy", str(policy), "--explain")
+    assert ended.code == 0
+    assert ended.out.splitlines()[0] == "main.db.inner.calm: expire-snapshots"
+
+
+def test_a_table_that_keeps_more_snapshots_wins_over_a_policy(
+    server: SqlServer, maintain: Run, tmp_path: Path
+) -> None:
+    rotten(server, "rotten", properties={"history.expire.min-snapshots-to-keep": "5"})
+    policy = tmp_path / "maintain.toml"
+    policy.write_text(
+        "steps = ['expire-snapshots']\nexpire-snapshots.older-than = '1d'\n"
+        "expire-snapshots.retain-last = 1\nexpire-snapshots.snapshots = 1\n"
+    )
+    ended = maintain("main", "--policy", str(policy), "--json")
+    assert rows(ended)["rotten"]["after"]["snapshot_count"] == 5
+
+
+def test_without_a_policy_and_a_terminal_it_wants_to_be_told_yes(
+    server: SqlServer, maintain: Run
+) -> None:
+    rotten(server, "rotten")
+    current = server.current("rotten")
+    ended = maintain("main", "--json")
+    assert (ended.code, ended.document["error"]["id"]) == (2, "confirmation-needed")
+    assert server.current("rotten") == current
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["main.db.inner.clam"], 10, "catalog `main` has no table `db.inner.clam`"),
+        (["main.db.outer.*"], 10, "catalog `main` has no namespace `db.outer`"),
+        (["main.db.inner.x*"], 10, "there is no table at `main.db.inner.x*`"),
+        (["main", "--only", "compat"], 2, "`--only`: `compat` is no step"),
+        (["main", "--jobs", "0"], 2, "`--jobs`: `0` is not a whole number above 0"),
+        (["main", "--policy", "none.toml"], 2,
+         "`--policy`: cannot read none.toml: No such file or directory"),
+    ],
+)  # fmt: skip
+def test_mistakes_end_before_any_table_is_touched(
+    server: SqlServer, maintain: Run, words: list[str], code: int, message: str
+) -> None:
+    at_rest(server, "calm")
+    ended = maintain(*words, "--json")
+    assert (ended.code, ended.document["error"]["message"]) == (code, message)
+
+
+def test_options_of_steps_are_checked_before_any_table_is_touched(
+    server: SqlServer, maintain: Run, tmp_path: Path
+) -> None:
+    at_rest(server, "calm")
+    policy = tmp_path / "maintain.toml"
+    policy.write_text("[[rule]]\ntables = ['main.**']\ncompact.strategy = 'sorted'\n")
+    ended = maintain("main", "--policy", str(policy), "--json")
+    assert (ended.code, ended.document["error"]["message"]) == (
+        2, "`--strategy` is one of binpack, sort, zorder, not `sorted`",
+    )  # fmt: skip
+
+
+def test_tables_are_found_by_globs_over_folders_and_by_what_a_shell_makes_of_them(
+    server: SqlServer, maintain: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_rest(server, "calm")
+    at_rest(server, "tmp_calm")
+    (server.warehouse / "notes.txt").write_text("")
+    (server.warehouse / "empty").mkdir()
+    base = str(server.warehouse)
+    plan = ("--dry-run", "--json")
+
+    def names(*words: str) -> list[str]:
+        return [Path(name).name for name in sorted(rows(maintain(*words, *plan)))]
+
+    assert names(f"{base}/*") == ["calm", "tmp_calm"]
+    assert names(f"{base}/**", "--exclude", f"{base}/tmp_*") == ["calm"]
+    assert names(str(tmp_path)) == ["calm", "tmp_calm"]
+    expanded = [str(path) for path in sorted(server.warehouse.iterdir())]
+    assert names(*expanded) == ["calm", "tmp_calm"]
+    assert names("main.db.inner.*", "--exclude", "main.*.*.tmp_*") == ["calm"]
+    assert names("db.inner.c*", "--catalog", "main") == ["db.inner.calm"]
+
+
+def test_a_target_that_is_no_table_is_a_failure_beside_others(
+    server: SqlServer, maintain: Run
+) -> None:
+    at_rest(server, "calm")
+    ended = maintain("main.db.inner.calm", "main.db.inner.clam", "main.x.*", "--check", "--json")
+    assert statuses(ended) == {"calm": ("nothing-to-do", 0), "clam": ("failed", 10)}
+    assert (ended.code, ended.document["warnings"]) == (3, ["there is no table at `main.x.*`"])
+
+
+def test_main_runs_in_workers_too(server: SqlServer, maintain: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        at_rest(server, name)
+    ended = maintain("main", "--yes", "--jobs", "2", "--json")
+    assert statuses(ended) == {"a": ("nothing-to-do", 0), "b": ("nothing-to-do", 0)}
+    assert app.main(["maintain", "main", "--check"]) == 0

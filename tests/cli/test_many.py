@@ -1,0 +1,110 @@
+"""One command on several tables: each as by itself, one report."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.env import Env
+from tests.builders.table_builder import START_MS
+from tests.builders.warehouse import at_rest, broken, rotten, warehouse
+from tests.catalogs.sql_servers import SqlServer
+from tests.cli.conftest import Ended, Run, checked_document
+from tests.stores.fixed_env import FixedEnv
+
+PREFIX = "main.db.inner."
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlServer]:
+    with warehouse(tmp_path, monkeypatch) as started:
+        yield started
+
+
+@pytest.fixture
+def run(prepared: Callable[[str, Env], Run]) -> Run:
+    """Run a command thirty days after the tables were built."""
+    return prepared("validate", FixedEnv(START_MS + 30 * 86_400_000))
+
+
+def ends(ended: Ended) -> dict[str, tuple[str, int]]:
+    tables = checked_document(ended)["result"]["tables"]
+    return {row["table"].removeprefix(PREFIX): (row["status"], row["exit"]) for row in tables}
+
+
+def results(ended: Ended) -> list[dict[str, Any]]:
+    return [row["result"] for row in checked_document(ended)["result"]["tables"]]
+
+
+def test_tables_of_a_glob_are_validated_and_errors_end_with_4(server: SqlServer, run: Run) -> None:
+    at_rest(server, "calm")
+    broken(server, "lost")
+    ended = run("main.**", "--json")
+    assert ends(ended) == {"calm": ("done", 0), "lost": ("done", 4)}
+    assert ended.code == 4
+    assert [result["counts"]["error"] for result in results(ended)] == [0, 1]
+    lines = run("main.**").out.splitlines()
+    assert lines[1] == "main.db.inner.calm  done    4 files checked"
+    assert lines[2] == "main.db.inner.lost  errors  1 error, 2 files checked"
+    assert lines[4].startswith("main.db.inner.lost: R-034 ")
+    assert lines[-1] == "2 tables: 2 done"
+
+
+def test_several_tables_are_named_one_by_one_and_in_folders(server: SqlServer, run: Run) -> None:
+    for name in ("a", "b", "c"):
+        at_rest(server, name)
+    base = str(server.warehouse)
+    ended = run(f"{PREFIX}a", f"{base}/b", f"{base}/[c]", "--json", "--level", "metadata")
+    assert list(ends(ended)) == ["a", f"{base}/b", f"{base}/c"]
+
+
+def test_one_table_is_reported_as_ever(server: SqlServer, run: Run) -> None:
+    at_rest(server, "calm")
+    assert "tables" not in run(f"{PREFIX}calm", "--json").document["result"]
+
+
+def test_one_failure_stops_no_other(server: SqlServer, run: Run) -> None:
+    at_rest(server, "calm", {"gc.enabled": "false"})
+    rotten(server, "rotten")
+    words = (f"{PREFIX}calm", f"{PREFIX}rotten", f"{PREFIX}none")
+    ended = run(*words, "--yes", "--json", command="expire-snapshots")
+    assert ends(ended) == {"calm": ("refused", 5), "rotten": ("done", 0), "none": ("failed", 10)}
+    assert (ended.code, ended.document["status"]) == (3, "incomplete")
+
+
+def test_a_check_of_several_tables_ends_with_4_where_one_has_work(
+    server: SqlServer, run: Run
+) -> None:
+    at_rest(server, "calm")
+    rotten(server, "rotten")
+    ended = run("main.**", "--check", "--json", command="expire-snapshots")
+    assert ends(ended) == {"calm": ("nothing-to-do", 0), "rotten": ("planned", 4)}
+    assert (ended.code, ended.document["status"]) == (4, "planned")
+    ended = run("main.**", "--dry-run", "--json", command="expire-snapshots")
+    assert (ended.code, ended.document["status"]) == (0, "planned")
+
+
+def test_a_question_is_asked_once_and_not_without_a_terminal(server: SqlServer, run: Run) -> None:
+    rotten(server, "rotten")
+    current = server.current("rotten")
+    ended = run("main.**", "--json", command="expire-snapshots")
+    assert (ended.code, ended.document["error"]["id"]) == (2, "confirmation-needed")
+    assert server.current("rotten") == current
+    assert run("main.**", "--json", command="rewrite-manifests").code == 0  # which asks nothing
+
+
+@pytest.mark.parametrize("option", ["--metadata-file", "--deleted-list"])
+def test_what_is_about_one_table_is_refused(server: SqlServer, run: Run, option: str) -> None:
+    at_rest(server, "calm")
+    ended = run("main.**", option, "x", "--json", command="expire-snapshots")
+    assert (ended.code, ended.document["error"]["message"]) == (
+        2, f"`{option}` is about one table, and TABLE stands for several",
+    )  # fmt: skip
+
+
+def test_a_glob_without_tables_is_no_table(server: SqlServer, run: Run) -> None:
+    ended = run(f"{server.warehouse}/*", "--json")
+    assert (ended.code, ended.document["error"]["message"]) == (
+        10, f"there is no table at `{server.warehouse}/*`",
+    )  # fmt: skip

@@ -1,0 +1,112 @@
+"""The policy of maintenance: rules, what of them holds for a table, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from icectl.cli.maintenance.keys import KEYS
+from icectl.cli.maintenance.policy import Policy, read_policy
+from icectl.errors import UsageError
+
+
+def policy(folder: Path, text: str) -> Policy:
+    file = folder / "maintain.toml"
+    file.write_text(text)
+    return read_policy(str(file))
+
+
+def test_later_rules_override_earlier_ones_key_by_key(tmp_path: Path) -> None:
+    found = policy(
+        tmp_path,
+        """
+        [expire-snapshots]
+        older-than = "7d"
+        retain-last = 5
+        [[rule]]
+        tables = ["prod.sales.*", "/wh/*/*"]
+        expire-snapshots.older-than = "2d"
+        compact.small-files = 50
+        [[rule]]
+        tables = "prod.*.orders"
+        steps = ["compact"]
+        [rule.compact]
+        small-files = 9
+        """,
+    )
+    orders = found.of("prod.sales.orders").values
+    file = tmp_path / "maintain.toml"
+    assert {
+        key: (orders[key].shown, orders[key].origin.replace(str(file), "FILE"))
+        for key in (
+            "expire-snapshots.retain-last", "expire-snapshots.older-than", "compact.small-files",
+            "steps", "remove-orphans.min-age",
+        )
+    } == {
+        "expire-snapshots.retain-last": ("5", "FILE"),
+        "expire-snapshots.older-than": ("2d", "rule 1 in FILE"),
+        "compact.small-files": ("9", "rule 2 in FILE"),
+        "steps": ("compact", "rule 2 in FILE"),
+        "remove-orphans.min-age": ("3d", "built-in"),
+    }  # fmt: skip
+    assert found.of("/wh/db/t").read("compact.small-files") == 50
+    assert found.of("prod.other.t").read("compact.small-files") == 5
+    assert found.of("prod.other.t").read("expire-snapshots.retain-last") == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("[compact]\nsmall-file = 5", "unknown key `compact.small-file`, FILE",
+         "did you mean `compact.small-files`?"),
+        ("[[rule]]\ntables = 'a.*'\nwindows = '1'", "unknown key `windows`, rule 1 in FILE",
+         "did you mean `window`?"),
+        ("[remove-orphans]\nolder-than = '1h'", "unknown key `remove-orphans.older-than`, FILE",
+         "did you mean `remove-orphans.min-age`?"),
+        ("[remove-orphans]\nallow-recent = true", "unknown key `remove-orphans.allow-recent`, FILE",
+         "did you mean `remove-orphans.min-age`?"),
+        ("[remove-orphans]\nmin-age = '23h'",
+         ("`remove-orphans.min-age`, FILE: `23h` is under a day, and other writers may be at work "
+          "on younger files"),
+         "`icectl remove-orphans --allow-recent` is for the one who knows that none is"),
+        ("steps = ['compat']",
+         ("`steps`, FILE: `compat` is none of `compact`, `rewrite-manifests`, "
+          "`expire-snapshots`, `remove-orphans`"), "`man maintain.toml` lists the keys"),
+        ("[[rule]]\nenabled = false", "rule 1 in FILE does not say which tables it is for",
+         '`tables = ["prod.sales.*"]` does'),
+        ("tables = 'a.*'", "`tables` in FILE stands outside of a rule",
+         "a `[[rule]]` with `tables` is for some tables"),
+        ("[rule]\ntables = 'a.*'", "`rule` in FILE must be written `[[rule]]`",
+         "`man maintain.toml` lists the keys"),
+        ("enabled = []", "`enabled`, FILE: it must be a text, a number or a boolean",
+         "`man maintain.toml` lists the keys"),
+        ("[budget]\nrewrite-bytes = 5", "`budget.rewrite-bytes`, FILE: `5` is no size",
+         "give a number with a unit: 64MB or 64MiB"),
+        ("xyzzy = 1", "unknown key `xyzzy`, FILE", "`man maintain.toml` lists the keys"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named_with_their_place_and_the_way_out(
+    tmp_path: Path, text: str, message: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        policy(tmp_path, text)
+    told = caught.value.message.replace(str(tmp_path / "maintain.toml"), "FILE")
+    assert (told, caught.value.hint) == (message, hint)
+
+
+def test_what_is_no_file_is_wrong_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*: No such file or directory"):
+        read_policy(str(tmp_path / "none.toml"))
+    with pytest.raises(UsageError, match="is not a TOML file"):
+        policy(tmp_path, "a = = b")
+
+
+def test_options_that_would_act_on_every_run_or_on_one_table_are_no_keys() -> None:
+    absent = {
+        "compact.rewrite-all", "compact.branch", "expire-snapshots.expire-id",
+        "remove-orphans.allow-recent", "remove-orphans.older-than", "remove-orphans.location",
+    }  # fmt: skip
+    assert not absent & set(KEYS)
+    assert {
+        "compact.target-file-size", "compact.where", "compact.engine", "rewrite-manifests.sort-by",
+        "expire-snapshots.keep-daily", "remove-orphans.quarantine",
+    } <= set(KEYS)  # fmt: skip
