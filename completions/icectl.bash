@@ -5,7 +5,7 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate repair expire-snapshots rewrite-manifests compact remove-orphans migrate-v1-v2 upgrade-to-v4 --help --version" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate repair expire-snapshots rewrite-manifests compact remove-orphans apply migrate-v1-v2 upgrade-to-v4 --help --version" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
@@ -29,7 +29,7 @@ _icectl() {
             esac
             ;;
         repair)
-            options="--level --branch --to-snapshot --drop-missing --accept-undeleted --skip --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--level --branch --to-snapshot --drop-missing --accept-undeleted --skip --dry-run -n --check --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --level) words="metadata files footers" ;;
                 --color) words="auto always never" ;;
@@ -37,14 +37,14 @@ _icectl() {
             esac
             ;;
         expire-snapshots)
-            options="--older-than --retain-last --keep-daily --keep-weekly --keep-monthly --expire-unreferenced --expire-id --clean-expired-metadata --keep-files --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--older-than --retain-last --keep-daily --keep-weekly --keep-monthly --expire-unreferenced --expire-id --clean-expired-metadata --keep-files --dry-run -n --check --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --color) words="auto always never" ;;
                 --older-than|--retain-last|--keep-daily|--keep-weekly|--keep-monthly|--expire-id|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         rewrite-manifests)
-            options="--branch --spec-id --content --target-size --sort-by --min-manifests --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--branch --spec-id --content --target-size --sort-by --min-manifests --dry-run -n --check --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --content) words="all data deletes" ;;
                 --color) words="auto always never" ;;
@@ -52,7 +52,7 @@ _icectl() {
             esac
             ;;
         compact)
-            options="--branch --strategy --sort-order --zorder --where --target-file-size --min-file-size --max-file-size --min-input-files --min-delete-ratio --min-delete-files --rewrite-all --max-groups --job-order --max-group-size --output-spec-id --deletes-only --partial-progress --max-failed-commits --engine --master --spark-conf --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--branch --strategy --sort-order --zorder --where --target-file-size --min-file-size --max-file-size --min-input-files --min-delete-ratio --min-delete-files --rewrite-all --max-groups --job-order --max-group-size --output-spec-id --deletes-only --partial-progress --max-failed-commits --engine --master --spark-conf --dry-run -n --check --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --strategy) words="binpack sort zorder" ;;
                 --job-order) words="none bytes-asc bytes-desc files-asc files-desc" ;;
@@ -62,7 +62,7 @@ _icectl() {
             esac
             ;;
         remove-orphans)
-            options="--older-than --location --inventory --quarantine --max-fraction --allow-recent --delete-outside --equal-scheme --equal-authority --prefix-mismatch --engine --master --spark-conf --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--older-than --location --inventory --quarantine --max-fraction --allow-recent --delete-outside --equal-scheme --equal-authority --prefix-mismatch --engine --master --spark-conf --dry-run -n --check --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --prefix-mismatch) words="error ignore" ;;
                 --engine) words="local spark" ;;
@@ -70,15 +70,22 @@ _icectl() {
                 --older-than|--location|--quarantine|--max-fraction|--equal-scheme|--equal-authority|--master|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
+        apply)
+            options="--allow-newer --dry-run -n --deleted-list --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --color) words="auto always never" ;;
+                --concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+            esac
+            ;;
         migrate-v1-v2)
-            options="--rewrite-manifests --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--rewrite-manifests --dry-run -n --check --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --color) words="auto always never" ;;
                 --concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         upgrade-to-v4)
-            options="--lazy --eager --convert-position-deletes --branch --allow-read-only --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--lazy --eager --convert-position-deletes --branch --allow-read-only --dry-run -n --check --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --color) words="auto always never" ;;
                 --branch|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;

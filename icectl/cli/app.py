@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, str] = {
     "rewrite-manifests": "regroup manifests by partition, in their target size",
     "compact": "rewrite data files into ones of good size, deletes applied",
     "remove-orphans": "delete or move files that the table does not refer to",
+    "apply": "carry out a plan that was saved with --save-plan",
     "migrate-v1-v2": "turn a version 1 table into a version 2 table",
     "upgrade-to-v4": "turn a table into one of the version 4 proposal",
 }
@@ -178,7 +179,9 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
         run.console = run.shell.console
         _start_arrow()
         with debug_log(run.console):
-            return _report_outcome(run, run.invocation.run(run.shell))
+            outcome = run.invocation.run(run.shell)
+            _save_plan(run.invocation, run.shell, outcome)
+            return _report_outcome(run, outcome)
     except BrokenPipeError:
         _discard_stdout()
         return 0
@@ -201,7 +204,23 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
         console.detail(line)
     limit_ms = settings.read(TIME_LIMIT)
     ends_at = None if limit_ms is None else run.started_seconds + limit_ms / 1000
-    return Shell(console, run.env, settings, Deadline(run.env, ends_at), interrupts)
+    env = _planning_env(invocation, run.env)
+    return Shell(console, env, settings, Deadline(run.env, ends_at), interrupts)
+
+
+def _planning_env(invocation: Invocation, env: Env) -> Env:
+    if not invocation.value("save_plan"):
+        return env
+    from icectl.cli.plans import planning_env
+
+    return planning_env(invocation, env)
+
+
+def _save_plan(invocation: Invocation, shell: Shell, outcome: Outcome) -> None:
+    if invocation.value("save_plan"):
+        from icectl.cli.plans import save_plan
+
+        save_plan(invocation, shell, outcome)
 
 
 def _start_arrow() -> None:
@@ -265,6 +284,8 @@ def _way_out(run: _Run, error: IcectlError) -> str | None:
         for way_out in run.shell.ways_out:
             hint = way_out(error)
     table, catalog = run.invocation.value("table"), run.invocation.value("catalog")
+    if table is None:  # of a plan, whose hints are for its command
+        return hint
     return (
         None if hint is None else with_table(hint, table if not catalog else f"{catalog}.{table}")
     )

@@ -52,7 +52,8 @@ SparkConf = Annotated[
 class Shell:
     """The place where a command runs: console, clock, settings, time limit, and what may end it.
 
-    `ways_out` make better hints of what they find whole in the tables that the command opened.
+    `ways_out` make better hints of what they find whole in the tables that the command opened. A
+    `review` (a run.review.Review) holds the command to a plan.
     """
 
     console: Console
@@ -61,6 +62,7 @@ class Shell:
     deadline: Deadline
     interrupts: Interrupts
     ways_out: list[Callable[[CorruptTable], str | None]] = field(default_factory=list)
+    review: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +196,15 @@ class Change:
     check: Annotated[
         bool, option("--check", group=CHANGING, help="plan only; exit 4 when there is work")
     ] = False
+    save_plan: Annotated[
+        str | None,
+        option(
+            "--save-plan",
+            group=CHANGING,
+            metavar="FILE",
+            help="with --dry-run or --check: write the plan to FILE, for `icectl apply`",
+        ),
+    ] = None
     yes: Annotated[bool, option("--yes", "-y", group=CHANGING, help="do not ask")] = False
     metadata_file: Annotated[
         str | None,
@@ -235,6 +246,11 @@ class Command:
     exit_codes: Sequence[int]
     choices: Mapping[str, Sequence[str]]
     callback: Callable[..., "Invocation"]
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The names of all of its options and arguments."""
+        return frozenset(inspect.signature(self.callback).parameters)
 
 
 @dataclass(frozen=True, slots=True)

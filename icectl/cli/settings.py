@@ -6,7 +6,7 @@ them itself, since only it has the table.
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -61,8 +61,11 @@ class Setting(Generic[_Value]):
 
     def concerns(self, command: str) -> bool:
         """Whether a command goes by it."""
-        section, dot, _ = self.key.rpartition(".")
-        return not dot or section == command
+        return "." not in self.key or self.is_of(command)
+
+    def is_of(self, command: str) -> bool:
+        """Whether a command goes by it, and no other."""
+        return self.key.rpartition(".")[0] == command
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +322,37 @@ def resolve(
             continue
         values[setting.key] = Resolved(_parse(setting, text, origin), text, origin)
     return Settings(values, found.storage_options, file, found.catalogs)
+
+
+def texts_of(settings: Settings, command: str) -> dict[str, dict[str, str]]:
+    """The settings of one command that were set anywhere: texts and their layers, by key."""
+    found = {
+        setting.key: settings.values[setting.key] for setting in SETTINGS if setting.is_of(command)
+    }
+    return {
+        key: {"value": value.text, "layer": value.origin.layer.value}
+        for key, value in found.items()
+        if value.origin.layer is not Layer.BUILT_IN
+    }
+
+
+def as_planned(
+    settings: Settings, command: str, planned: Mapping[str, Mapping[str, str]]
+) -> Settings:
+    """The settings of a run that a plan is made with again: those of its command are the plan's.
+
+    Raises: UsageError, for a value that makes no sense.
+    """
+    values = dict(settings.values)
+    for setting in SETTINGS:
+        if setting.is_of(command) and setting.key in planned:
+            given = planned[setting.key]
+            origin = Origin(Layer(given["layer"]), f"`{setting.key}` of the plan")
+            parsed = _parse(setting, given["value"], origin)
+            values[setting.key] = Resolved(parsed, given["value"], origin)
+        elif setting.is_of(command):
+            values[setting.key] = _built_in(setting)
+    return replace(settings, values=values)
 
 
 def _built_in(setting: Setting[Any]) -> Resolved:

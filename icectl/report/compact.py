@@ -1,7 +1,8 @@
 """The plan and the outcome of a compaction, as result members and as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from icectl.entries.partition.key import decode_key
@@ -61,7 +62,9 @@ def compaction_result(told: Compaction) -> dict[str, Any]:
     added_bytes = sum(group.expected_bytes for group in groups)
     return {
         "branch": told.plan.branch.name,
-        "groups": [_group(told, group) for group in groups],
+        "groups": [
+            _group(told, group, files) for group, files in zip(groups, _files_of(told), strict=True)
+        ],
         "rewritten_data_files": 0 if deletes_only else sum(group.input_files for group in done),
         "added_data_files": 0 if deletes_only else added,
         "removed_delete_files": told.removed_delete_files,
@@ -70,6 +73,10 @@ def compaction_result(told: Compaction) -> dict[str, Any]:
         "added_bytes": sum(one.size_bytes for one in outputs) if told.is_run else added_bytes,
         "rows_before": sum(group.input_rows for group in done),
         "rows_after": sum(one.row_count for one in outputs) if told.is_run else None,
+        "dangling_delete_files": [
+            location
+            for (location,) in by_row(take(told.files.deletes, told.plan.dangling), "location")
+        ],
         "left_alone": dict(told.plan.left_alone),
         "snapshot_ids": [id_text(one) for one in told.snapshot_ids],
         "failed": [
@@ -78,7 +85,19 @@ def compaction_result(told: Compaction) -> dict[str, Any]:
     }
 
 
-def _group(told: Compaction, group: CompactGroup) -> Mapping[str, Any]:
+def _files_of(told: Compaction) -> Iterator[list[dict[str, Any]]]:
+    """The data files of each group."""
+    # All at once: however few rows are taken, pyarrow goes through all of the table.
+    taken = take(told.files.data, [at for group in told.plan.groups for at in group.files])
+    rows = by_row(taken, "location", "file_size_in_bytes", "record_count")
+    for group in told.plan.groups:
+        yield [
+            {"path": location, "size_bytes": size, "rows": count}
+            for location, size, count in islice(rows, len(group.files))
+        ]
+
+
+def _group(told: Compaction, group: CompactGroup, files: list[dict[str, Any]]) -> Mapping[str, Any]:
     output = told.outputs.get(group.number)
     return {
         "partition": partition_text(told.metadata, group),
@@ -90,6 +109,7 @@ def _group(told: Compaction, group: CompactGroup) -> Mapping[str, Any]:
         "rows": group.input_rows if output is None else output.row_count,
         "reason": group.reason,
         "status": _status(told, group),
+        "files": files,
     }
 
 

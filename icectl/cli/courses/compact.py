@@ -71,7 +71,11 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
     budget = _count("--max-failed-commits", request.max_failed_commits) or 0
     session = open_session(common, table, read_only=False, change=change)
     with _engine(session, request) as engine:
-        prepared = prepare(session.access, request.branch, options)
+        prepared = prepare(
+            session.access,
+            request.branch,
+            lambda metadata: replace(options(metadata), only=session.reviewed),
+        )
         return _run(session, engine, prepared, change, Commits(commits, budget))
 
 
@@ -97,6 +101,7 @@ def _run(
     told = Compaction(
         prepared.plan, prepared.files, prepared.loaded.metadata, prepared.removed_delete_files
     )
+    session.approve(lambda: compaction_result(told))
     whole = change.dry_run or change.check
     if not prepared.plan.has_work:
         if not whole:
