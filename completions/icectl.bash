@@ -56,7 +56,7 @@ _icectl() {
             case "$previous" in
                 --strategy) words="binpack sort zorder" ;;
                 --job-order) words="none bytes-asc bytes-desc files-asc files-desc" ;;
-                --engine) words="spark local" ;;
+                --engine) words="auto spark local" ;;
                 --color) words="auto always never" ;;
                 --branch|--sort-order|--zorder|--where|--target-file-size|--min-file-size|--max-file-size|--min-input-files|--min-delete-ratio|--min-delete-files|--max-groups|--max-group-size|--output-spec-id|--partial-progress|--max-failed-commits|--master|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac

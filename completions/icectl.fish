@@ -181,7 +181,7 @@ complete -c icectl -n '__fish_seen_subcommand_from compact' -l output-spec-id -x
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l deletes-only -d 'merge position deletes and vectors, and leave data files alone'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l partial-progress -x -d 'commit in up to N steps (default 1)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l max-failed-commits -x -d 'steps that may lose against other writers before the run ends (default 0)'
-complete -c icectl -n '__fish_seen_subcommand_from compact' -l engine -x -a 'spark local' -d 'what rewrites rows: spark (default), or local'
+complete -c icectl -n '__fish_seen_subcommand_from compact' -l engine -x -a 'auto spark local' -d 'what rewrites rows: spark, local, or auto (default): Spark where it is there'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l master -x -d 'cluster of Spark (default: the cores of this machine)'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l spark-conf -x -d 'a setting of Spark; repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from compact' -l dry-run -s n -d 'print the whole plan, change nothing'

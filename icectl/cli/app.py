@@ -16,7 +16,8 @@ from typer.main import get_command
 
 from icectl import __version__
 from icectl.cli.debug_log import debug_log
-from icectl.cli.failures import explained, with_table
+from icectl.cli.env_vars import unknown_variables
+from icectl.cli.failures import explained, with_command, with_table
 from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
 from icectl.cli.options import Command, Invocation, Shell
 from icectl.cli.settings import (
@@ -29,7 +30,7 @@ from icectl.cli.settings import (
 )
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env, SystemEnv
-from icectl.errors import CorruptTable, IcectlError, UsageError
+from icectl.errors import NO_TABLE, CorruptTable, IcectlError, TableNotFound, UsageError
 from icectl.report.console import Console, ConsoleOptions
 from icectl.report.document import Outcome, document, failure, json_text
 from icectl.report.metrics import metrics_text, write_metrics
@@ -202,6 +203,8 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
     console = Console(sys.stdout, sys.stderr, sys.stdin, run.env, options)
     for line in settings.lines(invocation.command.name):
         console.detail(line)
+    for told in unknown_variables(os.environ):
+        console.warn(told)
     limit_ms = settings.read(TIME_LIMIT)
     ends_at = None if limit_ms is None else run.started_seconds + limit_ms / 1000
     env = _planning_env(invocation, run.env)
@@ -278,17 +281,18 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
 def _way_out(run: _Run, error: IcectlError) -> str | None:
     """The hint of an error, made from what is whole of the table, with the table's name."""
     hint = error.hint
-    if run.shell is None or run.invocation is None or not run.shell.ways_out:
-        return hint  # no table was named, or what was named may be none
+    if hint is not None and run.command_name is not None:
+        hint = with_command(hint, run.command_name)
+    if run.shell is None or run.invocation is None:
+        return hint  # the command line is no good
     if isinstance(error, CorruptTable):
         for way_out in run.shell.ways_out:
             hint = way_out(error)
     table, catalog = run.invocation.value("table"), run.invocation.value("catalog")
-    if table is None:  # of a plan, whose hints are for its command
+    is_named = not isinstance(error, TableNotFound) and error.error_id != NO_TABLE
+    if hint is None or table is None or not is_named:
         return hint
-    return (
-        None if hint is None else with_table(hint, table if not catalog else f"{catalog}.{table}")
-    )
+    return with_table(hint, table if not catalog else f"{catalog}.{table}")
 
 
 def _print_document(console: Console, built: Mapping[str, Any]) -> None:

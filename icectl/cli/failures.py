@@ -27,6 +27,11 @@ def explained(raised: BaseException) -> tuple[IcectlError, int]:
     return IcectlError(message, hint=hint, id="bug"), 1
 
 
+def with_command(hint: str, command: str) -> str:
+    """A hint that names the command that was run."""
+    return hint.replace("`icectl COMMAND ", f"`icectl {command} ")
+
+
 def with_table(hint: str, table: str) -> str:
     """A hint whose commands name the table."""
     return re.sub(r"(`icectl [a-z0-9-]+) TABLE\b", lambda found: f"{found[1]} {quote(table)}", hint)

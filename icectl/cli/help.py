@@ -145,9 +145,19 @@ def _examples(command: Command) -> Iterator[str]:
 
 def unknown_command(name: str, known: Sequence[str]) -> UsageError:
     """Say that there is no such command, and which may have been meant."""
-    close = get_close_matches(name, known, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else "`icectl --help` lists the commands"
+    parts = [one for one in known if name and name in one.split("-")]
+    close = parts or get_close_matches(name, known, n=1)
+    close = close or [one for one in known if name and one.startswith(name)]
+    close = close or _by_parts(name, known)
+    meant = " or ".join(f"`{one}`" for one in close)
+    hint = f"did you mean {meant}?" if close else "`icectl --help` lists the commands"
     return UsageError(f"there is no command `{name}`", hint=hint)
+
+
+def _by_parts(name: str, known: Sequence[str]) -> list[str]:
+    """The commands of which one word is like a name that was mistyped."""
+    words = {word: one for one in known for word in one.split("-") if len(word) > 2}
+    return [words[near] for near in get_close_matches(name, words, n=1)]
 
 
 def usage_error(error: Any, word: str) -> UsageError:

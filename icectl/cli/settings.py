@@ -251,9 +251,9 @@ ORPHANS_QUARANTINE: Setting[str | None] = Setting(
 COMPACT_ENGINE: Setting[str | None] = Setting(
     "compact.engine",
     "ENGINE",
-    _one_of("spark", "local"),
-    "spark",
-    "what rewrites rows: `spark`, or `local`, which needs no Java",
+    _one_of("auto", "spark", "local"),
+    "auto",
+    "what rewrites rows: `spark`, `local`, which needs no Java, or `auto`: Spark where it is there",
 )
 COMPACT_MASTER: Setting[str | None] = Setting(
     "compact.master", "URL", str, None, "cluster of Spark (default: the cores of this machine)"

@@ -281,8 +281,7 @@ def spark_session(options: SparkOptions, progress: Progress, deadline: Deadline)
 
     Raises: EngineError, where PySpark or Java is missing or the session does not start.
     """
-    _check_pyspark()
-    _check_java()
+    check_installed()
     progress.phase("starting Spark")
     with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as folder:
         # Jobs run in a thread: this one stays free for signals, whose handlers PySpark would
@@ -348,6 +347,12 @@ def _settings(options: SparkOptions) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # payloads are large
     }
     return {**ours, **dict(options.settings), **fixed}
+
+
+def check_installed() -> None:
+    """Raises: EngineError, where PySpark or Java is missing or too old."""
+    _check_pyspark()
+    _check_java()
 
 
 def _check_pyspark() -> None:

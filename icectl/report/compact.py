@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from icectl.engine.choice import EngineChoice
 from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import by_row, take
 from icectl.plan.compact.groups import CHOSEN, CompactGroup, CompactPlan, LiveFiles
@@ -40,6 +41,7 @@ class Compaction:
     files: LiveFiles
     metadata: TableMetadata
     removed_delete_files: int
+    engine: EngineChoice
     is_run: bool = False
     outputs: Mapping[int, GroupOutput] = field(default_factory=dict)
     failed: Mapping[int, str] = field(default_factory=dict)
@@ -62,6 +64,7 @@ def compaction_result(told: Compaction) -> dict[str, Any]:
     added_bytes = sum(group.expected_bytes for group in groups)
     return {
         "branch": told.plan.branch.name,
+        "engine": told.engine.name,
         "groups": [
             _group(told, group, files) for group, files in zip(groups, _files_of(told), strict=True)
         ],
@@ -135,6 +138,7 @@ def print_compaction(console: Console, told: Compaction, *, whole: bool) -> None
     if whole or not told.is_run:
         _print_groups(console, told)
         _print_order(console, told)
+        _print_engine(console, told)
     if whole:
         _print_files(console, told)
     for reason, count in told.plan.left_alone.items() if whole or not told.is_run else ():
@@ -210,6 +214,11 @@ def _print_files(console: Console, told: Compaction) -> None:
         console.print()
 
 
+def _print_engine(console: Console, told: Compaction) -> None:
+    if told.plan.groups and not told.plan.options.deletes_only:
+        console.say(str(told.engine))
+
+
 def _summary(told: Compaction) -> str:
     if not told.plan.has_work:
         return "nothing to do: compacting would gain nothing"
@@ -220,9 +229,10 @@ def _summary(told: Compaction) -> str:
     before = f"{print_count(result['rewritten_data_files'], 'file')} of {size}"
     after = f"{result['added_data_files']:,} of {print_size(result['added_bytes'])}"
     deletes = print_count(result["removed_delete_files"], "delete file")
+    where = "on Spark" if told.engine.name == "spark" else "by the local engine"
     if not told.is_run:
         return f"{before} would become about {after}; {deletes} would go"
-    return f"{before} became {after}; {deletes} went"
+    return f"{before} became {after} {where}; {deletes} went"
 
 
 def _merged(told: Compaction, result: Mapping[str, Any]) -> str:

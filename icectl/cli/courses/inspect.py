@@ -13,8 +13,8 @@ from icectl.cli.listing import ListOptions, list_tables
 from icectl.cli.naming import called, may_be_short, name_in_catalog
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
-from icectl.cli.settings import parse_count, parse_option
-from icectl.errors import Incomplete, StorageError, TableNotFound, UsageError
+from icectl.cli.settings import COMPACT_ENGINE, parse_count, parse_option
+from icectl.errors import NO_TABLE, Incomplete, StorageError, TableNotFound, UsageError
 from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
 from icectl.plan.inspect.entry_rows import CONTENTS
 from icectl.plan.inspect.views import VIEWS, Row, RowSet, View
@@ -48,6 +48,7 @@ class _ParsedRequest:
     limit: int | None
     format: str
     html: str | None
+    engine: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,11 @@ def _list_options(common: Common, table: str, given: ViewRequest) -> ListOptions
 
 
 def _format(common: Common, given: ViewRequest) -> str:
+    """The format of the output. Raises: UsageError, where two are asked for."""
+    if common.json and given.format not in (None, "json"):
+        raise UsageError(
+            f"`--json` and `--format {given.format}` exclude each other", hint="leave one out"
+        )
     return "json" if common.json else given.format or "text"
 
 
@@ -135,11 +141,14 @@ def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
 
 
 def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
+    from icectl.engine.choice import choose_engine
     from icectl.report.inspect.health import print_health
     from icectl.run.inspect.health import health
 
     found = health(reader, request.choice, frozenset(COMMANDS))
-    return _Shown(found, lambda console: print_health(console, found, request.table))
+    engine = choose_engine(request.engine)
+    found = {**found, "engine": engine.name}
+    return _Shown(found, lambda console: print_health(console, found, request.table, engine))
 
 
 def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
@@ -242,7 +251,11 @@ def _write(path: str, text: str) -> None:
     try:
         Path(path).write_text(text, "utf-8")
     except OSError as error:
-        raise UsageError(f"`--html`: cannot write `{path}`: {error.strerror}") from error
+        reason = (error.strerror or str(error)).lower()
+        raise StorageError(
+            f"`--html`: cannot write `{path}`: {reason}",
+            hint="name a file in a folder that is there and can be written to",
+        ) from error
 
 
 _SHOW: Mapping[str, Callable[[Reader, _ParsedRequest], _Shown]] = {
@@ -283,6 +296,7 @@ def _parsed(common: Common, table: str, view_name: str, given: ViewRequest) -> _
         limit=parse_option("--limit", given.limit, parse_count),
         format=wanted,
         html=given.html,
+        engine=common.shell.settings.read(COMPACT_ENGINE) or "auto",
     )
 
 
@@ -295,7 +309,9 @@ def _view(table: str, name: str) -> View:
         raise UsageError("the table comes before the view", hint=f"`icectl inspect {name} {table}`")
     if view is not None:
         raise UsageError(
-            f"`{table}` is a view, and no table is named", hint=f"`icectl inspect TABLE {table}`"
+            f"`{table}` is a view, and no table is named",
+            hint=f"`icectl inspect TABLE {table}`",
+            id=NO_TABLE,
         )
     near = get_close_matches(name, VIEWS, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"views: {', '.join(VIEWS)}"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
+from icectl.engine.choice import EngineChoice
 from icectl.report.console import Console, Style
 from icectl.report.tables import Column, print_table
 from icectl.units import print_size
@@ -21,7 +22,9 @@ _STYLES: Mapping[str, Style] = {"ok": "green", "attention": "yellow", "critical"
 _BAR = 24
 
 
-def print_health(console: Console, found: Mapping[str, Any], table: str) -> None:
+def print_health(
+    console: Console, found: Mapping[str, Any], table: str, engine: EngineChoice
+) -> None:
     """Print the sizes of data files, then each check with its threshold and the way out."""
     target = print_size(found["target_file_size_bytes"])
     console.print(
@@ -34,6 +37,8 @@ def print_health(console: Console, found: Mapping[str, Any], table: str) -> None
     for name, title in CHECKS.items():
         console.print()
         _print_check(console, title, found[name], table)
+        if found[name]["command"] == "compact":
+            console.print(f"  {engine}")
 
 
 def _print_sizes(console: Console, found: Mapping[str, Any]) -> None:
