@@ -12,6 +12,7 @@ from icectl.plan.compact.groups import CHOSEN, CompactGroup, CompactPlan, LiveFi
 from icectl.plan.compact.order import ZOrder
 from icectl.report.console import Console
 from icectl.report.document import id_text
+from icectl.report.inspect.rows import beginnings, below
 from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
 from icectl.spec.metadata import TableMetadata
@@ -193,11 +194,12 @@ def _shown_partition(told: Compaction, group: CompactGroup) -> str:
 
 def _print_files(console: Console, told: Compaction) -> None:
     """Every file that is rewritten, with its group and the reason for it."""
+    starts = beginnings(told.metadata.location)
     columns = (
         Column("group", "right"),
-        Column("file", cut="middle"),
         Column("bytes", "right"),
-        Column("because it is", cut="wrap"),
+        Column("because it is"),
+        Column("file", cut="middle"),
     )
     chosen = [(group.number, at) for group in told.plan.groups for at in group.files]
     # All at once: however few rows are taken, pyarrow goes through all of the table.
@@ -207,7 +209,7 @@ def _print_files(console: Console, told: Compaction) -> None:
         chosen, by_row(taken, "location", "file_size_in_bytes"), strict=True
     ):
         reason = CHOSEN.get(told.plan.verdict(at), "")
-        rows.append((str(number), location, print_size(size), reason))
+        rows.append((str(number), print_size(size), reason, below(location, starts)))
     if rows:
         console.print()
         print_table(console, columns, rows)

@@ -20,6 +20,7 @@ CHECKS: Mapping[str, str] = {
 }
 _STYLES: Mapping[str, Style] = {"ok": "green", "attention": "yellow", "critical": "red"}
 _BAR = 24
+_LEFT_OF_BAR = 42
 
 
 def print_health(
@@ -27,10 +28,12 @@ def print_health(
 ) -> None:
     """Print the sizes of data files, then each check with its threshold and the way out."""
     target = print_size(found["target_file_size_bytes"])
-    console.print(
+    text = (
         f"{found['data_file_count']:,} data files, {print_size(found['data_file_bytes'])}; "
         f"target {target} ({found['target_file_size_origin']})"
     )
+    for line in wrap(text, console.prose_width):
+        console.print(line)
     if found["data_file_count"]:
         console.print()
         _print_sizes(console, found)
@@ -42,13 +45,14 @@ def print_health(
 
 
 def _print_sizes(console: Console, found: Mapping[str, Any]) -> None:
+    bar = _BAR if console.width is None else max(min(_BAR, console.width - _LEFT_OF_BAR), 4)
     most = max(band["file_count"] for band in found["file_sizes"])
     rows = [
         (
             _band(band["from_bytes"], band["below_bytes"]),
             f"{band['file_count']:,}",
             print_size(band["bytes"]),
-            "#" * -(-band["file_count"] * _BAR // most),
+            "#" * -(-band["file_count"] * bar // most),
         )
         for band in found["file_sizes"]
     ]
