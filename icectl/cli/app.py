@@ -49,6 +49,13 @@ COMMANDS: Mapping[str, str] = {
 }
 """Every command with its one line of help. Its module has its name, and is imported to run it."""
 
+PAPERS: Mapping[str, str] = {
+    "schema": "print the JSON Schema of what a command prints with --json",
+    "completion": "print the completion script of a shell",
+    "man": "show the manual page of a command",
+}
+"""What icectl tells of itself; papers.py prints it."""
+
 _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """What the parser inside typer raises; its module is private, and moves between versions."""
 
@@ -70,7 +77,7 @@ def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     clock = SystemEnv() if env is None else env
     if not arguments:
-        sys.stderr.write(root_help(COMMANDS))
+        sys.stderr.write(root_help(COMMANDS, PAPERS))
         return UsageError.exit_code
     run = _Run(
         env=clock,
@@ -94,6 +101,9 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
     Raises: UsageError.
     """
     words = list(arguments)
+    if words[0] in PAPERS:
+        _show_paper(words)
+        return None
     if words[0] == "help":
         words = [*words[1:2], "--help"]
     root = get_command(_root())
@@ -131,6 +141,7 @@ class _LazyGroup(PlainGroup):
     """The root: knows its commands by name, and imports the one that is run."""
 
     summaries = COMMANDS
+    papers = PAPERS
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """Name the commands."""
@@ -203,12 +214,34 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
     console = Console(sys.stdout, sys.stderr, sys.stdin, run.env, options)
     for line in settings.lines(invocation.command.name):
         console.detail(line)
+    _check_format(invocation)
     for told in unknown_variables(os.environ):
         console.warn(told)
     limit_ms = settings.read(TIME_LIMIT)
     ends_at = None if limit_ms is None else run.started_seconds + limit_ms / 1000
     env = _planning_env(invocation, run.env)
     return Shell(console, env, settings, Deadline(run.env, ends_at), interrupts)
+
+
+def _show_paper(words: Sequence[str]) -> None:
+    from icectl.cli.papers import show_paper
+
+    show_paper(words, COMMANDS)
+
+
+def _check_format(invocation: Invocation) -> None:
+    """Raises: UsageError, for two formats, or one that the run has nothing to tell in."""
+    wanted = invocation.value("format")
+    if wanted is None or invocation.command.name == "inspect":  # whose views have their own
+        return
+    from icectl.report.ci import check_ci_format
+
+    if invocation.value("json") and wanted != "json":
+        raise UsageError(
+            f"`--json` and `--format {wanted}` exclude each other", hint="leave one out"
+        )
+    is_check = invocation.command.name == "validate" or bool(invocation.value("check"))
+    check_ci_format(wanted, is_check=is_check)
 
 
 def _planning_env(invocation: Invocation, env: Env) -> Env:
@@ -238,12 +271,15 @@ def _report_outcome(run: _Run, outcome: Outcome) -> int:
     console.progress.stop()
     for warning in outcome.warnings:
         console.warn(warning)
-    if console.options.json or _metrics_file(run):
+    for_ci = _for_ci(run)
+    if console.options.json or for_ci or _metrics_file(run):
         built = document(outcome)
         _write_metrics(run, built)
     try:
         if console.options.json:
             _print_document(console, built)
+        elif for_ci:
+            _print_for_ci(run, built)
         else:
             outcome.render(console)
         console.flush()
@@ -272,6 +308,8 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
     try:
         if console.options.json:
             _print_document(console, built)
+        elif _for_ci(run):
+            _print_for_ci(run, built)
         console.flush()
     except OSError:
         _discard_stdout()
@@ -298,6 +336,22 @@ def _way_out(run: _Run, error: IcectlError) -> str | None:
 def _print_document(console: Console, built: Mapping[str, Any]) -> None:
     whole = {**built, "warnings": list(console.warnings)}
     console.print(json_text(whole, indent=2 if console.out_is_terminal else None))
+
+
+def _for_ci(run: _Run) -> bool:
+    """Whether CI is what reads the output of a run that has begun."""
+    if run.shell is None or run.invocation is None:
+        return False
+    return run.invocation.value("format") in ("github", "junit", "sarif")
+
+
+def _print_for_ci(run: _Run, built: Mapping[str, Any]) -> None:
+    from icectl.report.ci import ci_text
+
+    assert run.invocation is not None
+    table, catalog = run.invocation.value("table"), run.invocation.value("catalog")
+    name = table if not catalog else f"{catalog}.{table}"
+    run.console.write(ci_text(run.invocation.value("format"), built, name))
 
 
 def _metrics_file(run: _Run) -> Path | None:

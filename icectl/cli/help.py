@@ -44,16 +44,18 @@ class PlainGroup(TyperGroup):
     """The root, whose help needs the commands' names and no module of theirs."""
 
     summaries: Mapping[str, str]
+    papers: Mapping[str, str]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Write the whole help page."""
-        formatter.write(root_help(self.summaries))
+        formatter.write(root_help(self.summaries, self.papers))
 
 
-def root_help(summaries: Mapping[str, str]) -> str:
+def root_help(summaries: Mapping[str, str], papers: Mapping[str, str]) -> str:
     """Print the help of `icectl` alone."""
     lines = ["Usage: icectl COMMAND TABLE [OPTIONS]", "", ROOT_SUMMARY, "", "Commands:"]
     lines += _rows(summaries.items(), left=21)
+    lines += ["", "About icectl itself:", *_rows(papers.items(), left=21)]
     lines += ["", "Options:"]
     lines += _rows([("--version", "print the version"), ("-h, --help", "print this help")], left=20)
     lines += ["", "TABLE is a table directory (path or URI), or one of its metadata files."]

@@ -19,6 +19,9 @@ from icectl.errors import CorruptTable
 from icectl.report.console import Color, Console
 from icectl.report.document import Outcome
 
+FORMATS = ("text", "json", "github", "junit", "sarif")
+"""What runs whose findings CI reads can print."""
+
 OUTPUT = "Output"
 RUNNING = "Running"
 STORAGE = "Finding and reading the table"
@@ -196,6 +199,15 @@ class Change:
     check: Annotated[
         bool, option("--check", group=CHANGING, help="plan only; exit 4 when there is work")
     ] = False
+    format: Annotated[
+        str | None,
+        option(
+            "--format",
+            group=OUTPUT,
+            metavar="FORMAT",
+            help="text (default) or json; with --check: github, junit, sarif too",
+        ),
+    ] = None
     save_plan: Annotated[
         str | None,
         option(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from icectl.cli.options import Common, TableArgument, command, course, option
+from icectl.cli.options import FORMATS, OUTPUT, Common, TableArgument, command, course, option
 from icectl.report.document import Outcome
 
 
@@ -48,6 +48,15 @@ class ValidateRequest:
         str | None,
         option("--fail-on", metavar="SEVERITY", help="exit 4 from error (default) or warning on"),
     ] = None
+    format: Annotated[
+        str | None,
+        option(
+            "--format",
+            group=OUTPUT,
+            metavar="FORMAT",
+            help="text (default), json, or for CI: github, junit, sarif",
+        ),
+    ] = None
 
 
 @command(
@@ -56,10 +65,15 @@ class ValidateRequest:
         ("icectl validate /wh/db/t", "rules of the metadata, and that every file is there"),
         ("icectl validate /wh/db/t --level data --all-snapshots", "everything, every row too"),
         ("icectl validate s3://b/t --level metadata --fail-on warning", "quick and strict, for CI"),
+        ("icectl validate /wh/db/t --format sarif", "findings for code scanning"),
         ("icectl validate /wh/db/t --level data --sample 5% --json", "a different 5% every night"),
     ],
     exit_codes=(3, 4, 5, 10, 13, 14, 15),
-    choices={"level": ("metadata", "files", "footers", "data"), "fail_on": ("error", "warning")},
+    choices={
+        "level": ("metadata", "files", "footers", "data"),
+        "fail_on": ("error", "warning"),
+        "format": FORMATS,
+    },
 )
 def validate(
     common: Common,

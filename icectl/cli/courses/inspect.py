@@ -14,11 +14,19 @@ from icectl.cli.naming import called, may_be_short, name_in_catalog
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.settings import COMPACT_ENGINE, parse_count, parse_option
-from icectl.errors import NO_TABLE, Incomplete, StorageError, TableNotFound, UsageError
+from icectl.errors import (
+    NO_TABLE,
+    Incomplete,
+    ProblemsFound,
+    StorageError,
+    TableNotFound,
+    UsageError,
+)
 from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
 from icectl.plan.inspect.entry_rows import CONTENTS
 from icectl.plan.inspect.views import VIEWS, Row, RowSet, View
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
+from icectl.report.ci import CI_FORMATS
 from icectl.report.console import Console
 from icectl.report.document import Outcome
 from icectl.report.inspect import rows as row_output
@@ -29,6 +37,7 @@ from icectl.run.reader import Gaps, Reader
 from icectl.units import parse_instant
 
 _DEFAULT_TREE_LIMIT = 20
+_VERDICTS = ("ok", "attention", "critical")
 _LAZY_TEXT = frozenset({"files", "entries"})
 """Views whose text form asks the manifests only for what it prints."""
 
@@ -49,6 +58,7 @@ class _ParsedRequest:
     format: str
     html: str | None
     engine: str
+    fails_from: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +103,7 @@ def _may_be_listing(view: str, given: ViewRequest) -> bool:
     """Whether no option asks for anything of one table."""
     return view == "summary" and not any(
         (given.snapshot, given.ref, given.as_of, given.all_snapshots, given.content,
-         given.from_, given.to, given.html)
+         given.from_, given.to, given.html, given.check, given.fail_on)
     )  # fmt: skip
 
 
@@ -125,12 +135,13 @@ def _show_table(common: Common, table: str, view: str, given: ViewRequest) -> Ou
             raise Incomplete("part of the view is missing, as the warnings above tell")
 
     incomplete = request.format == "json" and _lacks(reader, request)
+    fails = _VERDICTS.index(shown.result.get("verdict", "ok")) >= request.fails_from
     return Outcome(
         command="inspect",
         result={"view": request.view.name, **shown.result},
         render=render,
         table=identity_of(reader.loaded),
-        exit_code=Incomplete.exit_code if incomplete else 0,
+        exit_code=ProblemsFound.exit_code if fails else Incomplete.exit_code if incomplete else 0,
         status="incomplete" if incomplete else "done",
     )
 
@@ -297,7 +308,15 @@ def _parsed(common: Common, table: str, view_name: str, given: ViewRequest) -> _
         format=wanted,
         html=given.html,
         engine=common.shell.settings.read(COMPACT_ENGINE) or "auto",
+        fails_from=_fails_from(given),
     )
+
+
+def _fails_from(given: ViewRequest) -> int:
+    """The place of the mildest verdict that ends with 4; behind all of them where none does."""
+    if given.fail_on is not None:
+        return _VERDICTS.index(given.fail_on)
+    return _VERDICTS.index("attention") if given.check else len(_VERDICTS)
 
 
 def _view(table: str, name: str) -> View:
@@ -332,14 +351,20 @@ def _check_options(view: View, given: ViewRequest, wanted: str) -> None:
         ("--columns", given.columns, view.rows),
         ("--limit", given.limit, view.rows or changes or tree),
         ("--html", given.html, tree),
+        ("--check", given.check or None, view.name == "health"),
+        ("--fail-on", given.fail_on, view.name == "health"),
     ):
         if value is not None and not concerned:
             raise UsageError(f"`{option}` means nothing to the view `{view.name}`")
     formats = ["text", "json"]
     formats += ["jsonl", "csv"] if view.rows or changes else []
     formats += ["mermaid"] if tree else []
+    formats += CI_FORMATS if given.check or given.fail_on else []
     if wanted not in formats:
         message = f"`--format {wanted}` is none of the view's: {', '.join(formats)}"
+        raise UsageError(message)
+    if given.fail_on not in (None, "attention", "critical"):
+        message = f"`--fail-on` is `attention` or `critical`, not `{given.fail_on}`"
         raise UsageError(message)
     if given.content is not None and given.content not in CONTENTS:
         raise UsageError(f"`--content` is `data` or `deletes`, not `{given.content}`")
