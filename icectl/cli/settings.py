@@ -273,6 +273,43 @@ VALIDATE_FAIL_ON: Setting[str | None] = Setting(
     "the severity that ends with 4: `error` or `warning`",
 )
 
+HEALTH_SECTION = "health"
+
+
+def parse_limits(text: str) -> tuple[float, float]:
+    """Read from where on a measure needs attention, and is critical: `5, 1000` or `10%, 30%`."""
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        values = [
+            float(part.removesuffix("%")) / (100 if part.endswith("%") else 1) for part in parts
+        ]
+    except ValueError:
+        values = []
+    if len(values) != 2 or not 0 < values[0] <= values[1] < float("inf"):
+        raise UsageError(
+            f"`{text}` is not two numbers above 0, the second one not below the first",
+            hint='`"5, 1000"`: attention from 5 on, critical from 1000 on; ratios as `"10%, 30%"`',
+        )
+    return values[0], values[1]
+
+
+def _limits(name: str, usual: str, what: str) -> Setting[tuple[float, float] | None]:
+    text = f"{what} from which on health needs attention, and is critical (default {usual})"
+    return Setting(f"{HEALTH_SECTION}.{name}", "LIMITS", parse_limits, None, text)
+
+
+HEALTH_LIMITS = (
+    _limits("files-to-save", "5, 1000", "small files that merging would save,"),
+    _limits("deleted-rows", "10%, 30%", "the part of the rows that positions delete"),
+    _limits("deletes-on-one-file", "5, 100", "delete files on one data file"),
+    _limits("deletes-of-no-effect", "1, 1000", "delete files that apply to nothing,"),
+    _limits("manifests-to-save", "20, 1000", "manifests that regrouping would save,"),
+    _limits("snapshots-past-retention", "10, 1000", "snapshots past the table's retention,"),
+    _limits("metadata-files-off-the-log", "20, 1000", "metadata files off the log,"),
+    _limits("reclaimable", "25%, 100%", "what expiring frees, as a part of the live bytes,"),
+)
+"""The limits of health, each by the name of its measure."""
+
 SETTINGS: Sequence[Setting[Any]] = (
     CONCURRENCY,
     TIME_LIMIT,
@@ -293,6 +330,7 @@ SETTINGS: Sequence[Setting[Any]] = (
     COMPACT_MASTER,
     VALIDATE_LEVEL,
     VALIDATE_FAIL_ON,
+    *HEALTH_LIMITS,
 )
 """Every setting, in the order of the manual."""
 

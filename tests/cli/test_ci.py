@@ -196,3 +196,23 @@ def test_bash_completes_by_its_script() -> None:
     )
     ended = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
     assert ended.stdout.splitlines() == ["expire-snapshots", "auto"]
+
+
+def test_limits_of_health_are_settings(
+    run: Run, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "icectl.toml"
+    settings.write_text('[health]\nfiles-to-save = "2, 5"\nreclaimable = "50%, 200%"\n')
+    ended = run("inspect", table, "health", "--config", str(settings), "--json")
+    found = ended.document["result"]
+    assert (found["verdict"], found["small_files"]["verdict"]) == ("critical", "critical")
+    assert found["small_files"]["threshold"] == ("attention from 2 files to save, critical from 5")
+    assert found["reclaimable"]["threshold"] == (
+        "attention from 50% of the live bytes, critical from 200%"
+    )
+    monkeypatch.setenv("ICECTL_HEALTH_FILES_TO_SAVE", "100, 1000")
+    assert run("inspect", table, "health", "--check", "--json").code == 0
+    for wrong in ("5", "5, 4", "a, b", "0, 5", "1, inf"):
+        monkeypatch.setenv("ICECTL_HEALTH_FILES_TO_SAVE", wrong)
+        ended = run("inspect", table, "health", "--json")
+        assert (ended.code, ended.document["error"]["id"]) == (2, "usage")

@@ -13,7 +13,13 @@ from icectl.cli.listing import ListOptions, list_tables
 from icectl.cli.naming import called, may_be_short, name_in_catalog
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
-from icectl.cli.settings import COMPACT_ENGINE, parse_count, parse_option
+from icectl.cli.settings import (
+    COMPACT_ENGINE,
+    HEALTH_LIMITS,
+    Settings,
+    parse_count,
+    parse_option,
+)
 from icectl.errors import (
     NO_TABLE,
     Incomplete,
@@ -59,6 +65,7 @@ class _ParsedRequest:
     html: str | None
     engine: str
     fails_from: int
+    limits: Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +160,12 @@ def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
 
 def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.engine.choice import choose_engine
+    from icectl.plan.inspect.health import HealthLimits, Limits
     from icectl.report.inspect.health import print_health
     from icectl.run.inspect.health import health
 
-    found = health(reader, request.choice, frozenset(COMMANDS))
+    given = {name: Limits(*limits) for name, limits in request.limits.items()}
+    found = health(reader, request.choice, frozenset(COMMANDS), HealthLimits(**given))
     engine = choose_engine(request.engine)
     found = {**found, "engine": engine.name}
     return _Shown(found, lambda console: print_health(console, found, request.table, engine))
@@ -309,7 +318,18 @@ def _parsed(common: Common, table: str, view_name: str, given: ViewRequest) -> _
         html=given.html,
         engine=common.shell.settings.read(COMPACT_ENGINE) or "auto",
         fails_from=_fails_from(given),
+        limits=_limits(common.shell.settings),
     )
+
+
+def _limits(settings: Settings) -> dict[str, tuple[float, float]]:
+    """The limits of health that the settings have, by the name of the measure."""
+    found = {}
+    for setting in HEALTH_LIMITS:
+        limits = settings.read(setting)
+        if limits is not None:
+            found[setting.key.rpartition(".")[2].replace("-", "_")] = limits
+    return found
 
 
 def _fails_from(given: ViewRequest) -> int:
