@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from icectl.engine.spark import check_installed
 from icectl.errors import EngineError
 
 EngineName = Literal["spark", "local"]
@@ -38,8 +39,6 @@ def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
 
 def _missing() -> str | None:
     """What Spark lacks on this machine."""
-    from icectl.engine.spark import check_installed
-
     try:
         check_installed()
     except EngineError as error:

@@ -25,7 +25,7 @@ _FEW_LINES = 4
 _FRAME = 12
 """Room between boxes that stand in rows and the frame around them."""
 _NAME_LETTERS, _ALONE_LETTERS = 22, 30
-"""Letters of 0.61 em, as the widest of the usual fonts has them, that fit into a box."""
+"""Letters that fit into a box in DejaVu Sans Mono, the widest of the usual fonts."""
 _TITLES: Mapping[str, str] = {
     "manifestList": "Manifest List",
     "rootManifest": "Root Manifest",
