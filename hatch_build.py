@@ -23,6 +23,7 @@ class LoopsHook(BuildHookInterface):
         """Build the loops and put them beside their source."""
         if self.target_name != "wheel":
             return
+        build_data["shared_data"].update(_papers())
         if version == "editable":
             build_loops.main()
             return
@@ -35,6 +36,19 @@ class LoopsHook(BuildHookInterface):
         build_data["force_include"][str(library)] = f"icectl/codec/{library.name}"
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{_platform()}"
+
+
+def _papers() -> dict[str, str]:
+    """Where the manual and the completion scripts go, below the prefix of the installation."""
+    root = Path(__file__).parent
+    places = {
+        "icectl.bash": "share/bash-completion/completions/icectl",
+        "_icectl": "share/zsh/site-functions/_icectl",
+        "icectl.fish": "share/fish/vendor_completions.d/icectl.fish",
+    }
+    pages = sorted((root / "man").iterdir())
+    found = {str(page): f"share/man/man{page.suffix[1:]}/{page.name}" for page in pages}
+    return found | {str(root / "completions" / name): place for name, place in places.items()}
 
 
 def _platform() -> str:

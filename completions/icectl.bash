@@ -5,36 +5,38 @@ _icectl() {
     local options="--help" words="" second=""
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
-        COMPREPLY=($(compgen -W "inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans migrate-v1-v2 upgrade-to-v4 --help --version --spark-script" -- "$current"))
+        COMPREPLY=($(compgen -W "inspect validate repair maintain expire-snapshots rewrite-manifests compact remove-orphans apply migrate-v1-v2 upgrade-to-v4 --help --version --spark-script" -- "$current"))
         return
     fi
     case "${COMP_WORDS[1]}" in
         inspect)
-            options="--snapshot --ref --as-of --all-snapshots --content --from --to --columns --limit --format --html --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--snapshot --ref --as-of --all-snapshots --content --from --to --columns --limit --format --check --fail-on --html --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --content) words="data deletes" ;;
-                --format) words="text json jsonl csv mermaid" ;;
+                --format) words="text json jsonl csv mermaid github junit sarif" ;;
+                --fail-on) words="attention critical" ;;
                 --color) words="auto always never" ;;
                 --snapshot|--ref|--as-of|--from|--to|--columns|--limit|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             second="summary health snapshots history refs manifests files entries partitions schemas specs sort-orders properties metadata-log statistics tree changes"
             ;;
         validate)
-            options="--level --snapshot --ref --all-snapshots --sample --rule --skip --engine --master --remote --spark-conf --fail-on --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--level --snapshot --ref --all-snapshots --sample --rule --skip --engine --master --remote --spark-conf --fail-on --format --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --level) words="metadata files footers data" ;;
                 --engine) words="local spark" ;;
                 --fail-on) words="error warning" ;;
+                --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
                 --snapshot|--ref|--sample|--rule|--skip|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         repair)
-            options="--level --branch --to-snapshot --drop-missing --accept-undeleted --skip --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--level --branch --to-snapshot --drop-missing --accept-undeleted --skip --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --level) words="metadata files footers" ;;
                 --color) words="auto always never" ;;
-                --branch|--to-snapshot|--skip|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --branch|--to-snapshot|--skip|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         maintain)
@@ -46,52 +48,59 @@ _icectl() {
             esac
             ;;
         expire-snapshots)
-            options="--older-than --retain-last --keep-daily --keep-weekly --keep-monthly --expire-unreferenced --expire-id --clean-expired-metadata --keep-files --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--older-than --retain-last --keep-daily --keep-weekly --keep-monthly --expire-unreferenced --expire-id --clean-expired-metadata --keep-files --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --color) words="auto always never" ;;
-                --older-than|--retain-last|--keep-daily|--keep-weekly|--keep-monthly|--expire-id|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --older-than|--retain-last|--keep-daily|--keep-weekly|--keep-monthly|--expire-id|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         rewrite-manifests)
-            options="--branch --spec-id --content --target-size --sort-by --min-manifests --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--branch --spec-id --content --target-size --sort-by --min-manifests --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --content) words="all data deletes" ;;
                 --color) words="auto always never" ;;
-                --branch|--spec-id|--target-size|--sort-by|--min-manifests|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --branch|--spec-id|--target-size|--sort-by|--min-manifests|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         compact)
-            options="--branch --strategy --sort-order --zorder --where --target-file-size --min-file-size --max-file-size --min-input-files --min-delete-ratio --min-delete-files --rewrite-all --max-groups --job-order --max-group-size --output-spec-id --deletes-only --partial-progress --max-failed-commits --engine --master --remote --spark-conf --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--branch --strategy --sort-order --zorder --where --target-file-size --min-file-size --max-file-size --min-input-files --min-delete-ratio --min-delete-files --rewrite-all --max-groups --job-order --max-group-size --output-spec-id --deletes-only --partial-progress --max-failed-commits --engine --master --remote --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --strategy) words="binpack sort zorder" ;;
                 --job-order) words="none bytes-asc bytes-desc files-asc files-desc" ;;
-                --engine) words="spark local" ;;
+                --engine) words="auto spark local" ;;
                 --color) words="auto always never" ;;
-                --branch|--sort-order|--zorder|--where|--target-file-size|--min-file-size|--max-file-size|--min-input-files|--min-delete-ratio|--min-delete-files|--max-groups|--max-group-size|--output-spec-id|--partial-progress|--max-failed-commits|--master|--remote|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --branch|--sort-order|--zorder|--where|--target-file-size|--min-file-size|--max-file-size|--min-input-files|--min-delete-ratio|--min-delete-files|--max-groups|--max-group-size|--output-spec-id|--partial-progress|--max-failed-commits|--master|--remote|--spark-conf|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
         remove-orphans)
-            options="--older-than --location --inventory --quarantine --max-fraction --allow-recent --delete-outside --equal-scheme --equal-authority --prefix-mismatch --engine --master --spark-conf --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--older-than --location --inventory --quarantine --max-fraction --allow-recent --delete-outside --equal-scheme --equal-authority --prefix-mismatch --engine --master --spark-conf --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --prefix-mismatch) words="error ignore" ;;
                 --engine) words="local spark" ;;
                 --color) words="auto always never" ;;
-                --older-than|--location|--quarantine|--max-fraction|--equal-scheme|--equal-authority|--master|--spark-conf|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --older-than|--location|--quarantine|--max-fraction|--equal-scheme|--equal-authority|--master|--spark-conf|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
-        migrate-v1-v2)
-            options="--rewrite-manifests --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+        apply)
+            options="--allow-newer --dry-run -n --deleted-list --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --color) words="auto always never" ;;
                 --concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
+        migrate-v1-v2)
+            options="--rewrite-manifests --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            case "$previous" in
+                --color) words="auto always never" ;;
+                --format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+            esac
+            ;;
         upgrade-to-v4)
-            options="--layout --lazy --eager --convert-position-deletes --branch --allow-read-only --dry-run -n --check --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--layout --lazy --eager --convert-position-deletes --branch --allow-read-only --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --layout) words="sfc-1 iceberg-1.12" ;;
                 --color) words="auto always never" ;;
-                --branch|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --branch|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
     esac

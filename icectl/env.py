@@ -64,6 +64,42 @@ class SystemEnv:
         time.sleep(seconds)
 
 
+@dataclass(slots=True)
+class InstantEnv:
+    """A clock that stands still at the instant of a plan, until it is released to go on."""
+
+    env: Env
+    instant_ms: int | None
+
+    def release(self) -> None:
+        """Let the clock show the time as it is from now on."""
+        self.instant_ms = None
+
+    def now_ms(self) -> int:
+        """The instant, or the time after the release."""
+        return self.env.now_ms() if self.instant_ms is None else self.instant_ms
+
+    def monotonic_seconds(self) -> float:
+        """As Env."""
+        return self.env.monotonic_seconds()
+
+    def new_uuid(self) -> str:
+        """As Env."""
+        return self.env.new_uuid()
+
+    def new_snapshot_id(self) -> int:
+        """As Env."""
+        return self.env.new_snapshot_id()
+
+    def host_name(self) -> str:
+        """As Env."""
+        return self.env.host_name()
+
+    def sleep(self, seconds: float) -> None:
+        """As Env."""
+        self.env.sleep(seconds)
+
+
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """The moment at which a run has to stop safely; None never comes."""

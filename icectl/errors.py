@@ -69,6 +69,10 @@ class UsageError(IcectlError):
     default_hint = "`icectl COMMAND --help` lists the options"
 
 
+NO_TABLE = "no-table"
+"""Id of wrong usage that names no table, or something else in its place."""
+
+
 class Incomplete(IcectlError):
     """An end before all of the work is done; running the command again continues it."""
 

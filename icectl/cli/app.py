@@ -16,7 +16,8 @@ from typer.main import get_command
 
 from icectl import __version__
 from icectl.cli.debug_log import debug_log
-from icectl.cli.failures import explained, way_out
+from icectl.cli.env_vars import unknown_variables
+from icectl.cli.failures import explained, way_out, with_command
 from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
 from icectl.cli.options import Command, Invocation, Shell
 from icectl.cli.settings import (
@@ -43,10 +44,18 @@ COMMANDS: Mapping[str, str] = {
     "rewrite-manifests": "regroup manifests by partition, in their target size",
     "compact": "rewrite data files into ones of good size, deletes applied",
     "remove-orphans": "delete or move files that the table does not refer to",
+    "apply": "carry out a plan that was saved with --save-plan",
     "migrate-v1-v2": "turn a version 1 table into a version 2 table",
     "upgrade-to-v4": "turn a table into one of the version 4 proposal",
 }
 """Every command with its one line of help. Its module has its name, and is imported to run it."""
+
+PAPERS: Mapping[str, str] = {
+    "schema": "print the JSON Schema of what a command prints with --json",
+    "completion": "print the completion script of a shell",
+    "man": "show the manual page of a command",
+}
+"""What icectl tells of itself; papers.py prints it."""
 
 _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """What the parser inside typer raises; its module is private, and moves between versions."""
@@ -69,7 +78,7 @@ def main(argv: Sequence[str] | None = None, *, env: Env | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     clock = SystemEnv() if env is None else env
     if not arguments:
-        sys.stderr.write(root_help(COMMANDS))
+        sys.stderr.write(root_help(COMMANDS, PAPERS))
         return UsageError.exit_code
     run = _Run(
         env=clock,
@@ -93,6 +102,9 @@ def parse(arguments: Sequence[str]) -> Invocation | None:
     Raises: UsageError.
     """
     words = list(arguments)
+    if words[0] in PAPERS:
+        _show_paper(words)
+        return None
     if words[0] == "help":
         words = [*words[1:2], "--help"]
     root = get_command(_root())
@@ -130,6 +142,7 @@ class _LazyGroup(PlainGroup):
     """The root: knows its commands by name, and imports the one that is run."""
 
     summaries = COMMANDS
+    papers = PAPERS
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """Name the commands."""
@@ -194,7 +207,9 @@ def _run(run: _Run, arguments: Sequence[str], interrupts: Interrupts) -> int:
         run.console = run.shell.console
         _start_arrow()
         with debug_log(run.console):
-            return _report_outcome(run, run.invocation.run(run.shell))
+            outcome = run.invocation.run(run.shell)
+            _save_plan(run.invocation, run.shell, outcome)
+            return _report_outcome(run, outcome)
     except BrokenPipeError:
         _discard_stdout()
         return 0
@@ -215,9 +230,49 @@ def _open_shell(run: _Run, invocation: Invocation, interrupts: Interrupts) -> Sh
     console = Console(sys.stdout, sys.stderr, sys.stdin, run.env, options)
     for line in settings.lines(invocation.command.name):
         console.detail(line)
+    _check_format(invocation)
+    for told in unknown_variables(os.environ):
+        console.warn(told)
     limit_ms = settings.read(TIME_LIMIT)
     ends_at = None if limit_ms is None else run.started_seconds + limit_ms / 1000
-    return Shell(console, run.env, settings, Deadline(run.env, ends_at), interrupts)
+    env = _planning_env(invocation, run.env)
+    return Shell(console, env, settings, Deadline(run.env, ends_at), interrupts)
+
+
+def _show_paper(words: Sequence[str]) -> None:
+    from icectl.cli.papers import show_paper
+
+    show_paper(words, COMMANDS)
+
+
+def _check_format(invocation: Invocation) -> None:
+    """Raises: UsageError, for two formats, or one that the run has nothing to tell in."""
+    wanted = invocation.value("format")
+    if wanted is None or invocation.command.name == "inspect":  # whose views have their own
+        return
+    from icectl.report.ci import check_ci_format
+
+    if invocation.value("json") and wanted != "json":
+        raise UsageError(
+            f"`--json` and `--format {wanted}` exclude each other", hint="leave one out"
+        )
+    is_check = invocation.command.name == "validate" or bool(invocation.value("check"))
+    check_ci_format(wanted, is_check=is_check)
+
+
+def _planning_env(invocation: Invocation, env: Env) -> Env:
+    if not invocation.value("save_plan"):
+        return env
+    from icectl.cli.plans import planning_env
+
+    return planning_env(invocation, env)
+
+
+def _save_plan(invocation: Invocation, shell: Shell, outcome: Outcome) -> None:
+    if invocation.value("save_plan"):
+        from icectl.cli.plans import save_plan
+
+        save_plan(invocation, shell, outcome)
 
 
 def _start_arrow() -> None:
@@ -237,12 +292,15 @@ def _report_outcome(run: _Run, outcome: Outcome) -> int:
     console.progress.stop()
     for warning in outcome.warnings:
         console.warn(warning)
-    if console.options.json or _metrics_file(run):
+    for_ci = _for_ci(run)
+    if console.options.json or for_ci or _metrics_file(run):
         built = document(outcome)
         _write_metrics(run, built)
     try:
         if console.options.json:
             _print_document(console, built)
+        elif for_ci:
+            _print_for_ci(run, built)
         else:
             outcome.render(console)
         console.flush()
@@ -271,6 +329,8 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
     try:
         if console.options.json:
             _print_document(console, built)
+        elif _for_ci(run):
+            _print_for_ci(run, built)
         console.flush()
     except OSError:
         _discard_stdout()
@@ -280,16 +340,36 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
 def _way_out(run: _Run, error: IcectlError) -> str | None:
     """The hint of an error, made from what is whole of the table, with the table's name."""
     if run.shell is None or run.invocation is None:
-        return error.hint
-    table, catalog = run.invocation.table, run.invocation.value("catalog")
-    if table is not None and catalog:
-        table = f"{catalog}.{table}"
-    return way_out(error, run.shell.ways_out, table)
+        hint = error.hint  # the command line is no good
+    else:
+        table, catalog = run.invocation.table, run.invocation.value("catalog")
+        if table is not None and catalog:
+            table = f"{catalog}.{table}"
+        hint = way_out(error, run.shell.ways_out, table)
+    if hint is None or run.command_name is None:
+        return hint
+    return with_command(hint, run.command_name)
 
 
 def _print_document(console: Console, built: Mapping[str, Any]) -> None:
     whole = {**built, "warnings": list(console.warnings)}
     console.print(json_text(whole, indent=2 if console.out_is_terminal else None))
+
+
+def _for_ci(run: _Run) -> bool:
+    """Whether CI is what reads the output of a run that has begun."""
+    if run.shell is None or run.invocation is None:
+        return False
+    return run.invocation.value("format") in ("github", "junit", "sarif")
+
+
+def _print_for_ci(run: _Run, built: Mapping[str, Any]) -> None:
+    from icectl.report.ci import ci_text
+
+    assert run.invocation is not None
+    table, catalog = run.invocation.value("table"), run.invocation.value("catalog")
+    name = table if not catalog else f"{catalog}.{table}"
+    run.console.write(ci_text(run.invocation.value("format"), built, name))
 
 
 def _metrics_file(run: _Run) -> Path | None:

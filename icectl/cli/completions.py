@@ -1,4 +1,4 @@
-"""Completion scripts for bash, zsh and fish, printed from the command tree."""
+"""Completion scripts for bash, zsh, fish and PowerShell, printed from the command tree."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -190,3 +190,53 @@ def _fish_value(option: CompletedOption) -> str:
 
 def _fish_text(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("`", "") + "'"
+
+
+def powershell(commands: Sequence[CompletedCommand]) -> str:
+    """Print the script for PowerShell."""
+    names = _power_list([command.name for command in commands])
+    cases = "\n".join(map(_power_case, commands))
+    return f"""\
+# icectl completion for PowerShell; {_NOTE}
+
+Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {{
+    param($current, $line, $position)
+    $words = @($line.CommandElements | ForEach-Object {{ $_.ToString() }})
+    if ($current) {{ $words = @($words | Select-Object -SkipLast 1) }}
+    $previous = $words[-1]
+    $found = @()
+    if ($words.Count -le 1) {{
+        $found = {names} + @('--help', '--version')
+    }} else {{
+        $options = @(); $values = @{{}}; $second = @()
+        switch ($words[1]) {{
+{cases}
+        }}
+        if ($values.ContainsKey($previous)) {{ $found = $values[$previous] }}
+        elseif ($current -like '-*') {{ $found = $options + '--help' }}
+        elseif ($words.Count -eq 3) {{ $found = $second }}
+    }}
+    $found | Where-Object {{ $_ -like "$current*" }} | ForEach-Object {{
+        [System.Management.Automation.CompletionResult]::new($_, $_, 'ParameterValue', $_)
+    }}
+}}
+"""
+
+
+def _power_case(command: CompletedCommand) -> str:
+    options = [name for option in command.options for name in option.names]
+    lines = [
+        f"            '{command.name}' {{",
+        f"                $options = {_power_list(options)}",
+    ]
+    for option in command.options:
+        if option.choices:
+            given = _power_list(option.choices)
+            lines += [f"                $values['{name}'] = {given}" for name in option.names]
+    if command.second:
+        lines.append(f"                $second = {_power_list(command.second)}")
+    return "\n".join([*lines, "            }"])
+
+
+def _power_list(words: Sequence[str]) -> str:
+    return "@(" + ", ".join(f"'{word}'" for word in words) + ")"

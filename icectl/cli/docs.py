@@ -53,6 +53,7 @@ def pages() -> Mapping[str, str]:
         "completions/icectl.bash": completions.bash(completed),
         "completions/_icectl": completions.zsh(completed),
         "completions/icectl.fish": completions.fish(completed),
+        "completions/icectl.ps1": completions.powershell(completed),
         "docs/rules.md": rules_page(),
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from shlex import quote
 
 from icectl.cli.signals import Terminated
-from icectl.errors import CorruptTable, IcectlError, StorageError
+from icectl.errors import NO_TABLE, CorruptTable, IcectlError, StorageError, TableNotFound
 
 
 def explained(raised: BaseException) -> tuple[IcectlError, int]:
@@ -28,6 +28,11 @@ def explained(raised: BaseException) -> tuple[IcectlError, int]:
     return IcectlError(message, hint=hint, id="bug"), 1
 
 
+def with_command(hint: str, command: str) -> str:
+    """A hint that names the command that was run."""
+    return hint.replace("`icectl COMMAND ", f"`icectl {command} ")
+
+
 def with_table(hint: str, table: str) -> str:
     """A hint whose commands name the table."""
     return re.sub(r"(`icectl [a-z0-9-]+) TABLE\b", lambda found: f"{found[1]} {quote(table)}", hint)
@@ -38,12 +43,11 @@ def way_out(
 ) -> str | None:
     """The hint of an error, made from what is whole of the table, with the table's name."""
     hint = error.hint
-    if not ways_out:
-        return hint  # no table was named, or what was named may be none
     if isinstance(error, CorruptTable):
         for better in ways_out:
             hint = better(error)
-    return hint if hint is None or table is None else with_table(hint, table)
+    is_named = not isinstance(error, TableNotFound) and error.error_id != NO_TABLE
+    return with_table(hint, table) if hint is not None and table is not None and is_named else hint
 
 
 def _system_error(raised: OSError) -> StorageError:

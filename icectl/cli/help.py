@@ -44,16 +44,18 @@ class PlainGroup(TyperGroup):
     """The root, whose help needs the commands' names and no module of theirs."""
 
     summaries: Mapping[str, str]
+    papers: Mapping[str, str]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Write the whole help page."""
-        formatter.write(root_help(self.summaries))
+        formatter.write(root_help(self.summaries, self.papers))
 
 
-def root_help(summaries: Mapping[str, str]) -> str:
+def root_help(summaries: Mapping[str, str], papers: Mapping[str, str]) -> str:
     """Print the help of `icectl` alone."""
     lines = ["Usage: icectl COMMAND TABLE [OPTIONS]", "", ROOT_SUMMARY, "", "Commands:"]
     lines += _rows(summaries.items(), left=21)
+    lines += ["", "About icectl itself:", *_rows(papers.items(), left=21)]
     lines += ["", "Options:"]
     options = [
         ("--version", "print the version"),
@@ -150,9 +152,19 @@ def _examples(command: Command) -> Iterator[str]:
 
 def unknown_command(name: str, known: Sequence[str]) -> UsageError:
     """Say that there is no such command, and which may have been meant."""
-    close = get_close_matches(name, known, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else "`icectl --help` lists the commands"
+    parts = [one for one in known if name and name in one.split("-")]
+    close = parts or get_close_matches(name, known, n=1)
+    close = close or [one for one in known if name and one.startswith(name)]
+    close = close or _by_parts(name, known)
+    meant = " or ".join(f"`{one}`" for one in close)
+    hint = f"did you mean {meant}?" if close else "`icectl --help` lists the commands"
     return UsageError(f"there is no command `{name}`", hint=hint)
+
+
+def _by_parts(name: str, known: Sequence[str]) -> list[str]:
+    """The commands of which one word is like a name that was mistyped."""
+    words = {word: one for one in known for word in one.split("-") if len(word) > 2}
+    return [words[near] for near in get_close_matches(name, words, n=1)]
 
 
 def usage_error(error: Any, word: str) -> UsageError:

@@ -21,6 +21,9 @@ from icectl.report.console import Color, Console
 from icectl.report.document import Outcome
 from icectl.units import print_count
 
+FORMATS = ("text", "json", "github", "junit", "sarif")
+"""What runs whose findings CI reads can print."""
+
 OUTPUT = "Output"
 RUNNING = "Running"
 STORAGE = "Finding and reading the table"
@@ -90,7 +93,8 @@ class Shell:
     """The place where a command runs: console, clock, settings, time limit, and what may end it.
 
     `ways_out` make better hints of what they find whole in the tables that the command opened.
-    `spark` is the session of the program that runs the command, if it is one with a session.
+    `spark` is the session of the program that runs the command, if it is one with a session. A
+    `review` (a run.review.Review) holds the command to a plan.
     """
 
     console: Console
@@ -101,6 +105,7 @@ class Shell:
     ways_out: list[Callable[[CorruptTable], str | None]] = field(default_factory=list)
     spark: Any = None
     limits: Limits = field(default_factory=Limits)
+    review: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +239,24 @@ class Change:
     check: Annotated[
         bool, option("--check", group=CHANGING, help="plan only; exit 4 when there is work")
     ] = False
+    format: Annotated[
+        str | None,
+        option(
+            "--format",
+            group=OUTPUT,
+            metavar="FORMAT",
+            help="text (default) or json; with --check: github, junit, sarif too",
+        ),
+    ] = None
+    save_plan: Annotated[
+        str | None,
+        option(
+            "--save-plan",
+            group=CHANGING,
+            metavar="FILE",
+            help="with --dry-run or --check: write the plan to FILE, for `icectl apply`",
+        ),
+    ] = None
     yes: Annotated[bool, option("--yes", "-y", group=CHANGING, help="do not ask")] = False
     metadata_file: Annotated[
         str | None,
@@ -275,6 +298,11 @@ class Command:
     exit_codes: Sequence[int]
     choices: Mapping[str, Sequence[str]]
     callback: Callable[..., "Invocation"]
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The names of all of its options and arguments."""
+        return frozenset(inspect.signature(self.callback).parameters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,12 @@ from icectl.cli.options import Change, Common
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
 from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, IcectlError, UsageError
+from icectl.plan.reviewed import Reviewed
 from icectl.progress import Progress
 from icectl.report.console import Console
 from icectl.report.document import TableIdentity
 from icectl.run.reader import Reader
+from icectl.run.review import Review
 from icectl.storage.open import StorageOptions, open_store, requests_at_once
 from icectl.storage.store import Store
 from icectl.table.open import open_table
@@ -39,7 +41,8 @@ class Session:
 
     `storage()` is what other processes reach the table's files with, once it is loaded.
     `other_tables` asks the configured catalog, if the table was named in one, for its others.
-    `spark` is the session of Spark that the caller has given, if any.
+    `spark` is the session of Spark that the caller has given, if any. A `review` holds the run to a
+    plan.
     """
 
     store: Store
@@ -54,6 +57,20 @@ class Session:
     storage: Callable[[], StorageOptions]
     other_tables: "CatalogTables | None" = None
     spark: Any = None
+    review: Review | None = None
+
+    @property
+    def reviewed(self) -> Reviewed | None:
+        """The changes that the run may make, where a plan that was reviewed says so."""
+        return None if self.review is None else self.review.reviewed
+
+    def approve(self, result: Callable[[], Mapping[str, Any]]) -> None:
+        """Compare the result of the run's plan with the plan that was reviewed, if there is one.
+
+        Raises: CommitConflict, where that is not what was reviewed.
+        """
+        if self.review is not None:
+            self.review.approve(result)
 
     @property
     def access(self) -> "TableAccess":
@@ -128,6 +145,8 @@ def open_session(
         )
     opened = _open(common, table, path_map, read_only=read_only, change=change)
     store, catalog = opened.store, opened.catalog
+    if shell.review is not None:
+        catalog = shell.review.pinned(catalog)
 
     def way_out(error: CorruptTable) -> str | None:
         """Return a better hint for an error, by what is whole of the table."""
@@ -151,6 +170,7 @@ def open_session(
         storage=opened.storage,
         other_tables=opened.other_tables,
         spark=shell.spark,
+        review=shell.review,
     )
 
 

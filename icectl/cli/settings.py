@@ -5,7 +5,7 @@ them itself, since only it has the table.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -60,8 +60,11 @@ class Setting(Generic[_Value]):
 
     def concerns(self, command: str) -> bool:
         """Whether a command goes by it."""
-        section, dot, _ = self.key.rpartition(".")
-        return not dot or section == command
+        return "." not in self.key or self.is_of(command)
+
+    def is_of(self, command: str) -> bool:
+        """Whether a command goes by it, and no other."""
+        return self.key.rpartition(".")[0] == command
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +250,9 @@ ORPHANS_QUARANTINE: Setting[str | None] = Setting(
 COMPACT_ENGINE: Setting[str | None] = Setting(
     "compact.engine",
     "ENGINE",
-    _one_of("spark", "local"),
-    "spark",
-    "what rewrites rows: `spark`, or `local`, which needs no Java",
+    _one_of("auto", "spark", "local"),
+    "auto",
+    "what rewrites rows: `spark`, `local`, which needs no Java, or `auto`: Spark where it is there",
 )
 COMPACT_MASTER: Setting[str | None] = Setting(
     "compact.master", "URL", str, None, "cluster of Spark (default: the cores of this machine)"
@@ -268,6 +271,43 @@ VALIDATE_FAIL_ON: Setting[str | None] = Setting(
     "error",
     "the severity that ends with 4: `error` or `warning`",
 )
+
+HEALTH_SECTION = "health"
+
+
+def parse_limits(text: str) -> tuple[float, float]:
+    """Read from where on a measure needs attention, and is critical: `5, 1000` or `10%, 30%`."""
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        values = [
+            float(part.removesuffix("%")) / (100 if part.endswith("%") else 1) for part in parts
+        ]
+    except ValueError:
+        values = []
+    if len(values) != 2 or not 0 < values[0] <= values[1] < float("inf"):
+        raise UsageError(
+            f"`{text}` is not two numbers above 0, the second one not below the first",
+            hint='`"5, 1000"`: attention from 5 on, critical from 1000 on; ratios as `"10%, 30%"`',
+        )
+    return values[0], values[1]
+
+
+def _limits(name: str, usual: str, what: str) -> Setting[tuple[float, float] | None]:
+    text = f"{what} from which on health needs attention, and is critical (default {usual})"
+    return Setting(f"{HEALTH_SECTION}.{name}", "LIMITS", parse_limits, None, text)
+
+
+HEALTH_LIMITS = (
+    _limits("files-to-save", "5, 1000", "small files that merging would save,"),
+    _limits("deleted-rows", "10%, 30%", "the part of the rows that positions delete"),
+    _limits("deletes-on-one-file", "5, 100", "delete files on one data file"),
+    _limits("deletes-of-no-effect", "1, 1000", "delete files that apply to nothing,"),
+    _limits("manifests-to-save", "20, 1000", "manifests that regrouping would save,"),
+    _limits("snapshots-past-retention", "10, 1000", "snapshots past the table's retention,"),
+    _limits("metadata-files-off-the-log", "20, 1000", "metadata files off the log,"),
+    _limits("reclaimable", "25%, 100%", "what expiring frees, as a part of the live bytes,"),
+)
+"""The limits of health, each by the name of its measure."""
 
 SETTINGS: Sequence[Setting[Any]] = (
     CONCURRENCY,
@@ -289,6 +329,7 @@ SETTINGS: Sequence[Setting[Any]] = (
     COMPACT_MASTER,
     VALIDATE_LEVEL,
     VALIDATE_FAIL_ON,
+    *HEALTH_LIMITS,
 )
 """Every setting, in the order of the manual."""
 
@@ -318,6 +359,37 @@ def resolve(
             continue
         values[setting.key] = Resolved(_parse(setting, text, origin), text, origin)
     return Settings(values, found.storage_options, file, found.catalogs)
+
+
+def texts_of(settings: Settings, command: str) -> dict[str, dict[str, str]]:
+    """The settings of one command that were set anywhere: texts and their layers, by key."""
+    found = {
+        setting.key: settings.values[setting.key] for setting in SETTINGS if setting.is_of(command)
+    }
+    return {
+        key: {"value": value.text, "layer": value.origin.layer.value}
+        for key, value in found.items()
+        if value.origin.layer is not Layer.BUILT_IN
+    }
+
+
+def as_planned(
+    settings: Settings, command: str, planned: Mapping[str, Mapping[str, str]]
+) -> Settings:
+    """The settings of a run that a plan is made with again: those of its command are the plan's.
+
+    Raises: UsageError, for a value that makes no sense.
+    """
+    values = dict(settings.values)
+    for setting in SETTINGS:
+        if setting.is_of(command) and setting.key in planned:
+            given = planned[setting.key]
+            origin = Origin(Layer(given["layer"]), f"`{setting.key}` of the plan")
+            parsed = _parse(setting, given["value"], origin)
+            values[setting.key] = Resolved(parsed, given["value"], origin)
+        elif setting.is_of(command):
+            values[setting.key] = _built_in(setting)
+    return replace(settings, values=values)
 
 
 def _built_in(setting: Setting[Any]) -> Resolved:

@@ -237,6 +237,12 @@ def _settings(options: SparkOptions) -> dict[str, str]:
     return {**ours, **dict(options.settings), "spark.master": options.own_master}
 
 
+def check_installed() -> None:
+    """Raises: EngineError, where PySpark or Java is missing or too old for a session of our own."""
+    _check_pyspark(_PYSPARK)
+    _check_java()
+
+
 def _check_pyspark(least: tuple[int, int]) -> None:
     try:
         import pyspark

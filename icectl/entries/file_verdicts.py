@@ -147,6 +147,12 @@ def everything(data: Entries) -> Mask:
     return np.full(len(data), True)  # noqa: FBT003
 
 
+def at_locations(files: Entries, locations: Collection[str]) -> Mask:
+    """Whether each file is at one of these locations."""
+    named = pc.is_in(files.table["location"], value_set=pa.array(locations, pa.string()))
+    return np.asarray(named.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
 def of_specs(files: Entries, spec_ids: Collection[int]) -> Mask:
     """Whether each file is of one of these specs."""
     return np.isin(numbers(files, "spec_id"), sorted(spec_ids))

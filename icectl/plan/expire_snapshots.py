@@ -8,6 +8,7 @@ import pyarrow as pa
 from icectl.entries.files import NO_FILES, FileKind, Files, distinct, of_kind, together, without
 from icectl.plan.model import Pin
 from icectl.plan.retention import Retention
+from icectl.plan.reviewed import REMOVE_SCHEMA, REMOVE_SPEC, Reviewed
 from icectl.spec.expressions import last_guards
 from icectl.spec.layout import Layout, layout_of_table
 from icectl.spec.metadata import TableMetadata
@@ -104,6 +105,16 @@ def plan(
         spec_ids=specs,
         lost_statistics=lost_statistics(metadata),
         unlogged=_unlogged(metadata, retention),
+    )
+
+
+def held_to(plan: ExpirePlan, only: Reviewed) -> ExpirePlan:
+    """The plan without schemas and specs that a plan does not name which was reviewed."""
+    schemas, specs = only.subjects(REMOVE_SCHEMA), only.subjects(REMOVE_SPEC)
+    return replace(
+        plan,
+        schema_ids=tuple(id_ for id_ in plan.schema_ids if str(id_) in schemas),
+        spec_ids=tuple(id_ for id_ in plan.spec_ids if str(id_) in specs),
     )
 
 

@@ -1,11 +1,13 @@
 """Which files below a table may go: pure, from a listing and what the table reaches."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from icectl.entries.listed import Listed, listed_bytes
+from icectl.entries.listed import Listed, ListedFile, listed_bytes, listed_files, where
 from icectl.plan.model import Pin
+from icectl.plan.reviewed import DELETE_FILE, Act, Reviewed, listed_file
+from icectl.units import print_instant
 
 
 class OrphanVerdict(IntEnum):
@@ -69,3 +71,17 @@ class OrphanPlan:
     def is_too_much(self) -> bool:
         """Whether more would go than the caller allows; that so much is orphaned hints at error."""
         return self.deletable_bytes > self.max_fraction * self.listed_bytes
+
+
+def held_to(plan: OrphanPlan, only: Reviewed) -> OrphanPlan:
+    """The plan of those files alone that a plan names which was reviewed, and as it names them."""
+
+    def named(found: Listed) -> Listed:
+        return where(found, [_act(file) in only.acts for file in listed_files(found)])
+
+    return replace(plan, orphans=named(plan.orphans), outside=named(plan.outside))
+
+
+def _act(file: ListedFile) -> Act:
+    modified = None if file.modified_ms is None else print_instant(file.modified_ms)
+    return Act(DELETE_FILE, file.location, listed_file(file.size_bytes, modified))

@@ -32,6 +32,7 @@ from icectl.entries.rows import (
 )
 from icectl.errors import UsageError
 from icectl.plan.model import Pin
+from icectl.plan.reviewed import REWRITE_MANIFEST, Reviewed
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
@@ -64,7 +65,8 @@ class RewriteOptions:
     """The options of a rewrite; `sort_by` names partition fields, none means all of them.
 
     `every` rewrites all manifests, whatever that gains. Leaves of version 4 have at most
-    `max_entries`.
+    `max_entries`. No other manifests are rewritten than a plan names that was reviewed, where
+    there is one (`only`).
     """
 
     target_size_bytes: int
@@ -74,6 +76,7 @@ class RewriteOptions:
     content: Literal["all", "data", "deletes"] = "all"
     every: bool = False
     max_entries: int | None = None
+    only: Reviewed | None = None
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,24 @@ def plan(
     if any(group.rewritten for group in decided):
         decided = tuple(_without_dead(metadata, group, listed, options) for group in decided)
     return RewritePlan(pin, branch, options, decided)
+
+
+def held_to(
+    metadata: TableMetadata, plan: RewritePlan, listed: Listed, only: Reviewed
+) -> RewritePlan:
+    """The plan of those manifests alone that a plan names which was reviewed; the others stay."""
+    named = only.subjects(REWRITE_MANIFEST)
+
+    def held(group: ManifestGroup) -> ManifestGroup:
+        left = tuple(at for at in group.rewritten if listed.manifests[at].manifest_path in named)
+        if left == group.rewritten:
+            return group
+        whole = replace(group, kept=tuple(sorted((*group.rewritten, *group.kept))), rewritten=())
+        if not left:
+            return replace(whole, expected=0, entries=0, clusters=0, bytes_before=0)
+        return rewriting(metadata, whole, left, listed, plan.options, group.reason)
+
+    return replace(plan, groups=tuple(held(group) for group in plan.groups))
 
 
 def _check(metadata: TableMetadata, options: RewriteOptions) -> None:

@@ -1,15 +1,18 @@
 """The plan and the outcome of a compaction, as result members and as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
+from icectl.engine.choice import EngineChoice
 from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import by_row, take
 from icectl.plan.compact.groups import CHOSEN, CompactGroup, CompactPlan, LiveFiles
 from icectl.plan.compact.order import ZOrder
 from icectl.report.console import Console
 from icectl.report.document import id_text
+from icectl.report.inspect.rows import beginnings, below
 from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
 from icectl.spec.metadata import TableMetadata
@@ -39,6 +42,7 @@ class Compaction:
     files: LiveFiles
     metadata: TableMetadata
     removed_delete_files: int
+    engine: EngineChoice
     is_run: bool = False
     outputs: Mapping[int, GroupOutput] = field(default_factory=dict)
     failed: Mapping[int, str] = field(default_factory=dict)
@@ -61,7 +65,10 @@ def compaction_result(told: Compaction) -> dict[str, Any]:
     added_bytes = sum(group.expected_bytes for group in groups)
     return {
         "branch": told.plan.branch.name,
-        "groups": [_group(told, group) for group in groups],
+        "engine": told.engine.name,
+        "groups": [
+            _group(told, group, files) for group, files in zip(groups, _files_of(told), strict=True)
+        ],
         "rewritten_data_files": 0 if deletes_only else sum(group.input_files for group in done),
         "added_data_files": 0 if deletes_only else added,
         "removed_delete_files": told.removed_delete_files,
@@ -70,6 +77,10 @@ def compaction_result(told: Compaction) -> dict[str, Any]:
         "added_bytes": sum(one.size_bytes for one in outputs) if told.is_run else added_bytes,
         "rows_before": sum(group.input_rows for group in done),
         "rows_after": sum(one.row_count for one in outputs) if told.is_run else None,
+        "dangling_delete_files": [
+            location
+            for (location,) in by_row(take(told.files.deletes, told.plan.dangling), "location")
+        ],
         "left_alone": dict(told.plan.left_alone),
         "snapshot_ids": [id_text(one) for one in told.snapshot_ids],
         "failed": [
@@ -78,7 +89,19 @@ def compaction_result(told: Compaction) -> dict[str, Any]:
     }
 
 
-def _group(told: Compaction, group: CompactGroup) -> Mapping[str, Any]:
+def _files_of(told: Compaction) -> Iterator[list[dict[str, Any]]]:
+    """The data files of each group."""
+    # All at once: however few rows are taken, pyarrow goes through all of the table.
+    taken = take(told.files.data, [at for group in told.plan.groups for at in group.files])
+    rows = by_row(taken, "location", "file_size_in_bytes", "record_count")
+    for group in told.plan.groups:
+        yield [
+            {"path": location, "size_bytes": size, "rows": count}
+            for location, size, count in islice(rows, len(group.files))
+        ]
+
+
+def _group(told: Compaction, group: CompactGroup, files: list[dict[str, Any]]) -> Mapping[str, Any]:
     output = told.outputs.get(group.number)
     return {
         "partition": partition_text(told.metadata, group),
@@ -90,6 +113,7 @@ def _group(told: Compaction, group: CompactGroup) -> Mapping[str, Any]:
         "rows": group.input_rows if output is None else output.row_count,
         "reason": group.reason,
         "status": _status(told, group),
+        "files": files,
     }
 
 
@@ -115,6 +139,7 @@ def print_compaction(console: Console, told: Compaction, *, whole: bool) -> None
     if whole or not told.is_run:
         _print_groups(console, told)
         _print_order(console, told)
+        _print_engine(console, told)
     if whole:
         _print_files(console, told)
     for reason, count in told.plan.left_alone.items() if whole or not told.is_run else ():
@@ -169,11 +194,12 @@ def _shown_partition(told: Compaction, group: CompactGroup) -> str:
 
 def _print_files(console: Console, told: Compaction) -> None:
     """Every file that is rewritten, with its group and the reason for it."""
+    starts = beginnings(told.metadata.location)
     columns = (
         Column("group", "right"),
-        Column("file", cut="middle"),
         Column("bytes", "right"),
-        Column("because it is", cut="wrap"),
+        Column("because it is"),
+        Column("file", cut="middle"),
     )
     chosen = [(group.number, at) for group in told.plan.groups for at in group.files]
     # All at once: however few rows are taken, pyarrow goes through all of the table.
@@ -183,11 +209,16 @@ def _print_files(console: Console, told: Compaction) -> None:
         chosen, by_row(taken, "location", "file_size_in_bytes"), strict=True
     ):
         reason = CHOSEN.get(told.plan.verdict(at), "")
-        rows.append((str(number), location, print_size(size), reason))
+        rows.append((str(number), print_size(size), reason, below(location, starts)))
     if rows:
         console.print()
         print_table(console, columns, rows)
         console.print()
+
+
+def _print_engine(console: Console, told: Compaction) -> None:
+    if told.plan.groups and not told.plan.options.deletes_only:
+        console.say(str(told.engine))
 
 
 def _summary(told: Compaction) -> str:
@@ -200,9 +231,10 @@ def _summary(told: Compaction) -> str:
     before = f"{print_count(result['rewritten_data_files'], 'file')} of {size}"
     after = f"{result['added_data_files']:,} of {print_size(result['added_bytes'])}"
     deletes = print_count(result["removed_delete_files"], "delete file")
+    where = "on Spark" if told.engine.name == "spark" else "by the local engine"
     if not told.is_run:
         return f"{before} would become about {after}; {deletes} would go"
-    return f"{before} became {after}; {deletes} went"
+    return f"{before} became {after} {where}; {deletes} went"
 
 
 def _merged(told: Compaction, result: Mapping[str, Any]) -> str:

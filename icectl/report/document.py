@@ -156,10 +156,8 @@ def load_schema(name: str) -> dict[str, Any]:
 def document_schema(command: str) -> dict[str, Any]:
     """Compose the JSON Schema of a command's whole document, from the envelope and its result."""
     schema = load_schema("envelope")
-    result = load_schema(command)
-    result.pop("$schema", None)
-    definitions = result.pop("$defs", None)
-    if definitions is not None:
+    result, definitions = _result_schema(command)
+    if definitions:
         schema["$defs"] = definitions
     schema["title"] = f"icectl {command} --json"
     schema["properties"]["command"] = {"const": command}
@@ -167,3 +165,22 @@ def document_schema(command: str) -> dict[str, Any]:
     several.pop("$schema")
     schema["properties"]["result"] = {"anyOf": [result, several, {"type": "null"}]}
     return schema
+
+
+def plan_schema(command: str) -> dict[str, Any]:
+    """Compose the JSON Schema of the file that `--save-plan` writes for a command."""
+    schema = load_schema("plan")
+    result, definitions = _result_schema(command)
+    if definitions:
+        schema["$defs"] = definitions
+    schema["title"] = f"icectl {command} --save-plan"
+    schema["properties"]["command"] = {"const": command}
+    schema["properties"]["result"] = result
+    return schema
+
+
+def _result_schema(command: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of a command's result, and the definitions that it refers to."""
+    result = load_schema(command)
+    result.pop("$schema", None)
+    return result, result.pop("$defs", {})

@@ -14,6 +14,7 @@ _HELP = {
     "icectl_last_run_status": "1 for the status that the last run ended with",
     "icectl_last_run_count": "counts of the last run's result; for a list, its length",
     "icectl_last_run_bytes": "bytes of the last run's result",
+    "icectl_health_verdict": "health by check: 0 ok, 1 attention, 2 critical",
 }
 
 
@@ -32,6 +33,8 @@ def metrics_text(
     samples += _figures(built["result"] or {}, labels)
     for row in (built["result"] or {}).get("tables", ()):
         samples += _table_samples(row, {**labels, "table": row["table"]})
+    for check, verdict in _verdicts(built["result"] or {}):
+        samples.append(("icectl_health_verdict", {**labels, "check": check}, verdict))
     lines: list[str] = []
     for name, help_text in _HELP.items():
         found = [(tags, value) for metric, tags, value in samples if metric == name]
@@ -79,6 +82,17 @@ def write_metrics(path: Path, text: str, env: Env) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _verdicts(result: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """The verdict of each check of a table's health, and of all together."""
+    if result.get("view") != "health":
+        return
+    places = {"ok": 0, "attention": 1, "critical": 2}
+    yield "all", places[result["verdict"]]
+    for name, check in result.items():
+        if isinstance(check, Mapping) and "verdict" in check:
+            yield name, places[check["verdict"]]
 
 
 def numbers_of(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:

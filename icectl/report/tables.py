@@ -14,6 +14,15 @@ _ELLIPSIS = "..."
 _NARROWEST = 8
 """Columns that a cell keeps however narrow the terminal is."""
 
+_READABLE = {"middle": 16, "end": 10, "wrap": 24}
+"""Columns below which a cell that is cut so says nothing: then a row takes several lines."""
+
+_PACKED = 32
+"""Columns that a cell which may be cut asks for where a row takes several lines."""
+
+_INDENT = 4
+"""Columns by which the further lines of a row begin."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -32,15 +41,22 @@ class Column:
 def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """Print rows under their headings; cells are cut only where a terminal is too narrow.
 
+    Where little would be left of them, each row, and the headings, take several lines.
     Order: that of `rows`.
     """
     cells = [[_one_line(cell) for cell in row] for row in rows]
-    widths = _widths(columns, cells, console.width)
-    headings = [column.name for column in columns]
-    console.print(console.style(_line(columns, headings, widths), "bold"))
+    parts = _parts(columns, cells, console.width)
+    for part in parts:
+        headings = [column.name for column in part.columns]
+        if any(headings):
+            text = part.indent + _line(part.columns, headings, part.widths)
+            console.print(console.style(text, "bold"))
     for row in cells:
-        for line in _lines(columns, row, widths):
-            console.print(_line(columns, line, widths))
+        for part in parts:
+            for line in _lines(part.columns, part.of(row), part.widths):
+                text = _line(part.columns, line, part.widths)
+                if text or len(parts) == 1:
+                    console.print(part.indent + text)
 
 
 def print_pairs(console: Console, pairs: Sequence[tuple[str, str]], *, indent: int = 0) -> None:
@@ -48,7 +64,31 @@ def print_pairs(console: Console, pairs: Sequence[tuple[str, str]], *, indent: i
     left = max((text_width(name) for name, _ in pairs), default=0)
     for name, value in pairs:
         padding = " " * (left - text_width(name))
-        console.print(f"{' ' * indent}{console.style(name, 'bold')}{padding}{_GAP}{value}".rstrip())
+        head = f"{' ' * indent}{console.style(name, 'bold')}"
+        lines, at = _value_lines(value, console.width, indent, left)
+        if at is None:
+            console.print(f"{head}{padding}{_GAP}{lines[0]}".rstrip())
+            at = indent + left + len(_GAP)
+            del lines[0]
+        else:
+            console.print(head)
+        for line in lines:
+            console.print(" " * at + line)
+
+
+def _value_lines(
+    value: str, available: int | None, indent: int, left: int
+) -> tuple[list[str], int | None]:
+    """The lines of a value, and where they begin if that is below its name."""
+    at = indent + left + len(_GAP)
+    if available is None or at + text_width(value) <= available:
+        return [value], None
+    longest = max(map(text_width, value.split()), default=0)
+    below = at + longest > available
+    at = indent + len(_GAP) if below else at
+    width = max(available - at, _NARROWEST)
+    lines = wrap(value, width, break_long_words=False, break_on_hyphens=False)
+    return lines or [value], at if below else None
 
 
 def shorten(text: str, width: int, cut: Literal["middle", "end"]) -> str:
@@ -86,6 +126,69 @@ def _head(text: str, width: int) -> str:
 
 def _one_line(text: str) -> str:
     return printable(text.replace("\n", "\\n").replace("\t", "\\t"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The columns of one line of a row, and how wide they are."""
+
+    numbers: Sequence[int]
+    columns: Sequence[Column]
+    widths: Sequence[int]
+    indent: str
+
+    def of(self, row: Sequence[str]) -> Sequence[str]:
+        """The cells of a row in this line."""
+        return [row[number] for number in self.numbers]
+
+
+def _parts(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int | None
+) -> Sequence[_Part]:
+    """The lines that a row takes: one, where enough is left of every cell."""
+    natural, widths = _widths(columns, rows, None), _widths(columns, rows, available)
+    whole = _Part(range(len(columns)), columns, widths, "")
+    if available is None or _is_readable(columns, natural, widths, available):
+        return [whole]
+    lines: list[list[int]] = [[]]
+    used = 0
+    for number, natural_width in enumerate(natural):
+        width = min(natural_width, _PACKED) if columns[number].cut else natural_width
+        room = available - (_INDENT if len(lines) > 1 else 0)
+        if lines[-1] and used + len(_GAP) + width > room:
+            lines.append([])
+            used = 0
+        used += width + (len(_GAP) if lines[-1] else 0)
+        lines[-1].append(number)
+    return [
+        _part(columns, rows, numbers, available, indent=_INDENT if at else 0)
+        for at, numbers in enumerate(lines)
+    ]
+
+
+def _part(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    numbers: Sequence[int],
+    available: int,
+    *,
+    indent: int,
+) -> _Part:
+    chosen = [columns[number] for number in numbers]
+    cells = [[row[number] for number in numbers] for row in rows]
+    return _Part(numbers, chosen, _widths(chosen, cells, available - indent), " " * indent)
+
+
+def _is_readable(
+    columns: Sequence[Column], natural: Sequence[int], widths: Sequence[int], available: int
+) -> bool:
+    """Whether a row fits into a line, and no cell is cut to nothing."""
+    if sum(widths) + len(_GAP) * (len(columns) - 1) > available:
+        return False
+    return all(
+        column.cut is None or width >= min(wanted, _READABLE[column.cut])
+        for column, wanted, width in zip(columns, natural, widths, strict=True)
+    )
 
 
 def _widths(

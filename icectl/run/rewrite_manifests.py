@@ -19,6 +19,7 @@ from icectl.plan.rewrite_manifests import (
     Listed,
     RewriteOptions,
     RewritePlan,
+    held_to,
     plan,
 )
 from icectl.plan.sfc1.rewrite_manifests import plan_leaves
@@ -94,10 +95,11 @@ def prepare(
     snapshot = branch_head(metadata, branch)
     listed = _listed(access, metadata, snapshot)
     pin = pin_of(metadata, loaded.metadata_location)
-    decide = _PLANS[layout_of_table(metadata)]
-    return PreparedRewrite(
-        loaded, decide(metadata, pin, branch, listed, options(metadata)), listed, snapshot
-    )
+    chosen = options(metadata)
+    decided = _PLANS[layout_of_table(metadata)](metadata, pin, branch, listed, chosen)
+    if chosen.only is not None:
+        decided = held_to(metadata, decided, listed, chosen.only)
+    return PreparedRewrite(loaded, decided, listed, snapshot)
 
 
 def _listed(access: TableAccess, metadata: TableMetadata, snapshot: Snapshot | None) -> Listed:

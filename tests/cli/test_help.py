@@ -95,10 +95,12 @@ def test_every_command_takes_the_common_options(name: str) -> None:
     } <= options  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted({*app.COMMANDS} - {"inspect", "validate", "maintain"}))
+@pytest.mark.parametrize(
+    "name", sorted({*app.COMMANDS} - {"inspect", "validate", "maintain", "apply"})
+)
 def test_every_command_that_changes_a_table_takes_the_options_of_a_change(name: str) -> None:
     options = {word for entry in parameters_of(app.load_command(name)) for word in entry.opts}
     assert {
         "-n", "--dry-run", "--check", "-y", "--yes", "--metadata-file", "--deleted-list",
-        "--skip-if-busy",
+        "--skip-if-busy", "--save-plan",
     } <= options  # fmt: skip

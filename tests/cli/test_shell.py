@@ -133,7 +133,7 @@ def test_help_of_a_command_imports_no_library_but_typer(command: str) -> None:
             "inspect /t --concurrency 0",
             (
                 "`--concurrency`: `0` is not a whole number above 0\n"
-                "hint: `icectl COMMAND --help` lists the options"
+                "hint: `icectl inspect --help` lists the options"
             ),
         ),
         (
@@ -331,7 +331,7 @@ def test_an_error_is_one_line_and_its_hint_another(run: Run, serve: Serve) -> No
             13,
             (
                 "error: the file `/wh/t/data/a.parquet` is missing\n"
-                "hint: `icectl validate TABLE` tells every file that is missing\n"
+                "hint: `icectl validate /t` tells every file that is missing\n"
             ),
         ),
         (
@@ -384,7 +384,7 @@ def test_a_mistake_of_its_own_is_told_as_a_bug_and_not_as_damage(run: Run, serve
     assert ended.err.endswith(
         "error: icectl found a mistake of its own: a new manifest is wrong (R-069)\n"
         "hint: this is a bug in icectl, and what failed the check was not committed; please report "
-        "it with the lines above and what `icectl validate TABLE` says\n"
+        "it with the lines above and what `icectl validate /t` says\n"
     )
     jsonschema.validate(ended.document, load_schema("envelope"))
     assert ended.document["error"]["id"] == "self-check-failed"

@@ -163,7 +163,11 @@ class CompactRequest:
     ] = None
     engine: Annotated[
         str | None,
-        option("--engine", metavar="ENGINE", help="what rewrites rows: spark (default), or local"),
+        option(
+            "--engine",
+            metavar="ENGINE",
+            help="what rewrites rows: spark, local, or auto (default): Spark where it is there",
+        ),
     ] = None
     master: Annotated[
         str | None,
@@ -183,14 +187,14 @@ class CompactRequest:
         ('icectl compact /wh/db/t --sort-order "day(at), id desc"', "and sort the rows"),
         ("icectl compact /wh/db/t --max-groups 20 --partial-progress 5", "a part of the work"),
         ("icectl compact /wh/db/t --deletes-only", "merge deletes, leave data files alone"),
-        ("icectl compact /wh/db/t --engine local", "without Spark and Java"),
+        ("icectl compact /wh/db/t --engine local", "without Spark and Java, in either case"),
         ("icectl compact /wh/db/t --check", "for CI: exit 4 when there is work"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15, 16),
     choices={
         "strategy": ("binpack", "sort", "zorder"),
         "job_order": ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc"),
-        "engine": ("spark", "local"),
+        "engine": ("auto", "spark", "local"),
     },
 )
 def compact(
@@ -233,8 +237,9 @@ def compact(
     live: another writer's commit drops only the groups that it touched (exit 3, or 11 where nothing
     is left).
 
-    Rows are rewritten on Spark, which needs `icectl[spark]` and Java 17 or newer: on the cores of
-    this machine without `--master`. The workers of a cluster need icectl in their Python, by an
+    Rows are rewritten on Spark where PySpark (`icectl[spark]`) and Java 17 or newer are there, on
+    the cores of this machine without `--master`, else in processes of icectl's own; a line says so
+    before work begins. The workers of a cluster need icectl in their Python, by an
     image or an archive (`--spark-conf spark.archives=icectl.tar.gz#env`, and
     `PYSPARK_PYTHON=env/bin/python`), and the storage in reach. To a server of Spark Connect
     (`--remote`) icectl goes along. `--engine local` needs none of this.

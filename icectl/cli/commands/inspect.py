@@ -86,8 +86,16 @@ class ViewRequest:
             "--format",
             group=OUTPUT,
             metavar="FORMAT",
-            help="text (default), json, jsonl, csv; tree: mermaid too",
+            help="text (default), json, jsonl, csv; tree: mermaid too; health --check: github, "
+            "junit, sarif",
         ),
+    ] = None
+    check: Annotated[
+        bool, option("--check", help="health: exit 4 where something needs attention")
+    ] = False
+    fail_on: Annotated[
+        str | None,
+        option("--fail-on", metavar="VERDICT", help="health: exit 4 from attention or critical on"),
     ] = None
     html: Annotated[
         str | None,
@@ -100,15 +108,17 @@ class ViewRequest:
     examples=[
         ("icectl inspect /wh/db/t", "what the table is, and its counts"),
         ("icectl inspect /wh/db/t health", "what maintenance it needs"),
+        ("icectl inspect prod.db.t health --fail-on critical", "for CI: exit 4 when it is bad"),
         ("icectl inspect prod.db", "the tables in a namespace of catalog prod"),
         ("icectl inspect s3://b/t files --ref audit --format csv", "live files of a branch"),
         ("icectl inspect /wh/db/t snapshots --limit 5 --json", "the newest five, for scripts"),
     ],
-    exit_codes=(3, 5, 10, 13, 14, 15),
+    exit_codes=(3, 4, 5, 10, 13, 14, 15),
     choices={
         "view": _VIEWS,
         "content": ("data", "deletes"),
-        "format": ("text", "json", "jsonl", "csv", "mermaid"),
+        "format": ("text", "json", "jsonl", "csv", "mermaid", "github", "junit", "sarif"),
+        "fail_on": ("attention", "critical"),
     },
 )
 def inspect(

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from icectl.cli.options import (
+    FORMATS,
+    OUTPUT,
     Common,
     SparkConf,
     SparkRemote,
@@ -70,6 +72,15 @@ class ValidateRequest:
         str | None,
         option("--fail-on", metavar="SEVERITY", help="exit 4 from error (default) or warning on"),
     ] = None
+    format: Annotated[
+        str | None,
+        option(
+            "--format",
+            group=OUTPUT,
+            metavar="FORMAT",
+            help="text (default), json, or for CI: github, junit, sarif",
+        ),
+    ] = None
 
 
 @command(
@@ -78,6 +89,7 @@ class ValidateRequest:
         ("icectl validate /wh/db/t", "rules of the metadata, and that every file is there"),
         ("icectl validate /wh/db/t --level data --all-snapshots", "everything, every row too"),
         ("icectl validate s3://b/t --level metadata --fail-on warning", "quick and strict, for CI"),
+        ("icectl validate /wh/db/t --format sarif", "findings for code scanning"),
         ("icectl validate /wh/db/t --level data --sample 5% --json", "a different 5% every night"),
         ("icectl validate /wh/db/t --level data --engine spark --master yarn", "on a cluster"),
     ],
@@ -86,6 +98,7 @@ class ValidateRequest:
         "level": ("metadata", "files", "footers", "data"),
         "fail_on": ("error", "warning"),
         "engine": ("local", "spark"),
+        "format": FORMATS,
     },
 )
 def validate(

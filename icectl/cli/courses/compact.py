@@ -17,6 +17,7 @@ from icectl.cli.settings import (
     whole_number,
 )
 from icectl.cli.spark_options import check_no_spark_options, spark_options
+from icectl.engine.choice import AUTO, EngineChoice, choose_engine
 from icectl.engine.compact_job import Engine
 from icectl.engine.local import LocalEngine
 from icectl.engine.spark_rewrite import SparkEngine
@@ -70,17 +71,46 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
         raise UsageError(message)
     budget = _count("--max-failed-commits", request.max_failed_commits) or 0
     session = open_session(common, table, read_only=False, change=change)
-    with _engine(session, request) as engine:
-        prepared = prepare(session.access, request.branch, options)
-        return _run(session, engine, prepared, change, Commits(commits, budget))
+    choice = _choice(session, request)
+    with _engine(session, request, choice) as engine:
+        prepared = prepare(
+            session.access,
+            request.branch,
+            lambda metadata: replace(options(metadata), only=session.reviewed),
+        )
+        told = Compaction(
+            prepared.plan,
+            prepared.files,
+            prepared.loaded.metadata,
+            prepared.removed_delete_files,
+            choice,
+        )
+        return _run(session, engine, prepared, told, change, Commits(commits, budget))
 
 
-def _engine(session: Session, request: CompactRequest) -> AbstractContextManager[Engine]:
-    """The engine that was asked for; it starts nothing before it has work."""
+def _choice(session: Session, request: CompactRequest) -> EngineChoice:
+    """The engine to use; merging deletes needs none."""
+    settings = session.settings
+    asked = settings.read(COMPACT_ENGINE) or AUTO
+    if request.deletes_only and asked == AUTO:
+        return EngineChoice("local")
+    is_for_spark = (
+        settings.read(COMPACT_MASTER) is not None
+        or bool(request.spark_conf)
+        or request.remote is not None
+        or session.spark is not None
+    )
+    return choose_engine(asked, for_spark=is_for_spark)
+
+
+def _engine(
+    session: Session, request: CompactRequest, choice: EngineChoice
+) -> AbstractContextManager[Engine]:
+    """The engine that was chosen; it starts nothing before it has work."""
     settings = session.settings
     master = settings.read(COMPACT_MASTER)
     is_asked_for = settings.origin(COMPACT_MASTER).layer is Layer.OPTION
-    if settings.read(COMPACT_ENGINE) == "spark":
+    if choice.name == "spark":
         conf = request.spark_conf or ()
         options = spark_options(
             session, master, conf, is_asked_for=is_asked_for, remote=request.remote
@@ -95,12 +125,15 @@ def _engine(session: Session, request: CompactRequest) -> AbstractContextManager
 
 
 def _run(
-    session: Session, engine: Engine, prepared: PreparedCompaction, change: Change, commits: Commits
+    session: Session,
+    engine: Engine,
+    prepared: PreparedCompaction,
+    told: Compaction,
+    change: Change,
+    commits: Commits,
 ) -> Outcome:
     """Tell the plan, or carry it out."""
-    told = Compaction(
-        prepared.plan, prepared.files, prepared.loaded.metadata, prepared.removed_delete_files
-    )
+    session.approve(lambda: compaction_result(told))
     whole = change.dry_run or change.check
     if not prepared.plan.has_work:
         if not whole:
@@ -109,6 +142,8 @@ def _run(
     if whole:
         outcome = _outcome(session, prepared, told, status="planned", whole=True)
         return replace(outcome, exit_code=4) if change.check else outcome
+    if told.engine.why:
+        session.console.note(str(told.engine))
     try:
         done = execute(
             session.access,

@@ -62,9 +62,11 @@ def run(common: Common, table: str, request: ExpireRequest, change: Change) -> O
         policy=policy_of(session.settings, session.env.now_ms(), request, ids),
         clean_expired_metadata=session.settings.read(EXPIRE_CLEAN_METADATA),
         keep_files=request.keep_files,
+        only=session.reviewed,
     )
     access = session.access
     prepared = prepare(access, options)
+    session.approve(lambda: planned_result(_told(prepared)))
     if not prepared.has_work:
         if not (change.dry_run or change.check):
             remove_leftovers(access, prepared)

@@ -13,12 +13,26 @@ from icectl.cli.listing import ListOptions, list_tables
 from icectl.cli.naming import called, may_be_short, name_in_catalog
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
-from icectl.cli.settings import parse_count, parse_option
-from icectl.errors import Incomplete, StorageError, TableNotFound, UsageError
+from icectl.cli.settings import (
+    COMPACT_ENGINE,
+    HEALTH_LIMITS,
+    Settings,
+    parse_count,
+    parse_option,
+)
+from icectl.errors import (
+    NO_TABLE,
+    Incomplete,
+    ProblemsFound,
+    StorageError,
+    TableNotFound,
+    UsageError,
+)
 from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
 from icectl.plan.inspect.entry_rows import CONTENTS
 from icectl.plan.inspect.views import VIEWS, Row, RowSet, View
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
+from icectl.report.ci import CI_FORMATS
 from icectl.report.console import Console
 from icectl.report.document import Outcome
 from icectl.report.inspect import rows as row_output
@@ -29,6 +43,7 @@ from icectl.run.reader import Gaps, Reader
 from icectl.units import parse_instant
 
 _DEFAULT_TREE_LIMIT = 20
+_VERDICTS = ("ok", "attention", "critical")
 _LAZY_TEXT = frozenset({"files", "entries"})
 """Views whose text form asks the manifests only for what it prints."""
 
@@ -48,6 +63,9 @@ class _ParsedRequest:
     limit: int | None
     format: str
     html: str | None
+    engine: str
+    fails_from: int
+    limits: Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +110,7 @@ def _may_be_listing(view: str, given: ViewRequest) -> bool:
     """Whether no option asks for anything of one table."""
     return view == "summary" and not any(
         (given.snapshot, given.ref, given.as_of, given.all_snapshots, given.content,
-         given.from_, given.to, given.html)
+         given.from_, given.to, given.html, given.check, given.fail_on)
     )  # fmt: skip
 
 
@@ -101,6 +119,11 @@ def _list_options(common: Common, table: str, given: ViewRequest) -> ListOptions
 
 
 def _format(common: Common, given: ViewRequest) -> str:
+    """The format of the output. Raises: UsageError, where two are asked for."""
+    if common.json and given.format not in (None, "json"):
+        raise UsageError(
+            f"`--json` and `--format {given.format}` exclude each other", hint="leave one out"
+        )
     return "json" if common.json else given.format or "text"
 
 
@@ -119,12 +142,13 @@ def _show_table(common: Common, table: str, view: str, given: ViewRequest) -> Ou
             raise Incomplete("part of the view is missing, as the warnings above tell")
 
     incomplete = request.format == "json" and _lacks(reader, request)
+    fails = _VERDICTS.index(shown.result.get("verdict", "ok")) >= request.fails_from
     return Outcome(
         command="inspect",
         result={"view": request.view.name, **shown.result},
         render=render,
         table=identity_of(reader.loaded),
-        exit_code=Incomplete.exit_code if incomplete else 0,
+        exit_code=ProblemsFound.exit_code if fails else Incomplete.exit_code if incomplete else 0,
         status="incomplete" if incomplete else "done",
     )
 
@@ -135,11 +159,16 @@ def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
 
 
 def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
+    from icectl.engine.choice import choose_engine
+    from icectl.plan.inspect.health import HealthLimits, Limits
     from icectl.report.inspect.health import print_health
     from icectl.run.inspect.health import health
 
-    found = health(reader, request.choice, frozenset(COMMANDS))
-    return _Shown(found, lambda console: print_health(console, found, request.table))
+    given = {name: Limits(*limits) for name, limits in request.limits.items()}
+    found = health(reader, request.choice, frozenset(COMMANDS), HealthLimits(**given))
+    engine = choose_engine(request.engine)
+    found = {**found, "engine": engine.name}
+    return _Shown(found, lambda console: print_health(console, found, request.table, engine))
 
 
 def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
@@ -242,7 +271,11 @@ def _write(path: str, text: str) -> None:
     try:
         Path(path).write_text(text, "utf-8")
     except OSError as error:
-        raise UsageError(f"`--html`: cannot write `{path}`: {error.strerror}") from error
+        reason = (error.strerror or str(error)).lower()
+        raise StorageError(
+            f"`--html`: cannot write `{path}`: {reason}",
+            hint="name a file in a folder that is there and can be written to",
+        ) from error
 
 
 _SHOW: Mapping[str, Callable[[Reader, _ParsedRequest], _Shown]] = {
@@ -283,7 +316,27 @@ def _parsed(common: Common, table: str, view_name: str, given: ViewRequest) -> _
         limit=parse_option("--limit", given.limit, parse_count),
         format=wanted,
         html=given.html,
+        engine=common.shell.settings.read(COMPACT_ENGINE) or "auto",
+        fails_from=_fails_from(given),
+        limits=_limits(common.shell.settings),
     )
+
+
+def _limits(settings: Settings) -> dict[str, tuple[float, float]]:
+    """The limits of health that the settings have, by the name of the measure."""
+    found = {}
+    for setting in HEALTH_LIMITS:
+        limits = settings.read(setting)
+        if limits is not None:
+            found[setting.key.rpartition(".")[2].replace("-", "_")] = limits
+    return found
+
+
+def _fails_from(given: ViewRequest) -> int:
+    """The place of the mildest verdict that ends with 4; behind all of them where none does."""
+    if given.fail_on is not None:
+        return _VERDICTS.index(given.fail_on)
+    return _VERDICTS.index("attention") if given.check else len(_VERDICTS)
 
 
 def _view(table: str, name: str) -> View:
@@ -295,7 +348,9 @@ def _view(table: str, name: str) -> View:
         raise UsageError("the table comes before the view", hint=f"`icectl inspect {name} {table}`")
     if view is not None:
         raise UsageError(
-            f"`{table}` is a view, and no table is named", hint=f"`icectl inspect TABLE {table}`"
+            f"`{table}` is a view, and no table is named",
+            hint=f"`icectl inspect TABLE {table}`",
+            id=NO_TABLE,
         )
     near = get_close_matches(name, VIEWS, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"views: {', '.join(VIEWS)}"
@@ -316,14 +371,20 @@ def _check_options(view: View, given: ViewRequest, wanted: str) -> None:
         ("--columns", given.columns, view.rows),
         ("--limit", given.limit, view.rows or changes or tree),
         ("--html", given.html, tree),
+        ("--check", given.check or None, view.name == "health"),
+        ("--fail-on", given.fail_on, view.name == "health"),
     ):
         if value is not None and not concerned:
             raise UsageError(f"`{option}` means nothing to the view `{view.name}`")
     formats = ["text", "json"]
     formats += ["jsonl", "csv"] if view.rows or changes else []
     formats += ["mermaid"] if tree else []
+    formats += CI_FORMATS if given.check or given.fail_on else []
     if wanted not in formats:
         message = f"`--format {wanted}` is none of the view's: {', '.join(formats)}"
+        raise UsageError(message)
+    if given.fail_on not in (None, "attention", "critical"):
+        message = f"`--fail-on` is `attention` or `critical`, not `{given.fail_on}`"
         raise UsageError(message)
     if given.content is not None and given.content not in CONTENTS:
         raise UsageError(f"`--content` is `data` or `deletes`, not `{given.content}`")

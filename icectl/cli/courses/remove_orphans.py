@@ -52,6 +52,7 @@ def run(common: Common, table: str, request: OrphansRequest, change: Change) -> 
     options = _options(session, request, same_store)
     access = session.access
     prepared = prepare(access, _search(session, request, same_store), options)
+    session.approve(lambda: orphans_result(_told(prepared)))
     planning = change.dry_run or change.check
     if not prepared.plan.deletable_count:
         return _planned(prepared, status="nothing-to-do", dry_run=planning)
@@ -115,6 +116,7 @@ def _options(session: Session, request: OrphansRequest, same_store: SameStore) -
         delete_outside=request.delete_outside,
         quarantine=None if quarantine is None else _absolute(quarantine),
         catalog_tables=session.other_tables,
+        only=session.reviewed,
     )
 
 

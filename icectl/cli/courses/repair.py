@@ -38,6 +38,7 @@ def run(common: Common, table: str, request: RepairRequest, change: Change) -> O
         target=prepared.target,
         way_back=prepared.way_back,
     )
+    session.approve(lambda: repair_result(told))
     planning = change.dry_run or change.check
     if not prepared.plan.has_work:
         if not planning:

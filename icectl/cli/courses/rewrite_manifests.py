@@ -33,8 +33,13 @@ def run(common: Common, table: str, request: RewriteRequest, change: Change) -> 
     options = options_of(request)
     session = open_session(common, table, read_only=False, change=change)
     access = session.access
-    prepared = prepare(access, request.branch, options)
+    prepared = prepare(
+        access,
+        request.branch,
+        lambda metadata: replace(options(metadata), only=session.reviewed),
+    )
     told = Rewriting(prepared.plan, prepared.listed.manifests)
+    session.approve(lambda: rewriting_result(told))
     whole = change.dry_run or change.check
     if not prepared.has_work:
         if not whole:

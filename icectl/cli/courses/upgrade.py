@@ -60,6 +60,7 @@ def upgrade(session: Session, course: Course, change: Change) -> Outcome:
     told = report.Upgrade(
         course.loaded.metadata.location, course.plan, course.to_version, course.to_know
     )
+    session.approve(lambda: upgrade_result(told))
     planning = change.dry_run or change.check
     if not course.plan.has_work:
         if not planning:

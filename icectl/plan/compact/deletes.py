@@ -21,6 +21,7 @@ from icectl.plan.compact.groups import (
     CompactPlan,
     LiveFiles,
     check_deletes,
+    dangling_of,
     selected,
 )
 from icectl.plan.compact.task import MergeDeletesTask
@@ -57,14 +58,14 @@ def plan_deletes(
     check_deletes(files, rows)
     make = TaskMaker(files.data, files.deletes, files.index, rows)
     groups = tuple(planning.group(number, draft, make) for number, draft in enumerate(drafts))
-    dangling = tuple(files.dangling.tolist())
+    dangling = dangling_of(files, options)
     return CompactPlan(pin, branch, options, groups, planning.verdicts, dangling)
 
 
 def _verdicts(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Numbers:
     """Judge each data file before its deletes are looked at."""
     verdicts = everything(files.data) * int(FileVerdict.MERGED)
-    verdicts[~selected(metadata, files, options.where)] = FileVerdict.NOT_SELECTED
+    verdicts[~selected(metadata, files, options)] = FileVerdict.NOT_SELECTED
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     return verdicts
 

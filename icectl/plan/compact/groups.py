@@ -20,6 +20,7 @@ from icectl.entries.file_verdicts import (
     FileVerdict,
     Limits,
     Mask,
+    at_locations,
     by_partition,
     chosen,
     counted,
@@ -38,6 +39,7 @@ from icectl.plan.compact.sizes import Sizes
 from icectl.plan.compact.task import RewriteTask, Task
 from icectl.plan.compact.tasks import Bin, TaskMaker, check_once, split_bins
 from icectl.plan.model import Pin
+from icectl.plan.reviewed import REMOVE_DELETE_FILE, REWRITE_FILE, Reviewed
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionSpec, result_types
@@ -84,7 +86,8 @@ class CompactOptions:
     """The options of a compaction; where rows get an `order`, each group is rewritten as a whole.
 
     `deletes_only` merges the deletes of data files, and leaves these as they are. Of all groups
-    those are taken that `max_bytes` are enough for, in their order.
+    those are taken that `max_bytes` are enough for, in their order. No other files are rewritten
+    than a plan names that was reviewed, where there is one (`only`).
     """
 
     sizes: Sizes
@@ -100,6 +103,7 @@ class CompactOptions:
     max_bytes: int | None = None
     job_order: JobOrder = "none"
     deletes_only: bool = False
+    only: Reviewed | None = None
 
 
 @dataclass(frozen=True)
@@ -272,7 +276,7 @@ def plan(
         options.min_delete_ratio,
         options.every,
     )
-    verdicts = judge(files.matches, limits, selected(metadata, files, options.where))
+    verdicts = judge(files.matches, limits, selected(metadata, files, options))
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     planning = _Planning(
         files,
@@ -303,14 +307,26 @@ def plan(
         planning.group(draft, make, _blank_task(number, draft, branch, options))
         for number, draft in enumerate(drafts)
     )
-    return CompactPlan(pin, branch, options, groups, verdicts, tuple(files.dangling.tolist()))
+    return CompactPlan(pin, branch, options, groups, verdicts, dangling_of(files, options))
 
 
-def selected(metadata: TableMetadata, files: LiveFiles, where: Predicate | None) -> Mask:
-    """Whether `--where` selects each data file."""
-    if where is None:
-        return everything(files.data)
-    return may_match(files.data, where, metadata.partition_specs, metadata.schemas)
+def selected(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Mask:
+    """Whether `--where`, and a plan that was reviewed, select each data file."""
+    found = everything(files.data)
+    if options.where is not None:
+        found = may_match(files.data, options.where, metadata.partition_specs, metadata.schemas)
+    if options.only is not None:
+        found = found & at_locations(files.data, options.only.subjects(REWRITE_FILE))
+    return found
+
+
+def dangling_of(files: LiveFiles, options: CompactOptions) -> tuple[int, ...]:
+    """The rows of the live delete files that apply to nothing, and may go."""
+    rows = tuple(files.dangling.tolist())
+    if options.only is None:
+        return rows
+    named = at_locations(files.deletes, options.only.subjects(REMOVE_DELETE_FILE))
+    return tuple(row for row in rows if named[row])
 
 
 def _output(

@@ -66,23 +66,6 @@ class MetadataFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class HealthSource:
-    """The source that health is judged by; `entries` are those of all `manifests`.
-
-    `commands` are those that this version of icectl has: advice may name others, and says so.
-    """
-
-    metadata: TableMetadata
-    snapshot: Snapshot | None
-    manifests: Sequence[ManifestFile]
-    entries: Entries
-    targets: Targets
-    expirable: Expirable
-    metadata_files: MetadataFiles
-    commands: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
     """The limits of a measure: from which value on it needs attention, and is critical."""
 
@@ -106,6 +89,38 @@ UNTRACKED_METADATA_FILES = Limits(20, 1_000)
 RECLAIMABLE_RATIO = Limits(0.25, 1.0)
 
 
+@dataclass(frozen=True, slots=True)
+class HealthLimits:
+    """The limits of every measure, as they are or as the settings have them."""
+
+    files_to_save: Limits = SURPLUS_FILES
+    deleted_rows: Limits = DELETED_RATIO
+    deletes_on_one_file: Limits = DELETES_PER_FILE
+    deletes_of_no_effect: Limits = DANGLING_DELETES
+    manifests_to_save: Limits = SURPLUS_MANIFESTS
+    snapshots_past_retention: Limits = EXPIRABLE_SNAPSHOTS
+    metadata_files_off_the_log: Limits = UNTRACKED_METADATA_FILES
+    reclaimable: Limits = RECLAIMABLE_RATIO
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSource:
+    """The source that health is judged by; `entries` are those of all `manifests`.
+
+    `commands` are those that this version of icectl has: advice may name others, and says so.
+    """
+
+    metadata: TableMetadata
+    snapshot: Snapshot | None
+    manifests: Sequence[ManifestFile]
+    entries: Entries
+    targets: Targets
+    expirable: Expirable
+    metadata_files: MetadataFiles
+    commands: frozenset[str]
+    limits: HealthLimits = HealthLimits()
+
+
 def health(source: HealthSource) -> Row:
     """Judge a snapshot's files and a table's metadata.
 
@@ -115,12 +130,12 @@ def health(source: HealthSource) -> Row:
     data = rows.data_files(live)
     totals = summarise(live)
     checks = {
-        "small_files": _small_files(source.targets.file_size_bytes, data),
+        "small_files": _small_files(source.targets.file_size_bytes, data, source.limits),
         "delete_debt": _delete_debt(source, totals),
         "manifest_debt": _manifest_debt(source),
         "snapshot_debt": _snapshot_debt(source),
         "metadata_file_debt": _metadata_file_debt(source),
-        "reclaimable": _reclaimable(source.expirable, totals),
+        "reclaimable": _reclaimable(source.expirable, totals, source.limits),
     }
     given = source.targets.file_size_given
     return {
@@ -181,18 +196,18 @@ def _file_sizes(data: Entries) -> list[Row]:
     ]
 
 
-def _small_files(target: int, data: Entries) -> _Check:
+def _small_files(target: int, data: Entries, limits: HealthLimits) -> _Check:
     """Files far below the target, and how many merging each partition would save."""
     small_below = int(target * SMALL_RATIO)
     small = rows.smaller_than(data, small_below)
     partitions = rows.by_row(Entries(rows.grouped(small)), "file_count", "size_bytes")
     surplus = sum(count - max(1, -(-size // target)) for count, size in partitions)
     return _Check(
-        SURPLUS_FILES.judge(surplus),
+        limits.files_to_save.judge(surplus),
         f"{len(small):,} of {print_count(len(data), 'data file')} below {print_size(small_below)}, "
         f"{SMALL_RATIO:.0%} of the target size; merging within partitions saves "
         f"{print_count(surplus, 'file')}",
-        _from(SURPLUS_FILES, "files to save"),
+        _from(limits.files_to_save, "files to save"),
         "compact",
         {
             "small_file_count": len(small),
@@ -205,7 +220,7 @@ def _small_files(target: int, data: Entries) -> _Check:
 
 def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
     """Deletes that readers have to apply, and deletes that apply to nothing any more."""
-    specs = source.metadata.partition_specs
+    limits, specs = source.limits, source.metadata.partition_specs
     matches = deletes.match(
         source.entries, [spec.spec_id for spec in specs if spec.is_unpartitioned]
     )
@@ -223,14 +238,14 @@ def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
     )
     return _Check(
         _worst(
-            DELETED_RATIO.judge(ratio),
-            DELETES_PER_FILE.judge(most),
-            DANGLING_DELETES.judge(dangling),
+            limits.deleted_rows.judge(ratio),
+            limits.deletes_on_one_file.judge(most),
+            limits.deletes_of_no_effect.judge(dangling),
         ),
         found if totals.delete_file_count else "no delete files",
-        f"{_from(DELETED_RATIO, 'of the rows', ratio=True)}; "
-        f"{_from(DELETES_PER_FILE, 'on one data file')}; "
-        f"{_from(DANGLING_DELETES, 'of no effect')}",
+        f"{_from(limits.deleted_rows, 'of the rows', ratio=True)}; "
+        f"{_from(limits.deletes_on_one_file, 'on one data file')}; "
+        f"{_from(limits.deletes_of_no_effect, 'of no effect')}",
         "compact",
         {
             "position_delete_file_count": totals.position_delete_file_count,
@@ -248,7 +263,7 @@ def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
 
 def _manifest_debt(source: HealthSource) -> _Check:
     """Manifests beyond those that the same entries would fill at the target size."""
-    target = source.targets.manifest_size_bytes
+    limits, target = source.limits, source.targets.manifest_size_bytes
     sizes: dict[tuple[int, int], int] = {}
     # What a root of version 4 lists itself is in no manifest that could be saved.
     manifests = [manifest for manifest in source.manifests if not manifest.in_root]
@@ -258,11 +273,11 @@ def _manifest_debt(source: HealthSource) -> _Check:
     count, dead = len(manifests), sum(manifest.dead_count for manifest in manifests)
     surplus = count - sum(max(1, -(-size // target)) for size in sizes.values())
     return _Check(
-        SURPLUS_MANIFESTS.judge(surplus),
+        limits.manifests_to_save.judge(surplus),
         f"{print_count(count, 'manifest')}, {print_size(sum(sizes.values()))}; at the target size "
         f"of {print_size(target)}, {count - surplus:,} would do"
         + (f"; delete vectors over them kill {dead:,} of their files" if dead else ""),
-        _from(SURPLUS_MANIFESTS, "manifests to save"),
+        _from(limits.manifests_to_save, "manifests to save"),
         "rewrite-manifests",
         {
             "manifest_count": count,
@@ -275,11 +290,12 @@ def _manifest_debt(source: HealthSource) -> _Check:
 
 
 def _snapshot_debt(source: HealthSource) -> _Check:
+    limits = source.limits
     count, expirable = len(source.metadata.snapshots), source.expirable.snapshot_count
     return _Check(
-        EXPIRABLE_SNAPSHOTS.judge(expirable),
+        limits.snapshots_past_retention.judge(expirable),
         f"{expirable:,} of {print_count(count, 'snapshot')} past the table's own retention",
-        _from(EXPIRABLE_SNAPSHOTS, "snapshots past retention"),
+        _from(limits.snapshots_past_retention, "snapshots past retention"),
         "expire-snapshots",
         {"snapshot_count": count, "expirable_snapshot_count": expirable},
     )
@@ -287,13 +303,14 @@ def _snapshot_debt(source: HealthSource) -> _Check:
 
 def _metadata_file_debt(source: HealthSource) -> _Check:
     """Judge the metadata files in the folder that are neither current nor in the metadata log."""
+    limits = source.limits
     files, tracked = source.metadata_files, len(source.metadata.metadata_log) + 1
     untracked = max(0, files.count - tracked)
     return _Check(
-        UNTRACKED_METADATA_FILES.judge(untracked),
+        limits.metadata_files_off_the_log.judge(untracked),
         f"{print_count(files.count, 'metadata file')}, {print_size(files.size_bytes)}; "
         f"{untracked:,} no longer in the metadata log",
-        _from(UNTRACKED_METADATA_FILES, "files off the log"),
+        _from(limits.metadata_files_off_the_log, "files off the log"),
         "remove-orphans",
         {
             "metadata_file_count": files.count,
@@ -304,17 +321,17 @@ def _metadata_file_debt(source: HealthSource) -> _Check:
     )
 
 
-def _reclaimable(expirable: Expirable, totals: Totals) -> _Check:
+def _reclaimable(expirable: Expirable, totals: Totals, limits: HealthLimits) -> _Check:
     """Bytes that expiring snapshots under the table's own policy frees."""
     live_bytes = totals.data_file_bytes + totals.delete_file_bytes
     size = expirable.reclaimable_bytes
     ratio = size / live_bytes if live_bytes else float(size > 0)
     about = "" if expirable.exact else "about "
     return _Check(
-        RECLAIMABLE_RATIO.judge(ratio),
+        limits.reclaimable.judge(ratio),
         f"{about}{print_size(size)} freed by expiring those snapshots, against "
         f"{print_size(live_bytes)} of live files",
-        _from(RECLAIMABLE_RATIO, "of the live bytes", ratio=True),
+        _from(limits.reclaimable, "of the live bytes", ratio=True),
         "expire-snapshots",
         {
             "reclaimable_bytes": size,

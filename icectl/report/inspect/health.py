@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
+from icectl.engine.choice import EngineChoice
 from icectl.report.console import Console, Style
 from icectl.report.tables import Column, print_table
 from icectl.units import print_size
@@ -19,31 +20,39 @@ CHECKS: Mapping[str, str] = {
 }
 _STYLES: Mapping[str, Style] = {"ok": "green", "attention": "yellow", "critical": "red"}
 _BAR = 24
+_LEFT_OF_BAR = 42
 
 
-def print_health(console: Console, found: Mapping[str, Any], table: str) -> None:
+def print_health(
+    console: Console, found: Mapping[str, Any], table: str, engine: EngineChoice
+) -> None:
     """Print the sizes of data files, then each check with its threshold and the way out."""
     target = print_size(found["target_file_size_bytes"])
-    console.print(
+    text = (
         f"{found['data_file_count']:,} data files, {print_size(found['data_file_bytes'])}; "
         f"target {target} ({found['target_file_size_origin']})"
     )
+    for line in wrap(text, console.prose_width):
+        console.print(line)
     if found["data_file_count"]:
         console.print()
         _print_sizes(console, found)
     for name, title in CHECKS.items():
         console.print()
         _print_check(console, title, found[name], table)
+        if found[name]["command"] == "compact":
+            console.print(f"  {engine}")
 
 
 def _print_sizes(console: Console, found: Mapping[str, Any]) -> None:
+    bar = _BAR if console.width is None else max(min(_BAR, console.width - _LEFT_OF_BAR), 4)
     most = max(band["file_count"] for band in found["file_sizes"])
     rows = [
         (
             _band(band["from_bytes"], band["below_bytes"]),
             f"{band['file_count']:,}",
             print_size(band["bytes"]),
-            "#" * -(-band["file_count"] * _BAR // most),
+            "#" * -(-band["file_count"] * bar // most),
         )
         for band in found["file_sizes"]
     ]

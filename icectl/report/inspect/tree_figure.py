@@ -1,10 +1,12 @@
 """The tree view drawn as the figures of the version 4 paper: boxes of entries, and arrows.
 
-One SVG element that needs nothing else; places are reckoned here, so that no script has to.
+One SVG element that needs nothing else; places are reckoned here, so that no script has to. Many
+manifests stand in rows, with the first of their entries each: the figure shows the whole, and the
+list below it, where a box leads to, the parts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
 
@@ -16,9 +18,14 @@ _WIDTH, _ROW, _PAD = 260, 20, 8
 _GAP, _BETWEEN, _MARGIN = 60, 70, 20
 _BELOW = 60
 """Room for the arrows that run below the boxes."""
-_CENTRE = 700
-"""What the upper boxes stand over, at most: figures may be much wider than a window."""
-_NAME_LETTERS, _ALONE_LETTERS = 24, 34
+_COLUMNS = 4
+"""Boxes side by side, which a window of a laptop has room for."""
+_FEW_LINES = 4
+"""Lines of a box that stands among many."""
+_FRAME = 12
+"""Room between boxes that stand in rows and the frame around them."""
+_NAME_LETTERS, _ALONE_LETTERS = 22, 30
+"""Letters that fit into a box in DejaVu Sans Mono, the widest of the usual fonts."""
 _TITLES: Mapping[str, str] = {
     "manifestList": "Manifest List",
     "rootManifest": "Root Manifest",
@@ -27,6 +34,9 @@ _TITLES: Mapping[str, str] = {
     "manifestDeleteVector": "Manifest Delete Vector",
 }
 _STYLE = """
+svg { max-width: 100%; height: auto; }
+svg .frame { fill: none; stroke: #5c6b7a; stroke-dasharray: 2 4; }
+svg a:hover rect { stroke-width: 3; }
 svg text { font: 13px ui-monospace, monospace; fill: #000; }
 svg .title { font-weight: bold; }
 svg .gone { text-decoration: line-through; fill: #777; }
@@ -87,15 +97,19 @@ def figure(root: Node) -> str:
         upper.append(_listing(listing))
     lower = [_leaf(node, _killed(node, listing)) for node in listing.children if _is_drawn(node)]
     lower += _own(listing)
-    boxes = _placed(upper, lower)
-    arrows = [*_arrows(boxes, len(upper)), *_applications(root, boxes)]
+    in_rows = len(lower) > _COLUMNS
+    boxes = _placed(upper, [_abridged(box) for box in lower] if in_rows else lower)
+    frame = _Frame.around(boxes[len(upper) :]) if in_rows else None
+    arrows = [*_arrows(boxes, len(upper), frame), *_applications(root, boxes)]
     width = max(box.x for box in boxes) + _WIDTH + _MARGIN
     height = max(box.y + box.height for box in boxes) + _BELOW
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     return "\n".join(
         [
-            f'<svg width="{width}" height="{height}" role="img" aria-label="Figure of the tree">',
+            f'<svg {size} role="img" aria-label="Figure of the tree">',
             f"<style>{_STYLE}</style>",
             _TIP,
+            *([frame.drawn] if frame else []),
             *arrows,
             *(part for box in boxes for part in _drawn(box)),
             "</svg>",
@@ -103,11 +117,22 @@ def figure(root: Node) -> str:
     )
 
 
+def _abridged(box: _Box) -> _Box:
+    """A box among many: its first lines, and how many there are more."""
+    if len(box.lines) <= _FEW_LINES + 1:
+        return box
+    left = len(box.lines) - _FEW_LINES
+    return replace(box, lines=(*box.lines[:_FEW_LINES], _Line(f"and {left:,} more")))
+
+
 def _listing(node: Node) -> _Box:
     """The root manifest, or the manifest list, with a line for each of its entries."""
     lines = [_entry(child) for child in node.children]
     if node.left_out.count:
         lines.append(_Line(more(node)))
+    if len(lines) > 2 * _COLUMNS:
+        many = len(lines) - _FEW_LINES
+        lines = [*lines[:_FEW_LINES], _Line(f"and {many:,} more")]
     return _Box(node.id, look(node), f"{_TITLES[look(node)]}", tuple(lines))
 
 
@@ -173,38 +198,75 @@ def _entry(node: Node) -> _Line:
 
 
 def _placed(upper: Sequence[_Box], lower: Sequence[_Box]) -> list[_Box]:
-    """The boxes with their places: upper ones below each other, lower ones side by side."""
-    total = len(lower) * (_WIDTH + _GAP) - _GAP
-    x, y = _MARGIN + max(0, (min(total, _CENTRE) - _WIDTH) // 2), _MARGIN
+    """The boxes with their places: upper ones below each other, lower ones in rows."""
+    total = min(len(lower), _COLUMNS) * (_WIDTH + _GAP) - _GAP
+    x, y = _MARGIN + max(0, (total - _WIDTH) // 2), _MARGIN
     placed = []
     for box in upper:
-        placed.append(_at(box, x, y))
+        placed.append(replace(box, x=x, y=y))
         y += box.height + _BETWEEN
-    at = [_at(box, _MARGIN + number * (_WIDTH + _GAP), y) for number, box in enumerate(lower)]
-    return [*placed, *at]
+    for row in _rows_of(lower):
+        placed += [
+            replace(box, x=_MARGIN + number * (_WIDTH + _GAP), y=y)
+            for number, box in enumerate(row)
+        ]
+        y += max(box.height for box in row) + _BELOW
+    return placed
 
 
-def _at(box: _Box, x: int, y: int) -> _Box:
-    return _Box(box.node_id, box.look, box.title, box.lines, x, y)
+def _rows_of(boxes: Sequence[_Box]) -> Iterator[Sequence[_Box]]:
+    for start in range(0, len(boxes), _COLUMNS):
+        yield boxes[start : start + _COLUMNS]
 
 
-def _arrows(boxes: Sequence[_Box], upper_count: int) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What is drawn around boxes that stand in rows: one arrow leads to all of them."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+    @classmethod
+    def around(cls, boxes: Sequence[_Box]) -> "_Frame":
+        """The frame around some boxes."""
+        x, y = min(box.x for box in boxes) - _FRAME, min(box.y for box in boxes) - _FRAME
+        right = max(box.x for box in boxes) + _WIDTH + _FRAME
+        low = max(box.y + box.height for box in boxes) + _FRAME
+        return cls(x, y, right - x, low - y)
+
+    @property
+    def drawn(self) -> str:
+        """The frame as SVG."""
+        return (
+            f'<rect class="frame" x="{self.x}" y="{self.y}" width="{self.width}" '
+            f'height="{self.height}" rx="6"/>'
+        )
+
+
+def _arrows(boxes: Sequence[_Box], upper_count: int, frame: _Frame | None) -> Iterator[str]:
     """Solid arrows from what names to what is named."""
     upper = boxes[:upper_count]
-    steps = [*pairwise(upper), *((upper[-1], box) for box in boxes[upper_count:])]
-    for source, target in steps:
-        start, end = source.y + source.height, target.y
+    last = upper[-1]
+    ends = [(target.middle, target.y) for target in boxes[upper_count:]]
+    if frame is not None:
+        ends = [(last.middle, frame.y)]
+    steps = [(source, target.middle, target.y) for source, target in pairwise(upper)]
+    for source, x, end in [*steps, *((last, *end) for end in ends)]:
+        start = source.y + source.height
         half = (start + end) // 2
         yield (
             f'<path class="arrow" marker-end="url(#tip)" d="M{source.middle} {start} '
-            f'C{source.middle} {half} {target.middle} {half} {target.middle} {end}"/>'
+            f'C{source.middle} {half} {x} {half} {x} {end}"/>'
         )
 
 
 def _applications(root: Node, boxes: Sequence[_Box]) -> Iterator[str]:
     """Dotted arrows from what applies to what it applies to.
 
-    Deletes that apply to several files only say so in the list below the figure.
+    Those of boxes in other rows, and deletes that apply to several files, only say so in the list
+    below the figure.
     """
     by_id = {box.node_id: box for box in boxes}
     rows = {
@@ -217,10 +279,19 @@ def _applications(root: Node, boxes: Sequence[_Box]) -> Iterator[str]:
     for node in walk(root):
         for target in node.applies_to:
             if node.id in by_id and target in by_id:
-                yield from _under(by_id[node.id], by_id[target])
+                if by_id[node.id].y == by_id[target].y:
+                    yield from _under(by_id[node.id], by_id[target])
             elif len(node.applies_to) == 1 and node.id in rows and target in rows:
                 (source, start), (end_box, end) = rows[node.id], rows[target]
-                yield _dotted(f"M{source.x} {start} L{end_box.x + _WIDTH} {end}")
+                if source.y == end_box.y:
+                    yield _dotted(_across(source, start, end_box, end))
+
+
+def _across(source: _Box, start: int, target: _Box, end: int) -> str:
+    """A line between the sides of two boxes that face each other."""
+    if source.x > target.x:
+        return f"M{source.x} {start} L{target.x + _WIDTH} {end}"
+    return f"M{source.x + _WIDTH} {start} L{target.x} {end}"
 
 
 def _under(source: _Box, target: _Box) -> Iterator[str]:
@@ -238,6 +309,7 @@ def _dotted(path: str) -> str:
 
 def _drawn(box: _Box) -> Iterator[str]:
     fill, stroke = LOOKS[box.look]
+    yield f'<a href="#{escape(box.node_id)}">'
     yield (
         f'<rect x="{box.x}" y="{box.y}" width="{_WIDTH}" height="{box.height}" rx="4" '
         f'fill="{fill}" stroke="{stroke}" stroke-width="2"/>'
@@ -245,6 +317,7 @@ def _drawn(box: _Box) -> Iterator[str]:
     yield _text(box, 0, _Line(box.title), "title")
     for number, line in enumerate(box.lines, start=1):
         yield _text(box, number, line, "gone" if line.is_gone else "")
+    yield "</a>"
 
 
 def _text(box: _Box, number: int, line: _Line, style: str) -> str:

@@ -198,7 +198,7 @@ def execute(
         if not run.commit(batch, max_failed_commits):
             break
     if run.landed is None:
-        raise CommitConflict(run.reason)
+        raise run.conflict or CommitConflict(run.reason)
     return Compacted(
         run.landed,
         tuple(run.snapshot_ids),
@@ -247,6 +247,7 @@ class _Run:
         self.failed: dict[int, str] = {}
         self._failed_commits = 0
         self.reason = ""
+        self.conflict: CommitConflict | None = None
         self.removed_delete_files = 0
 
     def commit(self, batch: Sequence[CompactGroup], max_failed_commits: int) -> bool:
@@ -260,6 +261,7 @@ class _Run:
             raise
         except CommitConflict as error:
             self._fail(batch, error.message)
+            self.conflict = self.conflict or error
             self._failed_commits += 1
             return self._failed_commits <= max_failed_commits
         except IcectlError as error:

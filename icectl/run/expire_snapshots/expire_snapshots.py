@@ -25,6 +25,7 @@ from icectl.errors import IcectlError, StorageError
 from icectl.plan.expire_snapshots import (
     ExpirePlan,
     Reached,
+    held_to,
     plan,
     still_deletable,
     updates,
@@ -32,6 +33,7 @@ from icectl.plan.expire_snapshots import (
 )
 from icectl.plan.model import pin_of
 from icectl.plan.retention import Policy, decide, decide_again
+from icectl.plan.reviewed import DELETE_FILE, Reviewed
 from icectl.run import deletion_journal as journals
 from icectl.run.cleanup import Cleaner, Removal
 from icectl.run.deletion_journal import Journal
@@ -53,11 +55,15 @@ COMMAND = "expire-snapshots"
 
 @dataclass(frozen=True, slots=True)
 class ExpireOptions:
-    """The options of an expiry; `policy` is made from the table's properties by who knows them."""
+    """The options of an expiry; `policy` is made from the table's properties by who knows them.
+
+    Nothing else goes than what a plan names that was reviewed, where there is one (`only`).
+    """
 
     policy: Callable[[TableMetadata], Policy]
     clean_expired_metadata: bool = False
     keep_files: bool = False
+    only: Reviewed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,12 @@ def prepare(access: TableAccess, options: ExpireOptions) -> PreparedExpiry:
     now_ms = access.env.now_ms()
     check_deletable(access.catalog, loaded, now_ms)
     metadata = loaded.metadata
-    retention = decide(metadata, options.policy(metadata), now_ms)
+    policy, only = options.policy(metadata), options.only
+    retention = (
+        decide(metadata, policy, now_ms)
+        if only is None
+        else decide_again(metadata, policy, now_ms, only.retention)
+    )
     listed = access.store.list_directory(loaded.metadata_folder)
     unfinished, abandoned = _earlier_runs(access, metadata, listed, now_ms)
     sizes = {loosest_key(status.location): status.size_bytes for status in listed}
@@ -128,12 +139,16 @@ def prepare(access: TableAccess, options: ExpireOptions) -> PreparedExpiry:
         reached,
         clean_expired_metadata=options.clean_expired_metadata,
     )
+    if only is not None:
+        planned = held_to(planned, only)
     logged = log_files(metadata, loaded.metadata_location).table["key"]
     recorded = still_deletable([item.files for item in unfinished], [planned.protected])
     left = without(together([planned.deletable, recorded]), logged)
     dropped = _dropped(loaded, sizes) if planned.changes_table else NO_FILES
     every = distinct(together([left, dropped])) if len(recorded) else together([left, dropped])
     inside, outside = _by_place(every, metadata.location)
+    if only is not None:
+        inside = including(inside, only.subjects(DELETE_FILE))
     if planned.unlogged:
         access.progress.warn(_log_warning(planned.unlogged))
     return PreparedExpiry(

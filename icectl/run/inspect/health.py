@@ -7,6 +7,7 @@ from icectl.errors import CorruptTable, StorageError
 from icectl.plan.inspect.health import (
     HEALTH_SOURCES,
     Expirable,
+    HealthLimits,
     HealthSource,
     MetadataFiles,
     Targets,
@@ -29,8 +30,14 @@ _EXACT_SNAPSHOTS = 5_000
 """Snapshots whose manifests are read for exact reclaimable bytes; beyond, summaries must do."""
 
 
-def health(reader: Reader, choice: SnapshotChoice, commands: frozenset[str]) -> Row:
+def health(
+    reader: Reader,
+    choice: SnapshotChoice,
+    commands: frozenset[str],
+    limits: HealthLimits | None = None,
+) -> Row:
     """Judge the chosen snapshot and the table's metadata; `commands` may be advised.
+    Measures are compared with `limits`.
 
     Raises: UsageError for a snapshot that is not there; Refused for a property that makes no
     sense; what reading manifests raises.
@@ -49,6 +56,7 @@ def health(reader: Reader, choice: SnapshotChoice, commands: frozenset[str]) -> 
             expirable=_expirable(reader, listed),
             metadata_files=metadata_files_in(listed),
             commands=commands,
+            limits=limits or HealthLimits(),
         )
     )
 

@@ -11,7 +11,8 @@ from icectl.engine.orphan_search import Listing, OrphanSearch
 from icectl.entries.listed import Listed, below, but, listed_together
 from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
 from icectl.plan.model import pin_of
-from icectl.plan.remove_orphans import OrphanPlan, OrphanRule, OrphanVerdict
+from icectl.plan.remove_orphans import OrphanPlan, OrphanRule, OrphanVerdict, held_to
+from icectl.plan.reviewed import Reviewed
 from icectl.run.guards import check_deletable
 from icectl.run.remove_orphans.other_tables import CatalogTables, OtherTables, check_catalog
 from icectl.run.remove_orphans.places import SearchedPlaces, check_quarantine, places_of
@@ -32,7 +33,8 @@ LEAST_AGE_MS = DURATION_UNITS_MS["d"]
 class OrphanOptions:
     """What the caller asks for; `older_than` is the limit of age, given what time it is.
 
-    `catalog_tables` are the other tables of the catalog that the table was named in.
+    `catalog_tables` are the other tables of the catalog that the table was named in. No other files
+    go than a plan names that was reviewed, where there is one (`only`).
     """
 
     older_than: Callable[[int], int]
@@ -44,6 +46,7 @@ class OrphanOptions:
     delete_outside: bool = False
     quarantine: str | None = None
     catalog_tables: CatalogTables | None = None
+    only: Reviewed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,8 @@ def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -
             running(access.store, access.env, loaded),
         )
         plan = _plan(access, loaded, options, listing, references, rule)
+    if options.only is not None:
+        plan = held_to(plan, options.only)
     return PreparedRemoval(loaded, options, places, plan, references)
 
 

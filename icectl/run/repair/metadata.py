@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from icectl.catalog.files import FILE_SYSTEM, FileSystemCatalog
 from icectl.catalog.metadata_files import METADATA_FOLDER, check_place, loaded_from, read_file
+from icectl.catalog.pinned import unpinned
 from icectl.catalog.protocol import LoadedTable
 from icectl.catalog.under_way import COMMIT_TAKES_MS
 from icectl.catalog.versions import (
@@ -59,7 +60,7 @@ def find(access: TableAccess) -> WholeTable:
 
 def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> WholeTable:
     """The table as the file before a truncated one has it."""
-    catalog = access.catalog
+    catalog = unpinned(access.catalog)
     if not isinstance(catalog, FileSystemCatalog) or error.rule not in ("R-005", "R-006"):
         raise error
     folder = locations.join(catalog.table_location, METADATA_FOLDER)

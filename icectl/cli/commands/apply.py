@@ -1,0 +1,73 @@
+"""`icectl apply`: carry out a plan that was saved and reviewed."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from icectl.cli.options import CHANGING, Common, command, course, option
+from icectl.report.document import Outcome
+
+FileArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="a plan that `--dry-run --save-plan` has written", show_default=False
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRequest:
+    """The options of `icectl apply`, as given."""
+
+    allow_newer: Annotated[
+        bool,
+        option(
+            "--allow-newer",
+            group=CHANGING,
+            help="where the table has moved on: do what of the plan still holds, and no more",
+        ),
+    ] = False
+    dry_run: Annotated[
+        bool,
+        option(
+            "--dry-run", "-n", group=CHANGING, help="print what would be done now, change nothing"
+        ),
+    ] = False
+    deleted_list: Annotated[
+        str | None,
+        option(
+            "--deleted-list",
+            group=CHANGING,
+            metavar="FILE",
+            help="write the location of every deleted file to FILE",
+        ),
+    ] = None
+
+
+@command(
+    "apply",
+    examples=[
+        ("icectl apply plan.json", "do exactly that, or nothing"),
+        ("icectl apply plan.json --dry-run", "whether it still holds"),
+        ("icectl apply plan.json --allow-newer", "on a table that was written to meanwhile"),
+    ],
+    exit_codes=(3, 5, 10, 11, 12, 13, 14, 15, 16),
+)
+def apply(common: Common, file: FileArgument, request: ApplyRequest) -> Outcome:
+    """Carry out a plan that was saved with `--dry-run --save-plan FILE`, without asking.
+
+    The plan is made again, by the same options and settings, as of the same instant, from the same
+    metadata file; it must come out the same, and is then carried out as the command does it. Where
+    the table has moved on, or gives another plan, nothing is done, and the run ends with 11. A
+    file that was changed after it was made ends with 5.
+
+    With `--allow-newer` the plan is made of the table as it is now, and only what the file names is
+    done: snapshots, refs and files that it expires or deletes, files and manifests that it
+    rewrites, steps that it has. Nothing that it does not name is.
+
+    Options that reach the table (`--storage-option`, `--catalog-option`, `--config`) and those of
+    the run are given here anew: the file holds no credentials. The document of `--json` is that of
+    the command that the plan is of.
+    """
+    return course("apply")(common, file, request)

@@ -1,0 +1,133 @@
+"""Plans that are kept in files: what `--save-plan` writes, and the run that a plan stands for."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from icectl.cli.naming import called, name_in_catalog
+from icectl.cli.options import Change, Common, Invocation, Shell
+from icectl.cli.settings import as_planned, is_secret, texts_of
+from icectl.env import Env, InstantEnv
+from icectl.errors import StorageError, UsageError
+from icectl.plan.reviewed import Reviewed, acts_of
+from icectl.report.document import Outcome
+from icectl.report.metrics import write_metrics
+from icectl.report.saved_plan import PlanRequest, SavedPlan, plan_text
+from icectl.run.review import Review, TableState
+from icectl.storage.location import scheme
+
+_LOCATIONS = frozenset({"location", "inventory", "quarantine"})
+"""Options that take a path, which means the same from every folder once it is in full."""
+
+_COMMON = tuple(entry.name for entry in fields(Common) if entry.name != "shell")
+_CHANGE = tuple(entry.name for entry in fields(Change))
+
+
+def planning_env(invocation: Invocation, env: Env) -> Env:
+    """The clock of a run whose plan is to be kept: it stands still.
+
+    Raises: UsageError, for `--save-plan` without a plan.
+    """
+    if not (invocation.value("dry_run") or invocation.value("check")):
+        raise UsageError(
+            "`--save-plan` keeps a plan, and this run would carry it out",
+            hint="add `--dry-run`; `icectl apply FILE` then does what the plan says",
+        )
+    return InstantEnv(env, env.now_ms())
+
+
+def save_plan(invocation: Invocation, shell: Shell, outcome: Outcome) -> None:
+    """Write the plan of a dry run where `--save-plan` says; none where a run would be refused.
+
+    Raises: UsageError, for a secret in its options; StorageError, where it can't be written.
+    """
+    place = invocation.value("save_plan")
+    if outcome.status not in ("planned", "nothing-to-do"):
+        return
+    text = plan_text(_request(invocation, shell), outcome)
+    try:
+        write_metrics(Path(place), text, shell.env)
+    except OSError as error:
+        raise StorageError(f"cannot write the plan to {place}: {error.strerror}") from error
+    shell.console.note(f"the plan is in {place}; `icectl apply {place}` carries it out")
+
+
+def planned_invocation(
+    command: Any, saved: SavedPlan, common: Common, change: Change
+) -> Invocation:
+    """The command line that a plan stands for: its own options, and those of apply for the rest."""
+    given = {name: getattr(common, name) for name in _COMMON}
+    given |= {name: getattr(change, name) for name in _CHANGE}
+    return Invocation(command, {**given, "table": saved.request.table, **saved.request.options})
+
+
+def planned_shell(saved: SavedPlan, shell: Shell, *, allow_newer: bool) -> Shell:
+    """The place where a plan is carried out: its settings, its instant, and what it holds to."""
+    request = saved.request
+    clock = InstantEnv(shell.env, request.instant_ms)
+    review = Review(
+        request.command,
+        TableState(saved.uuid, saved.metadata_location),
+        Reviewed(acts_of(request.command, saved.result)),
+        clock,
+        allow_newer,
+    )
+    settings = as_planned(shell.settings, request.command, request.settings)
+    return replace(shell, settings=settings, env=clock, review=review)
+
+
+def _request(invocation: Invocation, shell: Shell) -> PlanRequest:
+    command = invocation.command.name
+    common = Common(shell=shell, **{name: invocation.value(name) for name in _COMMON})
+    options = {
+        name: value
+        for name, value in invocation.values.items()
+        if name not in {*_COMMON, *_CHANGE, "table"} and value not in (None, False, [], ())
+    }
+    _check_no_secret(options)
+    settings = texts_of(shell.settings, command)
+    metadata_file = invocation.value("metadata_file")
+    return PlanRequest(
+        command,
+        _table(common, invocation.value("table")),
+        shell.env.now_ms(),
+        None if metadata_file is None else _in_full(metadata_file),
+        {name: _with_places(name, value) for name, value in options.items()},
+        {key: _setting_in_full(key, value) for key, value in settings.items()},
+    )
+
+
+def _table(common: Common, table: str) -> str:
+    """TABLE as it means the same in every folder."""
+    if name_in_catalog(common, table) is None:
+        return _in_full(table)
+    return called(common, table)
+
+
+def _in_full(location: str) -> str:
+    return location if scheme(location) else str(Path(location).absolute())
+
+
+def _with_places(name: str, value: Any) -> Any:
+    if name not in _LOCATIONS:
+        return value
+    return [_in_full(each) for each in value] if isinstance(value, list) else _in_full(value)
+
+
+def _setting_in_full(key: str, value: Mapping[str, str]) -> Mapping[str, str]:
+    if key.rpartition(".")[2] not in _LOCATIONS:
+        return value
+    return {**value, "value": _in_full(value["value"])}
+
+
+def _check_no_secret(options: Mapping[str, Any]) -> None:
+    """Raises: UsageError, for a setting of Spark that holds a credential."""
+    for pair in options.get("spark_conf", ()):
+        name = pair.partition("=")[0]
+        if is_secret(name.rpartition(".")[2]):
+            raise UsageError(
+                f"`--save-plan`: `--spark-conf {name}` looks like a secret, and the plan is for "
+                "others to read",
+                hint="Spark's own configuration, or the environment, may hold it",
+            )

@@ -1,0 +1,176 @@
+"""What CI systems read: annotations of GitHub, JUnit's XML and SARIF, from a run's document."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from icectl import __version__
+from icectl.errors import UsageError
+from icectl.spec.rules import RULES
+
+CI_FORMATS = ("github", "junit", "sarif")
+_LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+_PROJECT = "https://pypi.org/project/icectl/"
+_NO_XML = {code: "?" for code in range(32) if code not in (9, 10, 13)} | {0xFFFE: "?", 0xFFFF: "?"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """One thing to tell: a finding, work that `--check` has found, or the error of a run."""
+
+    rule: str
+    severity: str
+    subject: str
+    message: str
+    hint: str | None
+
+
+def check_ci_format(wanted: str | None, *, is_check: bool) -> None:
+    """Raises: UsageError, for a format that there is not, or one without anything to tell in it."""
+    if wanted is None or wanted in ("text", "json"):
+        return
+    if wanted not in CI_FORMATS:
+        shown = ", ".join(("text", "json", *CI_FORMATS))
+        raise UsageError(f"`--format` is one of {shown}, not `{wanted}`")
+    if not is_check:
+        raise UsageError(f"`--format {wanted}` goes with `--check`")
+
+
+def ci_text(wanted: str, built: Mapping[str, Any], table: str) -> str:
+    """Print a document in a format of CI; `table` as the command line names it."""
+    return _WRITERS[wanted](_told(built, table), built, table)
+
+
+def _told(built: Mapping[str, Any], table: str) -> list[_Told]:
+    command, error, result = built["command"] or "icectl", built["error"], built["result"] or {}
+    if error is not None:
+        return [_Told(error["id"], "error", table, error["message"], error["hint"])]
+    if "findings" in result and command == "validate":
+        return [
+            _Told(one["rule"], one["severity"], one["subject"], one["message"], one["hint"])
+            for one in result["findings"]
+        ]
+    if result.get("view") == "health":
+        return list(_of_health(result, table))
+    if built["exit"] == 4:
+        message = f"`icectl {command}` has work to do"
+        return [_Told(command, "warning", table, message, f"`icectl {command} {table}` does it")]
+    if built["exit"] == 5:
+        return [_Told(command, "error", table, f"`icectl {command}` would be refused", None)]
+    return []
+
+
+def _of_health(result: Mapping[str, Any], table: str) -> Sequence[_Told]:
+    severities = {"attention": "warning", "critical": "error"}
+    return [
+        _Told(
+            f"health-{name.replace('_', '-')}",
+            severities[check["verdict"]],
+            table,
+            check["found"],
+            f"`icectl {check['command']} {table}`" if check["command"] else None,
+        )
+        for name, check in result.items()
+        if isinstance(check, Mapping) and check.get("verdict") in severities
+    ]
+
+
+def _github(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:  # noqa: ARG001
+    """Commands of a workflow's log, a line each; `%` and ends of lines are escaped as it asks."""
+    levels = {"error": "error", "warning": "warning", "info": "notice"}
+    lines = []
+    for one in told:
+        title = _escaped(f"{one.rule} {table}").replace(":", "%3A").replace(",", "%2C")
+        text = f"{one.subject}: {one.message}" if one.subject != table else one.message
+        text += f" ({one.hint})" if one.hint else ""
+        lines.append(f"::{levels[one.severity]} title={title}::{_escaped(text)}\n")
+    return "".join(lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _junit(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:
+    """One suite a run, a case a finding; those that do not fail the run are what a case says."""
+    failing = [one for one in told if built["exit"] and one.severity != "info"]
+    errors = 0 if built["error"] is None else len(told)
+    suite = ET.Element(
+        "testsuite",
+        name=f"icectl {built['command'] or ''}".strip(),
+        tests=str(max(len(told), 1)),
+        failures=str(len(failing) - errors),
+        errors=str(errors),
+    )
+    if not told:
+        ET.SubElement(suite, "testcase", classname=_xml(table), name=_xml(table))
+    for one in told:
+        name = _xml(f"{one.rule} {one.subject}")
+        case = ET.SubElement(suite, "testcase", classname=_xml(table), name=name)
+        text = one.message + (f"\n{one.hint}" if one.hint else "")
+        if one in failing:
+            kind = "error" if errors else "failure"
+            found = ET.SubElement(case, kind, message=_xml(one.message), type=one.severity)
+            found.text = _xml(text)
+        else:
+            ET.SubElement(case, "system-out").text = _xml(f"{one.severity}: {text}")
+    suites = ET.Element("testsuites")
+    suites.append(suite)
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
+
+
+def _xml(text: str) -> str:
+    """A text without the characters that XML has no way to hold."""
+    return text.translate(_NO_XML)
+
+
+def _sarif(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:
+    """SARIF 2.1.0: rules with their text, results with the object as a logical location."""
+    ids = list(dict.fromkeys(one.rule for one in told))
+    rules = [{"id": id_, "shortDescription": {"text": _rule_text(id_)}} for id_ in ids]
+    results = [
+        {
+            "ruleId": one.rule,
+            "ruleIndex": ids.index(one.rule),
+            "level": _LEVELS[one.severity],
+            "message": {"text": one.message + (f" ({one.hint})" if one.hint else "")},
+            "locations": [
+                {
+                    "physicalLocation": {"artifactLocation": {"uri": _uri(table)}},
+                    "logicalLocations": [{"fullyQualifiedName": one.subject}],
+                }
+            ],
+        }
+        for one in told
+    ]
+    driver = {
+        "name": "icectl", "version": __version__, "informationUri": _PROJECT, "rules": rules,
+    }  # fmt: skip
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": built["error"] is None, "exitCode": built["exit"]}],
+        "results": results,
+    }
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule_text(id_: str) -> str:
+    found = RULES.get(id_)
+    return id_ if found is None else found.title
+
+
+def _uri(table: str) -> str:
+    from urllib.parse import quote
+
+    return table if "://" in table else quote(table)
+
+
+_WRITERS: Mapping[str, Callable[[Sequence[_Told], Mapping[str, Any], str], str]] = {
+    "github": _github,
+    "junit": _junit,
+    "sarif": _sarif,
+}

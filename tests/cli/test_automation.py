@@ -1,0 +1,220 @@
+"""The recipes of docs/automation.md: each is run, or read by what would run it, where it can be."""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+
+from icectl.cli.app import COMMANDS, parse
+from tests.builders.table_builder import TableBuilder
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "automation.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[str]:
+    return [text for kind, text in BLOCKS if kind == language]
+
+
+def block(language: str, word: str) -> str:
+    (found,) = [text for text in blocks(language) if word in text]
+    return found
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """An environment with `icectl` on its path, and a table of small files named by TABLE."""
+    table = TableBuilder(tmp_path / "t")
+    for number in range(6):
+        table.append([number])
+    program = tmp_path / "bin" / "icectl"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m icectl "$@"\n')
+    program.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{program.parent}:/usr/bin:/bin",
+        "PYTHONPATH": str(ROOT),
+        "TABLE": str(table.directory),
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "ICECTL_COMPACT_ENGINE": "local",
+    }
+    for name in ("PATH", "TABLE", "PYTHONPATH", "XDG_CONFIG_HOME", "ICECTL_COMPACT_ENGINE"):
+        monkeypatch.setenv(name, environment[name])
+    return environment
+
+
+def sh(line: str, environment: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-ec", line],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_every_command_line_of_the_page_parses() -> None:
+    page = re.sub(r'"\$TABLE"|\{TABLE\}|%I', "t", PAGE)
+    words = "|".join(COMMANDS)
+    lines = re.findall(rf"\bicectl ((?:{words}) .*?)(?:$|&&|>|`|\")", page, re.MULTILINE)
+    lines = [line for line in lines if not line.startswith("inspect {{")]
+    assert len(lines) >= 12
+    for line in lines:
+        assert parse(line.split()) is not None, line
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_lines_of_the_crontab_run(machine: dict[str, str], tmp_path: Path, number: int) -> None:
+    jobs = [line for line in block("crontab", "TABLE=").splitlines() if line[0].isdigit()]
+    line = jobs[number].split(maxsplit=5)[5]
+    assert "%" not in line  # which cron takes for the end of the line
+    ended = sh(line.replace("/var/lib/node_exporter", str(tmp_path)), machine, tmp_path)
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+    if number == 1:
+        assert (
+            'icectl_last_run_success{command="remove-orphans"'
+            in (tmp_path / "orders.prom").read_text()
+        )
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
+def test_systemd_accepts_its_units(tmp_path: Path) -> None:
+    for text, name in zip(blocks("ini"), ("icectl@.service", "icectl@.timer"), strict=True):
+        (tmp_path / name).write_text(text.replace("/opt/icectl/bin/icectl", "/bin/true"))
+    units = [str(tmp_path / name) for name in ("icectl@t.service", "icectl@t.timer")]
+    ended = subprocess.run(
+        ["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_the_cron_job_runs_as_nobody_on_a_root_that_is_read_only() -> None:
+    job = yaml.safe_load(block("yaml", "kind: CronJob"))
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"] == {"runAsNonRoot": True, "runAsUser": 10001}
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert parse(container["args"]) is not None
+    mounted = {each["name"] for each in container["volumeMounts"]}
+    assert mounted == {each["name"] for each in pod["volumes"]}
+    assert "USER 10001" in block("dockerfile", "FROM")
+
+
+class Skipped(Exception):
+    """Stands in for Airflow's."""
+
+
+def airflow(tasks: dict[str, Any]) -> dict[str, ModuleType]:
+    """Stand-ins for what the recipe imports of Airflow, which keep its tasks."""
+
+    class Operator:
+        def __init__(self, **given: Any) -> None:
+            tasks[given["task_id"]] = given["bash_command"]
+
+        def __rshift__(self, _: object) -> None: ...
+
+    def task(function: Any) -> Any:
+        tasks[function.__name__] = function
+        return lambda: None
+
+    made = {
+        "airflow": {},
+        "airflow.decorators": {"dag": lambda **_: lambda function: function, "task": task},
+        "airflow.exceptions": {"AirflowSkipException": Skipped},
+        "airflow.operators": {},
+        "airflow.operators.bash": {"BashOperator": Operator},
+        "pendulum": {"datetime": lambda *_: None},
+    }
+    return _modules(made)
+
+
+def _modules(made: Mapping[str, Mapping[str, Any]]) -> dict[str, ModuleType]:
+    modules = {}
+    for name, members in made.items():
+        modules[name] = ModuleType(name)
+        vars(modules[name]).update(members)
+    return modules
+
+
+def test_tasks_of_airflow_run(
+    machine: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks: dict[str, Any] = {}
+    for name, module in airflow(tasks).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    exec(compile(block("python", "airflow"), "dag.py", "exec"), {"__name__": "dag"})
+    assert set(tasks) == {"compact", "expire"}
+    ended = sh(tasks["compact"], machine, tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert tasks["expire"]()["expired"] >= 1
+    with pytest.raises(Skipped):
+        tasks["expire"]()
+
+
+def test_the_check_of_dagster_runs(
+    machine: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def keep(**_: Any) -> Any:
+        return lambda function: function
+
+    members = {
+        "asset_check": keep,
+        "op": keep,
+        "RetryPolicy": lambda **_: None,
+        "AssetCheckResult": lambda **given: given,
+        "Failure": RuntimeError,
+    }
+    monkeypatch.setitem(sys.modules, "dagster", _modules({"dagster": members})["dagster"])
+    space: dict[str, Any] = {"__name__": "checks"}
+    exec(compile(block("python", "dagster"), "checks.py", "exec"), space)
+    assert space["orders_health"]() == {"passed": False, "metadata": {"verdict": "attention"}}
+
+
+def test_steps_of_github_run(machine: dict[str, str], tmp_path: Path) -> None:
+    workflow = yaml.safe_load(block("yaml", "runs-on"))
+    steps = [step["run"] for step in workflow["jobs"]["check"]["steps"] if "run" in step]
+    assert steps[0] == "pip install icectl"
+    for step in steps[1:]:
+        ended = sh(step, machine, tmp_path)
+        assert ended.returncode == 0, ended.stderr
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan["command"] == "expire-snapshots"
+    assert sh("icectl apply plan.json -q", machine, tmp_path).returncode == 0
+
+
+def test_the_script_of_gitlab_runs(machine: dict[str, str], tmp_path: Path) -> None:
+    (job,) = yaml.safe_load(block("yaml", "before_script")).values()
+    for line in job["script"]:
+        assert sh(line, machine, tmp_path).returncode == 0
+    for report in job["artifacts"]["reports"]["junit"]:
+        assert ET.parse(tmp_path / report).getroot().tag == "testsuites"
+
+
+def test_alerts_are_of_metrics_that_there_are() -> None:
+    (group,) = yaml.safe_load(block("yaml", "alert:"))["groups"]
+    named = {name for rule in group["rules"] for name in re.findall(r"icectl_\w+", rule["expr"])}
+    source = (ROOT / "icectl" / "report" / "metrics.py").read_text()
+    assert named <= set(re.findall(r'"(icectl_\w+)"', source))
+    assert len(group["rules"]) == 4
+
+
+def test_the_release_workflow_runs_what_is_there() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    runs = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
+    (script,) = [run.split()[0] for run in runs if run.startswith("tests/")]
+    assert os.access(ROOT / script, os.X_OK)
+    assert ast.parse(block("python", "airflow"))

@@ -1,0 +1,218 @@
+"""What CI reads: exit codes of health, annotations, JUnit, SARIF, schemas, scripts and pages."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from icectl.cli.app import COMMANDS
+from icectl.plan.reviewed import PLANNED
+from tests.builders.table_builder import TableBuilder
+from tests.cli.conftest import Run
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    """Six small files, which want to be one."""
+    built = TableBuilder(tmp_path / "t")
+    for number in range(6):
+        built.append([number])
+    return built.metadata.location
+
+
+@pytest.fixture
+def broken(table: str) -> str:
+    """The same without one of its data files."""
+    min(Path(table, "data").glob("*.parquet")).unlink()
+    return table
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ((), 0),
+        (("--check",), 4),
+        (("--fail-on", "attention"), 4),
+        (("--fail-on", "critical"), 0),
+        (("--check", "--fail-on", "critical"), 0),
+        (("--fail-on", "ok"), 2),
+    ],
+)
+def test_health_ends_with_4_from_the_verdict_that_was_named_on(
+    run: Run, table: str, words: tuple[str, ...], code: int
+) -> None:
+    ended = run("inspect", table, "health", *words, "--json")
+    assert (ended.code, ended.document["exit"]) == (code, code)
+    if code != 2:
+        assert ended.document["result"]["verdict"] == "attention"
+
+
+def test_verdicts_are_for_health_alone(run: Run, table: str) -> None:
+    assert run("inspect", table, "files", "--check").code == 2
+    assert run("inspect", table, "--fail-on", "critical").code == 2
+
+
+def test_verdicts_are_metrics(run: Run, table: str, tmp_path: Path) -> None:
+    place = tmp_path / "icectl.prom"
+    assert run("inspect", table, "health", "--metrics-file", str(place)).code == 0
+    labels = f'{{command="inspect",table="{table}",check='
+    found = [line for line in place.read_text().splitlines() if "health_verdict{" in line]
+    assert found[:2] == [
+        f'icectl_health_verdict{labels}"all"}} 1',
+        f'icectl_health_verdict{labels}"small_files"}} 1',
+    ]
+    assert len(found) == 7
+
+
+def test_findings_are_annotations_of_github(run: Run, broken: str) -> None:
+    ended = run("validate", broken, "--format", "github")
+    assert ended.code == 4
+    (line,) = ended.out.splitlines()
+    title = broken.replace(":", "%3A")
+    assert line.startswith("::error title=R-")
+    assert f" {title}::" in line
+    assert run("validate", broken, "--level", "metadata", "--format", "github").out == ""
+
+
+def test_findings_are_failures_of_junit(run: Run, broken: str) -> None:
+    suites = ET.fromstring(run("validate", broken, "--format", "junit").out)
+    (suite,) = suites
+    assert (suite.get("name"), suite.get("tests"), suite.get("failures"), suite.get("errors")) == (
+        "icectl validate", "1", "1", "0",
+    )  # fmt: skip
+    (case,) = suite
+    (failure,) = case
+    assert (case.get("classname"), failure.tag, failure.get("type")) == (broken, "failure", "error")
+
+
+def test_a_table_without_findings_is_a_case_that_passes(run: Run, table: str) -> None:
+    ended = run("validate", table, "--format", "junit")
+    assert ended.code == 0
+    (suite,) = ET.fromstring(ended.out)
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
+    assert [[*case] for case in suite] == [[]]
+
+
+def test_findings_are_results_of_sarif(run: Run, broken: str) -> None:
+    found: dict[str, Any] = json.loads(run("validate", broken, "--format", "sarif").out)
+    assert (found["version"], len(found["runs"])) == ("2.1.0", 1)
+    (result,) = found["runs"][0]["results"]
+    (rule,) = found["runs"][0]["tool"]["driver"]["rules"]
+    assert (result["ruleId"], result["ruleIndex"], result["level"]) == (rule["id"], 0, "error")
+    (place,) = result["locations"]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == broken
+    assert place["logicalLocations"][0]["fullyQualifiedName"].endswith(".parquet")
+    assert found["runs"][0]["invocations"] == [{"executionSuccessful": True, "exitCode": 4}]
+
+
+@pytest.mark.parametrize("form", ["github", "junit", "sarif"])
+def test_work_that_a_check_finds_is_told(run: Run, table: str, form: str) -> None:
+    words = ("rewrite-manifests", table, "--check", "--format", form)
+    ended = run(*words)
+    assert ended.code == 4
+    assert "`icectl rewrite-manifests` has work to do" in ended.out
+    assert f"`icectl rewrite-manifests {table}` does it" in ended.out
+    ended = run("inspect", table, "health", "--check", "--format", form)
+    assert ended.code == 4
+    assert f"`icectl compact {table}`" in ended.out
+
+
+@pytest.mark.parametrize("form", ["github", "junit", "sarif"])
+def test_the_error_of_a_run_is_told(run: Run, tmp_path: Path, form: str) -> None:
+    ended = run("validate", str(tmp_path / "none"), "--format", form)
+    assert ended.code == 10
+    assert "table-not-found" in ended.out
+    if form == "junit":
+        assert ET.fromstring(ended.out)[0].get("errors") == "1"
+
+
+def test_formats_of_ci_go_with_a_check(run: Run, table: str) -> None:
+    assert run("rewrite-manifests", table, "-n", "--format", "junit").code == 2
+    assert run("validate", table, "--format", "xml").code == 2
+    assert run("validate", table, "--format", "junit", "--json").code == 2
+    assert run("validate", table, "--format", "json").document["exit"] == 0
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "apply"])
+def test_schemas_are_printed_whole(run: Run, name: str) -> None:
+    ended = run("schema", name)
+    assert ended.code == 0
+    schema = json.loads(ended.out)
+    Draft202012Validator.check_schema(schema)
+    assert schema["properties"]["command"] == {"const": name}
+    if name in PLANNED:
+        schema = json.loads(run("schema", name, "--plan").out)
+        Draft202012Validator.check_schema(schema)
+        assert "hash" in schema["required"]
+    else:
+        assert run("schema", name, "--plan").code == 2
+
+
+def test_schemas_hold_for_what_is_printed(run: Run, table: str) -> None:
+    schema = json.loads(run("schema", "expire-snapshots").out)
+    document = run("expire-snapshots", table, "-n", "--json").document
+    Draft202012Validator(schema).validate(document)
+
+
+@pytest.mark.parametrize(
+    ("shell", "file"),
+    [
+        ("bash", "icectl.bash"),
+        ("zsh", "_icectl"),
+        ("fish", "icectl.fish"),
+        ("powershell", "icectl.ps1"),
+    ],
+)
+def test_scripts_of_shells_are_printed(run: Run, shell: str, file: str) -> None:
+    ended = run("completion", shell)
+    assert (ended.code, ended.out) == (0, (ROOT / "completions" / file).read_text())
+
+
+def test_pages_of_the_manual_are_printed(run: Run) -> None:
+    assert run("man").out == (ROOT / "man/icectl.1").read_text()
+    assert run("man", "compact").out == (ROOT / "man/icectl-compact.1").read_text()
+    assert run("man", "icectl.toml").out == (ROOT / "man/icectl.toml.5").read_text()
+
+
+@pytest.mark.parametrize("words", ["schema", "schema apply", "schema x", "man x", "completion"])
+def test_what_there_is_not_is_wrong_usage(run: Run, words: str) -> None:
+    ended = run(*words.split())
+    assert (ended.code, ended.out) == (2, "")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_bash_completes_by_its_script() -> None:
+    asked = (
+        f"source {ROOT}/completions/icectl.bash; COMP_WORDS=(icectl exp); COMP_CWORD=1; _icectl; "
+        'echo "${COMPREPLY[@]}"; COMP_WORDS=(icectl compact t --engine a); COMP_CWORD=4; _icectl; '
+        'echo "${COMPREPLY[@]}"'
+    )
+    ended = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines() == ["expire-snapshots", "auto"]
+
+
+def test_limits_of_health_are_settings(
+    run: Run, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "icectl.toml"
+    settings.write_text('[health]\nfiles-to-save = "2, 5"\nreclaimable = "50%, 200%"\n')
+    ended = run("inspect", table, "health", "--config", str(settings), "--json")
+    found = ended.document["result"]
+    assert (found["verdict"], found["small_files"]["verdict"]) == ("critical", "critical")
+    assert found["small_files"]["threshold"] == ("attention from 2 files to save, critical from 5")
+    assert found["reclaimable"]["threshold"] == (
+        "attention from 50% of the live bytes, critical from 200%"
+    )
+    monkeypatch.setenv("ICECTL_HEALTH_FILES_TO_SAVE", "100, 1000")
+    assert run("inspect", table, "health", "--check", "--json").code == 0
+    for wrong in ("5", "5, 4", "a, b", "0, 5", "1, inf"):
+        monkeypatch.setenv("ICECTL_HEALTH_FILES_TO_SAVE", wrong)
+        ended = run("inspect", table, "health", "--json")
+        assert (ended.code, ended.document["error"]["id"]) == (2, "usage")

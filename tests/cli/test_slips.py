@@ -1,0 +1,117 @@
+"""What people mistype or leave out, and the message that leads out of it."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from icectl.cli.courses import compact as compact_course
+from tests.builders.inline_engine import InlineEngine
+from tests.builders.table_builder import TableBuilder
+from tests.cli.conftest import Run, result
+
+MANY = ("--target-file-size", "1MiB", "--min-input-files", "2")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    built = TableBuilder(tmp_path / "t")
+    for number in range(6):
+        built.append([number])
+    return built.metadata.location
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("expire", "`expire-snapshots`"),
+        ("orphans", "`remove-orphans`"),
+        ("migrate", "`migrate-v1-v2`"),
+        ("upgrade", "`upgrade-to-v4`"),
+        ("manifest", "`rewrite-manifests`"),
+        ("comp", "`compact`"),
+        ("inspekt", "`inspect`"),
+    ],
+)
+def test_a_command_by_half_its_name_is_told_in_full(run: Run, word: str, meant: str) -> None:
+    ended = run(word, "t")
+    assert (ended.code, ended.err) == (
+        2,
+        f"error: there is no command `{word}`\nhint: did you mean {meant}?\n",
+    )
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "text"])
+def test_two_formats_at_once_are_wrong_usage(run: Run, table: str, form: str) -> None:
+    ended = run("inspect", table, "snapshots", "--json", "--format", form)
+    assert ended.code == 2
+    error = ended.document["error"]
+    assert error["message"] == f"`--json` and `--format {form}` exclude each other"
+    assert run("inspect", table, "snapshots", "--json", "--format", "json").code == 0
+
+
+def test_unknown_variables_of_icectl_are_told(
+    run: Run, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ICECTL_CONCURENCY", "3")
+    monkeypatch.setenv("ICECTL_MOOD", "good")
+    ended = run("inspect", table, "--json")
+    assert ended.code == 0
+    assert ended.document["warnings"] == [
+        "icectl knows no environment variable ICECTL_CONCURENCY; did you mean ICECTL_CONCURRENCY?",
+        "icectl knows no environment variable ICECTL_MOOD",
+    ]
+
+
+def test_hints_name_the_command_and_the_table(run: Run, table: str) -> None:
+    ended = run("expire-snapshots", table, "--retain-last", "x", "--json")
+    assert ended.document["error"]["hint"] == "`icectl expire-snapshots --help` lists the options"
+    ended = run("expire-snapshots", table, "--expire-id", "x", "--json")
+    assert ended.document["error"]["hint"] == f"`icectl inspect {table} snapshots` lists them"
+
+
+def test_a_page_that_cannot_be_written_is_told(run: Run, table: str, tmp_path: Path) -> None:
+    place = tmp_path / "no" / "page.html"
+    ended = run("inspect", table, "tree", "--html", str(place))
+    assert ended.code == 13
+    assert ended.err == (
+        f"error: `--html`: cannot write `{place}`: no such file or directory\n"
+        "hint: name a file in a folder that is there and can be written to\n"
+    )
+
+
+def test_a_folder_of_tables_is_listed(run: Run, table: str) -> None:
+    ended = run("inspect", str(Path(table).parent))
+    assert ended.code == 0
+    assert table in ended.out
+
+
+def test_compact_works_after_a_plain_install_and_says_with_what(
+    run: Run, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.delenv("ICECTL_COMPACT_ENGINE", raising=False)
+    monkeypatch.setattr(compact_course, "LocalEngine", InlineEngine)
+    health = run("inspect", table, "health")
+    assert (
+        f"  run: icectl compact {table}\n  engine: local (PySpark is not installed)\n" in health.out
+    )
+    assert result(run("inspect", table, "health", "--json"))["engine"] == "local"
+    planned = run("compact", table, *MANY, "-n")
+    assert "\nengine: local (PySpark is not installed)\n" in planned.out
+    assert planned.err == ""
+    done = run("compact", table, *MANY, "--json")
+    assert done.code == 0
+    assert done.err.splitlines()[0] == "engine: local (PySpark is not installed)"
+    assert json.loads(done.out)["result"]["engine"] == "local"
+    assert run("compact", table, "--rewrite-all", "--engine", "spark").code == 16
+
+
+def test_settings_of_spark_ask_for_spark(
+    run: Run, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.delenv("ICECTL_COMPACT_ENGINE", raising=False)
+    ended = run("compact", table, *MANY, "--master", "local[1]", "--json")
+    assert (ended.code, ended.document["error"]["id"]) == (16, "engine")
