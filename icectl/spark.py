@@ -290,9 +290,8 @@ def _change(call: _Call, command: str, options: Any, *, dry_run: bool) -> Report
 
 def _run(call: _Call, command: str, values: Mapping[str, Any]) -> Report:
     """Run a command as the command line does, and report what it comes to."""
-    invocation = Invocation(
-        load_command(command), {"table": call.table, **_values_of(call.access), **values}
-    )
+    given = {**_values_of(call.access), **values}
+    invocation = Invocation.on(load_command(command), call.table, given)
     console = _console(call.progress)
     shell = _shell(call, console, invocation)
     try:

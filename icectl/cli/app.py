@@ -367,8 +367,8 @@ def _print_for_ci(run: _Run, built: Mapping[str, Any]) -> None:
     from icectl.report.ci import ci_text
 
     assert run.invocation is not None
-    table, catalog = run.invocation.value("table"), run.invocation.value("catalog")
-    name = table if not catalog else f"{catalog}.{table}"
+    table, catalog = run.invocation.table, run.invocation.value("catalog")
+    name = f"{catalog}.{table}" if catalog else f"{table}"
     run.console.write(ci_text(run.invocation.value("format"), built, name))
 
 

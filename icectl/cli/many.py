@@ -52,9 +52,7 @@ def on_each(  # noqa: PLR0913 - a command line, and how it is run
     on_one = _OnOne(run, request, change)
     if not is_many(common, tables):
         return on_one(common, tables[0])
-    if change is not None and (change.metadata_file or change.deleted_list):
-        option = "--metadata-file" if change.metadata_file else "--deleted-list"
-        raise UsageError(f"`{option}` is about one table, and TABLE stands for several")
+    _check_for_many(request, change)
     found = find_tables(common, tables)
     if asks:
         on_one = replace(on_one, change=_confirmed(command, common, len(found.tables), change))
@@ -71,6 +69,20 @@ def on_each(  # noqa: PLR0913 - a command line, and how it is run
             error = TableNotFound(f"there is no table `{target}`")
             ends.append(TableEnd(target, "failed", error.exit_code, error.message))
     return _outcome(command, ends, change)
+
+
+def _check_for_many(request: Any, change: Change | None) -> None:
+    """Raises: UsageError, for an option that is about one table."""
+    print_format = getattr(request if change is None else change, "format", None)
+    about_one = {
+        "--metadata-file": change is not None and change.metadata_file,
+        "--deleted-list": change is not None and change.deleted_list,
+        "--save-plan": change is not None and change.save_plan,
+        f"--format {print_format}": print_format not in (None, "text", "json"),
+    }
+    for option, given in about_one.items():
+        if given:
+            raise UsageError(f"`{option}` is about one table, and TABLE stands for several")
 
 
 def _confirmed(command: str, common: Common, count: int, change: Change | None) -> Change | None:

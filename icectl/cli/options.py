@@ -312,6 +312,12 @@ class Invocation:
     command: Command
     values: Mapping[str, Any]
 
+    @classmethod
+    def on(cls, command: Command, table: str, values: Mapping[str, Any]) -> "Invocation":
+        """Name one table, as a command line would do it."""
+        named = {"tables": [table]} if "tables" in command.parameters else {"table": table}
+        return cls(command, {**named, **values})
+
     def value(self, name: str) -> Any:
         """Return one option as given; None where the command has no such option."""
         return self.values.get(name)

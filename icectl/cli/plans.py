@@ -59,7 +59,7 @@ def planned_invocation(
     """The command line that a plan stands for: its own options, and those of apply for the rest."""
     given = {name: getattr(common, name) for name in _COMMON}
     given |= {name: getattr(change, name) for name in _CHANGE}
-    return Invocation(command, {**given, "table": saved.request.table, **saved.request.options})
+    return Invocation.on(command, saved.request.table, {**given, **saved.request.options})
 
 
 def planned_shell(saved: SavedPlan, shell: Shell, *, allow_newer: bool) -> Shell:
@@ -83,14 +83,17 @@ def _request(invocation: Invocation, shell: Shell) -> PlanRequest:
     options = {
         name: value
         for name, value in invocation.values.items()
-        if name not in {*_COMMON, *_CHANGE, "table"} and value not in (None, False, [], ())
+        if name not in {*_COMMON, *_CHANGE, "table", "tables"}
+        and value not in (None, False, [], ())
     }
     _check_no_secret(options)
     settings = texts_of(shell.settings, command)
     metadata_file = invocation.value("metadata_file")
+    table = invocation.table
+    assert table is not None  # several are refused before they are planned
     return PlanRequest(
         command,
-        _table(common, invocation.value("table")),
+        _table(common, table),
         shell.env.now_ms(),
         None if metadata_file is None else _in_full(metadata_file),
         {name: _with_places(name, value) for name, value in options.items()},
