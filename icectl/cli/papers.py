@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from icectl.errors import UsageError
+from icectl.plan.reviewed import PLANNED
 from icectl.report.document import document_schema, json_text, plan_schema
 
 _SHELLS = {
@@ -43,7 +44,7 @@ def _schema(named: Sequence[str], commands: Mapping[str, str]) -> str:
             "`apply` prints the document of the command that its plan is of",
             hint="`icectl schema COMMAND` prints that command's schema",
         )
-    if of_plan and name in ("inspect", "validate"):
+    if of_plan and name not in PLANNED:
         raise UsageError(f"`{name}` makes no plan", hint="leave `--plan` out")
     return json_text(plan_schema(name) if of_plan else document_schema(name), indent=2) + "\n"
 

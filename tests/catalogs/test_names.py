@@ -124,7 +124,7 @@ def test_an_existing_path_is_a_location_unless_a_catalog_has_its_name(catalog: P
             ["validate", "./warehouse/t", "--catalog-option", "a=b"],
             2,
             "`--catalog-option` concerns no catalog: `./warehouse/t` is a location",
-            "`icectl COMMAND --help` lists the options",
+            "`icectl validate --help` lists the options",
         ),
     ],
 )
