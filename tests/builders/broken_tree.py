@@ -290,7 +290,7 @@ TREE_TABLES: Mapping[str, Callable[[Path], None]] = {
 # -- the metadata file --------------------------------------------------------------------------
 
 
-@damage("plain")
+@damage("plain", "R-077")  # specs of version 3 have no links
 def v4_001_roots_in_an_older_version(broken: BrokenTree) -> None:
     broken.edit(lambda members: members.update({"format-version": 3}))
 
