@@ -17,8 +17,9 @@ def test_tables_are_found_and_the_search_for_orphans_is_noted(server: Server) ->
     lost = stray(server.warehouse / "a" / "data", "lost.parquet", days=7)
     age(server.warehouse, 5)
     age(lost, 7)
-    words = ["maintain", f"{NAME}.**", "--only", "remove-orphans", "--yes", "--json"]
+    # The servers have other tests' tables, too.
     namespace = ".".join((NAME, *server.namespace))
+    words = ["maintain", f"{namespace}.**", "--only", "remove-orphans", "--yes", "--json"]
 
     def statuses() -> tuple[int, dict[str, Any]]:
         code, document = run(words)
