@@ -16,6 +16,7 @@ from icectl.entries.rows import (
 )
 from icectl.plan.model import Pin, UpgradeStep
 from icectl.spec.expressions import HIGHEST_STATS_ID, Expression, link_specs
+from icectl.spec.locations import has_scheme
 from icectl.spec.manifest import ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
@@ -177,7 +178,9 @@ def plan_with_lists(
         count = sum(len(head.manifests) for head in lacking)
         detail = f"{count:,} manifests of {len(lacking)} branches are written anew, in Parquet"
         steps.append(UpgradeStep("rewrite-manifests", detail))
-    findings = [*_encrypted(metadata, heads), *(_embedding(metadata) if is_older else ())]
+    findings = list(_encrypted(metadata, heads))
+    if is_older:
+        findings += [*_embedding(metadata), *_spelled_otherwise(metadata, heads)]
     current = next((head for head in heads if head.branch == options.branch), None)
     return UpgradePlan(
         pin,
@@ -199,6 +202,29 @@ def _embedding(metadata: TableMetadata) -> Iterator[Finding]:
         message = f"{len(embedding)} snapshots embed their manifests, as only version 1 may"
         hint = "`icectl migrate-v1-v2 TABLE` gives them manifest lists"
         yield Finding("R-055", "error", f"snapshot {embedding[0]}", message, hint)  # R-055
+
+
+def _spelled_otherwise(metadata: TableMetadata, heads: Sequence[BranchHead]) -> Iterator[Finding]:
+    """Check that position deletes name data files as new manifests will, with a scheme.
+
+    Engines match them by the text: rows would come back where a manifest completes a location.
+    """
+    if has_scheme(metadata.location):
+        return
+    added = any(
+        (snapshot.summary or {}).get("added-position-delete-files", "0") != "0"
+        for snapshot in metadata.snapshots
+    )
+    if added or any(map(_position_delete_files, heads)):
+        message = (
+            "it has no scheme, nor have the data files that position deletes name: engines would"
+            " no longer match them with manifests of version 4, and deleted rows would come back"
+        )
+        hint = (
+            "`icectl compact TABLE --rewrite-all` applies the deletes, and `icectl expire-snapshots"
+            " TABLE` drops the snapshots that have some; then upgrade"
+        )
+        yield Finding("V4-004", "error", "`location`", message, hint)  # V4-004
 
 
 def _position_delete_files(head: BranchHead) -> int:

@@ -21,6 +21,11 @@ def with_scheme(table_location: str, location: str) -> str:
     return f"{found.group() if found else 'file:'}{location}"
 
 
+def has_scheme(location: str) -> bool:
+    """Whether a location begins with a scheme, as those of version 4 do (sfc-1 L1)."""
+    return _SCHEME.match(location) is not None
+
+
 def scheme_of(metadata: TableMetadata) -> str:
     """Return what a table's locations get that have no scheme (sfc-1 L2).
 

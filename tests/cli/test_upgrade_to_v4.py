@@ -230,10 +230,20 @@ def test_the_metadata_is_that_of_version_4(tmp_path, icectl) -> None:
     assert {snapshot["sequence-number"] for snapshot in new["snapshots"]} == {0}
 
 
-@pytest.mark.parametrize(("version", "words"), [(1, ()), (2, ()), (3, ("--eager",))])
+def without_deletes(directory: Path, version: int) -> None:
+    table = TableBuilder(directory, format_version=version, partitioning="two")
+    table.append(range(12), files=3)
+    table.ref("audit", "branch")
+    table.append(range(100, 106), branch="audit")
+
+
+@pytest.mark.parametrize(("version", "words"), [(1, ()), (2, ()), (3, ()), (3, ("--eager",))])
 def test_tables_become_those_of_iceberg_1_12(tmp_path, icectl, version, words) -> None:
     directory = tmp_path / "t"
-    build(directory, version)
+    if version == 2:
+        without_deletes(directory, 2)
+    else:
+        build(directory, version)
     before = every_row(directory)
     to_lists = ("upgrade-to-v4", str(directory), "--layout", "iceberg-1.12", *words)
     planned = icectl(*to_lists, "--check", "--json")
@@ -261,7 +271,7 @@ def test_eager_upgrades_to_iceberg_1_12_write_the_manifests_of_all_branches_in_p
     tmp_path, icectl
 ) -> None:
     directory = tmp_path / "t"
-    build(directory, 2)
+    without_deletes(directory, 2)
     words = ("upgrade-to-v4", str(directory), "--layout", "iceberg-1.12", "--yes")
     assert icectl(*words).code == 0
     assert icectl(*words, "--eager").code == 0  # a table of that layout gets new manifests too
@@ -271,6 +281,25 @@ def test_eager_upgrades_to_iceberg_1_12_write_the_manifests_of_all_branches_in_p
         assert paths
         assert {Path(path).suffix for path in paths} == {".parquet"}
         assert all(path.startswith("file:") for path in paths)
+
+
+def test_v4_004_position_deletes_that_name_files_without_a_scheme_are_applied_before(
+    tmp_path, icectl
+) -> None:
+    """Spark matches them by their text: of 18 rows it then found 20."""
+    directory = tmp_path / "t"
+    table = TableBuilder(directory, format_version=2)
+    table.append(range(10))
+    table.delete_rows([3])
+    words = ("upgrade-to-v4", str(directory), "--layout", "iceberg-1.12", "--yes", "--json")
+    refused = icectl(*words)
+    assert refused.code == 5
+    assert "(V4-004)" in refused.document["error"]["message"]
+    assert f"`icectl compact {directory} --rewrite-all`" in refused.document["error"]["hint"]
+    assert icectl("compact", str(directory), "--rewrite-all", "--yes").code == 0
+    expire = ("expire-snapshots", str(directory), "--older-than", "0s", "--retain-last", "1")
+    assert icectl(*expire, "--yes").code == 0
+    assert icectl(*words).code == 0
 
 
 def test_a_table_is_not_taken_from_one_layout_of_version_4_to_the_other(tmp_path, icectl) -> None:

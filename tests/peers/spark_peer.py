@@ -86,7 +86,7 @@ def insert(spark: SparkSession, table: str, start: int, count: int, files: int =
 
 def catalog_of(name: str) -> str:
     """The catalog of a table by its name: one for version 4, whose locations have a scheme."""
-    return "peer4" if name.startswith("v4") else "peer"
+    return "peer4" if name.startswith("v4") or name == "v2_to_v4" else "peer"
 
 
 def create(
