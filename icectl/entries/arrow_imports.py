@@ -117,8 +117,10 @@ class _MaskedArrays(type):
     """Tells what is a masked array, also after numpy.ma was imported."""
 
     def __instancecheck__(cls, array: object) -> bool:
-        loaded = sys.modules[_MASKED]
-        return not isinstance(loaded, _Later) and isinstance(array, loaded.MaskedArray)
+        # While another thread imports numpy.ma the module has no such class yet, nor has anybody
+        # an array of it.
+        loaded = getattr(sys.modules.get(_MASKED), "MaskedArray", cls)
+        return loaded is not cls and isinstance(array, loaded)
 
 
 class _MaskedArray(metaclass=_MaskedArrays):

@@ -185,3 +185,17 @@ def test_what_is_no_function_is_missed_as_ever(tmp_path: Path) -> None:
     ended = run(script, tmp_path)
     told = ended.stderr.splitlines()[-1]
     assert told == "AttributeError: module 'pyarrow.compute' has no attribute 'no_such_function'"
+
+
+def test_arrays_are_made_while_another_thread_imports_numpy_ma(tmp_path: Path) -> None:
+    script = (
+        "from icectl.entries.arrow_imports import import_masked_arrays_later, leave_pandas_out\n"
+        "leave_pandas_out(); import_masked_arrays_later()\n"
+        "import sys, types, numpy as np, pyarrow as pa\n"
+        "sys.modules['numpy.ma'] = types.ModuleType('numpy.ma')  # what it is in the meantime\n"
+        "half = pa.array(np.arange(3)).to_pylist()\n"
+        "del sys.modules['numpy.ma']\n"
+        "print(half, pa.array(np.arange(3)).to_pylist())\n"
+    )
+    ended = run(script, tmp_path)
+    assert ended.stdout == "[0, 1, 2] [0, 1, 2]\n", ended.stderr
