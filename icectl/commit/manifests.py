@@ -12,9 +12,10 @@ from icectl.codec.manifest.move import Moved, move_entries
 from icectl.codec.manifest.pieces import PieceWriter
 from icectl.codec.manifest.write import ManifestForm, encode_entries
 from icectl.entries.columns.byte_hashes import LOCATION_HASH, with_location_hashes
+from icectl.entries.columns.values import Integers
 from icectl.entries.inherit import inherit
 from icectl.entries.manifest_rows import describe
-from icectl.entries.partition.order import Numbers, by_piece, pieces_of
+from icectl.entries.partition.order import by_piece, pieces_of
 from icectl.entries.rows import Entries, count_by_manifest, differing_column, part
 from icectl.env import Env
 from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
@@ -92,7 +93,7 @@ class ManifestWriter:
     new_location: Callable[[FileFormat], str]
 
     def write(
-        self, sources: Sequence[ManifestFile], entries: Entries, pieces: Numbers
+        self, sources: Sequence[ManifestFile], entries: Entries, pieces: Integers
     ) -> Generator[Written, None, None]:
         """Write entries of some manifests into new ones, piece after piece.
 
@@ -128,7 +129,7 @@ class ManifestWriter:
             yield from self._stored(writer, entries, cut, _COMPARED_OF_ADDED)
 
     def _moved(
-        self, sources: Sequence[ManifestFile], entries: Entries, pieces: Numbers
+        self, sources: Sequence[ManifestFile], entries: Entries, pieces: Integers
     ) -> Generator[Moved, None, None]:
         """Entries encoded anew, source after source; reading and encoding have their threads."""
         ends = [0]
@@ -165,7 +166,7 @@ class ManifestWriter:
         return min(os.cpu_count() or 1, self.concurrency)
 
     def _stored(
-        self, writer: PieceWriter, entries: Entries, pieces: Numbers, columns: Sequence[str]
+        self, writer: PieceWriter, entries: Entries, pieces: Integers, columns: Sequence[str]
     ) -> Generator[Written, None, None]:
         """The manifests that the pieces make; comparing and storing have their threads."""
         held_by = by_piece(entries, pieces)

@@ -10,13 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.deletes.apply import Matches, Numbers, delete_counts, known_deleted_rows
+from icectl.entries.columns.values import Integers, Mask
+from icectl.entries.deletes.apply import Matches, delete_counts, known_deleted_rows
 from icectl.entries.partition.key import decode_key, sort_key
 from icectl.entries.rows import Entries, numbers, take
 from icectl.spec.manifest import FileFormat
 from icectl.spec.types import Type
-
-Mask = npt.NDArray[np.bool_]
 
 
 class FileVerdict(IntEnum):
@@ -56,7 +55,7 @@ class Limits:
     every: bool
 
 
-def judge(matches: Matches, limits: Limits, selected: Mask) -> Numbers:
+def judge(matches: Matches, limits: Limits, selected: Mask) -> Integers:
     """The verdict on each data file: deletes count before size.
 
     Shape: one Verdict per data file.
@@ -89,7 +88,7 @@ def deleted_ratios(matches: Matches) -> npt.NDArray[np.float64]:
     return np.asarray(deleted / np.maximum(records, 1), np.float64)
 
 
-def live_bytes(matches: Matches) -> Numbers:
+def live_bytes(matches: Matches) -> Integers:
     """Estimated bytes of each file's rows that are not known to be deleted."""
     if not len(matches.deletes):
         return numbers(matches.data, "file_size_in_bytes")
@@ -98,18 +97,18 @@ def live_bytes(matches: Matches) -> Numbers:
     return np.asarray(estimated, np.int64)
 
 
-def chosen(verdicts: Numbers) -> Numbers:
+def chosen(verdicts: Integers) -> Integers:
     """Rows of the files with a reason to be rewritten."""
     return np.flatnonzero(verdicts >= FileVerdict.ASKED_FOR)
 
 
 def by_partition(
     data: Entries,
-    found: Numbers,
+    found: Integers,
     stays: Mask,
     types: Sequence[Type | None],
     others: bytes | None = None,
-) -> Sequence[tuple[bytes | None, Numbers]]:
+) -> Sequence[tuple[bytes | None, Integers]]:
     """Rows of some data files by their partition, where each `stays` in it; else by `others`.
 
     `types` are those of the fields of the spec of those that stay.
@@ -134,7 +133,7 @@ def _place(key: bytes | None, types: Sequence[Type | None]) -> tuple[bool, Seque
     return (key is None, () if key is None else [sort_key(one) for one in decode_key(key, types)])
 
 
-def counted(verdicts: Numbers) -> dict[FileVerdict, int]:
+def counted(verdicts: Integers) -> dict[FileVerdict, int]:
     """Count the files per verdict that there is."""
     return {
         FileVerdict(code): int(count)

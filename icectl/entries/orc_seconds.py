@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.deletes.apply import Numbers
-from icectl.entries.file_verdicts import Mask
+from icectl.entries.columns.values import Integers, Mask
 from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import Entries
 from icectl.spec.manifest import FileFormat
@@ -47,7 +46,7 @@ def may_be_earlier(values: pa.Array, second: int) -> pa.Array:
 
 def may_leave(
     data: Entries,
-    found: Numbers,
+    found: Integers,
     spec: PartitionSpec,
     types: Sequence[Type | None],
     schema: Schema,

@@ -13,9 +13,9 @@ from itertools import pairwise
 from math import ceil
 from typing import Literal
 
+from icectl.entries.columns.values import Integers
 from icectl.entries.partition.order import (
     Clusters,
-    Numbers,
     clusters,
     clusters_of_specs,
     per_manifest,
@@ -335,7 +335,7 @@ def group_pieces(
     listed: Listed,
     entries: Entries,
     options: RewriteOptions,
-) -> Numbers:
+) -> Integers:
     """The piece that each of a group's live entries belongs to.
 
     Shape: one number for each entry, from 0 without a gap; pieces follow each other in the order of

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.entries.columns.values import Mask
 from icectl.entries.rows import RawEntries
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.spec.rule import Fault
 
-Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[Any]
 
 _ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:)"

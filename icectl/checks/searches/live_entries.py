@@ -13,12 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries import rows as vocabulary
+from icectl.entries.columns.values import Integers
 from icectl.entries.rows import Entries, location_keys, numbers
 from icectl.entries.summary import Totals
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.rule import Fault
-
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +27,8 @@ class Candidates:
     `groups` numbers what is shared; rows of one group that lie in one snapshot are a fault.
     """
 
-    groups: Numbers
-    manifests: Numbers
+    groups: Integers
+    manifests: Integers
     locations: pa.Array
 
     def in_snapshot(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
@@ -49,9 +48,9 @@ class Vectors:
     `pairs` holds (vector, manifest of the data file, whether partitions agree), vectors numbered.
     """
 
-    manifests: Numbers
+    manifests: Integers
     named: pa.Array
-    pairs: Numbers
+    pairs: Integers
 
     def lost(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
         """Vectors whose data file is not live in the chosen manifests (R-116)."""
@@ -66,7 +65,7 @@ class Vectors:
         here = chosen[differing[:, 1]] & chosen[self.manifests[differing[:, 0]]]
         return self._fault(np.unique(differing[here, 0]))
 
-    def _fault(self, places: Numbers) -> Fault | None:
+    def _fault(self, places: Integers) -> Fault | None:
         if not len(places):
             return None
         return Fault(len(places), self.named[int(places[0])].as_py())
@@ -76,9 +75,9 @@ class Vectors:
 class RowIds:
     """Row ids of live data files, sorted by where they begin."""
 
-    starts: Numbers
-    ends: Numbers
-    manifests: Numbers
+    starts: Integers
+    ends: Integers
+    manifests: Integers
     locations: pa.Array
 
     def overlapping(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
@@ -98,8 +97,8 @@ class LiveFaults:
     """The facts that snapshots are checked with; manifests are numbered as in the entries."""
 
     totals: Sequence[Totals]
-    greatest_number: Numbers
-    greatest_row_id: Numbers
+    greatest_number: Integers
+    greatest_row_id: Integers
     outside: Mapping[int, Fault] = field(repr=False)
     repeated: Candidates
     repeated_vectors: Candidates
@@ -169,18 +168,18 @@ def _totals(
     return [Totals(*counts) for counts in zip(*sums, strict=True)]
 
 
-def _filled(entries: Entries, column: str) -> Numbers:
+def _filled(entries: Entries, column: str) -> Integers:
     """A column of numbers, 0 where there is none."""
     return np.asarray(pc.fill_null(entries.table[column], 0).to_numpy(), np.int64)
 
 
-def _greatest(entries: Entries, values: Numbers, manifest_count: int) -> Numbers:
+def _greatest(entries: Entries, values: Integers, manifest_count: int) -> Integers:
     found = np.full(manifest_count, -1, np.int64)
     np.maximum.at(found, numbers(entries, "manifest"), values)
     return found
 
 
-def _row_id_ends(files: Entries) -> Numbers:
+def _row_id_ends(files: Entries) -> Integers:
     starts = pc.fill_null(files.table["first_row_id"], -1).to_numpy()
     ends = starts + numbers(files, "record_count")
     return np.where(starts < 0, -1, ends)
@@ -302,7 +301,7 @@ def _vectors(vectors: Entries, data: Entries) -> Vectors:
     )
 
 
-def _group_codes(data: Entries, vectors: Entries, column: str) -> tuple[Numbers, Numbers]:
+def _group_codes(data: Entries, vectors: Entries, column: str) -> tuple[Integers, Integers]:
     known = pc.unique(vectors.table[column])
     return (
         vocabulary.index_in(data.table[column], known),

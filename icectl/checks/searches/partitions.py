@@ -9,8 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.searches.entries import Columns, Mask
+from icectl.checks.searches.entries import Columns
 from icectl.entries.columns.packed import Packed, Places, not_text
+from icectl.entries.columns.values import Mask
 from icectl.entries.partition.key import PartitionValue, decode_key, join_values
 from icectl.errors import CorruptTable
 from icectl.spec.rule import Fault

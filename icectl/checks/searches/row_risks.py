@@ -13,13 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.searches.live_entries import fingerprints
+from icectl.entries.columns.values import Integers, Mask
 from icectl.entries.rows import Entries, location_keys, repeats
 from icectl.spec.layout import Layout
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.rule import Broken, Fault, Found
-
-Mask = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class LiveRows:
         """Whether columns were loaded."""
         return set(names) <= set(self.table.column_names)
 
-    def numbers(self, name: str) -> Numbers:
+    def numbers(self, name: str) -> Integers:
         """A number column; null is -1."""
         column = self.table[name]
         return np.asarray(
@@ -66,7 +64,7 @@ class LiveRows:
         column = self.table[name]
         return location_keys(column if mask.all() else column.filter(pa.array(mask)))
 
-    def broken(self, rule: str, rows: Numbers, told: str, column: str = "location") -> Found:
+    def broken(self, rule: str, rows: Integers, told: str, column: str = "location") -> Found:
         """The rule with the rows that break it, where there are any."""
         if len(rows):
             named = self.table[column][int(rows[0])].as_py()
@@ -74,7 +72,7 @@ class LiveRows:
 
 
 def row_risks(entries: Entries, ledger: Ledger) -> Found:
-    """Numbers that are not of the snapshot, and deletes that its version does not have.
+    """Integers that are not of the snapshot, and deletes that its version does not have.
 
     Rules: R-044, R-104, R-120; V4-064, V4-067 of version 4.
     """
@@ -107,7 +105,7 @@ def live_twice(files: Entries, rows: Sequence[int]) -> int:
     return int(pc.sum(chosen, min_count=0).as_py())
 
 
-def repeated(keys: pa.ChunkedArray) -> Numbers:
+def repeated(keys: pa.ChunkedArray) -> Integers:
     """The places whose key an earlier one has; null has none in common."""
     prints = np.concatenate([np.zeros(0, np.uint64), *map(fingerprints, keys.chunks)])
     prints.sort()

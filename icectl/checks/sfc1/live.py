@@ -9,18 +9,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import NONE, Positions
+from icectl.entries.columns.values import NONE, Integers, Mask, Positions
 from icectl.entries.rows import Entries, location_keys
 from icectl.entries.summary import Totals
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.rule import Broken, Fault, Found
-
-Mask = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -88,9 +84,9 @@ class TreeFiles:
         )
 
     @cached_property
-    def identities(self) -> Numbers:
+    def identities(self) -> Integers:
         """The identity of the entry of each row (sfc-1 EN7), as a number."""
-        found: Numbers = self.codes * 3 + self.content
+        found: Integers = self.codes * 3 + self.content
         vectors = np.flatnonzero(self.is_vector)
         offsets = self.numbers("content_offset")[vectors]
         pairs = np.stack([self.codes[vectors], offsets], axis=1)
@@ -98,24 +94,24 @@ class TreeFiles:
         found[vectors] = 3 * self.code_count + numbers.reshape(-1)
         return found
 
-    def numbers(self, name: str) -> Numbers:
+    def numbers(self, name: str) -> Integers:
         """A number column; null is -1."""
         column = self.entries.table[name]
         filled = pc.fill_null(column, -1) if column.null_count else column
         return np.asarray(filled.to_numpy(), np.int64)
 
     @cached_property
-    def sequence_numbers(self) -> Numbers:
+    def sequence_numbers(self) -> Integers:
         """The data sequence number of each row."""
         return self.numbers("sequence_number")
 
     @cached_property
-    def record_counts(self) -> Numbers:
+    def record_counts(self) -> Integers:
         """The record count of each row."""
         return self.numbers("record_count")
 
     @cached_property
-    def first_row_ids(self) -> Numbers:
+    def first_row_ids(self) -> Integers:
         """First row ids; -1 where there is none."""
         return self.numbers("first_row_id")
 
@@ -123,18 +119,18 @@ class TreeFiles:
         """A mask that chooses no row."""
         return np.zeros(len(self.entries), bool)
 
-    def part(self, number: int) -> Numbers:
+    def part(self, number: int) -> Integers:
         """The rows of a part."""
         return np.arange(self.starts[number], self.starts[number + 1], dtype=np.int64)
 
-    def chosen(self, rows: Numbers, mask: Mask) -> Numbers:
+    def chosen(self, rows: Integers, mask: Mask) -> Integers:
         """The rows that a mask chooses, without those that are of no file (V4-051, V4-102)."""
-        found: Numbers = rows[mask & self.is_file[rows]]
+        found: Integers = rows[mask & self.is_file[rows]]
         return found
 
-    def living(self, use: LeafUse) -> Numbers:
+    def living(self, use: LeafUse) -> Integers:
         """The live rows of a leaf in a snapshot that lists it."""
-        rows: Numbers = self.part(use.part)
+        rows: Integers = self.part(use.part)
         if not use.is_live:
             return rows[:0]
         alive = self.status[rows] != Status.DELETED
@@ -142,31 +138,31 @@ class TreeFiles:
         alive[dead.astype(np.int64)] = False
         return self.chosen(rows, alive)
 
-    def own_rows(self, tree: Tree) -> Numbers:
+    def own_rows(self, tree: Tree) -> Integers:
         """The live rows that a root lists itself."""
         rows = self.part(tree.own)
         return self.chosen(rows, self.status[rows] != Status.DELETED)
 
-    def live(self, tree: Tree) -> Numbers:
+    def live(self, tree: Tree) -> Integers:
         """The live rows of a snapshot."""
         return np.concatenate([self.own_rows(tree), *(self.living(use) for use in tree.leaves)])
 
-    def dropped(self, tree: Tree) -> Numbers:
+    def dropped(self, tree: Tree) -> Integers:
         """The rows that a root lists itself as DELETED."""
         rows = self.part(tree.own)
         return self.chosen(rows, self.status[rows] == Status.DELETED)
 
     @cached_property
-    def _kinds(self) -> Numbers:
+    def _kinds(self) -> Integers:
         """The place of each row among the counts of Totals."""
         return np.where(self.is_vector, 3, self.content).astype(np.int64)
 
     @cached_property
-    def _sizes(self) -> Numbers:
+    def _sizes(self) -> Integers:
         blobs = self.numbers("content_size_in_bytes")
         return np.where(self.is_vector, blobs, self.numbers("file_size_in_bytes"))
 
-    def totals(self, rows: Numbers) -> Totals:
+    def totals(self, rows: Integers) -> Totals:
         """Counts, bytes and records of some rows."""
         kinds = self._kinds[rows]
         counted = [
@@ -175,27 +171,27 @@ class TreeFiles:
         ]
         return Totals(*(number for kind in zip(*counted, strict=True) for number in kind))
 
-    def fault(self, rows: Numbers) -> Fault | None:
+    def fault(self, rows: Integers) -> Fault | None:
         """Tell how many rows are wrong, and where the first file lies; None for none."""
         if not len(rows):
             return None
         return Fault(len(rows), self.entries.table["location"][int(rows[0])].as_py())
 
-    def broken(self, rule: str, rows: Numbers, told: str) -> Found:
+    def broken(self, rule: str, rows: Integers, told: str) -> Found:
         """The rule with the rows that break it, where there are any."""
         fault = self.fault(rows)
         if fault is not None:
             yield Broken(rule, fault, told)
 
 
-def _codes(keys: pa.ChunkedArray) -> Numbers:
+def _codes(keys: pa.ChunkedArray) -> Integers:
     """A number for each text that equal texts share; -1 for null."""
     encoded = keys.cast(pa.large_string()).dictionary_encode()  # of all chunks together
     indices = [pc.fill_null(chunk.indices, -1).to_numpy() for chunk in encoded.chunks]
     return np.concatenate([np.empty(0, np.int64), *indices]).astype(np.int64)
 
 
-def uniqueness_faults(files: TreeFiles, live: Numbers) -> Found:
+def uniqueness_faults(files: TreeFiles, live: Integers) -> Found:
     """Files that are live more than once (V4-120, V4-121)."""
     vector = files.is_vector[live]
     once = live[~vector]
@@ -205,7 +201,7 @@ def uniqueness_faults(files: TreeFiles, live: Numbers) -> Found:
     yield from files.broken("V4-121", _again(files.named[vectors], vectors), said)
 
 
-def _again(codes: Numbers, rows: Numbers) -> Numbers:
+def _again(codes: Integers, rows: Integers) -> Integers:
     """The rows whose code an earlier row has."""
     if not len(codes) or int(np.bincount(codes).max()) < 2:
         return rows[:0]
@@ -215,7 +211,7 @@ def _again(codes: Numbers, rows: Numbers) -> Numbers:
     return rows[repeated]
 
 
-def live_faults(files: TreeFiles, live: Numbers, next_row_id: int | None) -> Found:
+def live_faults(files: TreeFiles, live: Integers, next_row_id: int | None) -> Found:
     """Check the live files of one whole snapshot among themselves (V4-067, V4-122 to V4-128)."""
     data = live[files.content[live] == Content.DATA]
     place = np.full(files.code_count, -1, np.int64)
@@ -225,7 +221,7 @@ def live_faults(files: TreeFiles, live: Numbers, next_row_id: int | None) -> Fou
     yield from _partitions(files, live, data)
 
 
-def _vectors(files: TreeFiles, live: Numbers, place: Numbers) -> Found:
+def _vectors(files: TreeFiles, live: Integers, place: Integers) -> Found:
     """Delete vectors against their data files."""
     vectors = live[files.is_vector[live] & (files.named[live] >= 0)]
     homes = place[files.named[vectors]]
@@ -250,7 +246,7 @@ def _vectors(files: TreeFiles, live: Numbers, place: Numbers) -> Found:
     yield from files.broken("V4-128", named[has_vector[files.named[named]]], said)
 
 
-def _row_ids(files: TreeFiles, data: Numbers, next_row_id: int | None) -> Found:
+def _row_ids(files: TreeFiles, data: Integers, next_row_id: int | None) -> Found:
     """Row ids of live data files lie apart from each other and below the next one (V4-067)."""
     starts = files.first_row_ids[data]
     given = data[starts >= 0]
@@ -265,7 +261,7 @@ def _row_ids(files: TreeFiles, data: Numbers, next_row_id: int | None) -> Found:
         yield from files.broken("V4-067", order[end > next_row_id], said)
 
 
-def _partitions(files: TreeFiles, live: Numbers, data: Numbers) -> Found:
+def _partitions(files: TreeFiles, live: Integers, data: Integers) -> Found:
     """Partitions that deletes need are known (V4-126)."""
     if not files.is_unknown.any():
         return
@@ -284,11 +280,11 @@ def _partitions(files: TreeFiles, live: Numbers, data: Numbers) -> Found:
     yield from files.broken("V4-126", np.array(wrong, np.int64), said)
 
 
-def _unnamed(files: TreeFiles, rows: Numbers) -> Mask:
+def _unnamed(files: TreeFiles, rows: Integers) -> Mask:
     return np.asarray(files.named[rows] < 0)
 
 
-def repeated_in_root(files: TreeFiles, tree: Tree, live: Numbers) -> Found:
+def repeated_in_root(files: TreeFiles, tree: Tree, live: Integers) -> Found:
     """Files that a root lists as live and as DELETED (V4-127)."""
     gone = files.dropped(tree)
     if len(gone):

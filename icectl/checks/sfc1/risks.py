@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.compute as pc
 
 from icectl.checks.searches.row_risks import LiveRows, repeated
+from icectl.entries.columns.values import Integers
 from icectl.entries.rows import Entries, index_in
 from icectl.spec.manifest import Content
 from icectl.spec.rule import Found
-
-Numbers = npt.NDArray[np.int64]
 
 
 def tree_risks(entries: Entries) -> Found:
@@ -107,7 +105,7 @@ def _shared_row_ids(live: LiveRows) -> Found:
     yield from live.broken("V4-067", wrong, "has row ids that another file has too")
 
 
-def _homes(live: LiveRows) -> tuple[Numbers, Numbers]:
+def _homes(live: LiveRows) -> tuple[Integers, Integers]:
     """The delete vectors, and the live data file of each; -1 where there is none."""
     if not live.is_vector.any():
         return np.empty(0, np.int64), np.empty(0, np.int64)

@@ -4,17 +4,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.entries.columns.values import Integers, Mask
 from icectl.entries.rows import location_keys
 from icectl.entries.sfc1.rows import COUNTS, LEAF_MAX_ENTRIES, LISTED, ListedRow, listed_rows
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.rule import Broken, Fault, Found, Severity
-
-Mask = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
 
 _DATA, _VECTOR, _EQUALITY = Content.DATA, Content.POSITION_DELETES, Content.EQUALITY_DELETES
 _LEAVES = (Content.DATA_MANIFEST, Content.DELETE_MANIFEST)
@@ -62,9 +59,9 @@ class TreeColumns:
         found: Mask = self.rows[name].is_null().to_numpy()
         return found
 
-    def numbers(self, name: str) -> Numbers:
+    def numbers(self, name: str) -> Integers:
         """Return a number column, 0 for null."""
-        found: Numbers = pc.fill_null(self.rows[name], 0).to_numpy().astype(np.int64)
+        found: Integers = pc.fill_null(self.rows[name], 0).to_numpy().astype(np.int64)
         return found
 
     def equal_to(self, name: str, text: str) -> Mask:

@@ -12,6 +12,7 @@ from icectl.checks.sfc1.rows import TreeColumns
 from icectl.codec.parquet.schema import child_fields, field_id
 from icectl.codec.sfc1.content_stats import aggregate, bound_type
 from icectl.codec.sfc1.partition_stats import TupleField
+from icectl.entries.columns.values import Mask
 from icectl.entries.partition.transforms import transform_column
 from icectl.entries.sfc1.rows import STATS, whole
 from icectl.spec.expressions import HIGHEST_STATS_ID
@@ -19,8 +20,6 @@ from icectl.spec.manifest import Content, Status
 from icectl.spec.rule import Broken, Fault, Found, Severity
 from icectl.spec.stats_columns import STATS_STEP, StatsColumn, group_id
 from icectl.spec.transforms import Transform
-
-Mask = npt.NDArray[np.bool_]
 
 _LOWEST, _HIGHEST = group_id(0), group_id(HIGHEST_STATS_ID)
 _METADATA_COLUMNS = (9_000, 9_200)

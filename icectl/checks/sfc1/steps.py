@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from icectl.checks.sfc1.live import LeafUse, Mask, Numbers, Tree, TreeFiles
-from icectl.entries.columns.values import NONE, Positions
+from icectl.checks.sfc1.live import LeafUse, Tree, TreeFiles
+from icectl.entries.columns.values import NONE, Integers, Mask, Positions
 from icectl.spec.manifest import Content, Status
 from icectl.spec.rule import Found
 
@@ -18,13 +18,13 @@ class Changed:
     `listed` are the removed ones without those that only a DELETED leaf tells of.
     """
 
-    added: Numbers
-    removed: Numbers
-    listed: Numbers
+    added: Integers
+    removed: Integers
+    listed: Integers
 
 
 def changed_rows(
-    files: TreeFiles, tree: Tree, live: Numbers, parent: Tree | None = None
+    files: TreeFiles, tree: Tree, live: Integers, parent: Tree | None = None
 ) -> Changed:
     """Find what a snapshot changed, from its root and the leaves that it marks (sfc-1 9.2).
 
@@ -52,14 +52,14 @@ def changed_rows(
     gone = np.concatenate([listed, dropped])
     moved = np.intersect1d(identities[new], identities[gone])
 
-    def unmoved(rows: Numbers) -> Numbers:
+    def unmoved(rows: Integers) -> Integers:
         """Leave out rows of files that were both removed and added."""
         return files.chosen(rows, ~np.isin(identities[rows], moved))
 
     return Changed(unmoved(new), unmoved(gone), unmoved(listed))
 
 
-def _of_leaf(files: TreeFiles, use: LeafUse, dead_before: Positions) -> tuple[Numbers, Numbers]:
+def _of_leaf(files: TreeFiles, use: LeafUse, dead_before: Positions) -> tuple[Integers, Integers]:
     """Find the rows that a live leaf adds and removes: (added, removed)."""
     before = use.of(Status.DELETED) if Status.DELETED in use.dead else dead_before
     fresh: Positions = np.setdiff1d(use.of(Status.ADDED), before)
@@ -78,7 +78,7 @@ def _of_leaf(files: TreeFiles, use: LeafUse, dead_before: Positions) -> tuple[Nu
     return rows[(status == Status.ADDED) & alive], rows[gone]
 
 
-def _within(positions: Positions, rows: Numbers) -> Numbers:
+def _within(positions: Positions, rows: Integers) -> Integers:
     return positions[positions < len(rows)].astype(np.int64)
 
 
@@ -91,7 +91,7 @@ class Step:
     changed: Changed
 
 
-def step_faults(files: TreeFiles, step: Step, live: Numbers) -> Found:
+def step_faults(files: TreeFiles, step: Step, live: Integers) -> Found:
     """Find what went between a snapshot and its parent without being said (V4-160 to V4-162)."""
     identities = files.identities
     here, before = _differing(files, step.tree, step.parent)
@@ -115,11 +115,11 @@ def step_faults(files: TreeFiles, step: Step, live: Numbers) -> Found:
     yield from files.broken("V4-160", step.changed.added[known], said)
 
 
-def _differing(files: TreeFiles, tree: Tree, parent: Tree) -> tuple[Numbers, Numbers]:
+def _differing(files: TreeFiles, tree: Tree, parent: Tree) -> tuple[Integers, Integers]:
     """Live rows of two snapshots but for those of leaves that both list alike."""
     alike = {_content(use) for use in tree.leaves} & {_content(use) for use in parent.leaves}
 
-    def rest(one: Tree) -> Numbers:
+    def rest(one: Tree) -> Integers:
         """List the live rows of a tree but for those of leaves that are alike."""
         leaves = (use for use in one.leaves if _content(use) not in alike)
         return np.concatenate([files.own_rows(one), *(files.living(use) for use in leaves)])
@@ -131,7 +131,7 @@ def _content(use: LeafUse) -> tuple[int, bool, bytes]:
     return use.part, use.is_live, use.killed.tobytes()
 
 
-def _renumbered(files: TreeFiles, here: Numbers, before: Numbers, kept: Numbers) -> Found:
+def _renumbered(files: TreeFiles, here: Integers, before: Integers, kept: Integers) -> Found:
     """Files that live on with other numbers (V4-162); a first row id may be given later."""
     identities = files.identities
     here = here[np.isin(identities[here], kept)]
@@ -148,7 +148,7 @@ def _renumbered(files: TreeFiles, here: Numbers, before: Numbers, kept: Numbers)
     yield from files.broken("V4-162", here[wrong], "lives on with other numbers than before")
 
 
-def _lost_with_leaves(files: TreeFiles, step: Step, live: Numbers) -> Numbers:
+def _lost_with_leaves(files: TreeFiles, step: Step, live: Integers) -> Integers:
     """Files of leaves that are gone, neither live nor listed as removed (V4-161)."""
     present = {use.part for use in step.tree.leaves if use.is_live}
     keys = {use.key for use in step.tree.leaves if use.is_live}
@@ -161,7 +161,7 @@ def _lost_with_leaves(files: TreeFiles, step: Step, live: Numbers) -> Numbers:
     return rows[~np.isin(identities[rows], known)]
 
 
-def restored_faults(files: TreeFiles, step: Step, live: Numbers) -> Found:
+def restored_faults(files: TreeFiles, step: Step, live: Integers) -> Found:
     """Data files whose delete vector went, and none came (V4-165)."""
     vectors = step.changed.removed[files.is_vector[step.changed.removed]]
     covered = live[files.is_vector[live]]
@@ -172,7 +172,7 @@ def restored_faults(files: TreeFiles, step: Step, live: Numbers) -> Found:
     yield from files.broken("V4-165", vectors[wrong], said)
 
 
-def replaced_vectors(files: TreeFiles, step: Step, live: Numbers) -> Numbers:
+def replaced_vectors(files: TreeFiles, step: Step, live: Integers) -> Integers:
     """Pairs of rows: a data file's delete vector in the parent, and the one in its place now."""
     here, before = _differing(files, step.tree, step.parent)
     whole = files.is_vector & (files.named >= 0) & (files.numbers("content_offset") >= 0)
@@ -186,7 +186,7 @@ def replaced_vectors(files: TreeFiles, step: Step, live: Numbers) -> Numbers:
     return np.stack([old[chosen], taken[chosen]], axis=1)
 
 
-def row_count(files: TreeFiles, live: Numbers) -> int | None:
+def row_count(files: TreeFiles, live: Integers) -> int | None:
     """Count the rows that live files hold; None where other deletes than vectors may hide some."""
     vector = files.is_vector[live]
     is_data = files.content[live] == Content.DATA

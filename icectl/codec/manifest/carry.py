@@ -17,8 +17,7 @@ from icectl.codec.avro import scan as avro_scan
 from icectl.codec.avro.container import SCHEMAS, AvroFile, AvroType, read_blocks
 from icectl.codec.manifest.layout import ManifestLayout
 from icectl.codec.manifest.scan import ColumnPlaces, EntryCompiler, Scanner
-
-Numbers = npt.NDArray[np.int64]
+from icectl.entries.columns.values import Integers
 
 _PIECES = ("file_start", "row_id_start", "row_id_end", "file_end")
 """Positions in a block: the record of the file, and the first row id inside it."""
@@ -36,7 +35,7 @@ class Restated:
     The columns are those of STATED, one value for each chosen entry.
     """
 
-    values: Mapping[str, Numbers]
+    values: Mapping[str, Integers]
     valid: Mapping[str, npt.NDArray[np.uint8]]
 
 
@@ -71,7 +70,7 @@ class CarriedEntries:
     """
 
     def __init__(
-        self, program: Numbers, buffer: npt.NDArray[np.uint8], pieces: Numbers, first: int
+        self, program: Integers, buffer: npt.NDArray[np.uint8], pieces: Integers, first: int
     ) -> None:
         self._program = program
         self._buffer = buffer
@@ -79,7 +78,7 @@ class CarriedEntries:
         self.first = first
         self.count = pieces.shape[1]
 
-    def encode(self, rows: Numbers, restated: Restated) -> tuple[npt.NDArray[np.uint8], Numbers]:
+    def encode(self, rows: Integers, restated: Restated) -> tuple[npt.NDArray[np.uint8], Integers]:
         """The chosen entries, counted from the first of the batch, and where each ends.
 
         Order: that of `rows`; `restated` has the same.
@@ -119,7 +118,7 @@ def carry(
 
 
 @lru_cache(SCHEMAS)
-def _piece_program(layout: ManifestLayout) -> Numbers:
+def _piece_program(layout: ManifestLayout) -> Integers:
     compiler = _PieceCompiler(layout, _PLACES)
     compiler.compile()
     return np.array(compiler.steps, np.int64)
@@ -151,7 +150,7 @@ class _PieceCompiler(EntryCompiler):
 
 
 @lru_cache(SCHEMAS)
-def _splice_program(layout: ManifestLayout) -> Numbers:
+def _splice_program(layout: ManifestLayout) -> Integers:
     steps: list[tuple[int, int, int]] = []
     by_position = {
         column.position: name

@@ -15,17 +15,17 @@ from icectl.codec.manifest.fixed_partitions import stored_layout
 from icectl.codec.manifest.manifest import read_manifest
 from icectl.codec.manifest.parquet import MAGIC
 from icectl.codec.manifest.write import ManifestForm, encode_entries
+from icectl.entries.columns.values import Integers
 from icectl.entries.rows import Entries, RawEntries, numbers
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.errors import Unsupported
 
-Numbers = npt.NDArray[np.int64]
-Moved = tuple[int, memoryview, Numbers]
+Moved = tuple[int, memoryview, Integers]
 """A piece's number, encoded entries for it, and where each of them ends."""
 
 
 def move_entries(
-    content: bytes, entries: Entries, pieces: Numbers, form: ManifestForm
+    content: bytes, entries: Entries, pieces: Integers, form: ManifestForm
 ) -> Iterator[Moved]:
     """Encode entries of a manifest as ones of other manifests (R-043, R-069).
 
@@ -53,7 +53,7 @@ def _check_known(unknown_field_ids: Sequence[int]) -> None:
         raise Unsupported(f"the manifest has fields that a rewrite would lose (ids {ids})")
 
 
-def _carried(batch: CarriedEntries, entries: Entries, pieces: Numbers) -> Iterator[Moved]:
+def _carried(batch: CarriedEntries, entries: Entries, pieces: Integers) -> Iterator[Moved]:
     """The entries that lie in one batch."""
     positions = numbers(entries, "manifest_pos")
     start, stop = np.searchsorted(positions, [batch.first, batch.first + batch.count])
@@ -67,13 +67,13 @@ def _carried(batch: CarriedEntries, entries: Entries, pieces: Numbers) -> Iterat
         yield from _by_piece(encoded.data, row_ends, pieces[order])
 
 
-def _values(entries: Entries, name: str, order: Numbers) -> Numbers:
+def _values(entries: Entries, name: str, order: Integers) -> Integers:
     column = entries.table[name]
     filled = pc.fill_null(column, 0) if column.null_count else column
     return np.asarray(filled.to_numpy(), np.int64)[order]
 
 
-def _valid(entries: Entries, name: str, order: Numbers) -> npt.NDArray[np.uint8]:
+def _valid(entries: Entries, name: str, order: Integers) -> npt.NDArray[np.uint8]:
     column = entries.table[name]
     if not column.null_count:
         return np.ones(len(order), np.uint8)
@@ -81,7 +81,7 @@ def _valid(entries: Entries, name: str, order: Numbers) -> npt.NDArray[np.uint8]
 
 
 def _encoded(
-    content: bytes, entries: Entries, pieces: Numbers, form: ManifestForm
+    content: bytes, entries: Entries, pieces: Integers, form: ManifestForm
 ) -> Iterator[Moved]:
     """All entries, decoded and encoded."""
     header, stored = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=form.spec)
@@ -99,7 +99,7 @@ def _encoded(
         done += count
 
 
-def _by_piece(encoded: memoryview, row_ends: Numbers, pieces: Numbers) -> Iterator[Moved]:
+def _by_piece(encoded: memoryview, row_ends: Integers, pieces: Integers) -> Iterator[Moved]:
     """Cut encoded entries where their piece changes."""
     cuts = np.flatnonzero(np.diff(pieces)) + 1
     start = first = 0

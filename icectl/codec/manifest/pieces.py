@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
 from icectl.codec.avro.container import Block, write_block, write_header
 from icectl.codec.manifest.write import BLOCK_BYTES, ManifestForm
-
-Numbers = npt.NDArray[np.int64]
+from icectl.entries.columns.values import Integers
 
 
 @dataclass(slots=True)
@@ -37,7 +35,7 @@ class PieceWriter:
         self._pieces: dict[int, _Piece] = defaultdict(_Piece)
         self._end = 0
 
-    def add(self, number: int, encoded: memoryview, row_ends: Numbers) -> None:
+    def add(self, number: int, encoded: memoryview, row_ends: Integers) -> None:
         """Append entries to a piece; row_ends says where each of them ends."""
         piece = self._pieces[number]
         start = first = 0

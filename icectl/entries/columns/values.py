@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from icectl.spec.types import DecimalType, PrimitiveType, Type
 
 Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.uint64]
 """Positions of rows in a file, rising: those that a delete vector names."""
 NONE: Positions = np.empty(0, np.uint64)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries.columns.packed import Packed
+from icectl.entries.columns.values import Mask
 from icectl.entries.conditions.partition_match import of_partition
 from icectl.entries.conditions.predicates import (
     And,
@@ -46,7 +47,6 @@ from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
 METRICS = frozenset({"null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"})
 """The columns of entries that conditions on columns are decided by."""
 
-Mask = npt.NDArray[np.bool_]
 Signs = npt.NDArray[np.int8]
 
 _INTEGERS = {"int", "long", "date", "time", *UNITS_PER_SECOND}

@@ -10,17 +10,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries import rows
+from icectl.entries.columns.values import Integers, Mask
 from icectl.entries.rows import Entries
 from icectl.spec.manifest import Content, FileFormat
 
-Numbers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-Groups = tuple[Numbers, Numbers]
+Groups = tuple[Integers, Integers]
 """A number per data file and per delete file: equal where a delete may apply, -1 for none."""
 
 
@@ -28,12 +26,12 @@ Groups = tuple[Numbers, Numbers]
 class Ranges:
     """One kind of delete: for each data file a range of `order`, rows of the delete files."""
 
-    order: Numbers
-    first: Numbers
-    stop: Numbers
+    order: Integers
+    first: Integers
+    stop: Integers
 
     @property
-    def counts(self) -> Numbers:
+    def counts(self) -> Integers:
         """The number of deletes per data file."""
         if not len(self.order):
             return self.first
@@ -104,7 +102,7 @@ def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
     )
 
 
-def delete_counts(matches: Matches) -> Numbers:
+def delete_counts(matches: Matches) -> Integers:
     """Count the deletes of every kind that apply to each data file.
 
     Order: of `matches.data`.
@@ -112,7 +110,7 @@ def delete_counts(matches: Matches) -> Numbers:
     return _sum(matches.ranges, len(matches.data))
 
 
-def known_deleted_rows(matches: Matches) -> Numbers:
+def known_deleted_rows(matches: Matches) -> Integers:
     """Rows of each data file that vectors, and position delete files of this file alone, delete.
 
     Order: of `matches.data`.
@@ -124,7 +122,7 @@ def known_deleted_rows(matches: Matches) -> Numbers:
     )
 
 
-def _summed(part: Ranges, values: Numbers) -> Numbers:
+def _summed(part: Ranges, values: Integers) -> Integers:
     """The sum over each data file's range of what its deletes have."""
     if not len(part.order):
         return part.counts
@@ -132,7 +130,7 @@ def _summed(part: Ranges, values: Numbers) -> Numbers:
     return np.asarray(sums[part.stop] - sums[part.first], np.int64)
 
 
-def per_delete_file(matches: Matches) -> Numbers:
+def per_delete_file(matches: Matches) -> Integers:
     """Count the data files that each delete file applies to.
 
     Shape: one number per delete file.
@@ -169,8 +167,8 @@ def pairs(matches: Matches) -> pa.Table:
     Order: data_row, then delete_row.
     Cost: `pair_count` rows.
     """
-    data_rows: list[Numbers] = []
-    delete_rows: list[Numbers] = []
+    data_rows: list[Integers] = []
+    delete_rows: list[Integers] = []
     for part in matches.ranges:
         counts = part.counts
         data_rows.append(np.repeat(np.arange(len(counts), dtype=np.int64), counts))
@@ -182,7 +180,7 @@ def pairs(matches: Matches) -> pa.Table:
     return pa.table({"data_row": data[order], "delete_row": deletes[order]})
 
 
-def misplaced(matches: Matches) -> tuple[Numbers, Numbers]:
+def misplaced(matches: Matches) -> tuple[Integers, Integers]:
     """Deletes that name one live data file, no newer one, of another spec or partition (R-211).
 
     Shape: rows of the delete files, and of the data files that they name.
@@ -199,7 +197,7 @@ def misplaced(matches: Matches) -> tuple[Numbers, Numbers]:
     return found, data_rows[found]
 
 
-def reach(matches: Matches, data_rows: Numbers, delete_rows: Numbers) -> tuple[Mask, Mask]:
+def reach(matches: Matches, data_rows: Integers, delete_rows: Integers) -> tuple[Mask, Mask]:
     """Whether data files are no newer than position deletes, and of their spec and partition.
 
     Shape: two flags for each pair of rows; a delete applies where both are true (R-111).
@@ -287,7 +285,7 @@ def _without(ranges: Ranges, covered: Mask) -> Ranges:
     return Ranges(ranges.order, ranges.first, np.where(covered, ranges.first, ranges.stop))
 
 
-def _sum(parts: tuple[Ranges, ...], data_file_count: int) -> Numbers:
+def _sum(parts: tuple[Ranges, ...], data_file_count: int) -> Integers:
     return sum((part.counts for part in parts), np.zeros(data_file_count, np.int64))
 
 

@@ -11,14 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries import rows
-from icectl.entries.deletes.apply import (
-    Matches,
-    Numbers,
-    delete_counts,
-    misplaced,
-    per_delete_file,
-    reach,
-)
+from icectl.entries.columns.values import Integers
+from icectl.entries.deletes.apply import Matches, delete_counts, misplaced, per_delete_file, reach
 from icectl.entries.rows import Entries
 
 NamedFiles = Mapping[str, Mapping[str, int]]
@@ -46,10 +40,10 @@ class Named:
     """
 
     read: npt.NDArray[np.bool_]
-    delete_rows: Numbers
-    data_rows: Numbers
-    misspelt: Numbers
-    misplaced: tuple[Numbers, Numbers]
+    delete_rows: Integers
+    data_rows: Integers
+    misspelt: Integers
+    misplaced: tuple[Integers, Integers]
 
 
 def names_of(deletes: Entries, named: NamedFiles) -> frozenset[str]:
@@ -147,7 +141,7 @@ class DeleteIndex:
         return listed
 
 
-def dangling(matches: Matches, named: Named) -> Numbers:
+def dangling(matches: Matches, named: Named) -> Integers:
     """Rows of the delete files that apply to no live data file, whatever reader one asks.
 
     Order: ascending.

@@ -10,19 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from icectl.entries.columns.values import distinct_count
+from icectl.entries.columns.values import Integers, distinct_count
 from icectl.entries.partition.key import decode_key, sort_key
 from icectl.entries.rows import GROUP_KEYS, Entries, RawEntries, part, take
 from icectl.spec.types import Type
-
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
     """The rank of each entry's cluster, and how many clusters there are."""
 
-    ranks: Numbers
+    ranks: Integers
     count: int
 
 
@@ -54,17 +52,17 @@ def clusters_of_specs(entries: Entries | RawEntries) -> Clusters:
     return Clusters(np.array([places[pair] for pair in found], np.int64), len(places))
 
 
-def one_cluster(entries: Entries | RawEntries) -> Numbers:
+def one_cluster(entries: Entries | RawEntries) -> Integers:
     """Ranks of entries that are all of one cluster."""
     return np.zeros(len(entries), np.int64)
 
 
-def spread(found: Clusters, manifests: Numbers) -> int:
+def spread(found: Clusters, manifests: Integers) -> int:
     """Count the pairs of a manifest and a cluster in it."""
     return distinct_count(manifests * max(found.count, 1) + found.ranks)
 
 
-def pieces(ranks: Numbers, sizes: npt.NDArray[np.float64], piece_size: float) -> Numbers:
+def pieces(ranks: Integers, sizes: npt.NDArray[np.float64], piece_size: float) -> Integers:
     """Number the pieces that entries are cut into, one after the other in the order of ranks.
 
     Shape: one number for each entry, from 0 without a gap. `sizes` are estimates.
@@ -77,7 +75,7 @@ def pieces(ranks: Numbers, sizes: npt.NDArray[np.float64], piece_size: float) ->
     return numbers
 
 
-def pieces_of(entries: Entries | RawEntries, size: int) -> Numbers:
+def pieces_of(entries: Entries | RawEntries, size: int) -> Integers:
     """Number the pieces of so many entries each. Shape: as pieces."""
     return np.arange(len(entries), dtype=np.int64) // size
 
@@ -92,7 +90,7 @@ def per_manifest(
     return np.asarray(table[entries.table["manifest"].to_numpy()], np.float64)
 
 
-def by_piece(entries: Entries, numbers: Numbers) -> Callable[[range], Entries]:
+def by_piece(entries: Entries, numbers: Integers) -> Callable[[range], Entries]:
     """How to have the entries of some pieces that follow each other.
 
     Order: that of the pieces; entries of a piece as they come.

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from icectl.entries.deletes.apply import Numbers, delete_counts
+from icectl.entries.columns.values import Integers
+from icectl.entries.deletes.apply import delete_counts
 from icectl.entries.deletes.by_file import Applied
 from icectl.entries.file_verdicts import FileVerdict, everything, of_specs
 from icectl.entries.rows import by_row
@@ -62,7 +63,7 @@ def plan_deletes(
     return CompactPlan(pin, branch, options, groups, planning.verdicts, dangling)
 
 
-def _verdicts(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Numbers:
+def _verdicts(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Integers:
     """Judge each data file before its deletes are looked at."""
     verdicts = everything(files.data) * int(FileVerdict.MERGED)
     verdicts[~selected(metadata, files, options)] = FileVerdict.NOT_SELECTED
@@ -104,7 +105,7 @@ class _Planning:
     metadata: TableMetadata
     files: LiveFiles
     options: CompactOptions
-    verdicts: Numbers
+    verdicts: Integers
 
     def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
         """Note what is found of some data files."""

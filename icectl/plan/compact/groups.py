@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from icectl.entries.columns.values import Integers, Mask
 from icectl.entries.conditions.may_match import may_match
 from icectl.entries.conditions.predicates import Predicate
-from icectl.entries.deletes.apply import Matches, Numbers, match
+from icectl.entries.deletes.apply import Matches, match
 from icectl.entries.deletes.by_file import DeleteIndex, Named, NamedFiles, resolve_names
 from icectl.entries.deletes.by_file import dangling as dangling_rows
 from icectl.entries.file_verdicts import (
     DELETES,
     FileVerdict,
     Limits,
-    Mask,
     at_locations,
     by_partition,
     chosen,
@@ -148,7 +148,7 @@ class LiveFiles:
         return DeleteIndex(self.matches, self.named)
 
     @cached_property
-    def dangling(self) -> Numbers:
+    def dangling(self) -> Integers:
         """Rows of `deletes` that apply to no live data file, and whose manifests can do without."""
         rows = dangling_rows(self.matches, self.named)
         return rows[of_specs(self.deletes, self.known_spec_ids)[rows]]
@@ -224,7 +224,7 @@ class CompactPlan:
     branch: Branch
     options: CompactOptions
     groups: tuple[CompactGroup, ...]
-    verdicts: Numbers
+    verdicts: Integers
     dangling: tuple[int, ...]
 
     @property
@@ -395,10 +395,10 @@ class _Planning:
 
     files: LiveFiles
     options: CompactOptions
-    verdicts: Numbers
-    stored: Numbers
-    live: Numbers
-    records: Numbers
+    verdicts: Integers
+    stored: Integers
+    live: Integers
+    records: Integers
 
     def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
         """Note why candidates are left alone."""

@@ -17,9 +17,6 @@ from icectl.checks.sfc1.live import (
     repeated_in_root,
     uniqueness_faults,
 )
-from icectl.checks.sfc1.live import (
-    Numbers as Rows,
-)
 from icectl.checks.sfc1.manifests import check_replace, check_summary, unreadable
 from icectl.checks.sfc1.steps import (
     Changed,
@@ -35,6 +32,7 @@ from icectl.checks.sfc1.steps import (
 from icectl.checks.sfc1.vectors import vector_steps
 from icectl.codec.sfc1.manifest import TreeContent
 from icectl.codec.sfc1.partition_stats import UNKNOWN_KEY
+from icectl.entries.columns.values import Integers as Rows
 from icectl.entries.rows import Entries, by_row, concat, location_keys, planning, take, where
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.errors import CorruptTable, StorageError, Unsupported
