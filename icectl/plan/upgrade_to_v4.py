@@ -16,6 +16,7 @@ from icectl.entries.rows import (
 )
 from icectl.plan.model import Pin, UpgradeStep
 from icectl.spec.expressions import HIGHEST_STATS_ID, Expression, link_specs
+from icectl.spec.layout import Layout
 from icectl.spec.locations import has_scheme
 from icectl.spec.manifest import ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
@@ -28,9 +29,6 @@ _HIGHEST_ID = 2_147_483_447
 
 Mode = Literal["lazy", "default", "eager"]
 """The metadata alone; with a root of the current snapshot; with all manifests written anew."""
-
-LayoutName = Literal["sfc-1", "iceberg-1.12"]
-"""The layouts of version 4 that tables are brought to."""
 
 RULES = {
     "U-02": "encrypted tables are read by their own engine alone",
@@ -60,7 +58,7 @@ class UpgradeOptions:
     branch: str = "main"
     allow_read_only: bool = False
     convert_position_deletes: bool = False
-    layout: LayoutName = "sfc-1"
+    layout: Layout = Layout.SFC_1
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ class UpgradePlan:
     pin: Pin
     from_version: int
     mode: Mode
-    layout: LayoutName
+    layout: Layout
     steps: tuple[UpgradeStep, ...]
     findings: tuple[Finding, ...] = ()
     branches: tuple[str, ...] = ()
@@ -232,11 +230,11 @@ def _position_delete_files(head: BranchHead) -> int:
     return 0 if head.entries is None else len(position_delete_files(live(head.entries)))
 
 
-def _metadata_steps(metadata: TableMetadata, layout: LayoutName) -> Iterator[UpgradeStep]:
+def _metadata_steps(metadata: TableMetadata, layout: Layout) -> Iterator[UpgradeStep]:
     if metadata.table_uuid is None:
         yield UpgradeStep("assign-uuid", "the table gets a uuid, which it never had")
     yield UpgradeStep("upgrade-format-version", f"`format-version` becomes {TO_VERSION}")
-    if layout == "sfc-1":
+    if layout is Layout.SFC_1:
         yield from _expression_steps(metadata)
     if metadata.format_version < 3:
         yield UpgradeStep("assign-row-ids", "rows get ids from the first commit of each branch on")

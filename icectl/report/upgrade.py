@@ -11,6 +11,7 @@ from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
+from icectl.spec.layout import Layout
 from icectl.units import print_count
 
 MIGRATION_NOTES = (
@@ -38,7 +39,7 @@ _NO_WAY_BACK = ("this cannot be undone",)
 
 def version_4_notes(options: UpgradeOptions) -> tuple[str, ...]:
     """List what to know before a table becomes one of version 4."""
-    if options.layout == "iceberg-1.12":
+    if options.layout is Layout.MANIFEST_LISTS:
         return (*_OF_ICEBERG, *(_NO_WAY_BACK if options.mode == "eager" else _WAY_BACK))
     return (*_OF_VERSION_4, *(_WAY_BACK if options.mode == "lazy" else _NO_WAY_BACK))
 

@@ -41,7 +41,7 @@ from icectl.plan.upgrade_to_v4 import (
 from icectl.run import rewrite_manifests as rewriting
 from icectl.run.compact.compact import execute as execute_compaction
 from icectl.run.compact.compact import prepare as prepare_compaction
-from icectl.spec.layout import Layout, layout_name, layout_of
+from icectl.spec.layout import Layout, layout_name, layout_of, layout_of_table
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
@@ -55,9 +55,6 @@ from icectl.table.sfc1.manifests import TreeFacts, can_move, read_leaf
 from icectl.table.sfc1.safety import sound_root
 
 COMMAND = "upgrade-to-v4"
-
-_LAYOUTS = {"sfc-1": Layout.SFC_1, "iceberg-1.12": Layout.MANIFEST_LISTS}
-"""How snapshots are written in the layouts of version 4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +88,14 @@ def prepare(access: TableAccess, options: UpgradeOptions) -> PreparedUpgrade:
         _head(access, metadata, name, snapshot, convert=options.convert_position_deletes)
         for name, snapshot in _branches(metadata)
     ]
-    decide = plan if options.layout == "sfc-1" else plan_with_lists
+    decide = plan if options.layout is Layout.SFC_1 else plan_with_lists
     made = decide(metadata, pin_of(metadata, loaded.metadata_location), heads, options)
     return PreparedUpgrade(loaded, made)
 
 
 def _check_layout(metadata: TableMetadata, options: UpgradeOptions) -> None:
     """Raise Unsupported, where the table is of version 4 in another layout."""
-    if layout_name(metadata) in (None, options.layout):
+    if metadata.format_version < TO_VERSION or layout_of_table(metadata) is options.layout:
         return
     if metadata.keeps_manifest_lists:
         raise Unsupported(
@@ -178,10 +175,9 @@ def execute(access: TableAccess, prepared: PreparedUpgrade) -> Upgraded:
     first = () if eager else prepared.plan.branches
     landed, snapshot_id = prepared.loaded, None
     done: LoadedTable | None = None
-    layout = _LAYOUTS[prepared.plan.layout]
     if prepared.plan.from_version < TO_VERSION or first:
         branch = first[0] if first else None
-        done, snapshot_id = _commit(access, landed, branch, layout, eager=False)
+        done, snapshot_id = _commit(access, landed, branch, prepared.plan.layout, eager=False)
     for follow_up in _follow_ups(access, prepared.plan):
         try:
             access.deadline.check()
@@ -201,7 +197,7 @@ def execute(access: TableAccess, prepared: PreparedUpgrade) -> Upgraded:
 
 def _follow_ups(access: TableAccess, planned: UpgradePlan) -> Iterator[Callable[[], Upgraded]]:
     """The commits behind that of the metadata: new leaves, then deletion vectors, by branch."""
-    rewrite = _rewrite if planned.layout == "sfc-1" else _rewrite_listed
+    rewrite = _rewrite if planned.layout is Layout.SFC_1 else _rewrite_listed
     for branch in planned.branches if planned.mode == "eager" else ():
         yield partial(rewrite, access, branch)
     for branch in planned.converted:

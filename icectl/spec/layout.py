@@ -27,6 +27,10 @@ class Layout(StrEnum):
     SFC_1 = "sfc-1"
 
 
+LAYOUTS_OF_VERSION_4 = {Layout.SFC_1.value: Layout.SFC_1, "iceberg-1.12": Layout.MANIFEST_LISTS}
+"""How a table of version 4 writes its snapshots, by the name of its layout."""
+
+
 def layout_of_table(metadata: TableMetadata) -> Layout:
     """The layout of the snapshots that commits add to a table; older ones may have another."""
     has_roots = metadata.format_version >= 4 and not metadata.keeps_manifest_lists
@@ -37,7 +41,8 @@ def layout_name(metadata: TableMetadata) -> str | None:
     """Name the layout of a table of version 4, whose versions differ by it; None of older ones."""
     if metadata.format_version < 4:
         return None
-    return "iceberg-1.12" if metadata.keeps_manifest_lists else str(Layout.SFC_1)
+    written = layout_of_table(metadata)
+    return next(name for name, layout in LAYOUTS_OF_VERSION_4.items() if layout is written)
 
 
 def layout_of(snapshot: Snapshot) -> Layout:

@@ -37,7 +37,7 @@ from icectl.storage.s3.store import (
 from icectl.storage.s3.write import S3Writer
 from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
 
-_ALIASES = {"s3a": "s3", "s3n": "s3"}
+_ALIASES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
 _INSTALLED_BY = {
     scheme: f"install it with icectl: `pip install 'icectl[{extra}]'`"
     for extra, schemes in {"gcs": ("gs", "gcs"), "azure": ("abfs", "abfss", "az")}.items()

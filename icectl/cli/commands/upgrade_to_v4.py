@@ -5,6 +5,7 @@ from typing import Annotated
 
 from icectl.cli.options import Change, Common, TablesArgument, command, course_on_each, option
 from icectl.report.document import Outcome
+from icectl.spec.layout import LAYOUTS_OF_VERSION_4, Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +17,7 @@ class UpgradeRequest:
         option(
             "--layout", metavar="LAYOUT", help="sfc-1 (default), the proposal's, or iceberg-1.12"
         ),
-    ] = "sfc-1"
+    ] = Layout.SFC_1.value
     lazy: Annotated[bool, option("--lazy", help="the metadata alone; no snapshot")] = False
     eager: Annotated[bool, option("--eager", help="write the manifests of all branches anew")] = (
         False
@@ -46,7 +47,7 @@ class UpgradeRequest:
         ("icectl upgrade-to-v4 /wh/db/t --layout iceberg-1.12", "a table that Spark goes on with"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
-    choices={"layout": ("sfc-1", "iceberg-1.12")},
+    choices={"layout": tuple(LAYOUTS_OF_VERSION_4)},
 )
 def upgrade_to_v4(
     common: Common,

@@ -15,6 +15,7 @@ from icectl.run.upgrade_to_v4 import (
     refusal,
     remove_leftovers,
 )
+from icectl.spec.layout import LAYOUTS_OF_VERSION_4, Layout
 
 
 def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> Outcome:
@@ -46,16 +47,20 @@ def _options(request: UpgradeRequest) -> UpgradeOptions:
         raise UsageError("`--lazy` and `--eager` exclude each other")
     if request.convert_position_deletes and not request.eager:
         raise UsageError("`--convert-position-deletes` needs `--eager`")
+    layout = LAYOUTS_OF_VERSION_4.get(request.layout)
+    if layout is None:
+        known = " or ".join(f"`{name}`" for name in LAYOUTS_OF_VERSION_4)
+        raise UsageError(f"`--layout` is {known}, not `{request.layout}`")
     for option, given in (
         ("--convert-position-deletes", request.convert_position_deletes),
         ("--allow-read-only", request.allow_read_only),
     ):
-        if given and request.layout != "sfc-1":
-            raise UsageError(f"`{option}` is for `--layout sfc-1`")
+        if given and layout is not Layout.SFC_1:
+            raise UsageError(f"`{option}` is for `--layout {Layout.SFC_1}`")
     return UpgradeOptions(
         "lazy" if request.lazy else "eager" if request.eager else "default",
         request.branch,
         request.allow_read_only,
         request.convert_position_deletes,
-        "iceberg-1.12" if request.layout == "iceberg-1.12" else "sfc-1",
+        layout,
     )

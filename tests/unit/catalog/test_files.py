@@ -285,11 +285,11 @@ def test_under_a_path_map_planning_may_go_on(table, fixed_env):
         files.commit(files.load(), (), OWNED)
 
 
-def test_object_storage_other_than_s3_is_refused_before_anything_is_done(table, fixed_env):
+def test_storage_that_nothing_is_known_of_is_refused_before_anything_is_done(table, fixed_env):
     put(table, "v4.metadata.json", 4)
     loaded = replace(catalog(table, fixed_env).load(), capabilities=FILE_SYSTEM)
-    elsewhere = FileSystemCatalog(LocalStore(), "gs://b/t", fixed_env)
-    with pytest.raises(Refused, match="committing to gs: storage is not offered"):
+    elsewhere = FileSystemCatalog(LocalStore(), "oss://b/t", fixed_env)
+    with pytest.raises(Refused, match="committing to oss: storage is not offered"):
         elsewhere.check_writable(loaded)
 
 
