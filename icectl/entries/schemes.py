@@ -5,11 +5,11 @@ from dataclasses import replace
 import pyarrow as pa
 
 from icectl.entries.rows import RawEntries
-from icectl.spec.locations import absolute, scheme_of, with_scheme
+from icectl.spec.locations import SCHEME, absolute, scheme_of, with_scheme
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 
-_ABSOLUTE = "^[A-Za-z][A-Za-z0-9+.-]+:"
+_ABSOLUTE = f"^{SCHEME}"
 _LOCATIONS = ("location", "referenced_data_file")
 
 

@@ -120,8 +120,7 @@ def plan(
     Spec: sfc-1 11.1 to 11.5; a table of version 4 only gets the roots that it lacks.
     """
     mode, branch, convert = options.mode, options.branch, options.convert_position_deletes
-    is_older = metadata.format_version < TO_VERSION
-    steps = list(_metadata_steps(metadata, options.layout)) if is_older else []
+    steps = list(_metadata_steps(metadata, options.layout))
     lacking = [head.branch for head in heads if not head.has_root]
     branches: list[str] = []
     if mode == "default":
@@ -165,8 +164,7 @@ def plan_with_lists(
 
     Manifests in Avro stay valid there; eager upgrades write them anew, in Parquet.
     """
-    is_older = metadata.format_version < TO_VERSION
-    steps = list(_metadata_steps(metadata, options.layout)) if is_older else []
+    steps = list(_metadata_steps(metadata, options.layout))
     lacking = [
         head
         for head in heads
@@ -177,7 +175,7 @@ def plan_with_lists(
         detail = f"{count:,} manifests of {len(lacking)} branches are written anew, in Parquet"
         steps.append(UpgradeStep("rewrite-manifests", detail))
     findings = list(_encrypted(metadata, heads))
-    if is_older:
+    if metadata.format_version < TO_VERSION:
         findings += [*_embedding(metadata), *_spelled_otherwise(metadata, heads)]
     current = next((head for head in heads if head.branch == options.branch), None)
     return UpgradePlan(
@@ -231,6 +229,9 @@ def _position_delete_files(head: BranchHead) -> int:
 
 
 def _metadata_steps(metadata: TableMetadata, layout: Layout) -> Iterator[UpgradeStep]:
+    """List the changes of the metadata: none, where the table is of version 4 already."""
+    if metadata.format_version >= TO_VERSION:
+        return
     if metadata.table_uuid is None:
         yield UpgradeStep("assign-uuid", "the table gets a uuid, which it never had")
     yield UpgradeStep("upgrade-format-version", f"`format-version` becomes {TO_VERSION}")

@@ -10,7 +10,10 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import RELATIVE_LOCATIONS, read
 from icectl.spec.snapshot import Snapshot
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+SCHEME = "[A-Za-z][A-Za-z0-9+.-]+:"
+"""What an absolute location of version 4 begins with: a regular expression."""
+
+_SCHEME = re.compile(SCHEME)
 
 
 def with_scheme(table_location: str, location: str) -> str:
