@@ -15,7 +15,6 @@ import typer
 from typer.main import get_command
 
 from icectl import __version__
-from icectl.cli.debug_log import debug_log
 from icectl.cli.env_vars import unknown_variables
 from icectl.cli.failures import explained, way_out, with_command
 from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
@@ -31,7 +30,7 @@ from icectl.cli.settings import (
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, Env, SystemEnv
 from icectl.errors import IcectlError, UsageError
-from icectl.report.console import Console, ConsoleOptions
+from icectl.report.console import Console, ConsoleOptions, debug_log
 from icectl.report.document import Outcome, document, failure, json_text
 from icectl.report.metrics import metrics_text, write_metrics
 

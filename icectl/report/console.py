@@ -4,11 +4,12 @@ Data go to stdout; progress, warnings, hints, errors and questions to stderr. Ri
 only once there is a progress bar to draw.
 """
 
+import logging
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import RLock
 from typing import Literal, TextIO
@@ -227,3 +228,33 @@ def _has_color(color: Color, *, terminal: bool) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return terminal and os.environ.get("TERM") != "dumb"
+
+
+class _ConsoleHandler(logging.Handler):
+    """Debug records on the console, without secrets."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        self._console.debug(f"debug: {record.name}: {record.getMessage()}")
+
+
+@contextmanager
+def debug_log(console: Console) -> Iterator[None]:
+    """Show debug records while this lasts, where the console is that verbose."""
+    if console.options.verbosity < 2:
+        yield
+        return
+    logger = logging.getLogger("icectl")
+    handler = _ConsoleHandler(console)
+    before = logger.level
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)

@@ -187,7 +187,7 @@ def _show_tree(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.plan.inspect.tree import tree_json
     from icectl.report.inspect.tree import mermaid, print_tree
     from icectl.report.inspect.tree_page import tree_page
-    from icectl.run.inspect.tree import tree
+    from icectl.run.inspect.views import tree
 
     root = tree(reader, request.choice, request.limit or _DEFAULT_TREE_LIMIT)
     base = reader.metadata.location

@@ -30,7 +30,7 @@ from icectl.report.remove_orphans import (
 )
 from icectl.run.remove_orphans.deletion import OrphansGone, execute, failures
 from icectl.run.remove_orphans.remove_orphans import OrphanOptions, PreparedRemoval, prepare
-from icectl.storage.inventory_files import InventoryFiles
+from icectl.storage.inventory import InventoryFiles
 from icectl.storage.location import name, scheme
 from icectl.storage.same_store import SameStore
 from icectl.units import parse_instant

@@ -1,7 +1,10 @@
 """Moving live entries from one manifest into others: as bytes where their files are stored alike,
 else decoded and encoded anew."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec import compiled
-from icectl.codec.avro.container import read_header
-from icectl.codec.manifest.carry import STATED, CarriedEntries, Restated, can_carry, carry
+from icectl.codec.avro import scan as avro_scan
+from icectl.codec.avro.container import SCHEMAS, AvroFile, AvroType, read_blocks, read_header
 from icectl.codec.manifest.fixed_partitions import stored_layout
+from icectl.codec.manifest.layout import ManifestLayout
 from icectl.codec.manifest.manifest import read_manifest
 from icectl.codec.manifest.parquet import MAGIC
+from icectl.codec.manifest.scan import ColumnPlaces, EntryCompiler, Scanner
 from icectl.codec.manifest.write import ManifestForm, encode_entries
 from icectl.entries.columns.values import Integers
 from icectl.entries.rows import Entries, RawEntries, numbers
@@ -22,6 +27,84 @@ from icectl.errors import Unsupported
 
 Moved = tuple[int, memoryview, Integers]
 """A piece's number, encoded entries for it, and where each of them ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """The values that are written anew for chosen entries, and which of them are not null.
+
+    The columns are those of STATED, one value for each chosen entry.
+    """
+
+    values: Mapping[str, Integers]
+    valid: Mapping[str, npt.NDArray[np.uint8]]
+
+
+STATED = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
+"""Columns of an entry that may change when it moves to another manifest (R-042, R-043, R-103)."""
+_PIECES = ("file_start", "row_id_start", "row_id_end", "file_end")
+"""Positions in a block: the record of the file, and the first row id inside it."""
+_PLACES = ColumnPlaces([*_PIECES], [], [], [], [], [])
+_LONGEST_NUMBER = 11
+"""Bytes of a number and its union branch."""
+
+
+@lru_cache(SCHEMAS)
+def can_carry(source: ManifestLayout, target: ManifestLayout) -> bool:
+    """Whether the records of files in one manifest are, byte for byte, records of the other.
+
+    Names and documentation may differ, field ids may not (R-008).
+    """
+    return bool(_shape(source.data_file) == _shape(target.data_file))
+
+
+def _shape(type_: AvroType) -> Any:
+    return (
+        type_.kind,
+        type_.logical,
+        type_.size,
+        type_.symbols,
+        tuple((field.field_id, _shape(field.type)) for field in type_.fields),
+        tuple(map(_shape, type_.parts)),
+    )
+
+
+class CarriedEntries:
+    """The entries of one batch of blocks, as bytes; valid until the next batch is asked for.
+
+    `first` is the number of the first of them in the manifest, `count` how many there are.
+    """
+
+    def __init__(
+        self, program: Integers, buffer: npt.NDArray[np.uint8], pieces: Integers, first: int
+    ) -> None:
+        self._program = program
+        self._buffer = buffer
+        self._pieces = pieces
+        self.first = first
+        self.count = pieces.shape[1]
+
+    def encode(self, rows: Integers, restated: Restated) -> tuple[npt.NDArray[np.uint8], Integers]:
+        """The chosen entries, counted from the first of the batch, and where each ends.
+
+        Order: that of `rows`; `restated` has the same.
+        """
+        pieces = np.ascontiguousarray(self._pieces[:, rows])
+        values = np.array([restated.values[name] for name in STATED], np.int64)
+        valid = np.array([restated.valid[name] for name in STATED], np.uint8)
+        size = int((pieces[3] - pieces[0]).sum()) + len(rows) * _LONGEST_NUMBER * len(STATED)
+        output = np.empty(size, np.uint8)
+        row_ends = np.empty(len(rows), np.int64)
+        used = avro_scan.splice(
+            self._buffer,
+            self._program,
+            pieces,
+            values.reshape(len(STATED), len(rows)),
+            valid.reshape(len(STATED), len(rows)),
+            output,
+            row_ends,
+        )
+        return output[:used], row_ends
 
 
 def move_entries(
@@ -107,3 +190,79 @@ def _by_piece(encoded: memoryview, row_ends: Integers, pieces: Integers) -> Iter
         end = int(row_ends[last - 1])
         yield int(pieces[first]), encoded[start:end], row_ends[first:last] - start
         start, first = end, last
+
+
+def carry(
+    file: AvroFile, source: ManifestLayout, target: ManifestLayout
+) -> Iterator[CarriedEntries]:
+    """Read the entries of a manifest as bytes, batch by batch, in their order.
+
+    They are encoded as entries of `target`, whose files can_carry allows.
+    Raises: CorruptTable R-008; UnusualSchemaError, before anything is read.
+    """
+    program = _splice_program(target)
+    scanner = Scanner(_piece_program(source), _PLACES)
+    first = 0
+    for room, row_count in scanner.scan(read_blocks(file)):
+        yield CarriedEntries(program, scanner.buffer, room.numbers[:, :row_count], first)
+        first += row_count
+
+
+@lru_cache(SCHEMAS)
+def _piece_program(layout: ManifestLayout) -> Integers:
+    compiler = _PieceCompiler(layout, _PLACES)
+    compiler.compile()
+    return np.array(compiler.steps, np.int64)
+
+
+class _PieceCompiler(EntryCompiler):
+    """A compiler that notes where the record of the file, and its first row id, begin and end."""
+
+    def compile(self) -> None:
+        """Compile the entry: skip it, and note the places of the file and of its row id."""
+        for at, field in enumerate(self._layout.schema.fields):
+            if at != self._layout.data_file_position:
+                self._skip(field.type)
+                continue
+            row_id = self._layout.columns.get("first_row_id")
+            self._note("file_start")
+            for place, part in enumerate(self._layout.data_file.fields):
+                if row_id is not None and place == row_id.position:
+                    self._note("row_id_start")
+                    self._skip(part.type)
+                    self._note("row_id_end")
+                else:
+                    self._skip(part.type)
+            self._note("file_end")
+
+    def _note(self, piece: str) -> None:
+        at = _PIECES.index(piece)
+        self._add(self._ops.POSITION, at, 0, 0, at)
+
+
+@lru_cache(SCHEMAS)
+def _splice_program(layout: ManifestLayout) -> Integers:
+    steps: list[tuple[int, int, int]] = []
+    by_position = {
+        column.position: name
+        for name, column in layout.columns.items()
+        if name in STATED and not column.in_data_file
+    }
+    for at, field in enumerate(layout.schema.fields):
+        if at != layout.data_file_position:
+            null = field.type.null_branch
+            steps.append(
+                (avro_scan.NUMBER, STATED.index(by_position[at]), -1 if null is None else null)
+            )
+            continue
+        row_id = layout.columns.get("first_row_id")
+        if row_id is None:
+            steps.append((avro_scan.RAW, 0, 3))
+            continue
+        null = row_id.type.null_branch
+        steps += [
+            (avro_scan.RAW, 0, 1),
+            (avro_scan.NUMBER, STATED.index("first_row_id"), -1 if null is None else null),
+            (avro_scan.RAW, 2, 3),
+        ]
+    return np.array(steps, np.int64)

@@ -9,12 +9,13 @@ the rows.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import IO, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from icectl.codec.parquet.dictionary import columns_with_dictionary
 from icectl.codec.parquet.footer import Untold, without
 from icectl.codec.parquet.schema import leaves, no_rows
 
@@ -38,6 +39,11 @@ class ParquetOptions:
 
 _MOST_VALUES = 1024
 """What the writer encodes before it looks at the sizes of page and dictionary."""
+_SAMPLE_BYTES = 1 << 20
+"""Of one sample; its rows are fewer where they are wide, and never less than _FEWEST_ROWS."""
+_FEWEST_ROWS = 4
+_DISTINCT = 0.8
+"""Part of different values in a sample from which a dictionary hardly has a value twice."""
 
 
 class ParquetWriter:
@@ -162,3 +168,44 @@ def _values_at_a_time(rows: pa.Table, page_size_bytes: int) -> int:
 def _value_bytes(column: pa.ChunkedArray) -> int:
     """Return the mean size of a row of a column, in bytes; rows of lists count as one value."""
     return int(column.nbytes) // max(len(column), 1)
+
+
+_SAMPLES, _SAMPLE_ROWS = 8, 4096
+
+
+def columns_with_dictionary(rows: pa.Table) -> list[str] | bool:
+    """The paths of columns to give a dictionary to, by what some rows hold; true for all of them.
+
+    Only columns outside of structs, lists and maps are judged.
+    """
+    sample = _sample(rows)
+    fruitless = {
+        field.name
+        for field, column in zip(rows.schema, sample.columns, strict=True)
+        if not pa.types.is_nested(field.type) and _is_distinct(column)
+    }
+    return [path for path in _paths(rows.schema) if path not in fruitless] if fruitless else True
+
+
+def _sample(rows: pa.Table) -> pa.Table:
+    most = _SAMPLE_BYTES * rows.num_rows // max(rows.nbytes, 1)
+    size = max(_FEWEST_ROWS, min(_SAMPLE_ROWS, most))
+    if rows.num_rows <= _SAMPLES * size:
+        return rows
+    step = (rows.num_rows - size) // (_SAMPLES - 1)
+    return pa.concat_tables([rows.slice(at * step, size) for at in range(_SAMPLES)])
+
+
+def _is_distinct(column: pa.ChunkedArray) -> bool:
+    present = len(column) - column.null_count
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks])
+    return bool(present) and int(pc.count_distinct(column).as_py()) > _DISTINCT * present
+
+
+def _paths(schema: pa.Schema) -> Sequence[str]:
+    """The columns of Parquet that a schema has, as its writer calls them."""
+    file = BytesIO()
+    pq.ParquetWriter(file, schema).close()
+    stored = pq.ParquetFile(file).schema
+    return [stored.column(at).path for at in range(len(stored.names))]

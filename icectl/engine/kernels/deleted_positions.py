@@ -1,5 +1,6 @@
 """Rows of data files that are deleted by position: delete files and deletion vectors (R-121)."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
@@ -7,8 +8,9 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from icectl.codec.data_file import DataFile
+from icectl.codec.data_file import DataFile, open_data_file
 from icectl.codec.parquet.schema import field_id
 from icectl.codec.puffin.positions import Positions, check_cardinality, read_dv
 from icectl.engine.kernels.check_delete_file import (
@@ -191,3 +193,23 @@ class _Named:
             return Target(path, is_exact=True)
         meant = self._by_key.get(loosest_key(path))
         return Target(meant, is_exact=False) if meant in self._applies_to else None
+
+
+def named_data_files(file: IO[bytes], file_format: str) -> dict[str, int]:
+    """Count the rows by the data file that they name, as spelt.
+
+    Raises: CorruptTable R-099, R-121; Unsupported. Errors of the file pass.
+    Cost: one column, a row group at a time.
+    """
+    opened = open_data_file(file, file_format)
+    places = [place for place, item in enumerate(opened.schema) if field_id(item) == FILE_PATH]
+    if not places:
+        message = "a position delete file lacks the column `file_path`"
+        raise CorruptTable(message, rule="R-121")  # R-121
+    counts: Counter[str] = Counter()
+    for rows in opened.batches({FILE_PATH}):
+        for found in pc.value_counts(as_stated(rows.batch.column(0), PATH_FIELD)).to_pylist():
+            if found["values"] is None:
+                raise CorruptTable("a position delete file has a null path", rule="R-121")  # R-121
+            counts[found["values"]] += found["counts"]
+    return dict(counts)

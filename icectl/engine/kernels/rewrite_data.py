@@ -1,11 +1,12 @@
 """One file group rewritten: rows read, deletes applied, rows sorted and written, and counted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from icectl.codec.data_file import open_data_file
 from icectl.codec.data_rows import Rows
@@ -19,14 +20,14 @@ from icectl.engine.kernels.equality_deletes import (
     EqualityIndex,
     equality_indexes,
 )
-from icectl.engine.kernels.gather_rows import gathered
-from icectl.engine.kernels.partition_rows import Partition, partitioner
+from icectl.engine.kernels.partition_rows import Partition, Partitioner, partitioner
 from icectl.engine.kernels.read_data import Source, SourceFile, open_source
 from icectl.engine.kernels.row_keys import RowKeys
 from icectl.engine.kernels.row_totals import RowTotals, check_rows
 from icectl.engine.kernels.sort_keys import sort_keys
-from icectl.engine.kernels.sort_rows import Sorting, sorted_batches
+from icectl.engine.kernels.sort_rows import RowSorter, Sorting, sorted_batches
 from icectl.engine.kernels.write_data import (
+    MOST_OPEN_FILES,
     DataWriter,
     FileOutputs,
     WriteOptions,
@@ -37,6 +38,8 @@ from icectl.engine.kernels.write_data import (
 from icectl.errors import SelfCheckFailed
 from icectl.spec.partition import PartitionSpec
 from icectl.spec.schema import Schema
+
+_MEMORY_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,3 +280,29 @@ def _read_again(
                 column = inside(rows.batch.column(place), tuple(inner))
                 measured.add(column, wanted[id_].type)
     return with_bounds(written, found, schema, options) if found else written
+
+
+def gathered(
+    batches: Iterable[pa.RecordBatch], splitting: Partitioner
+) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """The rows with their partitions: those of the first ones as they come, then one by one.
+
+    Order: kept in each partition.
+    Raises: as Partitioner.keys.
+    Cost: rows that do not come at once, beyond twice _MEMORY_BYTES, wait on disk.
+    """
+    at_once: set[bytes] = set()
+    with RowSorter(RowKeys(splitting, None), _MEMORY_BYTES) as later:
+        for batch in batches:
+            keys = splitting.keys(batch)
+            for key in pc.unique(keys).to_pylist():
+                if len(at_once) < MOST_OPEN_FILES:
+                    at_once.add(key)
+            is_now = pc.is_in(keys, value_set=pa.array(sorted(at_once), keys.type))
+            if pc.all(is_now).as_py():
+                yield from splitting.split(batch, keys)
+            else:
+                later.add(batch.filter(pc.invert(is_now)))
+                yield from splitting.split(batch.filter(is_now), keys.filter(is_now))
+        for batch in later.batches():
+            yield from splitting.split(batch, splitting.keys(batch))

@@ -26,7 +26,7 @@ from icectl.engine.compact_job import (
     partition_of,
     typed_specs,
 )
-from icectl.engine.kernels.delete_names import named_data_files
+from icectl.engine.kernels.deleted_positions import named_data_files
 from icectl.engine.kernels.read_data import written_schema
 from icectl.engine.kernels.rewrite_data import TableColumns
 from icectl.engine.kernels.sort_keys import sort_keys

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from icectl.entries.rows import Entries, concat, live, of
+from icectl.entries.rows import Entries, concat, live, numbered, of
 from icectl.entries.summary import Totals, summarise
 from icectl.errors import CorruptTable, StorageError, UsageError
 from icectl.plan.inspect.entry_rows import (
@@ -25,13 +25,18 @@ from icectl.plan.inspect.metadata_rows import METADATA_VIEWS, metadata_rows
 from icectl.plan.inspect.partition_rows import PARTITION_SOURCES, partition_rows
 from icectl.plan.inspect.summary import SUMMARY_COLUMNS
 from icectl.plan.inspect.summary import summary as summary_view
+from icectl.plan.inspect.tree import shown_manifests
+from icectl.plan.inspect.tree import tree as tree_view
+from icectl.plan.inspect.tree_nodes import TREE_SOURCES, Node, TreeSource
 from icectl.plan.inspect.views import Row, RowSet, View
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.reader import Reader
+from icectl.spec.layout import layout_of_manifest
 from icectl.spec.manifest import ManifestContent, ManifestFile
 from icectl.spec.names import lost_versions
 from icectl.spec.snapshot import Snapshot
 from icectl.table.manifest_lists import distinct_manifests, snapshot_reader
+from icectl.table.snapshot_reader import reader_of
 
 _LOGS = frozenset({"snapshots", "history", "metadata-log"})
 """Views whose rows are a log, oldest first: a limit keeps the newest."""
@@ -235,3 +240,37 @@ def _limited(found: Iterable[Row], view: View, limit: int) -> Iterable[Row]:
     if view.name in _LOGS:
         return deque(found, maxlen=limit)
     return islice(found, limit)
+
+
+def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
+    """Draw the metadata tree of the chosen snapshot.
+
+    Raises: UsageError for a snapshot that is not there; what reading manifests raises.
+    """
+    snapshot = chosen_snapshot(reader.metadata, choice)
+    manifests = reader.manifests(snapshot)
+    root = None
+    if snapshot is not None:
+        root = snapshot_reader(reader.metadata, snapshot).root(reader.store, snapshot)
+    source = TreeSource(
+        metadata=reader.metadata,
+        metadata_location=reader.loaded.metadata_location,
+        snapshot=snapshot,
+        manifests=manifests,
+        entries=reader.load_to_match(manifests, TREE_SOURCES),
+        root=root,
+        killed=_killed(reader, manifests, limit),
+    )
+    return tree_view(source, limit)
+
+
+def _killed(reader: Reader, manifests: Sequence[ManifestFile], limit: int) -> Entries:
+    """The dead entries of the manifests that are shown."""
+    struck = [index for index in shown_manifests(manifests, limit) if manifests[index].dead]
+    killed = [
+        reader_of(reader.metadata, layout_of_manifest(manifests[index])).killed(manifests[index])
+        for index in struck
+    ]
+    parts = reader.scan(killed, TREE_SOURCES)
+    told = ((part.table["manifest"][0].as_py(), part) for part in parts if len(part))
+    return concat(numbered(part, struck[at]) for at, part in told)

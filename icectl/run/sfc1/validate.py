@@ -37,8 +37,13 @@ from icectl.entries.rows import Entries, by_row, concat, location_keys, planning
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.run.reader import Reader
-from icectl.run.sfc1.validate_manifests import TreeChecks, Use
-from icectl.run.sfc1.validate_vectors import LeafVectors, Replaced, check_replaced
+from icectl.run.sfc1.validate_manifests import (
+    LeafVectors,
+    Replaced,
+    TreeChecks,
+    Use,
+    check_replaced,
+)
 from icectl.run.validate.files import check_gone
 from icectl.run.validate.found import CheckTally, SnapshotsChecked
 from icectl.spec.manifest import ManifestFile

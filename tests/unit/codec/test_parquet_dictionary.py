@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.codec.parquet.dictionary import columns_with_dictionary
-from icectl.codec.parquet.write import ParquetOptions, ParquetWriter
+from icectl.codec.parquet.write import ParquetOptions, ParquetWriter, columns_with_dictionary
 
 COUNT = 200_000
 CHANCE = np.random.default_rng(1)

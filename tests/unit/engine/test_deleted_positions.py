@@ -5,8 +5,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.codec.data_file import open_data_file
-from icectl.engine.kernels.delete_names import named_data_files
-from icectl.engine.kernels.deleted_positions import DeletedPositions
+from icectl.engine.kernels.deleted_positions import DeletedPositions, named_data_files
 from icectl.errors import CorruptTable, Unsupported
 from tests.builders.data_files import MemoryFiles, identified, table
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from icectl.codec.parquet.schema import arrow_schema
-from icectl.engine.kernels import gather_rows, write_data
-from icectl.engine.kernels.gather_rows import gathered
+from icectl.engine.kernels import rewrite_data, write_data
 from icectl.engine.kernels.partition_rows import partitioner
+from icectl.engine.kernels.rewrite_data import gathered
 from icectl.engine.kernels.write_data import DataWriter, write_options
 from icectl.spec.partition import spec_from_json
 from tests.builders.data_files import MemoryFiles, schema
@@ -38,9 +38,9 @@ def batches(count: int, parts: int) -> list[pa.RecordBatch]:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Four files at once, and ten kilobytes of rows; where the others wait."""
-    monkeypatch.setattr(gather_rows, "MOST_OPEN_FILES", 4)
+    monkeypatch.setattr(rewrite_data, "MOST_OPEN_FILES", 4)
     monkeypatch.setattr(write_data, "MOST_OPEN_FILES", 4)
-    monkeypatch.setattr(gather_rows, "_MEMORY_BYTES", 10_000)
+    monkeypatch.setattr(rewrite_data, "_MEMORY_BYTES", 10_000)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 

@@ -7,7 +7,7 @@ import pytest
 from icectl.plan.inspect.tree_nodes import Node
 from icectl.plan.snapshot_choice import SnapshotChoice
 from icectl.report.inspect.tree import walk
-from icectl.run.inspect.tree import tree
+from icectl.run.inspect.views import tree
 from tests.builders.scenarios import SCENARIOS, Scenario
 
 READ = [name for name, scenario in SCENARIOS.items() if scenario["kind"] in ("READ", "WRITE")]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from icectl.errors import UsageError
-from icectl.storage.inventory_files import InventoryFiles
+from icectl.storage.inventory import InventoryFiles
 from icectl.storage.local.store import LocalStore
 from icectl.storage.same_store import SameStore
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from icectl.storage.other_ways import OtherWays
+from icectl.table.references import OtherWays
 
 
 def ways(base: str, *stored: str) -> set[str]:
