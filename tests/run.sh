@@ -59,6 +59,8 @@ set_up_spark_peer() {
         mv "$cache/$jar.part" "$cache/$jar"
     fi
     export ICECTL_TEST_SPARK_PYTHON=$peer/bin/python ICECTL_TEST_SPARK_JAR=$cache/$jar
+    # Sessions of tests are short: what the better compiler would win, it costs twice.
+    export SPARK_SUBMIT_OPTS=${SPARK_SUBMIT_OPTS:-"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 }
 set_up_spark_peer
 [ -z "${ICECTL_TEST_NO_SPARK:-}" ] || say "tests with Spark are skipped: $ICECTL_TEST_NO_SPARK"
