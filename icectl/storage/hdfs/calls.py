@@ -1,12 +1,12 @@
 """Calls of hdfs-native, with what they raise as errors that say what the name node answered."""
 
-import io
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import IO, Any, BinaryIO, TypeVar
+from typing import IO, Any, TypeVar
 
 from icectl.storage import location as locations
+from icectl.storage.parts import PartWriter
 
 Result = TypeVar("Result")
 
@@ -91,52 +91,27 @@ def range_of(opened: Any, offset: int, length: int) -> bytes:
     return bytes(opened.read_range(start, count)) if count > 0 else b""
 
 
-class Writing(io.RawIOBase, BinaryIO):
-    """A new file, written from its beginning to its end; its directories are made."""
+class Writing(PartWriter):
+    """A new file, sent by the megabyte; its directories are made."""
 
     def __init__(self, client: Any, path: str) -> None:
-        super().__init__()
+        super().__init__(_BUFFER_BYTES)
         from hdfs_native import WriteOptions
 
         self._file: IO[bytes] = client.create(path, WriteOptions(create_parent=True))
-        self._waiting = bytearray()
-        self._size_bytes = 0
-        self._is_closed = False
 
-    def writable(self) -> bool:
-        """Return True: the file is new."""
-        return True
+    def send_part(self, content: bytes) -> None:
+        """Send the next bytes."""
+        called(lambda: self._file.write(content))
 
-    def tell(self) -> int:
-        """Return how much was written."""
-        return self._size_bytes
-
-    def write(self, content: Any, /) -> int:
-        """Take the next bytes; they are sent by the megabyte."""
-        octets = memoryview(content).cast("B")
-        self._waiting += octets
-        self._size_bytes += len(octets)
-        if len(self._waiting) >= _BUFFER_BYTES:
-            self._send()
-        return len(octets)
-
-    def close(self) -> None:
+    def end(self) -> None:
         """Have the name node take the file as whole."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._send()
-            self._file.close()
-        super().close()
+        content = self.last_part()
+        if content:
+            self.send_part(content)
+        self._file.close()
 
     def abandon(self) -> None:
         """Give the file up, whose bytes nobody wants."""
-        if not self._is_closed:
-            self._is_closed = True
-            with suppress(Exception):
-                self._file.close()
-        super().close()
-
-    def _send(self) -> None:
-        if self._waiting:
-            content, self._waiting = bytes(self._waiting), bytearray()
-            called(lambda: self._file.write(content))
+        with suppress(Exception):
+            self._file.close()

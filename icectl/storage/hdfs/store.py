@@ -137,7 +137,7 @@ class HdfsStore:
         def action() -> None:
             with self._temporary(location) as (temporary, file):
                 file.write(content)
-                file.close()
+                file.end()
                 self.client.rename(temporary, path_of(location), True)  # noqa: FBT003 - overwrites
 
         self._make("write", location, action)
@@ -149,7 +149,7 @@ class HdfsStore:
             raise FileExistsError(location)
         with self._temporary(location) as (temporary, file):
             yield file
-            self._once("write", location, file.close)
+            self._once("write", location, file.end)
             self._rename(temporary, location)
 
     def copy(self, source: str, target: str) -> None:
@@ -182,7 +182,7 @@ class HdfsStore:
     def _put_new(self, location: str, content: bytes) -> None:
         with self._temporary(location) as (temporary, file):
             self._once("write", location, partial(file.write, content))
-            self._once("write", location, file.close)
+            self._once("write", location, file.end)
             self._rename(temporary, location)
 
     def _rename(self, temporary: str, location: str) -> None:

@@ -1,17 +1,17 @@
 """Objects written by obstore while they are made: small ones by one request, long ones in parts."""
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from queue import Full, Queue
 from threading import Thread
-from typing import IO, Any, BinaryIO
+from typing import IO
 
 from icectl.errors import StorageError
 from icectl.storage.native import calls
 from icectl.storage.native.errors import translated
 from icectl.storage.native.requests import Requests
+from icectl.storage.parts import PartWriter, whole_or_none
 
 _PART_BYTES = 8 << 20
 """An object has 10,000 parts at most."""
@@ -27,46 +27,28 @@ def upload(requests: Requests, location: str, key: str) -> Iterator[IO[bytes]]:
     Raises: StorageError; then there is no object, and no part of one.
     Cost: memory for some seven parts.
     """
-    uploaded = _Uploaded(requests, location, key)
-    try:
+    with whole_or_none(_Uploaded(requests, location, key)) as uploaded:
         yield uploaded
-        uploaded.end()
-    except BaseException:
-        uploaded.abandon()
-        raise
 
 
 class _Abandoned(Exception):
     """Has obstore give an upload up, and free its parts."""
 
 
-class _Uploaded(io.RawIOBase, BinaryIO):
-    """Bytes on their way into an object; up to a part of them waits for the next."""
+class _Uploaded(PartWriter):
+    """An object in the making, whose parts a thread of its own sends."""
 
     def __init__(self, requests: Requests, location: str, key: str) -> None:
-        super().__init__()
+        super().__init__(_PART_BYTES)
         self._requests, self._location, self._key = requests, location, key
-        self._waiting = bytearray()
-        self._size_bytes = 0
         self._parts: Queue[bytes | None] = Queue(1)
         self._sender: Thread | None = None
         self._is_abandoned = False
         self._failure: Exception | None = None
 
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._size_bytes
-
-    def write(self, content: Any, /) -> int:
-        octets = memoryview(content).cast("B")
-        self._waiting += octets
-        self._size_bytes += len(octets)
-        while len(self._waiting) >= _PART_BYTES:
-            self._send(bytes(self._waiting[:_PART_BYTES]))
-            del self._waiting[:_PART_BYTES]
-        return len(octets)
+    def send_part(self, content: bytes) -> None:
+        """Hand a part to the thread that sends them."""
+        self._send(content)
 
     def _send(self, part: bytes | None) -> None:
         """Hand a part to the thread that sends them; None is the end."""
@@ -108,7 +90,7 @@ class _Uploaded(io.RawIOBase, BinaryIO):
 
     def end(self) -> None:
         """Make the object of what was written. Raises: StorageError."""
-        content = bytes(self._waiting)
+        content = self.last_part()
         if self._sender is None:
             put = partial(calls.put, self._key, content, "overwrite")
             self._requests.make("write", self._location, put)
@@ -118,7 +100,7 @@ class _Uploaded(io.RawIOBase, BinaryIO):
         self._send(None)
         self._sender.join()
         # An answer that was lost leaves no upload to complete again, but the whole object.
-        if self._failure is not None and self._stored_bytes() != self._size_bytes:
+        if self._failure is not None and self._stored_bytes() != self.size_bytes:
             self._raise_failure()
 
     def _raise_failure(self) -> None:

@@ -1,13 +1,13 @@
 """Objects of S3 written while they are made: small ones by one request, large ones in parts."""
 
-import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from icectl.errors import StorageError
+from icectl.storage.parts import PartWriter, whole_or_none
 
 Call = Callable[[Callable[[], Any]], Any]
 """Makes a request, again where it fails for a passing reason; raises StorageError."""
@@ -44,45 +44,21 @@ def upload(target: Target) -> Iterator[IO[bytes]]:
 
     Raises: StorageError; then there is no object, and no part of one.
     """
-    uploaded = _Uploaded(target)
-    try:
+    with whole_or_none(_Uploaded(target)) as uploaded:
         yield uploaded
-        uploaded.end()
-    except BaseException:
-        uploaded.abandon()
-        raise
 
 
-class _Uploaded(io.RawIOBase, BinaryIO):
-    """Bytes on their way into an object; up to a part of them waits."""
+class _Uploaded(PartWriter):
+    """An object in the making, of which each part is sent where it becomes full."""
 
     def __init__(self, target: Target) -> None:
-        super().__init__()
+        super().__init__(_PART_BYTES)
         self._target = target
-        self._waiting = bytearray()
-        self._size_bytes = 0
         self._upload_id: str | None = None
         self._parts: list[Mapping[str, Any]] = []
 
-    def writable(self) -> bool:
-        """Return True: the file can be written."""
-        return True
-
-    def tell(self) -> int:
-        """Return how many bytes were written."""
-        return self._size_bytes
-
-    def write(self, content: Any, /) -> int:
-        """Take bytes, send the parts that are full, and return how many bytes were taken."""
-        octets = memoryview(content).cast("B")
-        self._waiting += octets
-        self._size_bytes += len(octets)
-        while len(self._waiting) >= _PART_BYTES:
-            self._send_part(bytes(self._waiting[:_PART_BYTES]))
-            del self._waiting[:_PART_BYTES]
-        return len(octets)
-
-    def _send_part(self, content: bytes) -> None:
+    def send_part(self, content: bytes) -> None:
+        """Send a part; the first begins the upload."""
         if self._upload_id is None:
             made = self._target.request("create_multipart_upload", **self._target.settings)
             self._upload_id = made["UploadId"]
@@ -93,18 +69,18 @@ class _Uploaded(io.RawIOBase, BinaryIO):
 
     def end(self) -> None:
         """Make the object of what was written. Raises: StorageError."""
-        content = bytes(self._waiting)
+        content = self.last_part()
         if self._upload_id is None:
             self._target.request("put_object", Body=content, **self._target.settings)
             return
         if content:
-            self._send_part(content)
+            self.send_part(content)
         place = {"UploadId": self._upload_id, "MultipartUpload": {"Parts": self._parts}}
         try:
             self._target.request("complete_multipart_upload", **place)
         except (StorageError, FileNotFoundError):
             # An answer that was lost leaves no upload to complete again, but the whole object.
-            if self._stored_bytes() != self._size_bytes:
+            if self._stored_bytes() != self.size_bytes:
                 raise
 
     def _stored_bytes(self) -> int | None:

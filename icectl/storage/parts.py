@@ -1,0 +1,70 @@
+"""Files written from beginning to end, whose bytes go to the store a part at a time."""
+
+import io
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, BinaryIO
+
+
+class PartWriter(io.RawIOBase, BinaryIO):
+    """Bytes on their way into a file of a store; up to a part of them waits for the next.
+
+    Units: `part_bytes` in bytes, as many as each part has but the last.
+    """
+
+    def __init__(self, part_bytes: int) -> None:
+        super().__init__()
+        self._part_bytes = part_bytes
+        self._waiting = bytearray()
+        self.size_bytes = 0
+
+    def writable(self) -> bool:
+        """Return True: the file is new."""
+        return True
+
+    def tell(self) -> int:
+        """Return how many bytes were written."""
+        return self.size_bytes
+
+    def write(self, content: Any, /) -> int:
+        """Take bytes, send the parts that are full, and return how many bytes were taken."""
+        octets = memoryview(content).cast("B")
+        self._waiting += octets
+        self.size_bytes += len(octets)
+        while len(self._waiting) >= self._part_bytes:
+            self.send_part(bytes(self._waiting[: self._part_bytes]))
+            del self._waiting[: self._part_bytes]
+        return len(octets)
+
+    def last_part(self) -> bytes:
+        """Take what still waits, less than a part."""
+        content = bytes(self._waiting)
+        self._waiting.clear()
+        return content
+
+    @abstractmethod
+    def send_part(self, content: bytes) -> None:
+        """Send the next part. Raises: StorageError."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Make the file of all that was written. Raises: StorageError."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Have nothing be left of the file; raises nothing."""
+
+
+@contextmanager
+def whole_or_none(file: PartWriter) -> Iterator[IO[bytes]]:
+    """Write a file that is there, whole, once this is left without an error.
+
+    Raises: StorageError; then there is no file, and no part of one.
+    """
+    try:
+        yield file
+        file.end()
+    except BaseException:
+        file.abandon()
+        raise
