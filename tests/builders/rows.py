@@ -96,7 +96,7 @@ def _records(path: Path, file_format: str) -> tuple[dict[str, Any], ...]:
 @lru_cache(maxsize=2_000)
 def _decoded(path: Path, file_format: str, _size: int, _mtime_ns: int) -> tuple[Any, ...]:
     if file_format == "parquet":
-        return tuple(pq.ParquetFile(path).read().to_pylist())
+        return tuple(pq.ParquetFile(path).read(use_threads=False).to_pylist())
     if file_format == "orc":
         return tuple(orc.read_table(path).to_pylist())
     with path.open("rb") as file:
@@ -178,7 +178,7 @@ def _tree_entries(snapshot: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _parquet(location: str, base: str = "") -> list[dict[str, Any]]:
     """The rows of a root or leaf; with a `base`, locations below it are made whole (sfc-1 L1)."""
-    rows: list[dict[str, Any]] = pq.ParquetFile(local(location)).read().to_pylist()
+    rows = [dict(record) for record in _records(local(location), "parquet")]
     for row in rows if base else ():
         for name in ("location", "referenced_file"):
             row[name] = absolute(base, row[name])
