@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -47,7 +48,11 @@ FAILURES = {
     "500, though done": Failure(True, lambda: service_error("InternalError", 500)),
     "no answer, though done": Failure(True, lambda: ReadTimeoutError(endpoint_url="http://s3")),
 }
-QUICK = {"access denied", "500, though done"}
+QUICK = {
+    ("expire-snapshots", "500, though done"),
+    ("migrate-v1-v2", "500, though done"),
+    ("rewrite-manifests", "access denied"),
+}
 
 
 class FailingRequests:
@@ -80,12 +85,11 @@ def bucket(moto_server: Any, tmp_path: Any, request: pytest.FixtureRequest) -> B
 
 
 @pytest.mark.parametrize(
-    "failure",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in FAILURES],
-)
-@pytest.mark.parametrize(
-    "command",
-    [pytest.param(one, marks=pytest.mark.full) if one == "compact" else one for one in COMMANDS],
+    ("command", "failure"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.full)
+        for case in product(COMMANDS, FAILURES)
+    ],
 )
 def test_any_write_may_fail(bucket: Bucket, run: Run, command: str, failure: str) -> None:
     words = (*COMMANDS[command], "--yes")
