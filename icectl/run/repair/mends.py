@@ -30,6 +30,9 @@ from icectl.table.manifests import load_entries, try_manifests
 from icectl.table.row_safety import check_live
 from icectl.units import print_count
 
+_OF_OTHER_SPECS = frozenset({"R-061", "R-068"})
+"""Rules of manifests whose partitions may be those of another spec: they cannot be counted."""
+
 _DESTROYED = "R-008"
 """The rule of a manifest that nobody can read: it is no whole Avro file."""
 
@@ -146,8 +149,9 @@ class _Search:
         if not isinstance(problem, MissingFile) and problem.rule != _DESTROYED:
             return  # what is in it may be read by others
         counts = (manifest.added_rows_count, manifest.existing_rows_count)
-        rows = sum(count or 0 for count in counts)
-        what = "list it no more"
+        known = [count for count in counts if count is not None]
+        rows = sum(known) if len(known) == len(counts) else None
+        what = "list it no more" + (", with rows that nobody has counted" if rows is None else "")
         if manifest.content is ManifestContent.DELETES:
             self._offer_undeleted(subject, what, rows, answers, ManifestChange(place, gone=True))
         else:
@@ -198,17 +202,18 @@ class _Search:
         self,
         subject: str,
         what: str,
-        rows: int,
+        rows: int | None,
         answers: frozenset[Finding],
         *changes: ManifestChange,
     ) -> None:
         if not self.asked.drop_missing:
-            reason = f"nothing else has its {print_count(rows, 'row')}: bring the file back, or "
+            its_rows = "rows" if rows is None else print_count(rows, "row")
+            reason = f"nothing else has its {its_rows}: bring the file back, or "
             self._leave(answers, reason + "`--drop-missing` lists it no more")
             return
         proof = "you accept by `--drop-missing` that its rows are lost"
         remedy = Remedy(
-            "lost-data", name(subject), subject, what, proof, rows_lost=rows, answers=answers
+            "lost-data", name(subject), subject, what, proof, rows_lost=rows or 0, answers=answers
         )
         self.mends.append(Mend(remedy, changes))
 
@@ -216,7 +221,7 @@ class _Search:
         self,
         subject: str,
         what: str,
-        rows: int,
+        rows: int | None,
         answers: frozenset[Finding],
         change: ManifestChange,
     ) -> None:
@@ -229,7 +234,13 @@ class _Search:
             return
         proof = "you accept by `--accept-undeleted` that rows it deleted come back"
         remedy = Remedy(
-            "lost-deletes", name(subject), subject, what, proof, rows_back=rows, answers=answers
+            "lost-deletes",
+            name(subject),
+            subject,
+            what,
+            proof,
+            rows_back=rows or 0,
+            answers=answers,
         )
         self.mends.append(Mend(remedy, (change,)))
 
@@ -334,18 +345,16 @@ class _Search:
 
     def _has_wrong_row(self, place: int) -> bool:
         """Whether a manifest is whole, and a row that is counted anew would agree with it."""
-        read, manifest = self.head.read[place], self.head.listed.manifests[place]
+        read = self.head.read[place]
         if self.head.entries[place] is None or read.size_bytes is None:
             return False
         header, rows = read.content
-        new = self.described(place)
+        try:
+            new = described(self.reader, self.head, place)
+        except CorruptTable:
+            return False
         found = check_manifest(self.reader.metadata, [new], header, read.size_bytes, rows)
-        return not any(one.rule in OF_LIST_ROWS and one.subject == manifest.manifest_path
-                       for one in found)  # fmt: skip
-
-    def described(self, place: int) -> ManifestFile:
-        """The row of a manifest as its entries have it."""
-        return described(self.reader, self.head, place)
+        return not any(one.rule in OF_LIST_ROWS | _OF_OTHER_SPECS for one in found)
 
     def dangling(self) -> None:
         """Vectors whose data file the table once had, and has no more: they apply to nothing.
