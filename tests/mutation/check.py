@@ -51,6 +51,7 @@ MODULES: Mapping[str, Sequence[str]] = {
     "run/repair/head.py": ["unit/run/test_repair_head.py"],
     "run/repair/mends.py": ["unit/run/test_repair_mends.py"],
     "run/repair/metadata.py": ["unit/run/test_repair_metadata.py"],
+    "run/repair/write.py": ["unit/run/test_repair_write.py"],
 }
 """Modules of icectl that decide or delete, and the test files that hold them."""
 

@@ -37,6 +37,9 @@ _DESTROYED = "R-008"
 """The rule of a manifest that nobody can read: it is no whole Avro file."""
 
 
+_FIELDS_LOST = "its manifest has fields that writing it anew would lose"
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """The losses that the caller accepts: entries of lost files go, deleted rows may come back."""
@@ -166,11 +169,17 @@ class _Search:
             what = "list it no more"
             answers = self.of(location, {"R-034"})
             change = ManifestChange(place, dropped=frozenset({position}))
-            if content == Content.DATA:
-                changes = (change, *self._vectors_of(location))
+            changes = [change, *(self._vectors_of(location) if content == Content.DATA else ())]
+            if self._would_lose(changes):
+                self._leave(answers, _FIELDS_LOST)
+            elif content == Content.DATA:
                 self._offer_lost(location, what, rows, answers, *changes)
             else:
                 self._offer_undeleted(location, what, rows, answers, change)
+
+    def _would_lose(self, changes: Collection[ManifestChange]) -> bool:
+        """Whether a manifest with changed entries has fields that writing it anew would lose."""
+        return any(self.head.read[one.place].content[0].unknown_field_ids for one in changes)
 
     def _vectors_of(self, location: str) -> Iterator[ManifestChange]:
         """The vectors of a data file, which go with it."""
@@ -257,8 +266,8 @@ class _Search:
             named = flagged & set(entries.table["location"].to_pylist())
             if manifest.manifest_path not in flagged and not named:
                 continue
-            if self.head.read[place].content[0].unknown_field_ids:
-                continue  # a rewrite would lose them
+            if self._would_lose([ManifestChange(place)]):
+                continue
             everywhere = manifest.manifest_path in flagged
             new = dict(self._restated(manifest, None if everywhere else named))
             if new:
@@ -370,6 +379,12 @@ class _Search:
             reason = "no snapshot has the data file that it names: rows of another may be back"
             self._leave(answers, reason)
             return
+        changes = [
+            ManifestChange(place, dropped=frozenset(keys)) for place, keys in homeless.items()
+        ]
+        if self._would_lose(changes):
+            self._leave(answers, _FIELDS_LOST)
+            return
         count = sum(map(len, homeless.values()))
         remedy = Remedy(
             "dangling-deletes",
@@ -379,9 +394,6 @@ class _Search:
             "their data files were removed, as other entries tell",
             answers=answers,
         )
-        changes = [
-            ManifestChange(place, dropped=frozenset(keys)) for place, keys in homeless.items()
-        ]
         self.mends.append(Mend(remedy, tuple(changes)))
 
     def _homeless(self) -> Iterator[tuple[int, Mapping[int, str]]]:

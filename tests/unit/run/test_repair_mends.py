@@ -528,13 +528,41 @@ def test_metrics_are_found_behind_a_lost_manifest(table: TableBuilder) -> None:
 
 
 def test_what_a_rewrite_would_lose_is_not_written_anew(table: TableBuilder) -> None:
-    manifest, path = narrow(table)
-    head = head_of(table)
-    at = [each.manifest_path for each in manifests(table)].index(manifest)
-    read = list(head.read)
+    _, path = narrow(table)
+    head = with_unknown_fields(head_of(table), place(table, 4))
+    assert mends(table, wrong("R-092", path), head=head) == ([], [])
+
+
+def with_unknown_fields(head: ReadHead, at: int) -> ReadHead:
+    """A head, a manifest of which has a field that icectl doesn't know."""
+    read = [*head.read]
     header, _ = read[at].content
     read[at] = replace(read[at], header=replace(header, unknown_field_ids=(999,)))
-    assert mends(table, wrong("R-092", path), head=replace(head, read=tuple(read))) == ([], [])
+    return replace(head, read=tuple(read))
+
+
+FIELDS_LOST = "its manifest has fields that writing it anew would lose"
+
+
+@pytest.mark.parametrize("rows", [3, 2])
+def test_entries_are_not_dropped_from_what_a_rewrite_would_spoil(
+    vectors: TableBuilder, rows: int
+) -> None:
+    """Neither the data file from its manifest, nor its vector from the other."""
+    path = file_of(vectors, 3)
+    Path(path).unlink()
+    kind = ManifestContent.DATA if rows == 3 else ManifestContent.DELETES
+    missing = wrong("R-034", path)
+    head = with_unknown_fields(head_of(vectors), place(vectors, rows, kind))
+    assert mends(vectors, missing, asked=ALL, head=head) == ([], [Left(missing, FIELDS_LOST)])
+    head = with_unknown_fields(head_of(vectors), place(vectors, 4))
+    assert one(mends(vectors, missing, asked=ALL, head=head)).remedy.kind == "lost-data"
+
+
+def test_vectors_are_not_dropped_from_what_a_rewrite_would_spoil(vectors: TableBuilder) -> None:
+    dangle(vectors, 3)
+    head = with_unknown_fields(head_of(vectors), place(vectors, 2, ManifestContent.DELETES))
+    assert mends(vectors, DANGLING, head=head) == ([], [Left(DANGLING, FIELDS_LOST)])
 
 
 def test_the_time_limit_ends_the_search_for_metrics(table: TableBuilder) -> None:
