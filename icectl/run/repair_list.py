@@ -201,6 +201,8 @@ def _joined(head: ReadHead, before: ReadHead, own: list[_Own]) -> ReadHead | Non
         went.append(take(alive, goes))
         stays.append(take(alive, [row for row in range(len(alive)) if row not in set(goes)]))
         if goes:
+            if before.read[place].content[0].unknown_field_ids:
+                return None  # a rewrite would lose them
             positions = went[-1].table["manifest_pos"].to_pylist()
             changes.append(ManifestChange(place, dropped=frozenset(positions)))
     lived = set(_keys(concat(went)))

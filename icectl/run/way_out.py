@@ -15,6 +15,7 @@ from icectl.progress import SilentProgress
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.rule import OLDER_METADATA, RESTORE, REWRITE_MANIFESTS, ROLL_BACK
 from icectl.spec.rules import RULES
+from icectl.spec.snapshot import Snapshot
 from icectl.storage import location as locations
 from icectl.storage.store import Store
 from icectl.table.whole import WholeLevel, WholeSnapshots, newest_whole_metadata
@@ -54,37 +55,46 @@ class BrokenTable:
     def hinted(self, findings: tuple[Finding, ...], level: WholeLevel) -> tuple[Finding, ...]:
         """The findings, with hints by what is whole in the place of general ones."""
         general = [one.severity == "error" and _is_general(one) for one in findings]
-        found = self.way_out(level) if any(general) else None
+        broken = frozenset(
+            one.subject for one, is_general in zip(findings, general, strict=True) if is_general
+        )
+        found = self.way_out(level, broken) if broken else None
         return tuple(
             replace(one, hint=(found if lost else None) or one.hint)
             for one, lost in zip(findings, general, strict=True)
         )
 
-    def way_out(self, level: WholeLevel) -> str | None:
-        """Tell what is whole and how to go back to it; None where nobody can tell in time."""
-        found: list[str] = []
+    def way_out(self, level: WholeLevel, broken: frozenset[str] = frozenset()) -> str | None:
+        """Tell what is whole and how to go back to it; None where nobody can tell in time.
+
+        `broken` are locations of what is known to be damaged; where no snapshot is without them,
+        nothing is told.
+        """
+        found: list[str | None] = []
 
         def look() -> None:
             """Look for what is whole; errors are left alone."""
             with suppress(Exception):  # the run has failed already, and is told why
-                found.append(self._look(level))
+                found.append(self._look(level, broken))
 
         thread = Thread(target=look, name="icectl-way-out", daemon=True)
         thread.start()
         thread.join(_MOST_SECONDS)
         return found[0] if found else None
 
-    def _look(self, level: WholeLevel) -> str:
+    def _look(self, level: WholeLevel, broken: frozenset[str]) -> str | None:
         try:
             metadata = self.catalog.load().metadata
         except CorruptTable:
             return self._older_metadata()
-        return self._older_snapshot(metadata, level)
+        return self._older_snapshot(metadata, level, broken)
 
-    def _older_snapshot(self, metadata: TableMetadata, level: WholeLevel) -> str:
-        deadline = Deadline(self.env, self.env.monotonic_seconds() + _MOST_SECONDS)
-        snapshots = WholeSnapshots(self.store, metadata, level, 1, SilentProgress(), deadline)
-        whole, table = snapshots.newest("main"), quote(self.name)
+    def _older_snapshot(
+        self, metadata: TableMetadata, level: WholeLevel, broken: frozenset[str]
+    ) -> str | None:
+        whole, table = self._newest_whole(metadata, level, broken), quote(self.name)
+        if whole is None and broken and self._newest_whole(metadata, level, frozenset()):
+            return None
         if whole is None:
             return (
                 "no snapshot of branch main is whole: "
@@ -100,6 +110,14 @@ class BrokenTable:
             f"{print_instant(whole.timestamp_ms)}: `icectl repair {table} --to-snapshot "
             f"{whole.snapshot_id}` goes back to it"
         )
+
+    def _newest_whole(
+        self, metadata: TableMetadata, level: WholeLevel, broken: frozenset[str]
+    ) -> Snapshot | None:
+        deadline = Deadline(self.env, self.env.monotonic_seconds() + _MOST_SECONDS)
+        return WholeSnapshots(
+            self.store, metadata, level, 1, SilentProgress(), deadline, broken
+        ).newest("main")
 
     def _older_metadata(self) -> str:
         """The metadata file before the newest, which cannot be read or breaks a rule."""

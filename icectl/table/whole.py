@@ -98,7 +98,10 @@ def _uuid_in(store: Store, location: str) -> str | None:
 
 @dataclass(slots=True)
 class WholeSnapshots:
-    """A search for the snapshots of a table that are whole; what several share is read once."""
+    """A search for the snapshots of a table that are whole; what several share is read once.
+
+    `broken` are locations of files that are there and known to be damaged.
+    """
 
     store: Store
     metadata: TableMetadata
@@ -106,6 +109,7 @@ class WholeSnapshots:
     concurrency: int
     progress: Progress
     deadline: Deadline
+    broken: frozenset[str] = frozenset()
     _read: dict[ManifestFile, Entries | None] = field(default_factory=dict)
     _there: set[str] = field(default_factory=set)
     _lost: set[str] = field(default_factory=set)
@@ -165,8 +169,13 @@ class WholeSnapshots:
         return None if found.rows is None else inherit(numbered(found.rows, 0), [manifest])
 
     def _are_there(self, entries: Entries) -> bool:
-        """Whether the files of live entries are in the store; each is looked for once."""
+        """Whether the files of live entries are in the store, none of them known to be damaged.
+
+        Each is looked for once.
+        """
         alive = live(entries)
+        if not self.broken.isdisjoint(alive.table["location"].to_pylist()):
+            return False
         named = distinct(content_files(alive, sized_keys(alive)))
         if not self._lost.isdisjoint(named.table["key"].to_pylist()):
             return False

@@ -9,6 +9,7 @@ import pytest
 
 from icectl.cli import session
 from icectl.run import way_out
+from icectl.spec.rule import RESTORE
 from icectl.storage.local.store import LocalStore
 from tests.builders.table_builder import START_MS, TableBuilder
 from tests.cli.conftest import Run, checked_document
@@ -95,6 +96,26 @@ def test_validate_names_the_newest_snapshot_whole_at_its_level(
     ]
     assert found["rule"] == "R-034"
     assert is_told(found["hint"], whole_snapshot(table))
+
+
+@pytest.mark.parametrize("level", ["footers", "data"])
+def test_a_snapshot_with_a_file_that_is_destroyed_is_not_called_whole(
+    table: TableBuilder, run: Run, level: str
+) -> None:
+    def hint() -> str:
+        """Tell what is to be done about a file that has no footer any more."""
+        ended = run(table.location, "--level", level, "--json", command="validate")
+        found = checked_document(ended)["result"]["findings"]
+        return str(next(one["hint"] for one in found if one["rule"] == "R-099"))
+
+    oldest, *_, newest = sorted(Path(table.location, "data").rglob("*.parquet"))
+    newest.write_bytes(bytes(newest.stat().st_size))
+    assert is_told(hint(), whole_snapshot(table))
+    words = ("--to-snapshot", "whole", "--level", "footers", "--yes")
+    assert run(table.location, *words, "--dry-run", command="repair").code == 0
+    oldest.write_bytes(bytes(oldest.stat().st_size))
+    assert hint() == RESTORE
+    assert run(table.location, *words, command="repair").code == 5
 
 
 @pytest.mark.parametrize("command", ["inspect", "validate", "compact"])

@@ -48,6 +48,10 @@ MODULES: Mapping[str, Sequence[str]] = {
     "run/remove_orphans/deletion.py": ["unit/run/test_orphan_deletion.py"],
     "run/repair/lost.py": ["unit/run/test_repair_lost.py"],
     "run/repair/footers.py": ["unit/run/test_repair_footers.py"],
+    "run/repair/head.py": ["unit/run/test_repair_head.py"],
+    "run/repair/mends.py": ["unit/run/test_repair_mends.py"],
+    "run/repair/metadata.py": ["unit/run/test_repair_metadata.py"],
+    "run/repair/write.py": ["unit/run/test_repair_write.py"],
 }
 """Modules of icectl that decide or delete, and the test files that hold them."""
 

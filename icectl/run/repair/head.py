@@ -119,12 +119,20 @@ def _inherited(read: ManifestRead, manifest: ManifestFile) -> Entries | None:
 
 
 def described(reader: Reader, head: ReadHead, place: int) -> ManifestFile:
-    """The row of a manifest counted from its entries; its numbers are those of the list."""
+    """The row of a manifest counted from its entries; its numbers are those of the list.
+
+    Raises: CorruptTable R-052, R-068: of which spec its partitions are is not sure.
+    """
     manifest, entries = head.listed.manifests[place], head.entries[place]
     size = head.read[place].size_bytes
     assert entries is not None
     assert size is not None
-    spec = reader.metadata.spec(manifest.partition_spec_id) or reader.metadata.default_spec
+    spec = reader.metadata.spec(manifest.partition_spec_id)
+    if spec is None:
+        message = (
+            f"`{manifest.manifest_path}`: spec {manifest.partition_spec_id} is not in the table"
+        )
+        raise CorruptTable(message, rule="R-052")
     types = result_types(spec, reader.metadata.schemas)
     row = describe(
         entries, types, location=manifest.manifest_path, length=size, spec_id=spec.spec_id

@@ -30,8 +30,14 @@ from icectl.table.manifests import load_entries, try_manifests
 from icectl.table.row_safety import check_live
 from icectl.units import print_count
 
+_OF_OTHER_SPECS = frozenset({"R-061", "R-068"})
+"""Rules of manifests whose partitions may be those of another spec: they cannot be counted."""
+
 _DESTROYED = "R-008"
 """The rule of a manifest that nobody can read: it is no whole Avro file."""
+
+
+_FIELDS_LOST = "its manifest has fields that writing it anew would lose"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +152,9 @@ class _Search:
         if not isinstance(problem, MissingFile) and problem.rule != _DESTROYED:
             return  # what is in it may be read by others
         counts = (manifest.added_rows_count, manifest.existing_rows_count)
-        rows = sum(count or 0 for count in counts)
-        what = "list it no more"
+        known = [count for count in counts if count is not None]
+        rows = sum(known) if len(known) == len(counts) else None
+        what = "list it no more" + (", with rows that nobody has counted" if rows is None else "")
         if manifest.content is ManifestContent.DELETES:
             self._offer_undeleted(subject, what, rows, answers, ManifestChange(place, gone=True))
         else:
@@ -162,11 +169,17 @@ class _Search:
             what = "list it no more"
             answers = self.of(location, {"R-034"})
             change = ManifestChange(place, dropped=frozenset({position}))
-            if content == Content.DATA:
-                changes = (change, *self._vectors_of(location))
+            changes = [change, *(self._vectors_of(location) if content == Content.DATA else ())]
+            if self._would_lose(changes):
+                self._leave(answers, _FIELDS_LOST)
+            elif content == Content.DATA:
                 self._offer_lost(location, what, rows, answers, *changes)
             else:
                 self._offer_undeleted(location, what, rows, answers, change)
+
+    def _would_lose(self, changes: Collection[ManifestChange]) -> bool:
+        """Whether a manifest with changed entries has fields that writing it anew would lose."""
+        return any(self.head.read[one.place].content[0].unknown_field_ids for one in changes)
 
     def _vectors_of(self, location: str) -> Iterator[ManifestChange]:
         """The vectors of a data file, which go with it."""
@@ -198,17 +211,18 @@ class _Search:
         self,
         subject: str,
         what: str,
-        rows: int,
+        rows: int | None,
         answers: frozenset[Finding],
         *changes: ManifestChange,
     ) -> None:
         if not self.asked.drop_missing:
-            reason = f"nothing else has its {print_count(rows, 'row')}: bring the file back, or "
+            its_rows = "rows" if rows is None else print_count(rows, "row")
+            reason = f"nothing else has its {its_rows}: bring the file back, or "
             self._leave(answers, reason + "`--drop-missing` lists it no more")
             return
         proof = "you accept by `--drop-missing` that its rows are lost"
         remedy = Remedy(
-            "lost-data", name(subject), subject, what, proof, rows_lost=rows, answers=answers
+            "lost-data", name(subject), subject, what, proof, rows_lost=rows or 0, answers=answers
         )
         self.mends.append(Mend(remedy, changes))
 
@@ -216,7 +230,7 @@ class _Search:
         self,
         subject: str,
         what: str,
-        rows: int,
+        rows: int | None,
         answers: frozenset[Finding],
         change: ManifestChange,
     ) -> None:
@@ -229,7 +243,13 @@ class _Search:
             return
         proof = "you accept by `--accept-undeleted` that rows it deleted come back"
         remedy = Remedy(
-            "lost-deletes", name(subject), subject, what, proof, rows_back=rows, answers=answers
+            "lost-deletes",
+            name(subject),
+            subject,
+            what,
+            proof,
+            rows_back=rows or 0,
+            answers=answers,
         )
         self.mends.append(Mend(remedy, (change,)))
 
@@ -246,8 +266,8 @@ class _Search:
             named = flagged & set(entries.table["location"].to_pylist())
             if manifest.manifest_path not in flagged and not named:
                 continue
-            if self.head.read[place].content[0].unknown_field_ids:
-                continue  # a rewrite would lose them
+            if self._would_lose([ManifestChange(place)]):
+                continue
             everywhere = manifest.manifest_path in flagged
             new = dict(self._restated(manifest, None if everywhere else named))
             if new:
@@ -334,18 +354,16 @@ class _Search:
 
     def _has_wrong_row(self, place: int) -> bool:
         """Whether a manifest is whole, and a row that is counted anew would agree with it."""
-        read, manifest = self.head.read[place], self.head.listed.manifests[place]
+        read = self.head.read[place]
         if self.head.entries[place] is None or read.size_bytes is None:
             return False
         header, rows = read.content
-        new = self.described(place)
+        try:
+            new = described(self.reader, self.head, place)
+        except CorruptTable:
+            return False
         found = check_manifest(self.reader.metadata, [new], header, read.size_bytes, rows)
-        return not any(one.rule in OF_LIST_ROWS and one.subject == manifest.manifest_path
-                       for one in found)  # fmt: skip
-
-    def described(self, place: int) -> ManifestFile:
-        """The row of a manifest as its entries have it."""
-        return described(self.reader, self.head, place)
+        return not any(one.rule in OF_LIST_ROWS | _OF_OTHER_SPECS for one in found)
 
     def dangling(self) -> None:
         """Vectors whose data file the table once had, and has no more: they apply to nothing.
@@ -361,6 +379,12 @@ class _Search:
             reason = "no snapshot has the data file that it names: rows of another may be back"
             self._leave(answers, reason)
             return
+        changes = [
+            ManifestChange(place, dropped=frozenset(keys)) for place, keys in homeless.items()
+        ]
+        if self._would_lose(changes):
+            self._leave(answers, _FIELDS_LOST)
+            return
         count = sum(map(len, homeless.values()))
         remedy = Remedy(
             "dangling-deletes",
@@ -370,9 +394,6 @@ class _Search:
             "their data files were removed, as other entries tell",
             answers=answers,
         )
-        changes = [
-            ManifestChange(place, dropped=frozenset(keys)) for place, keys in homeless.items()
-        ]
         self.mends.append(Mend(remedy, tuple(changes)))
 
     def _homeless(self) -> Iterator[tuple[int, Mapping[int, str]]]:

@@ -1,9 +1,16 @@
 """Repairing what leads to the current metadata: a truncated newest file, and the version hint."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from icectl.catalog.files import FILE_SYSTEM, FileSystemCatalog
-from icectl.catalog.metadata_files import METADATA_FOLDER, check_place, loaded_from, read_file
+from icectl.catalog.metadata_files import (
+    METADATA_FOLDER,
+    check_place,
+    loaded_from,
+    newer_than,
+    read_file,
+)
 from icectl.catalog.pinned import unpinned
 from icectl.catalog.protocol import LoadedTable
 from icectl.catalog.under_way import COMMIT_TAKES_MS
@@ -18,13 +25,12 @@ from icectl.codec.metadata_file import read_version_hint
 from icectl.commit.access import TableAccess
 from icectl.errors import CommitConflict, CorruptTable, Refused, StorageError
 from icectl.plan.repair import Remedy
+from icectl.spec.names import VERSION_HINT
 from icectl.storage import location as locations
 from icectl.storage.store import dating_clock_ms
 from icectl.table.open import open_table
 from icectl.table.whole import newest_whole_metadata
 from icectl.units import print_duration
-
-_HINT = "version-hint.text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +72,9 @@ def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> WholeTable
     folder = locations.join(catalog.table_location, METADATA_FOLDER)
     listed = list_versions(access.store, folder)
     versions = without_uncommitted(listed)
-    if not is_file_system_table(listed) or doubled_versions(versions):
+    broken = _newest(versions)
+    if broken is None or not is_file_system_table(listed) or doubled_versions(versions):
         raise error
-    broken = max(versions, key=lambda version: version.version or 0)
     try:
         read_file(access.store, broken.location)
     except CorruptTable:
@@ -77,7 +83,8 @@ def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> WholeTable
         raise error
     if whole is None:
         raise error
-    if whole.version.version != (broken.version or 0) - 1:
+    assert broken.version is not None  # is_file_system_table
+    if whole.version.version != broken.version - 1:
         raise CorruptTable(
             error.message.removesuffix(f" ({error.rule})"),
             rule=error.rule,
@@ -118,15 +125,16 @@ def _with_hint(access: TableAccess, found: WholeTable) -> WholeTable:
     loaded = found.loaded
     if not loaded.capabilities.numbers_versions:
         return found
+    assert loaded.version is not None
     try:
-        content = access.store.read(locations.join(loaded.metadata_folder, _HINT))
+        content = access.store.read(locations.join(loaded.metadata_folder, VERSION_HINT))
     except FileNotFoundError:
         return found
     says = read_version_hint(content)
     if says == loaded.version:
         return found
     newest = locations.name(loaded.metadata_location)
-    is_ahead = isinstance(says, int) and says > (loaded.version or 0)
+    is_ahead = isinstance(says, int) and says > loaded.version
     if is_ahead:
         names = f"says {says}, which is ahead of {newest}"
         proof = "that is the newest file there is; commits after it are lost with their files"
@@ -134,7 +142,9 @@ def _with_hint(access: TableAccess, found: WholeTable) -> WholeTable:
         names, proof = f"says {says}, which is behind {newest}", "that is the newest file there is"
     else:
         names, proof = "names no version", f"{newest} is the newest file there is"
-    remedy = Remedy("version-hint", None, _HINT, f"it {names}: write {loaded.version}", proof)
+    remedy = Remedy(
+        "version-hint", None, VERSION_HINT, f"it {names}: write {loaded.version}", proof
+    )
     return WholeTable(
         loaded,
         (*found.remedies, remedy),
@@ -152,20 +162,26 @@ def restore(access: TableAccess, found: WholeTable, kinds: frozenset[str]) -> No
     Raises: CommitConflict, where it is another one meanwhile; Refused; StorageError.
     """
     with access.shield():
-        if "metadata-file" in kinds and found.broken is not None and found.aside is not None:
+        if "metadata-file" in kinds and found.broken is not None:
+            assert found.aside is not None
             _move_aside(access, found.broken, found.aside)
         if "version-hint" in kinds and found.hint is not None:
-            place = locations.join(found.loaded.metadata_folder, _HINT)
+            folder = found.loaded.metadata_folder
+            if newer := newer_than(found.loaded, list_versions(access.store, folder)):
+                raise CommitConflict(f"{newer[0].name} was committed meanwhile")
+            place = locations.join(folder, VERSION_HINT)
             access.store.remove([locations.check_sum(place)])
             access.store.replace(place, found.hint)
 
 
+def _newest(versions: Sequence[MetadataVersion]) -> MetadataVersion | None:
+    """The file of the highest number; None where no file is there any more."""
+    return max(versions, key=lambda version: version.version or 0, default=None)
+
+
 def _move_aside(access: TableAccess, broken: MetadataVersion, aside: str) -> None:
     now = list_versions(access.store, locations.parent(broken.location))
-    listed = {version.location: version for version in now}
-    newest = max(without_uncommitted(now), key=lambda version: version.version or 0)
-    same = listed.get(broken.location)
-    if same is None or same.modified_ms != broken.modified_ms or newest.location != same.location:
+    if _newest(without_uncommitted(now)) != broken:
         raise CommitConflict(f"{broken.name} was changed meanwhile, or a newer file is there")
     content = access.store.read(broken.location)
     access.store.create(aside, content)

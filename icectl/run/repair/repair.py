@@ -44,6 +44,8 @@ from icectl.table.whole import WholeLevel, WholeSnapshots
 
 COMMAND = "repair"
 WHOLE = "whole"
+_DESTROYED = "R-099"
+"""The rule of files of rows that are there and cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def prepare(access: TableAccess, options: RepairOptions) -> PreparedRepair:
     remedies = [replace(one, answers=_of_metadata(one, findings)) for one in found.remedies]
     remedies += _statistics(metadata, findings)
     if options.to_snapshot is not None:
-        target = _target(access, reader, options, head)
+        target = _target(access, reader, options, findings, head)
         remedies += _going_back(options, findings, head, target)
         planned = plan(options.level, options.branch, remedies, findings, options.skip)
         return PreparedRepair(found, planned, options, head, target=target)
@@ -193,12 +195,16 @@ def _read_head(reader: Reader, head: Snapshot | None) -> ReadHead | None:
 
 
 def _target(
-    access: TableAccess, reader: Reader, options: RepairOptions, head: Snapshot | None
+    access: TableAccess,
+    reader: Reader,
+    options: RepairOptions,
+    findings: Sequence[Finding],
+    head: Snapshot | None,
 ) -> Snapshot:
     """The snapshot that the branch goes back to, which is whole."""
     if head is None:
         raise UsageError(f"branch `{options.branch}` has no snapshot to go back from")
-    whole = _whole_snapshots(access, reader, options)
+    whole = _whole_snapshots(access, reader, options, findings)
     if options.to_snapshot == WHOLE:
         found = whole.newest(options.branch)
         if found is None:
@@ -217,7 +223,9 @@ def _target(
     return found
 
 
-def _whole_snapshots(access: TableAccess, reader: Reader, options: RepairOptions) -> WholeSnapshots:
+def _whole_snapshots(
+    access: TableAccess, reader: Reader, options: RepairOptions, findings: Sequence[Finding]
+) -> WholeSnapshots:
     level: WholeLevel = "metadata" if options.level == "metadata" else "files"
     return WholeSnapshots(
         access.store,
@@ -226,6 +234,7 @@ def _whole_snapshots(access: TableAccess, reader: Reader, options: RepairOptions
         access.concurrency,
         access.progress,
         access.deadline,
+        frozenset(one.subject for one in findings if one.rule == _DESTROYED),
     )
 
 
@@ -255,7 +264,8 @@ def _way_back(
     """The newest whole snapshot, where something of the head stays broken."""
     if not any(left.finding.severity == "error" for left in planned.left):
         return None
-    found = _whole_snapshots(access, reader, options).newest(options.branch)
+    broken = [left.finding for left in planned.left]
+    found = _whole_snapshots(access, reader, options, broken).newest(options.branch)
     ref = reader.metadata.refs.get(options.branch)
     return None if found is None or ref is None or found.snapshot_id == ref.snapshot_id else found
 

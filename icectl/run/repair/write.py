@@ -97,9 +97,10 @@ def _together(parts: Sequence[Entries | None]) -> Entries | None:
 
 def _operation(remedies: Sequence[Remedy]) -> str:
     """Name what the new snapshot does to rows: nothing, as a rule (R-032)."""
-    if any(remedy.rows_back for remedy in remedies):
+    kinds = {remedy.kind for remedy in remedies}
+    if "lost-deletes" in kinds:
         return "overwrite"
-    return "delete" if any(remedy.rows_lost for remedy in remedies) else "replace"
+    return "delete" if "lost-data" in kinds else "replace"
 
 
 def _written(
