@@ -1,7 +1,8 @@
-"""Dataclasses whose methods are compiled when they are called do what others do."""
+"""A quick start: methods of dataclasses compiled when called do what others do, no threads."""
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +106,20 @@ def test_a_run_compiles_few_methods() -> None:
         "print(Invocation.__init__.__code__.co_name)\n"
     )
     assert run(script) == ("method\n" if sys.version_info < (3, 13) else "__init__\n")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+@pytest.mark.parametrize(("given", "kept"), [(None, "1"), ("3", "3")])
+def test_a_run_starts_no_threads_for_algebra_unless_it_is_told_to(
+    given: str | None, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    script = (
+        "import icectl.__main__, numpy, os\n"
+        "print(os.environ['OPENBLAS_NUM_THREADS'], len(os.listdir('/proc/self/task')))\n"
+    )
+    told, threads = run(script).split()
+    assert told == kept
+    assert int(threads) == 1 or given is not None
