@@ -249,12 +249,12 @@ complete -c icectl -n '__fish_seen_subcommand_from compact' -l path-map-file -r 
 
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans; and test (count (commandline -opc)) -eq 2' -F
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l older-than -x -d 'remove what was modified before: ISO 8601, or a duration (default 3d)'
-complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l location -x -d 'look only below this folder of the table, or in its write.data.path; repeatable'
+complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l location -x -d 'look only below this folder of the table, or in its write.data.path or write.metadata.path; repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l inventory -r -F -d 'take the listing from a Parquet or CSV file, or the manifest.json of an S3 Inventory'
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l quarantine -x -d 'move orphans to this folder, delete none'
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l max-fraction -x -d 'refuse to remove more of the listed bytes (default 0.5)'
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l allow-recent -d 'allow an age under 24h: no other writer may be at work'
-complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l delete-outside -d 'remove orphans in the write.data.path named too'
+complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l delete-outside -d 'remove orphans in a --location outside the table too'
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l equal-scheme -x -d 'locations with scheme A are those with scheme B; repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l equal-authority -x -d 'bucket or host A is the same as B; repeatable'
 complete -c icectl -n '__fish_seen_subcommand_from remove-orphans' -l prefix-mismatch -x -a 'error ignore' -d 'where only the store of a path differs: error (default), or ignore, which keeps the file'

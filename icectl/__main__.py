@@ -16,6 +16,13 @@ _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 a tenth of a short run."""
 gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 
+# numpy starts a thread a core for algebra that nobody asks for here: a seventh of a short run
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from icectl.cli.class_methods import compile_methods_later  # noqa: E402
+
+compile_methods_later()
+
 from icectl.cli.app import main as run  # noqa: E402 - takes its time
 
 _INTERRUPTED = 130

@@ -21,8 +21,9 @@ class Capabilities:
     at the new file, and no file may be deleted before.
     `numbers_versions`: metadata files are numbered in a row, and of all writers one alone can take
     the next number.
-    `commits_on_base`: a commit lands only while the metadata that it was built on is current, so
-    that what an earlier run may still commit can be ruled out.
+    `commits_on_base`: a commit lands only while the metadata that it was built on is current.
+    `commits_in_sequence`: no snapshot is added with a sequence number that was passed already. By
+    either, what an earlier run may still commit can be ruled out.
     `cleans_metadata`: clients delete metadata files that leave the log (R-024).
     `maintained_by`: who expires snapshots and deletes files in the place of clients; None: clients.
     `updates`: the changes that it can carry out; `newest_version`: the newest format version that
@@ -37,6 +38,12 @@ class Capabilities:
     updates: frozenset[type[Update]] = ALL_UPDATES
     newest_version: int = NEWEST_VERSION
     commits_on_base: bool = False
+    commits_in_sequence: bool = False
+
+    @property
+    def rules_out_commits(self) -> bool:
+        """Whether the metadata can show that the commit of an earlier run will never land."""
+        return self.commits_on_base or self.commits_in_sequence
 
     def check_update(self, kind: type[Update], purpose: str) -> None:
         """Raises: Unsupported, where the catalog cannot make a change that a purpose needs."""

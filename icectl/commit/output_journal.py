@@ -10,6 +10,11 @@ A run that is about to commit looks at its journal after it has loaded the versi
 gives up where the mark is. So whatever it may still have under way builds on that version at most;
 once there is a newer one, the file name that it needs is taken, or the pointer that it swaps names
 another file, and what the newest metadata does not reach no commit will ever name.
+
+A REST server also carries changes out on newer metadata than they were made for. There it is the
+sequence number of the run's snapshot that is taken, once another snapshot has been added since:
+servers add none whose number is not above the table's last (R-040), nor to a branch that has gone
+on.
 """
 
 import json
@@ -67,8 +72,8 @@ NO_DATA = DataPlaces()
 class OutputJournal:
     """One run, which writes files with `uuid` in their names for one commit.
 
-    `newest_version` is that of the table after the journal was marked as abandoned, and
-    `newest_location` its metadata file.
+    `newest_version` is that of the table after the journal was marked as abandoned,
+    `newest_location` its metadata file, `newest_sequence_number` the last that it had given away.
     """
 
     location: str
@@ -80,6 +85,7 @@ class OutputJournal:
     abandoned: bool = False
     newest_version: int | None = None
     newest_location: str | None = None
+    newest_sequence_number: int | None = None
 
     @property
     def is_dated(self) -> bool:
@@ -135,9 +141,9 @@ class Leftovers:
     def removed_after(self, loaded: LoadedTable) -> Iterator[None]:
         """Abandon dead runs before, and remove what is left of them after, what a run does.
 
-        Only where a commit lands on nothing newer than what it was built on.
+        Only where it can be ruled out that their commits land later.
         """
-        if not loaded.capabilities.commits_on_base:
+        if not loaded.capabilities.rules_out_commits:
             yield
             return
         listed = self._listed(loaded)
@@ -195,8 +201,12 @@ class Leftovers:
     def _dated(self, journal: OutputJournal, newest: LoadedTable) -> OutputJournal:
         if not journal.abandoned or journal.is_dated:
             return journal
-        place = newest.metadata_location
-        return self._changed(journal, newest_version=newest.version, newest_location=place)
+        return self._changed(
+            journal,
+            newest_version=newest.version,
+            newest_location=newest.metadata_location,
+            newest_sequence_number=newest.metadata.last_sequence_number,
+        )
 
     def _changed(self, journal: OutputJournal, **members: Any) -> OutputJournal:
         changed = replace(journal, **members)
@@ -303,8 +313,8 @@ def _is_running(env: Env, journal: OutputJournal) -> bool:
 
 
 def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
-    """Whether the version that an abandoned run might still create is there already (R-162), or
-    the pointer that it would swap has gone on.
+    """Whether the version that an abandoned run might still create is there already (R-162), the
+    pointer that it would swap has gone on, or the sequence number of its snapshot is taken.
     """
     if not journal.abandoned:
         return False
@@ -312,7 +322,10 @@ def _cannot_land(journal: OutputJournal, newest: LoadedTable) -> bool:
         if journal.newest_version is None or newest.version is None:
             return False
         return newest.version > journal.newest_version
-    return journal.newest_location not in (None, newest.metadata_location)
+    if newest.capabilities.commits_on_base:
+        return journal.newest_location not in (None, newest.metadata_location)
+    taken = journal.newest_sequence_number
+    return taken is not None and newest.metadata.last_sequence_number > taken
 
 
 def is_output(file_name: str, uuid: str) -> bool:
@@ -365,6 +378,7 @@ def _content(journal: OutputJournal) -> bytes:
         "abandoned": journal.abandoned,
         "newest-version": journal.newest_version,
         "newest-location": journal.newest_location,
+        "newest-sequence-number": journal.newest_sequence_number,
     }
     return json.dumps(content, separators=(",", ":")).encode()
 
@@ -376,7 +390,7 @@ def _read(store: Store, location: str) -> OutputJournal:
     """
     content = json.loads(store.read(location))
     journals.check_version(content)
-    version = content["newest-version"]
+    version, taken = content["newest-version"], content.get("newest-sequence-number")
     return OutputJournal(
         location,
         # Files are told by it, so that it has to be one.
@@ -388,4 +402,5 @@ def _read(store: Store, location: str) -> OutputJournal:
         abandoned=content["abandoned"] is True,
         newest_version=None if version is None else int(version),
         newest_location=content.get("newest-location"),
+        newest_sequence_number=None if taken is None else int(taken),
     )

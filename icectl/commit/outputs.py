@@ -96,5 +96,5 @@ def outputs_of(
     """
     folder = loaded.metadata_folder
     journal = new_journal(env, folder, command, data)
-    is_journalled = loaded.capabilities.commits_on_base
+    is_journalled = loaded.capabilities.rules_out_commits
     return Outputs(store, folder, journal, is_journalled)

@@ -6,17 +6,18 @@ only: where it looks in vain it goes on without. Whoever wants pandas still impo
 does, and pyarrow's own conversions to pandas then look for it again.
 
 pyarrow.compute makes its hundreds of functions, with their documentation, when it is imported,
-which takes a tenth of a short run; some commands call none of them, and nobody here reads the
-documentation, whose making is half of it. It asks numpy.ma of each array whether it is masked, and
-imports that for the question.
+which takes a tenth of a short run; some commands call none of them, others a few, and nobody here
+reads the documentation, whose making is half of it. So each is made when it is asked for. pyarrow
+asks numpy.ma of each array whether it is masked, and imports that for the question.
 """
 
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from threading import RLock
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,7 @@ class _Later(ModuleType):
             own = self.__dict__["_name"]
             if sys.modules.get(own) is self:
                 del sys.modules[own]
-            with _undocumented():
-                module = import_module(own)
+            module = _functions() if own == _COMPUTE else import_module(own)
             self.__dict__.update(vars(module))
         return getattr(module, name)
 
@@ -95,6 +95,65 @@ def _undocumented() -> Iterator[None]:
         yield
     finally:
         del sys.modules[_DOCUMENTATION]
+
+
+def _functions() -> ModuleType:
+    """Import pyarrow.compute, which makes those functions alone that its own code names.
+
+    The others are made when they are asked for.
+    """
+    engine: Any = import_module("pyarrow._compute")
+    registry = engine.function_registry
+    every = frozenset(registry().list_functions())
+    code = _names_in(_COMPUTE)
+    is_known = "_wrap_function" in code  # else another pyarrow makes all of its functions
+    named = sorted(every & code if is_known else every)
+    engine.function_registry = lambda: _FewFunctions(registry(), named)
+    try:
+        with _undocumented():
+            module = import_module(_COMPUTE)
+    finally:
+        engine.function_registry = registry
+
+    def make(name: str) -> object:
+        """Raises: AttributeError, where there is no such function."""
+        own = name.removesuffix("_")  # where it is a word of Python's
+        if own not in every:
+            raise AttributeError(f"module {_COMPUTE!r} has no attribute {name!r}")
+        made = module._wrap_function(name, registry().get_function(own))  # noqa: SLF001
+        setattr(module, name, made)
+        return made
+
+    vars(module).update(function_registry=registry, __getattr__=make)
+    return module
+
+
+class _FewFunctions:
+    """Arrow's functions, of which it lists only some."""
+
+    def __init__(self, registry: Any, names: Sequence[str]) -> None:
+        self._registry, self._names = registry, names
+
+    def list_functions(self) -> Sequence[str]:
+        """Name them."""
+        return self._names
+
+    def get_function(self, name: str) -> Any:
+        """Find any of them."""
+        return self._registry.get_function(name)
+
+
+def _names_in(module: str) -> frozenset[str]:
+    """The names and texts in the code of a module, which is not run."""
+    spec = find_spec(module)
+    loader: Any = None if spec is None else spec.loader
+    codes, found = [loader.get_code(module)], set[str]()
+    while codes:
+        code = codes.pop()
+        found.update(code.co_names)
+        found.update(one for one in code.co_consts if isinstance(one, str))
+        codes += [one for one in code.co_consts if isinstance(one, CodeType)]
+    return frozenset(found)
 
 
 def import_compute_later() -> None:

@@ -472,7 +472,9 @@ def _only(entries: E, column: str, values: Collection[int]) -> E:
 
 
 def _without(entries: E, column: str, value: int) -> E:
-    return where(entries, pc.not_equal(entries.table[column], value))
+    stored = entries.table[column]
+    # of its type: to find the type of a plain number pyarrow imports dateutil
+    return where(entries, pc.not_equal(stored, pa.scalar(value, stored.type)))
 
 
 def _named(entries: E, locations: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:

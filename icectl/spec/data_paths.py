@@ -8,6 +8,7 @@ from icectl.spec.locations import resolved
 from icectl.spec.properties import (
     DATA_PATH,
     FOLDER_STORAGE_PATH,
+    METADATA_PATH,
     OBJECT_STORAGE,
     OBJECT_STORAGE_PARTITIONED_PATHS,
     OBJECT_STORAGE_PATH,
@@ -67,12 +68,25 @@ def data_folder(
     return f"{below}/{partition}" if partition else below, True
 
 
+def named_folders(table_location: str, properties: Mapping[str, str]) -> Mapping[str, str]:
+    """The folders of data and metadata files that properties name, by the properties (R-161)."""
+    stored = (DATA_PATH, OBJECT_STORAGE_PATH, FOLDER_STORAGE_PATH, METADATA_PATH)
+    named = {one.name: read(properties, one) for one in stored}
+    return {
+        name: _absolute(table_location, found) for name, found in named.items() if found is not None
+    }
+
+
 def _below(table_location: str, properties: Mapping[str, str], *, is_spread: bool) -> str:
     """The folder of all data files, of old properties as well; it may lie below the table."""
     known = (DATA_PATH, *((OBJECT_STORAGE_PATH,) if is_spread else ()), FOLDER_STORAGE_PATH)
     named = (read(properties, one) for one in known)
     found = next((one for one in named if one is not None), f"{table_location}/data")
-    absolute = found if found.startswith("/") else resolved(table_location, found)  # R-161
+    return _absolute(table_location, found)
+
+
+def _absolute(table_location: str, folder: str) -> str:
+    absolute = folder if folder.startswith("/") else resolved(table_location, folder)  # R-161
     return absolute.rstrip("/")
 
 

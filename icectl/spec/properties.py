@@ -183,6 +183,9 @@ OBJECT_STORAGE_PATH = TableProperty(
 FOLDER_STORAGE_PATH = TableProperty(
     "write.folder-storage.path", _optional, None, "folder of data files, once"
 )
+LOCATION_PROVIDER = TableProperty(
+    "write.location-provider.impl", _optional, None, "class of Java's that places data files"
+)
 TREE_MAX_DATA_FILES = TableProperty(
     "icectl.v4.root.max-data-files", _number(0), 1_000, "live data files that a root may list"
 )

@@ -1,5 +1,8 @@
 """Start: `icectl --help` and `inspect` of a small table against `pyiceberg --help`.
 
+The table in a directory, and by its name in a database and behind a REST server, which is in this
+process: its answers are not counted.
+
 python tests/benchmarks/bench_startup.py
 
 `inspect` also where ICECTL_TEST_SPARK_PYTHON names a Python that has pandas (tests/run.sh): what an
@@ -9,50 +12,77 @@ installation with `[spark]` takes, beside one without.
 import os
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.benchmarks.measure import cpu_ratio, in_turn, median, process, verdict
+from tests.benchmarks.measure import Run, cpu_ratio, in_turn, median, process, verdict
 from tests.builders.table_builder import TableBuilder
+from tests.catalogs.rest_fake import TABLE, fake
+from tests.catalogs.server import NAME
+from tests.catalogs.sql_servers import sqlite_server
+
+LIMITS = {
+    "icectl --help": 0.3,
+    "icectl inspect DIR": 0.55,
+    "icectl inspect DIR snapshots": 0.5,
+    "icectl inspect SQLITE": 0.55,
+    "icectl inspect SQLITE snapshots": 0.5,
+    "icectl inspect REST": 0.67,
+    "icectl inspect REST snapshots": 0.57,
+}
+"""Of the processor time of `pyiceberg --help`."""
 
 
 def main() -> int:
     """Print the ratios of processor time; 1 when a target is missed."""
-    bin_folder = Path(sys.executable).parent
-    icectl, pyiceberg = str(bin_folder / "icectl"), str(bin_folder / "pyiceberg")
-    with tempfile.TemporaryDirectory() as folder:
-        table = TableBuilder(Path(folder) / "small")
+    with tempfile.TemporaryDirectory() as folder, sqlite_server(Path(folder)) as database:
+        table = TableBuilder(database.warehouse / "small")
         table.append(range(100))
         table.delete_rows([3, 4])
-        with_pandas = os.environ.get("ICECTL_TEST_SPARK_PYTHON", sys.executable)
-        peer, help_, inspect, snapshots, beside_pandas = in_turn(
-            9,
-            lambda: process([pyiceberg, "--help"]),
-            lambda: process([icectl, "--help"]),
-            lambda: process([icectl, "inspect", table.location]),
-            lambda: process([icectl, "inspect", table.location, "snapshots"]),
-            lambda: process([with_pandas, "-m", "icectl", "inspect", table.location]),
-        )
-    for name, runs in (
-        ("pyiceberg --help", peer),
-        ("icectl --help", help_),
-        ("icectl inspect", inspect),
-        ("icectl inspect snapshots", snapshots),
-        (f"icectl inspect by {with_pandas}", beside_pandas),
-    ):
+        newest = max(table.directory.glob("metadata/*.json"))
+        database.register("small", str(newest))
+        with fake(newest) as rest:
+            assert rest.server is not None
+            os.environ["PYICEBERG_CATALOG__C__URI"] = rest.server.uri
+            os.environ[f"PYICEBERG_CATALOG__{NAME}__URI"] = database.properties["uri"]
+            by_name = ".".join((NAME, *database.namespace, "small"))
+            found = measured({"DIR": table.location, "SQLITE": by_name, "REST": TABLE})
+    for name, runs in found.items():
         print(
             f"{name}: {median([run.wall_seconds for run in runs]):.3f} s "
             f"({median([run.cpu_seconds for run in runs]):.3f} s processor), "
             f"{max(run.peak_bytes for run in runs) >> 20} MiB"
         )
+    peer, beside_pandas = found["pyiceberg --help"], found["icectl inspect DIR with pandas"]
     reached = [
-        verdict("icectl --help / pyiceberg --help", cpu_ratio(help_, peer), 0.3),
-        verdict("icectl inspect / pyiceberg --help", cpu_ratio(inspect, peer), 0.7),
-        verdict("icectl inspect snapshots / pyiceberg --help", cpu_ratio(snapshots, peer), 0.5),
-        verdict("icectl inspect with / without pandas", cpu_ratio(beside_pandas, inspect), 1.15),
+        verdict(f"{name} / pyiceberg --help", cpu_ratio(found[name], peer), limit)
+        for name, limit in LIMITS.items()
     ]
+    without = cpu_ratio(beside_pandas, found["icectl inspect DIR"])
+    reached.append(verdict("icectl inspect with / without pandas", without, 1.15))
     return 0 if all(reached) else 1
+
+
+def measured(tables: Mapping[str, str]) -> Mapping[str, Sequence[Run]]:
+    """Runs of each subject by its name; `tables` are what TABLE is, by what it shows as."""
+    bin_folder = Path(sys.executable).parent
+    icectl = str(bin_folder / "icectl")
+    subjects = {
+        "pyiceberg --help": [str(bin_folder / "pyiceberg"), "--help"],
+        "icectl --help": [icectl, "--help"],
+    }
+    for kind, table in tables.items():
+        subjects[f"icectl inspect {kind}"] = [icectl, "inspect", table]
+        subjects[f"icectl inspect {kind} snapshots"] = [icectl, "inspect", table, "snapshots"]
+    with_pandas = os.environ.get("ICECTL_TEST_SPARK_PYTHON", sys.executable)
+    subjects["icectl inspect DIR with pandas"] = [
+        with_pandas, "-m", "icectl", "inspect", tables["DIR"]
+    ]  # fmt: skip
+    runs = in_turn(9, *(partial(process, command) for command in subjects.values()))
+    return dict(zip(subjects, runs, strict=True))
 
 
 if __name__ == "__main__":

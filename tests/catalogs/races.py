@@ -25,7 +25,8 @@ def race_with_appends(server: Server, rounds: int, folder: Path) -> None:
     with closing(load_catalog(NAME, **server.properties)) as catalog:
         for depth in range(1, len(server.namespace) + 1):
             catalog.create_namespace_if_not_exists(server.namespace[:depth])
-        race_in(catalog, (*server.namespace, "raced"), rounds, location=f"file://{folder}/raced")
+        name = (*server.namespace, f"raced{rounds}")  # of a server that all tests share
+        race_in(catalog, name, rounds, location=f"file://{folder}/raced")
 
 
 def race_in(

@@ -1,6 +1,7 @@
 """What every kind of catalog has to pass: the commands by name, and every end of a commit."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,70 @@ def test_orphans_are_left_where_another_table_of_the_catalog_lies_below(
     assert lost.exists()
 
 
+@pytest.mark.parametrize("spread", [False, True], ids=["by partition", "spread"])
+def test_files_go_where_the_table_says_and_orphans_are_found_there(
+    server: Server, table: MakeTable, tmp_path: Path, spread: bool
+) -> None:
+    data, metadata = tmp_path / "elsewhere/data", tmp_path / "elsewhere/metadata"
+    properties = {
+        "write.data.path": str(data),
+        "write.metadata.path": str(metadata),
+        "write.object-storage.enabled": str(spread).lower(),
+    }
+    directory = table(change=lambda members: members["properties"].update(properties))
+    before, old = rows(server), set(directory.rglob("*"))
+    for name in ("compact", "rewrite", "expire"):
+        age(tmp_path, 5)
+        code, document = on(server, [*COMMANDS[name], "--json"])
+        assert code == 0, document
+        assert local(server.current("t")).parent == metadata
+    assert rows(server) == before
+    assert set(directory.rglob("*")) <= old
+    partitions = {path.parent.relative_to(data).parts for path in data.rglob("*.parquet")}
+    hashed = {bool(re.fullmatch("[01]{4}", parts[0])) for parts in partitions}
+    assert hashed == {spread}
+    assert {path.suffix for path in metadata.iterdir()} == {".avro", ".json"}
+    assert {path.suffix for path in data.rglob("*") if path.is_file()} == {".parquet"}
+    code, document = on(server, ["validate", TABLE, "--json"])
+    assert (code, document["result"]["counts"]["error"]) == (0, 0), document
+
+    lost = [stray(data, "lost.parquet", days=7), stray(metadata, "lost-m0.avro", days=7)]
+    code, document = on(server, [*COMMANDS["orphans"], "--json"])
+    told = "\n".join(document["warnings"])
+    assert (code, "`write.data.path`" in told, "`write.metadata.path`" in told) == (0, True, True)
+    assert [path.exists() for path in lost] == [True, True]
+    there = ["--location", str(data), "--location", str(metadata), "--delete-outside"]
+    code, document = on(server, [*COMMANDS["orphans"], *there, "--json"])
+    assert (code, document["warnings"]) == (0, []), document
+    assert [path.exists() for path in lost] == [False, False]
+    assert rows(server) == before
+
+
+def test_what_a_run_writes_is_no_orphan_while_it_lives_however_old_it_is(
+    server: Server, table: MakeTable
+) -> None:
+    directory = table()
+    before = rows(server)
+    orphans = [name_of(server) if word == TABLE else word for word in COMMANDS["orphans"]]
+    lost = stray(directory / "data", "lost.parquet", days=7)
+    ended: list[tuple[int, Any]] = []
+
+    def look() -> None:
+        age(directory, 5)
+        ended.append(run([*orphans, "--json"]))
+
+    with meanwhile(look) as outcomes:
+        code, document = on(server, [*COMMANDS["compact"], "--json"])
+    assert code == 0, document
+    assert [type(outcome) for outcome in outcomes] == [Committed]
+    assert [code for code, _ in ended] == [0], ended
+    assert not lost.exists()
+    assert rows(server) == before
+    code, document = on(server, ["validate", TABLE, "--json"])
+    assert (code, document["result"]["counts"]["error"]) == (0, 0), document
+    assert not list(directory.glob("metadata/icectl-*.json"))
+
+
 def test_what_a_killed_run_has_left_goes_with_the_next_commit(
     server: Server, table: MakeTable
 ) -> None:
@@ -219,10 +284,7 @@ def test_what_a_killed_run_has_left_goes_with_the_next_commit(
     with meanwhile(die), pytest.MonkeyPatch.context() as patch:
         patch.setattr(Outputs, "keep", lambda *_: None)  # as a process that is killed
         on(server, [*COMMANDS["rewrite"], "--json"])
-    journals = list(directory.glob("metadata/icectl-*.json"))
-    if not journals:
-        pytest.skip("what a killed run may still commit cannot be ruled out with this catalog")
-    [journal] = journals
+    [journal] = directory.glob("metadata/icectl-*.json")
     uuid = journal.stem[-36:]
     left = [path for path in directory.rglob(f"*{uuid}*") if path != journal]
     assert left

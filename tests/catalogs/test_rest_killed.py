@@ -17,6 +17,7 @@ from tests.catalogs.rest_servers import (
     NAMESPACE,
     Reply,
     Seen,
+    commit,
     load,
     pass_on,
     python_server,
@@ -42,20 +43,72 @@ def test_what_is_left_goes_as_an_orphan_and_what_is_reached_never(
     before, rows = files_of(directory), rows_of(iceberg_rest, name)
     assert killed(iceberg_rest, [command[0], named(name), *command[1:]], landed=landed)
     left = files_of(directory) - before
-    assert len(left) > 1
+    journals = {file for file in left if Path(file).name.startswith("icectl-")}
+    assert len(left) > 2
+    assert len(journals) == 1
 
     assert orphans(iceberg_rest, name, directory, days=0) == set()
     assert rows_of(iceberg_rest, name) == rows
     gone = orphans(iceberg_rest, name, directory, days=5)
-    needed = {file for file in left if landed}
+    needed = left if landed else journals
     assert gone & left == left - needed
     assert rows_of(iceberg_rest, name) == rows
     again = [command[0], named(name), *command[1:], "--json"]
     code, document = on(iceberg_rest, again)
     assert code == 0, document
+    assert not journals & files_of(directory)
     code, document = on(iceberg_rest, ["validate", named(name), "--level", "data", "--json"])
     assert (code, document["result"]["counts"]["error"]) == (0, 0), document
     assert rows_of(iceberg_rest, name) == rows
+
+
+def test_a_commit_that_comes_when_its_files_are_gone_is_refused(
+    iceberg_rest: str, tmp_path: Path
+) -> None:
+    directory = tmp_path / "t"
+    build(directory, 2, "identity")
+    name = f"late_{tmp_path.name}"
+    register(iceberg_rest, name, str(current_metadata(directory)))
+    before, rows = files_of(directory), rows_of(iceberg_rest, name)
+    head = load(iceberg_rest, name)["metadata"]["refs"]["main"]
+    late: list[Seen] = []
+    words = ["rewrite-manifests", named(name), "--min-manifests", "1"]
+    assert killed(iceberg_rest, words, landed=False, late=late)
+    left = files_of(directory) - before
+    assert late
+    assert len(left) > 2
+
+    on(iceberg_rest, ["rewrite-manifests", named(name), "--dry-run", "--json"])
+    assert left <= files_of(directory)
+    code, document = on(iceberg_rest, [*words, "--json"])
+    assert code == 0, document
+    assert not left & files_of(directory)
+
+    # What the late commit asks for of the branch holds again; the number of its snapshot is taken.
+    commit(iceberg_rest, name, [{"action": "set-snapshot-ref", "ref-name": "main", **head}])
+    metadata = load(iceberg_rest, name)["metadata-location"]
+    answer = pass_on(iceberg_rest, late[0])
+    assert answer.status in (400, 409), answer
+    assert "sequence number" in str(answer.content)
+    assert load(iceberg_rest, name)["metadata-location"] == metadata
+    assert rows_of(iceberg_rest, name) == rows
+
+
+def test_what_a_dead_run_of_version_1_has_left_stays_until_it_is_an_orphan(
+    iceberg_rest: str, tmp_path: Path
+) -> None:
+    directory = tmp_path / "t"
+    build(directory, 1, "identity")
+    name = f"one_{tmp_path.name}"
+    register(iceberg_rest, name, str(current_metadata(directory)))
+    before = files_of(directory)
+    words = ["rewrite-manifests", named(name), "--min-manifests", "1"]
+    assert killed(iceberg_rest, words, landed=False)
+    left = files_of(directory) - before
+    assert on(iceberg_rest, [*words, "--json"])[0] == 0
+    assert left <= files_of(directory)  # its snapshot would have no number that could be taken
+    gone = orphans(iceberg_rest, name, directory, days=5)
+    assert [Path(file).name[:7] for file in left - gone] == ["icectl-"]
 
 
 def named(name: str) -> str:
@@ -66,14 +119,19 @@ def on(uri: str, words: list[str]) -> tuple[int, dict[str, object]]:
     return run([*words, "--catalog-option", f"uri={uri}"], env=SystemEnv())
 
 
-def killed(uri: str, words: list[str], *, landed: bool) -> bool:
-    """Run icectl as a process that is killed when its commit is on the way, or has arrived."""
+def killed(uri: str, words: list[str], *, landed: bool, late: list[Seen] | None = None) -> bool:
+    """Run icectl as a process that is killed when its commit is on the way, or has arrived.
+
+    `late` takes the commit.
+    """
     processes: list[subprocess.Popen[bytes]] = []
 
     def answering(seen: Seen) -> Reply:
         if seen.method == "POST":
             if landed:
                 pass_on(uri, seen)
+            if late is not None:
+                late.append(seen)
             processes[0].kill()
             return Reply(breaks=True)
         return pass_on(uri, seen)

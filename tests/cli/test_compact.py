@@ -191,6 +191,19 @@ def test_a_folder_whose_name_is_too_long_is_told_with_a_way_out(
     assert ids(tmp_path) == list(range(10))
 
 
+def test_a_table_whose_files_a_class_of_its_own_places_is_left_alone(tmp_path, compact) -> None:
+    table = TableBuilder(tmp_path)
+    for start in range(5):
+        table.append([2 * start, 2 * start + 1])
+    table.set_properties({"write.location-provider.impl": "com.example.Places"})
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    ended = compact(tmp_path, *SMALL, "--json")
+    error = ended.document["error"]
+    assert (ended.code, error["id"]) == (14, "unsupported")
+    assert "`com.example.Places`" in error["message"]
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+
+
 @pytest.mark.parametrize("format_version", [1, 2, 3])
 def test_empty_tables_have_nothing_to_do(tmp_path, compact, format_version) -> None:
     table = TableBuilder(tmp_path, format_version=format_version)

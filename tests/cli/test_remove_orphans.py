@@ -265,7 +265,9 @@ def test_orphans_in_a_data_folder_elsewhere_go_only_when_asked(
     shared = tmp_path / "shared"
     edit_metadata(littered.directory, properties={"write.data.path": str(shared)})
     away = stray(shared, "a/lost.parquet")
-    assert icectl(littered.directory, "--yes").code == 0
+    ended = icectl(littered.directory, "--yes", "--json")
+    [told] = [one for one in ended.document["warnings"] if "write.data.path" in one]
+    assert (ended.code, str(shared) in told, "`--location`" in told) == (0, True, True)
     assert away.exists()
     words = ["--location", shared / "a", "--max-fraction", "1", "--yes"]
     ended = icectl(littered.directory, *words, "--json")

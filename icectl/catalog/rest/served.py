@@ -138,6 +138,8 @@ class ServedTable:
             maintained_by=None if product is None else product.keeper,
             updates=KNOWN_UPDATES,
             newest_version=NEWEST_VERSION,
+            # where others delete, files may be needed that no metadata here shows
+            commits_in_sequence=product is None,
         )
 
     def _not_found(self, refusal: Refusal) -> IcectlError:

@@ -32,8 +32,8 @@ class OrphansRequest:
         option(
             "--location",
             metavar="URI",
-            help="look only below this folder of the table, or in its `write.data.path`; "
-            "repeatable",
+            help="look only below this folder of the table, or in its `write.data.path` or "
+            "`write.metadata.path`; repeatable",
         ),
     ] = None
     inventory: Annotated[
@@ -63,7 +63,7 @@ class OrphansRequest:
     ] = False
     delete_outside: Annotated[
         bool,
-        option("--delete-outside", help="remove orphans in the `write.data.path` named too"),
+        option("--delete-outside", help="remove orphans in a `--location` outside the table too"),
     ] = False
     equal_scheme: Annotated[
         list[str] | None,

@@ -32,7 +32,6 @@ from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
 from icectl.plan.inspect.entry_rows import CONTENTS
 from icectl.plan.inspect.views import VIEWS, Row, RowSet, View
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
-from icectl.report.ci import CI_FORMATS
 from icectl.report.console import Console
 from icectl.report.document import Outcome
 from icectl.report.inspect import rows as row_output
@@ -379,7 +378,10 @@ def _check_options(view: View, given: ViewRequest, wanted: str) -> None:
     formats = ["text", "json"]
     formats += ["jsonl", "csv"] if view.rows or changes else []
     formats += ["mermaid"] if tree else []
-    formats += CI_FORMATS if given.check or given.fail_on else []
+    if given.check or given.fail_on:
+        from icectl.report.ci import CI_FORMATS
+
+        formats += CI_FORMATS
     if wanted not in formats:
         message = f"`--format {wanted}` is none of the view's: {', '.join(formats)}"
         raise UsageError(message)

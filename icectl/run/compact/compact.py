@@ -57,7 +57,7 @@ from icectl.spec.locations import scheme_of
 from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metrics_modes import metrics_modes
-from icectl.spec.properties import FORMAT_DEFAULT
+from icectl.spec.properties import FORMAT_DEFAULT, LOCATION_PROVIDER, read
 from icectl.table.live_files import LiveFilesReader
 from icectl.table.reading import in_threads, naming
 from icectl.table.row_safety import open_to_change
@@ -120,6 +120,8 @@ def prepare(
     pin = pin_of(metadata, loaded.metadata_location)
     planner = plan_deletes if chosen.deletes_only else plan
     planned = planner(metadata, pin, head, files, chosen)
+    if planned.groups:
+        _check_placed(metadata)
     if planned.groups and not chosen.deletes_only:
         _check_format(metadata)
         job_of(metadata, chosen.order)
@@ -128,6 +130,18 @@ def prepare(
         emptied = [GroupResult(group.number, group.tasks, EMPTY) for group in planned.groups]
         gone = changes(files, emptied).removed_delete_files
     return PreparedCompaction(loaded, planned, files, gone)
+
+
+def _check_placed(metadata: TableMetadata) -> None:
+    """Check that icectl can tell where the table wants new files (R-161). Raises: Unsupported."""
+    provider = read(metadata.properties, LOCATION_PROVIDER)
+    if provider is not None:
+        raise Unsupported(
+            f"the table has `{provider}` place its data files (`{LOCATION_PROVIDER.name}`), and "
+            "icectl runs no Java class",
+            hint="remove the property if files may lie where the other properties say, or compact "
+            "with an engine that has the class",
+        )
 
 
 def _check_format(metadata: TableMetadata) -> None:

@@ -1,10 +1,10 @@
 """Where orphans are looked for, and where they may be moved to."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from icectl.errors import Refused
-from icectl.spec import properties
+from icectl.spec.data_paths import named_folders
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.location import is_within, loosest_key, shown
 from icectl.storage.real_paths import real_location
@@ -15,7 +15,7 @@ from icectl.storage.same_store import SameStore
 class SearchedPlaces:
     """The locations that are listed, none below another, and the bases that they belong to.
 
-    `outside` are bases elsewhere than the table, folders of its data that the caller named.
+    `outside` are bases elsewhere than the table, folders of its files that the caller named.
     """
 
     table: str
@@ -24,8 +24,17 @@ class SearchedPlaces:
 
     @property
     def bases(self) -> tuple[str, ...]:
-        """The table's location, and the folders of its data elsewhere."""
+        """The table's location, and the folders of its files elsewhere."""
         return (self.table, *self.outside)
+
+    def left_out(self, metadata: TableMetadata) -> Mapping[str, str]:
+        """The folders elsewhere that nothing is listed of, by the properties that name them."""
+        return {
+            name: folder
+            for name, folder in named_folders(self.table, metadata.properties).items()
+            if not is_within(folder, self.table)
+            and not any(is_within(one, folder) for one in self.outside)
+        }
 
 
 def places_of(
@@ -33,8 +42,8 @@ def places_of(
 ) -> SearchedPlaces:
     """Tell what is listed where the caller names locations, and where not: the table's own.
 
-    Raises: Refused, for a location that is neither at nor below the table, nor a folder of its
-    data.
+    Raises: Refused, for a location that is neither at nor below the table, nor in a folder that its
+    properties name.
     """
     table = metadata.location.rstrip("/")
     if not asked:
@@ -43,7 +52,7 @@ def places_of(
     for location in asked:
         inside = same_store.respelled(location, table)
         if inside is None:
-            outside.append(_data_folder(metadata, location, same_store))
+            outside.append(_named_folder(metadata, location, same_store))
         listed.append(outside[-1] if inside is None else inside)
     alone: list[str] = []
     for place in sorted(listed):  # a location comes before those below it
@@ -52,14 +61,18 @@ def places_of(
     return SearchedPlaces(table, tuple(alone), tuple(dict.fromkeys(outside)))
 
 
-def _data_folder(metadata: TableMetadata, location: str, same_store: SameStore) -> str:
-    folder = properties.read(metadata.properties, properties.DATA_PATH)
-    found = None if folder is None else same_store.respelled(location, folder)
-    if found is not None:
-        return found
+def _named_folder(metadata: TableMetadata, location: str, same_store: SameStore) -> str:
+    named = named_folders(metadata.location, metadata.properties)
+    for folder in named.values():
+        found = same_store.respelled(location, folder)
+        if found is not None:
+            return found
+    others = (
+        f"of {', '.join(f'`{name}`' for name in named)}" if named else "that its properties name"
+    )
     raise Refused(
         f"{shown(location)} is neither at nor below the table's location, "
-        f"{shown(metadata.location)}, nor its `{properties.DATA_PATH.name}`",
+        f"{shown(metadata.location)}, nor a folder {others}",
         hint="files that lie elsewhere may belong to other tables",
         id="location-outside",
     )

@@ -78,6 +78,11 @@ def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -
     """
     before = open_deletable(access)
     places = places_of(before.metadata, options.locations, options.same_store)
+    for name, folder in places.left_out(before.metadata).items():
+        access.progress.warn(
+            f"`{name}` is {shown(folder)}, outside the table's location: orphans there are looked "
+            "for only where `--location` names it"
+        )
     older_than_ms = _limit(access, options, places)
     if options.quarantine is not None:
         check_quarantine(options.quarantine, places)

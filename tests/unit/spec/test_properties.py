@@ -39,6 +39,7 @@ DEFAULTS = [
     ("write.object-storage.partitioned-paths", True),
     ("write.object-storage.path", None),
     ("write.folder-storage.path", None),
+    ("write.location-provider.impl", None),
     # sfc-1 1.7.
     ("icectl.v4.root.max-data-files", 1_000),
     ("icectl.v4.root.max-delete-entries", 5_000),
