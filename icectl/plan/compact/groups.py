@@ -20,6 +20,7 @@ from icectl.entries.file_verdicts import (
     DELETES,
     FileVerdict,
     Limits,
+    Verdicts,
     at_locations,
     by_partition,
     chosen,
@@ -224,7 +225,7 @@ class CompactPlan:
     branch: Branch
     options: CompactOptions
     groups: tuple[CompactGroup, ...]
-    verdicts: Integers
+    verdicts: Verdicts
     dangling: tuple[int, ...]
 
     @property
@@ -278,13 +279,13 @@ def plan(
     )
     verdicts = judge(files.matches, limits, selected(metadata, files, options))
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
+    stored = numbers(files.data, "file_size_in_bytes")
     planning = _Planning(
         files,
         options,
         verdicts,
-        stored=numbers(files.data, "file_size_in_bytes"),
-        live=live_bytes(files.matches),
-        records=numbers(files.data, "record_count"),
+        stored=stored,
+        live=live_bytes(files.matches, stored),
     )
     # Without partitions it is known where rows of other specs come to.
     others = (
@@ -395,10 +396,9 @@ class _Planning:
 
     files: LiveFiles
     options: CompactOptions
-    verdicts: Integers
+    verdicts: Verdicts
     stored: Integers
     live: Integers
-    records: Integers
 
     def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
         """Note why candidates are left alone."""
@@ -512,7 +512,7 @@ class _Planning:
             reason=self._reason(rows),
             input_files=len(rows),
             input_bytes=self._total(rows),
-            input_rows=int(self.records[list(rows)].sum()),
+            input_rows=make.row_count(rows),
             expected_files=sum(sizes.parts(bin_.expected_bytes) for bin_ in draft.bins),
             expected_bytes=sum(bin_.expected_bytes for bin_ in draft.bins),
         )

@@ -1,11 +1,14 @@
 """Reading ahead: in order, within a budget, and what happens to those who are faster."""
 
+import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
 from icectl.errors import StorageError
 from icectl.storage import read_ahead
+from icectl.storage.memory_file import path_in_memory
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.read_ahead import ReadAhead
 from tests.stores.wrapped import CountingStore, FaultyStore
@@ -36,6 +39,14 @@ def test_each_file_is_one_request_and_is_read_at_any_place(store):
     assert store.counts == {"read_range": 10}
 
 
+def test_other_processes_find_what_is_here_while_it_is_open(store):
+    with ReadAhead(store, files(), 4) as ahead:
+        with ahead.open(f"{BASE}/7") as file:
+            path = path_in_memory(file)
+            assert subprocess.check_output(["cat", path]) == bytes([7]) * 10
+        assert not Path(path).exists()
+
+
 def test_no_more_is_here_than_the_budget_until_files_are_closed(store, monkeypatch):
     monkeypatch.setattr(read_ahead, "_BUDGET_BYTES", 35)
     with ReadAhead(store, files(), 4) as ahead:
@@ -47,6 +58,8 @@ def test_no_more_is_here_than_the_budget_until_files_are_closed(store, monkeypat
             assert file.read() == bytes([3]) * 10
         assert store.counts["read_range"] in {4, 5}
         assert "open" not in store.counts
+        for file in opened:
+            file.close()
 
 
 def test_who_is_faster_and_who_opens_again_is_served_by_the_store(store, monkeypatch):
@@ -103,3 +116,50 @@ def test_what_nobody_opens_does_not_keep_the_run(store):
     with ReadAhead(slow, files(), 1):
         held.set()
     assert slow.counts["read_range"] <= 10
+
+
+@pytest.fixture
+def large(store, monkeypatch):
+    """A file of ten parts, of which an open one has the last two bytes."""
+    monkeypatch.setattr(read_ahead, "_LARGEST_BYTES", 9)
+    monkeypatch.setattr(read_ahead, "_PART_BYTES", 10)
+    monkeypatch.setattr(read_ahead, "_END_BYTES", 2)
+    monkeypatch.setattr(read_ahead, "_BUFFER_BYTES", 1)
+    store.replace(f"{BASE}/large", bytes(range(95)))
+    return f"{BASE}/large"
+
+
+def test_a_large_file_is_read_in_parts_each_once(store, large):
+    with ReadAhead(store, [(large, 95)], 4) as ahead, ahead.open(large) as file:
+        assert file.seek(-2, 2) == 93
+        assert file.read() == bytes([93, 94])
+        assert "read_range" not in store.counts
+        file.seek(0)
+        assert file.read(25) == bytes(range(25))
+        assert file.read(1) == bytes([25])
+        assert file.read() == bytes(range(26, 95))
+        assert file.seek(-80, 1) == 15
+        assert file.tell() == 15
+    assert store.counts == {"replace": 1, "open": 1, "read_range": 10}
+
+
+def test_parts_behind_a_reader_are_under_way_but_no_more_of_them_than_three(store, large):
+    with ReadAhead(store, [], 4) as ahead, ahead.open(large) as file:
+        file.seek(30)
+        assert file.read(1) == bytes([30])
+    assert 1 <= store.counts["read_range"] <= 4
+
+
+def test_a_large_file_that_is_read_in_places_is_left_to_the_store(store, large):
+    with ReadAhead(store, [], 4, [large]) as ahead, ahead.open(large) as file:
+        file.seek(30)
+        assert file.read(10) == bytes(range(30, 40))
+    assert "read_range" not in store.counts
+
+
+def test_a_part_that_failed_is_read_again_where_it_is_asked_for_again(store, large):
+    faulty = FaultyStore(store, 1, "before", frozenset({"read_range"}))
+    with ReadAhead(faulty, [], 1) as ahead, ahead.open(large) as file:
+        with pytest.raises(StorageError):
+            file.read(1)
+        assert file.read(12) == bytes(range(12))
