@@ -32,7 +32,7 @@ def table_row(table: TableRun) -> dict[str, Any]:
         "table": table.name,
         "status": table.status,
         "exit": table.exit_code,
-        "reason": _reason(table),
+        "reason": reason_of(table),
         "hint": None if worst is None else worst.hint,
         "benefit_bytes": table.first.benefit_bytes,
         "needs": [asdict(need) for need in table.first.needs],
@@ -91,7 +91,7 @@ def print_maintained(console: Console, told: Maintained) -> None:
         _print_end(console, told)
         return
     troubles = [
-        (one.name, _reason(one), worst.hint)
+        (one.name, reason_of(one), worst.hint)
         for one in told.tables
         if (worst := one.worst) is not None
         and worst.exit_code
@@ -110,7 +110,7 @@ def _print_end(console: Console, told: Maintained) -> None:
 def _what(table: TableRun, *, planning: bool) -> str:
     """What was done, or would be, and why not, in one line."""
     if table.exit_code or table.skipped is not None or table.status == "skipped":
-        return _reason(table) or ""
+        return reason_of(table) or ""
     if planning:
         needed = {need.step: need.reason for need in table.first.needs}
         return "; ".join(
@@ -129,7 +129,7 @@ def _what(table: TableRun, *, planning: bool) -> str:
     return ", ".join(done)
 
 
-def _reason(table: TableRun) -> str | None:
+def reason_of(table: TableRun) -> str | None:
     """Why a table is not what it should be; None where it is."""
     if table.skipped is not None:
         return table.skipped
