@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +30,7 @@ LOCAL_MASTER = "local[*]"
 
 _LOGGER = logging.getLogger(__name__)
 _PYSPARK, _PYSPARK_OF_OTHERS = (4, 1), (3, 5)
+_NO_PYSPARK = "PySpark is not installed"
 _JAVA = 17
 _INSTALL_JAVA = (
     "install a JDK, as `apt-get install openjdk-17-jre-headless` does, or set JAVA_HOME; "
@@ -237,6 +239,21 @@ def _settings(options: SparkOptions) -> dict[str, str]:
     return {**ours, **dict(options.settings), "spark.master": options.own_master}
 
 
+def missing() -> str | None:
+    """What Spark lacks on this machine, as far as a look tells: nothing is imported, nothing run.
+
+    What is there may still be too old, or no good: check_installed tries.
+    """
+    known = sys.modules.get("pyspark", find_spec)
+    if known is None or (known is find_spec and find_spec("pyspark") is None):
+        return _NO_PYSPARK
+    try:
+        _java()
+    except EngineError as error:
+        return error.message
+    return None
+
+
 def check_installed() -> None:
     """Raises: EngineError, where PySpark or Java is missing or too old for a session of our own."""
     _check_pyspark(_PYSPARK)
@@ -247,7 +264,7 @@ def _check_pyspark(least: tuple[int, int]) -> None:
     try:
         import pyspark
     except ImportError as error:
-        raise EngineError("PySpark is not installed", hint=INSTALL_PYSPARK) from error
+        raise EngineError(_NO_PYSPARK, hint=INSTALL_PYSPARK) from error
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < least:
         needed = ".".join(map(str, least))
@@ -257,8 +274,8 @@ def _check_pyspark(least: tuple[int, int]) -> None:
         )
 
 
-def _check_java() -> None:
-    """Look where Spark's own scripts look."""
+def _java() -> str:
+    """Look where Spark's own scripts look. Raises: EngineError, where there is no Java."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     if java is None:
@@ -267,6 +284,12 @@ def _check_java() -> None:
             f"Spark needs Java {_JAVA} or newer, and there is no `java` {where}",
             hint=_INSTALL_JAVA,
         )
+    return java
+
+
+def _check_java() -> None:
+    """Ask Java for its version. Raises: EngineError, where it is too old."""
+    java = _java()
     done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     version = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
     if version is None or int(version[1]) < _JAVA:
