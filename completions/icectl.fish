@@ -30,7 +30,7 @@ complete -c icectl -n '__fish_seen_subcommand_from inspect' -l limit -x -d 'at m
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l format -x -a 'text json jsonl csv mermaid github junit sarif' -d 'text (default), json, jsonl, csv; tree: mermaid too; health --check: github, junit, sarif'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l check -d 'health: exit 4 where something needs attention'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l fail-on -x -a 'attention critical' -d 'health: exit 4 from attention or critical on'
-complete -c icectl -n '__fish_seen_subcommand_from inspect' -l html -r -F -d 'tree: write one HTML page to FILE'
+complete -c icectl -n '__fish_seen_subcommand_from inspect' -l html -r -F -d 'tree, health: write one HTML page to FILE'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l json -d 'print one JSON document'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l quiet -s q -d 'no progress, notes and reports'
 complete -c icectl -n '__fish_seen_subcommand_from inspect' -l verbose -s v -d 'tell more; twice: each store call too'

@@ -61,7 +61,7 @@ def on_each(  # noqa: PLR0913 - a command line, and how it is run
     ends = []
     for number, table in enumerate(found.tables):
         progress.rename(f"{number} of {print_count(len(found.tables), 'table')}: {command} {table}")
-        ends.append(_end(common, table, on_one))
+        ends.append(end_on(common, table, on_one))
     for target in found.empty:
         if may_be_none(target):
             common.shell.console.warn(f"there is no table at `{target}`")
@@ -94,8 +94,8 @@ def _confirmed(command: str, common: Common, count: int, change: Change | None) 
     return replace(change, yes=True)
 
 
-def _end(common: Common, table: str, on_one: _OnOne) -> TableEnd:
-    """Run the command on one table, and keep what it says to itself."""
+def end_on(common: Common, table: str, on_one: Callable[[Common, str], Outcome]) -> TableEnd:
+    """Run a command on one table, and keep what it says to itself; its failure is its end."""
     deadline = common.shell.deadline
     if deadline.passed:
         return TableEnd(table, "incomplete", 3, "not reached before the time limit")

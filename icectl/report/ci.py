@@ -52,6 +52,16 @@ def _told(built: Mapping[str, Any], table: str) -> list[_Told]:
             _Told(one["rule"], one["severity"], one["subject"], one["message"], one["hint"])
             for one in result["findings"]
         ]
+    if result.get("view") == "health" and "tables" in result:
+        return [
+            one
+            for row in result["tables"]
+            for one in (
+                _of_health(row["result"], row["table"])
+                if row["result"] is not None
+                else [_Told("unread", "error", row["table"], row["reason"], row["hint"])]
+            )
+        ]
     if result.get("view") == "health":
         return list(_of_health(result, table))
     if built["exit"] == 4:
