@@ -9,6 +9,7 @@ from icectl.cli.failures import explained, with_table
 from icectl.cli.naming import called
 from icectl.cli.options import Change, Common, Shell
 from icectl.cli.targets import find_tables, is_many, may_be_none
+from icectl.engine.spark_start import kept_session
 from icectl.errors import Refused, TableNotFound, UsageError
 from icectl.plan.maintain.schedule import exit_code_of, status_of_error
 from icectl.report.console import Console, ConsoleOptions
@@ -59,9 +60,11 @@ def on_each(  # noqa: PLR0913 - a command line, and how it is run
     progress = common.shell.console.progress
     progress.phase(command)
     ends = []
-    for number, table in enumerate(found.tables):
-        progress.rename(f"{number} of {print_count(len(found.tables), 'table')}: {command} {table}")
-        ends.append(end_on(common, table, on_one))
+    count = print_count(len(found.tables), "table")
+    with kept_session():  # one is enough for all
+        for number, table in enumerate(found.tables):
+            progress.rename(f"{number} of {count}: {command} {table}")
+            ends.append(end_on(common, table, on_one))
     for target in found.empty:
         if may_be_none(target):
             common.shell.console.warn(f"there is no table at `{target}`")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -116,8 +116,14 @@ def spark_session(options: SparkOptions, progress: Progress, deadline: Deadline)
                 with _left_alone(spark):
                     yield spark
             else:
-                with _own(options, progress, deadline, pool) as context:
-                    yield Spark(context, progress, deadline, pool, folder)
+                own = _KEEPER.taken(options) or _start(options, progress, deadline, pool)
+                # What is sent along must not be looked for in the folder of a run that is over.
+                sends = not _KEEPER.is_on
+                spark = Spark(own.context, progress, deadline, pool, folder, is_own=sends)
+                try:
+                    yield spark
+                finally:
+                    _KEEPER.give_back(own, is_done=_is_done(spark))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -138,11 +144,23 @@ def _left_alone(spark: Spark) -> Iterator[None]:
         yield
     finally:
         with suppress(EngineError), translated():
-            tracker = spark.context.statusTracker()
-            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(spark.group)]
-            if any(job is not None and job.status != "SUCCEEDED" for job in jobs):
+            if not _all_succeeded(spark):
                 spark.context.cancelJobGroup(spark.group)
                 _settle(spark.context)
+
+
+def _all_succeeded(spark: Spark) -> bool:
+    """Whether all jobs of this run came to a good end."""
+    tracker = spark.context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(spark.group)]
+    return all(job is None or job.status == "SUCCEEDED" for job in jobs)
+
+
+def _is_done(spark: Spark) -> bool:
+    """Whether nothing of this run goes on in its session, or may do so unseen."""
+    with suppress(EngineError), translated():
+        return not spark.speculates and _all_succeeded(spark)
+    return False
 
 
 def _settle(context: Any) -> None:
@@ -158,23 +176,91 @@ def _settle(context: Any) -> None:
         time.sleep(POLL_SECONDS)
 
 
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A context of our own, the settings that it was started with, and what Java has to say."""
+
+    context: Any
+    settings: Mapping[str, str]
+    log: IO[bytes]
+
+    def stop(self) -> None:
+        """End it."""
+        with suppress(EngineError), translated():
+            self.context.stop()
+        _end_log(self.log)
+
+
+@dataclass(slots=True)
+class _Keeper:
+    """The session that outlives its run, where this process is to keep one."""
+
+    is_on: bool = False
+    _kept: _Own | None = None
+
+    def taken(self, options: SparkOptions) -> _Own | None:
+        """Hand over the session that is kept; one with other settings is stopped."""
+        kept, self._kept = self._kept, None
+        if kept is None or kept.settings == _settings(options):
+            return kept
+        kept.stop()
+        return None
+
+    def give_back(self, own: _Own, *, is_done: bool) -> None:
+        """Keep a session for the next run, unless something of this one may go on in it."""
+        if self.is_on and is_done:
+            self._kept = own
+        else:
+            own.stop()
+
+    def end(self) -> None:
+        """Stop what is kept."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.stop()
+
+
+_KEEPER = _Keeper()  # as there is one Spark in a process, there is one that keeps it
+
+
+def keep_session() -> None:
+    """Let a session of our own serve all runs of this process that have the same settings."""
+    _KEEPER.is_on = True
+
+
 @contextmanager
-def _own(
+def kept_session() -> Iterator[None]:
+    """Keep a session as keep_session does, until the end of the block."""
+    keep_session()
+    try:
+        yield
+    finally:
+        _KEEPER.is_on = False
+        _KEEPER.end()
+
+
+def _start(
     options: SparkOptions, progress: Progress, deadline: Deadline, pool: ThreadPoolExecutor
-) -> Iterator[Any]:
-    """A context of our own, which ends with the run."""
+) -> _Own:
+    """Start a context of our own. Raises: EngineError; Incomplete."""
     _check_java()
     progress.phase("starting Spark")
-    with tempfile.TemporaryFile() as log:
-        starting = pool.submit(_started, options, log)
-        try:
-            yield _context(starting, deadline, log)
-        finally:
-            with suppress(EngineError), translated():
-                if starting.done() and starting.exception() is None:
-                    starting.result().stop()
-            for line in _lines(log):
-                _LOGGER.debug("%s", line)
+    log = tempfile.TemporaryFile()  # noqa: SIM115 - Java writes to it as long as it runs
+    starting = pool.submit(_started, options, log)
+    try:
+        return _Own(_context(starting, deadline, log), _settings(options), log)
+    except BaseException:
+        with suppress(EngineError), translated():
+            if starting.done() and starting.exception() is None:
+                starting.result().stop()
+        _end_log(log)
+        raise
+
+
+def _end_log(log: IO[bytes]) -> None:
+    for line in _lines(log):
+        _LOGGER.debug("%s", line)
+    log.close()
 
 
 def _running() -> Any:

@@ -25,12 +25,14 @@ from icectl.cli.options import Common
 from icectl.cli.session import open_session
 from icectl.cli.settings import (
     COMPACT_ENGINE,
+    COMPACT_MASTER,
     CONCURRENCY,
     Layer,
     parse_count,
     parse_option,
 )
 from icectl.cli.targets import Found, find_tables, may_be_none
+from icectl.engine.choice import AUTO, choose_engine
 from icectl.errors import Incomplete, ProblemsFound, Refused, TableNotFound, UsageError
 from icectl.plan.maintain.needs import STEPS
 from icectl.plan.maintain.schedule import (
@@ -314,7 +316,7 @@ def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
 def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
     """Run the steps that tables need, until none is left or time is up."""
     alone = frozenset(
-        (one.name, "compact") for one in tables if one.left and _is_on_spark(asked, one.name)
+        (one.name, step) for one in tables if one.left for step in _on_spark(asked, one.name)
     )
     schedule = Schedule(tables, alone)
     console = asked.common.shell.console
@@ -329,6 +331,8 @@ def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
             console.progress.rename(_under_way(schedule))
             number, (end, seen) = hands.take()
             schedule.tables[number].ended(end, seen)
+            if not schedule.has_alone:
+                hands.end_spark()
     for table in tables:
         for warning in (text for end in table.ends for text in end.warnings):
             console.warn(f"{table.name}: {warning}")
@@ -396,11 +400,18 @@ def _seconds(asked: _Asked, table: TableRun) -> float | None:
     return seconds if budget_ms is None else min(seconds, budget_ms / 1000 - table.seconds)
 
 
-def _is_on_spark(asked: _Asked, table: str) -> bool:
-    """Whether compacting a table takes Spark, of which one session at a time is enough."""
-    value = asked.policies[table].values.get(COMPACT_ENGINE.key)
-    engine = asked.common.shell.settings.read(COMPACT_ENGINE) if value is None else value.text
-    return engine != "local" and not asked.planning
+def _on_spark(asked: _Asked, table: str) -> Iterator[str]:
+    """The steps on a table that take Spark, of which one session is enough for the whole run."""
+    policy, settings = asked.policies[table], asked.common.shell.settings
+
+    engine = policy.read(COMPACT_ENGINE.key) or settings.read(COMPACT_ENGINE) or AUTO
+    of_spark = ("compact.master", "compact.remote", "compact.spark-conf")
+    is_for_spark = any(policy.read(key) for key in of_spark) or bool(settings.read(COMPACT_MASTER))
+    choice = choose_engine(engine, for_spark=is_for_spark)
+    if choice.name == "spark" and not asked.planning:  # a plan of it starts nothing
+        yield "compact"
+    if policy.read("remove-orphans.engine") == "spark":
+        yield "remove-orphans"
 
 
 def _under_way(schedule: Schedule) -> str:

@@ -222,6 +222,16 @@ class Schedule:
         """The number of tables that nothing more is done with."""
         return sum(not one.left or one.skipped is not None for one in self.tables)
 
+    @property
+    def has_alone(self) -> bool:
+        """Whether any step that is left runs alone."""
+        return any(
+            (one.name, need.step) in self.alone
+            for one in self.tables
+            if one.skipped is None
+            for need in one.left
+        )
+
     def _is_alone(self, table: TableRun) -> bool:
         step = table.next_step
         return step is not None and (table.name, step) in self.alone
