@@ -109,9 +109,12 @@ def _print_end(console: Console, told: Maintained) -> None:
 
 def _what(table: TableRun, *, planning: bool) -> str:
     """What was done, or would be, and why not, in one line."""
-    if table.exit_code or table.skipped is not None or table.status == "skipped":
-        return reason_of(table) or ""
+    why = reason_of(table) or ""
+    if table.status == "skipped" and not planning:
+        return why
     if planning:
+        if why:
+            return why
         needed = {need.step: need.reason for need in table.first.needs}
         return "; ".join(
             f"{one.step}: {needed.get(one.step, '')}"
@@ -126,7 +129,7 @@ def _what(table: TableRun, *, planning: bool) -> str:
     if table.first.withheld:
         steps = " and ".join(one.step for one in table.first.withheld)
         done.append(f"no {steps}: {table.first.withheld[0].reason}")
-    return ", ".join(done)
+    return "; ".join(filter(None, (", ".join(done), why)))
 
 
 def reason_of(table: TableRun) -> str | None:

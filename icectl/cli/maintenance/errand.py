@@ -59,6 +59,7 @@ from icectl.table.open import open_table
 ASSESS = "assess"
 """The step that only looks."""
 
+_LOOK_SECONDS = 60.0
 _MIN_AGE = "remove-orphans.min-age"
 
 
@@ -173,9 +174,14 @@ def _judged(session: Session, loaded: LoadedTable, errand: Errand) -> Assessed:
 
 
 def _seen_after(common: Common, errand: Errand) -> Assessed | None:
-    """Look at a table that a step has changed; None where that fails, which the next step tells."""
+    """Look at a table that a step has changed; None where that fails, which the next step tells.
+
+    A limit that has passed meanwhile leaves time for it: the report is to tell what was done.
+    """
     try:
-        free = replace(common, shell=replace(common.shell, review=None))
+        env = common.shell.env
+        deadline = Deadline(env, env.monotonic_seconds() + _LOOK_SECONDS)
+        free = replace(common, shell=replace(common.shell, review=None, deadline=deadline))
         session = open_session(free, errand.table, read_only=False)
         return _judged(session, open_table(session.catalog), errand)
     except Exception:  # noqa: BLE001 - the step itself has ended well
