@@ -40,7 +40,7 @@ _icectl() {
             esac
             ;;
         maintain)
-            options="--policy --exclude --only --explain --jobs -j --json-lines --dry-run -n --check --yes -y --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--policy --exclude --only --explain --jobs -j --json-lines --dry-run -n --check --save-plan --yes -y --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --only) words="compact rewrite-manifests expire-snapshots remove-orphans" ;;
                 --color) words="auto always never" ;;

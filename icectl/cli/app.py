@@ -366,7 +366,8 @@ def _print_for_ci(run: _Run, built: Mapping[str, Any]) -> None:
     from icectl.report.ci import ci_text
 
     assert run.invocation is not None
-    table, catalog = run.invocation.table, run.invocation.value("catalog")
+    catalog = run.invocation.value("catalog")
+    table = run.invocation.table or ", ".join(run.invocation.value("tables") or ())
     name = f"{catalog}.{table}" if catalog else f"{table}"
     run.console.write(ci_text(run.invocation.value("format"), built, name))
 

@@ -9,6 +9,7 @@ from icectl.cli.failures import explained, with_table
 from icectl.cli.naming import called
 from icectl.cli.options import Change, Common, Shell
 from icectl.cli.targets import find_tables, is_many, may_be_none
+from icectl.engine.spark_start import kept_session
 from icectl.errors import Refused, TableNotFound, UsageError
 from icectl.plan.maintain.schedule import exit_code_of, status_of_error
 from icectl.report.console import Console, ConsoleOptions
@@ -52,16 +53,18 @@ def on_each(  # noqa: PLR0913 - a command line, and how it is run
     on_one = _OnOne(run, request, change)
     if not is_many(common, tables):
         return on_one(common, tables[0])
-    _check_for_many(request, change)
+    _check_for_many(change)
     found = find_tables(common, tables)
     if asks:
         on_one = replace(on_one, change=_confirmed(command, common, len(found.tables), change))
     progress = common.shell.console.progress
     progress.phase(command)
     ends = []
-    for number, table in enumerate(found.tables):
-        progress.rename(f"{number} of {print_count(len(found.tables), 'table')}: {command} {table}")
-        ends.append(_end(common, table, on_one))
+    count = print_count(len(found.tables), "table")
+    with kept_session():  # one is enough for all
+        for number, table in enumerate(found.tables):
+            progress.rename(f"{number} of {count}: {command} {table}")
+            ends.append(end_on(common, table, on_one))
     for target in found.empty:
         if may_be_none(target):
             common.shell.console.warn(f"there is no table at `{target}`")
@@ -71,14 +74,12 @@ def on_each(  # noqa: PLR0913 - a command line, and how it is run
     return _outcome(command, ends, change)
 
 
-def _check_for_many(request: Any, change: Change | None) -> None:
+def _check_for_many(change: Change | None) -> None:
     """Raises: UsageError, for an option that is about one table."""
-    print_format = getattr(request if change is None else change, "format", None)
     about_one = {
         "--metadata-file": change is not None and change.metadata_file,
         "--deleted-list": change is not None and change.deleted_list,
         "--save-plan": change is not None and change.save_plan,
-        f"--format {print_format}": print_format not in (None, "text", "json"),
     }
     for option, given in about_one.items():
         if given:
@@ -94,8 +95,8 @@ def _confirmed(command: str, common: Common, count: int, change: Change | None) 
     return replace(change, yes=True)
 
 
-def _end(common: Common, table: str, on_one: _OnOne) -> TableEnd:
-    """Run the command on one table, and keep what it says to itself."""
+def end_on(common: Common, table: str, on_one: Callable[[Common, str], Outcome]) -> TableEnd:
+    """Run a command on one table, and keep what it says to itself; its failure is its end."""
     deadline = common.shell.deadline
     if deadline.passed:
         return TableEnd(table, "incomplete", 3, "not reached before the time limit")

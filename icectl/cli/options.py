@@ -70,6 +70,17 @@ SparkRemote = Annotated[
 ]
 
 
+SavePlan = Annotated[
+    str | None,
+    option(
+        "--save-plan",
+        group=CHANGING,
+        metavar="FILE",
+        help="with --dry-run or --check: write the plan to FILE, for `icectl apply`",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a run may do to one table at most; None for no limit."""
@@ -248,15 +259,7 @@ class Change:
             help="text (default) or json; with --check: github, junit, sarif too",
         ),
     ] = None
-    save_plan: Annotated[
-        str | None,
-        option(
-            "--save-plan",
-            group=CHANGING,
-            metavar="FILE",
-            help="with --dry-run or --check: write the plan to FILE, for `icectl apply`",
-        ),
-    ] = None
+    save_plan: SavePlan = None
     yes: Annotated[bool, option("--yes", "-y", group=CHANGING, help="do not ask")] = False
     metadata_file: Annotated[
         str | None,

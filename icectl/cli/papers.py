@@ -44,7 +44,7 @@ def _schema(named: Sequence[str], commands: Mapping[str, str]) -> str:
             "`apply` prints the document of the command that its plan is of",
             hint="`icectl schema COMMAND` prints that command's schema",
         )
-    if of_plan and name not in PLANNED:
+    if of_plan and name not in {*PLANNED, "maintain"}:
         raise UsageError(f"`{name}` makes no plan", hint="leave `--plan` out")
     return json_text(plan_schema(name) if of_plan else document_schema(name), indent=2) + "\n"
 

@@ -1,13 +1,13 @@
 """Plans that are kept in files: what `--save-plan` writes, and the run that a plan stands for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from icectl.cli.naming import called, name_in_catalog
 from icectl.cli.options import Change, Common, Invocation, Shell
-from icectl.cli.settings import as_planned, is_secret, texts_of
+from icectl.cli.settings import Settings, as_planned, is_secret, texts_of
 from icectl.env import Env, InstantEnv
 from icectl.errors import StorageError, UsageError
 from icectl.plan.reviewed import Reviewed, acts_of
@@ -43,9 +43,11 @@ def save_plan(invocation: Invocation, shell: Shell, outcome: Outcome) -> None:
     Raises: UsageError, for a secret in its options; StorageError, where it can't be written.
     """
     place = invocation.value("save_plan")
-    if outcome.status not in ("planned", "nothing-to-do"):
+    text = outcome.plan
+    if text is None and outcome.status not in ("planned", "nothing-to-do"):
         return
-    text = plan_text(_request(invocation, shell), outcome)
+    if text is None:
+        text = plan_text(_request(invocation, shell), outcome)
     try:
         write_metrics(Path(place), text, shell.env)
     except OSError as error:
@@ -68,10 +70,10 @@ def planned_shell(saved: SavedPlan, shell: Shell, *, allow_newer: bool) -> Shell
     clock = InstantEnv(shell.env, request.instant_ms)
     review = Review(
         request.command,
-        TableState(saved.uuid, saved.metadata_location),
+        TableState(saved.uuid, None if allow_newer else saved.metadata_location),
         Reviewed(acts_of(request.command, saved.result)),
         clock,
-        allow_newer,
+        exact=not allow_newer,
     )
     settings = as_planned(shell.settings, request.command, request.settings)
     return replace(shell, settings=settings, env=clock, review=review)
@@ -86,22 +88,21 @@ def _request(invocation: Invocation, shell: Shell) -> PlanRequest:
         if name not in {*_COMMON, *_CHANGE, "table", "tables"}
         and value not in (None, False, [], ())
     }
-    _check_no_secret(options)
-    settings = texts_of(shell.settings, command)
+    check_no_secret(options.get("spark_conf", ()))
     metadata_file = invocation.value("metadata_file")
     table = invocation.table
     assert table is not None  # several are refused before they are planned
     return PlanRequest(
         command,
-        _table(common, table),
+        table_in_full(common, table),
         shell.env.now_ms(),
         None if metadata_file is None else _in_full(metadata_file),
         {name: _with_places(name, value) for name, value in options.items()},
-        {key: _setting_in_full(key, value) for key, value in settings.items()},
+        settings_in_full(shell.settings, command),
     )
 
 
-def _table(common: Common, table: str) -> str:
+def table_in_full(common: Common, table: str) -> str:
     """TABLE as it means the same in every folder."""
     if name_in_catalog(common, table) is None:
         return _in_full(table)
@@ -118,15 +119,22 @@ def _with_places(name: str, value: Any) -> Any:
     return [_in_full(each) for each in value] if isinstance(value, list) else _in_full(value)
 
 
-def _setting_in_full(key: str, value: Mapping[str, str]) -> Mapping[str, str]:
-    if key.rpartition(".")[2] not in _LOCATIONS:
-        return value
-    return {**value, "value": _in_full(value["value"])}
+def settings_in_full(settings: Settings, command: str) -> dict[str, Mapping[str, str]]:
+    """The settings of a command as a plan keeps them: paths mean the same in every folder."""
+    return {
+        key: {**value, "value": text_in_full(key, value["value"])}
+        for key, value in texts_of(settings, command).items()
+    }
 
 
-def _check_no_secret(options: Mapping[str, Any]) -> None:
+def text_in_full(key: str, text: str) -> str:
+    """The text of a setting; where it is a path, one that means the same in every folder."""
+    return _in_full(text) if key.rpartition(".")[2] in _LOCATIONS else text
+
+
+def check_no_secret(spark_conf: Iterable[str]) -> None:
     """Raises: UsageError, for a setting of Spark that holds a credential."""
-    for pair in options.get("spark_conf", ()):
+    for pair in spark_conf:
         name = pair.partition("=")[0]
         if is_secret(name.rpartition(".")[2]):
             raise UsageError(

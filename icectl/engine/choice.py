@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from icectl.engine.spark_start import check_installed, runs_already
+from icectl.engine.spark_start import check_installed, missing, runs_already
 from icectl.errors import EngineError
 
 EngineName = Literal["spark", "local"]
 AUTO = "auto"
 ENGINES = (AUTO, "spark", "local")
+_THERE = "PySpark and Java are there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class EngineChoice:
 def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
     """The engine that was asked for; of AUTO Spark, where PySpark and Java are there, else local.
 
+    It takes no more than a look, so that plans and checks need not wait for it.
     `for_spark` tells that there are settings which only Spark can make use of.
     """
     if asked == "spark" or (asked == AUTO and for_spark):
@@ -33,16 +35,21 @@ def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
         return EngineChoice("local")
     if runs_already():
         return EngineChoice("spark", "its session is there")
-    missing = _missing()
-    if missing is None:
-        return EngineChoice("spark", "PySpark and Java are there")
-    return EngineChoice("local", missing)
+    lacking = missing()
+    if lacking is None:
+        return EngineChoice("spark", _THERE)
+    return EngineChoice("local", lacking)
 
 
-def _missing() -> str | None:
-    """What Spark lacks on this machine."""
+def confirmed(choice: EngineChoice) -> EngineChoice:
+    """The choice once there is work: what was chosen by a look must be good for it too.
+
+    It takes an import of PySpark and a start of Java.
+    """
+    if choice.why != _THERE:
+        return choice
     try:
         check_installed()
     except EngineError as error:
-        return error.message
-    return None
+        return EngineChoice("local", error.message)
+    return choice

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +30,7 @@ LOCAL_MASTER = "local[*]"
 
 _LOGGER = logging.getLogger(__name__)
 _PYSPARK, _PYSPARK_OF_OTHERS = (4, 1), (3, 5)
+_NO_PYSPARK = "PySpark is not installed"
 _JAVA = 17
 _INSTALL_JAVA = (
     "install a JDK, as `apt-get install openjdk-17-jre-headless` does, or set JAVA_HOME; "
@@ -114,8 +116,14 @@ def spark_session(options: SparkOptions, progress: Progress, deadline: Deadline)
                 with _left_alone(spark):
                     yield spark
             else:
-                with _own(options, progress, deadline, pool) as context:
-                    yield Spark(context, progress, deadline, pool, folder)
+                own = _KEEPER.taken(options) or _start(options, progress, deadline, pool)
+                # What is sent along must not be looked for in the folder of a run that is over.
+                sends = not _KEEPER.is_on
+                spark = Spark(own.context, progress, deadline, pool, folder, is_own=sends)
+                try:
+                    yield spark
+                finally:
+                    _KEEPER.give_back(own, is_done=_is_done(spark))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -136,11 +144,23 @@ def _left_alone(spark: Spark) -> Iterator[None]:
         yield
     finally:
         with suppress(EngineError), translated():
-            tracker = spark.context.statusTracker()
-            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(spark.group)]
-            if any(job is not None and job.status != "SUCCEEDED" for job in jobs):
+            if not _all_succeeded(spark):
                 spark.context.cancelJobGroup(spark.group)
                 _settle(spark.context)
+
+
+def _all_succeeded(spark: Spark) -> bool:
+    """Whether all jobs of this run came to a good end."""
+    tracker = spark.context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(spark.group)]
+    return all(job is None or job.status == "SUCCEEDED" for job in jobs)
+
+
+def _is_done(spark: Spark) -> bool:
+    """Whether nothing of this run goes on in its session, or may do so unseen."""
+    with suppress(EngineError), translated():
+        return not spark.speculates and _all_succeeded(spark)
+    return False
 
 
 def _settle(context: Any) -> None:
@@ -156,23 +176,91 @@ def _settle(context: Any) -> None:
         time.sleep(POLL_SECONDS)
 
 
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A context of our own, the settings that it was started with, and what Java has to say."""
+
+    context: Any
+    settings: Mapping[str, str]
+    log: IO[bytes]
+
+    def stop(self) -> None:
+        """End it."""
+        with suppress(EngineError), translated():
+            self.context.stop()
+        _end_log(self.log)
+
+
+@dataclass(slots=True)
+class _Keeper:
+    """The session that outlives its run, where this process is to keep one."""
+
+    is_on: bool = False
+    _kept: _Own | None = None
+
+    def taken(self, options: SparkOptions) -> _Own | None:
+        """Hand over the session that is kept; one with other settings is stopped."""
+        kept, self._kept = self._kept, None
+        if kept is None or kept.settings == _settings(options):
+            return kept
+        kept.stop()
+        return None
+
+    def give_back(self, own: _Own, *, is_done: bool) -> None:
+        """Keep a session for the next run, unless something of this one may go on in it."""
+        if self.is_on and is_done:
+            self._kept = own
+        else:
+            own.stop()
+
+    def end(self) -> None:
+        """Stop what is kept."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.stop()
+
+
+_KEEPER = _Keeper()  # as there is one Spark in a process, there is one that keeps it
+
+
+def keep_session() -> None:
+    """Let a session of our own serve all runs of this process that have the same settings."""
+    _KEEPER.is_on = True
+
+
 @contextmanager
-def _own(
+def kept_session() -> Iterator[None]:
+    """Keep a session as keep_session does, until the end of the block."""
+    keep_session()
+    try:
+        yield
+    finally:
+        _KEEPER.is_on = False
+        _KEEPER.end()
+
+
+def _start(
     options: SparkOptions, progress: Progress, deadline: Deadline, pool: ThreadPoolExecutor
-) -> Iterator[Any]:
-    """A context of our own, which ends with the run."""
+) -> _Own:
+    """Start a context of our own. Raises: EngineError; Incomplete."""
     _check_java()
     progress.phase("starting Spark")
-    with tempfile.TemporaryFile() as log:
-        starting = pool.submit(_started, options, log)
-        try:
-            yield _context(starting, deadline, log)
-        finally:
-            with suppress(EngineError), translated():
-                if starting.done() and starting.exception() is None:
-                    starting.result().stop()
-            for line in _lines(log):
-                _LOGGER.debug("%s", line)
+    log = tempfile.TemporaryFile()  # noqa: SIM115 - Java writes to it as long as it runs
+    starting = pool.submit(_started, options, log)
+    try:
+        return _Own(_context(starting, deadline, log), _settings(options), log)
+    except BaseException:
+        with suppress(EngineError), translated():
+            if starting.done() and starting.exception() is None:
+                starting.result().stop()
+        _end_log(log)
+        raise
+
+
+def _end_log(log: IO[bytes]) -> None:
+    for line in _lines(log):
+        _LOGGER.debug("%s", line)
+    log.close()
 
 
 def _running() -> Any:
@@ -237,6 +325,21 @@ def _settings(options: SparkOptions) -> dict[str, str]:
     return {**ours, **dict(options.settings), "spark.master": options.own_master}
 
 
+def missing() -> str | None:
+    """What Spark lacks on this machine, as far as a look tells: nothing is imported, nothing run.
+
+    What is there may still be too old, or no good: check_installed tries.
+    """
+    known = sys.modules.get("pyspark", find_spec)
+    if known is None or (known is find_spec and find_spec("pyspark") is None):
+        return _NO_PYSPARK
+    try:
+        _java()
+    except EngineError as error:
+        return error.message
+    return None
+
+
 def check_installed() -> None:
     """Raises: EngineError, where PySpark or Java is missing or too old for a session of our own."""
     _check_pyspark(_PYSPARK)
@@ -247,7 +350,7 @@ def _check_pyspark(least: tuple[int, int]) -> None:
     try:
         import pyspark
     except ImportError as error:
-        raise EngineError("PySpark is not installed", hint=INSTALL_PYSPARK) from error
+        raise EngineError(_NO_PYSPARK, hint=INSTALL_PYSPARK) from error
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < least:
         needed = ".".join(map(str, least))
@@ -257,8 +360,8 @@ def _check_pyspark(least: tuple[int, int]) -> None:
         )
 
 
-def _check_java() -> None:
-    """Look where Spark's own scripts look."""
+def _java() -> str:
+    """Look where Spark's own scripts look. Raises: EngineError, where there is no Java."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     if java is None:
@@ -267,6 +370,12 @@ def _check_java() -> None:
             f"Spark needs Java {_JAVA} or newer, and there is no `java` {where}",
             hint=_INSTALL_JAVA,
         )
+    return java
+
+
+def _check_java() -> None:
+    """Ask Java for its version. Raises: EngineError, where it is too old."""
+    java = _java()
     done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     version = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
     if version is None or int(version[1]) < _JAVA:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -18,13 +18,20 @@ _NO_XML = {code: "?" for code in range(32) if code not in (9, 10, 13)} | {0xFFFE
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """One thing to tell: a finding, work that `--check` has found, or the error of a run."""
+    """One thing to tell of a table: a finding, work that `--check` has found, or an error.
 
+    `fails` where it is of a run that does not end with 0, `is_error` where it kept the run from
+    finding anything.
+    """
+
+    table: str
     rule: str
     severity: str
     subject: str
     message: str
     hint: str | None
+    fails: bool = True
+    is_error: bool = False
 
 
 def check_ci_format(wanted: str | None, *, is_check: bool) -> None:
@@ -46,35 +53,59 @@ def ci_text(wanted: str, built: Mapping[str, Any], table: str) -> str:
 def _told(built: Mapping[str, Any], table: str) -> list[_Told]:
     command, error, result = built["command"] or "icectl", built["error"], built["result"] or {}
     if error is not None:
-        return [_Told(error["id"], "error", table, error["message"], error["hint"])]
+        told = _Told(table, error["id"], "error", table, error["message"], error["hint"])
+        return [replace(told, is_error=True)]
+    if "tables" in result:
+        return [one for row in result["tables"] for one in _of_row(built, row)]
+    fails = built["exit"] != 0
     if "findings" in result and command == "validate":
         return [
-            _Told(one["rule"], one["severity"], one["subject"], one["message"], one["hint"])
+            _Told(table, one["rule"], one["severity"], one["subject"], one["message"], one["hint"],
+                  fails)
             for one in result["findings"]
-        ]
+        ]  # fmt: skip
     if result.get("view") == "health":
-        return list(_of_health(result, table))
+        return list(_of_health(result, table, fails=fails))
     if built["exit"] == 4:
-        message = f"`icectl {command}` has work to do"
-        return [_Told(command, "warning", table, message, f"`icectl {command} {table}` does it")]
+        message, hint = f"`icectl {command}` has work to do", f"`icectl {command} {table}` does it"
+        return [_Told(table, command, "warning", table, message, hint)]
     if built["exit"] == 5:
-        return [_Told(command, "error", table, f"`icectl {command}` would be refused", None)]
+        return [_Told(table, command, "error", table, f"`icectl {command}` would be refused", None)]
     return []
 
 
-def _of_health(result: Mapping[str, Any], table: str) -> Sequence[_Told]:
+def _of_row(built: Mapping[str, Any], row: Mapping[str, Any]) -> list[_Told]:
+    """What there is to tell of one table of several; of one without findings nothing."""
+    table, result = row["table"], row["result"]
+    if result is None:
+        told = _Told(table, row["status"], "error", table, row["reason"], row["hint"])
+        return [replace(told, is_error=True)]
+    # Health is judged for all tables together, all else table by table.
+    code = built["exit"] if result.get("view") == "health" else row["exit"]
+    return _told({**built, "result": result, "exit": code}, table)
+
+
+def _of_health(result: Mapping[str, Any], table: str, *, fails: bool) -> Sequence[_Told]:
     severities = {"attention": "warning", "critical": "error"}
     return [
         _Told(
+            table,
             f"health-{name.replace('_', '-')}",
             severities[check["verdict"]],
             table,
             check["found"],
             f"`icectl {check['command']} {table}`" if check["command"] else None,
+            fails,
         )
         for name, check in result.items()
         if isinstance(check, Mapping) and check.get("verdict") in severities
     ]
+
+
+def _tables_of(built: Mapping[str, Any], table: str) -> list[str]:
+    """The tables of a run, whether there is anything to tell of them or not."""
+    rows = (built["result"] or {}).get("tables")
+    return [table] if rows is None else [row["table"] for row in rows]
 
 
 def _github(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:  # noqa: ARG001
@@ -82,8 +113,8 @@ def _github(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:
     levels = {"error": "error", "warning": "warning", "info": "notice"}
     lines = []
     for one in told:
-        title = _escaped(f"{one.rule} {table}").replace(":", "%3A").replace(",", "%2C")
-        text = f"{one.subject}: {one.message}" if one.subject != table else one.message
+        title = _escaped(f"{one.rule} {one.table}").replace(":", "%3A").replace(",", "%2C")
+        text = f"{one.subject}: {one.message}" if one.subject != one.table else one.message
         text += f" ({one.hint})" if one.hint else ""
         lines.append(f"::{levels[one.severity]} title={title}::{_escaped(text)}\n")
     return "".join(lines)
@@ -95,23 +126,24 @@ def _escaped(text: str) -> str:
 
 def _junit(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:
     """One suite a run, a case a finding; those that do not fail the run are what a case says."""
-    failing = [one for one in told if built["exit"] and one.severity != "info"]
-    errors = 0 if built["error"] is None else len(told)
+    failing = [one for one in told if one.fails and one.severity != "info"]
+    errors = sum(one.is_error for one in told)
+    silent = [each for each in _tables_of(built, table) if all(one.table != each for one in told)]
     suite = ET.Element(
         "testsuite",
         name=f"icectl {built['command'] or ''}".strip(),
-        tests=str(max(len(told), 1)),
+        tests=str(len(told) + len(silent)),
         failures=str(len(failing) - errors),
         errors=str(errors),
     )
-    if not told:
-        ET.SubElement(suite, "testcase", classname=_xml(table), name=_xml(table))
+    for each in silent:
+        ET.SubElement(suite, "testcase", classname=_xml(each), name=_xml(each))
     for one in told:
         name = _xml(f"{one.rule} {one.subject}")
-        case = ET.SubElement(suite, "testcase", classname=_xml(table), name=name)
+        case = ET.SubElement(suite, "testcase", classname=_xml(one.table), name=name)
         text = one.message + (f"\n{one.hint}" if one.hint else "")
         if one in failing:
-            kind = "error" if errors else "failure"
+            kind = "error" if one.is_error else "failure"
             found = ET.SubElement(case, kind, message=_xml(one.message), type=one.severity)
             found.text = _xml(text)
         else:
@@ -127,7 +159,7 @@ def _xml(text: str) -> str:
     return text.translate(_NO_XML)
 
 
-def _sarif(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:
+def _sarif(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:  # noqa: ARG001
     """SARIF 2.1.0: rules with their text, results with the object as a logical location."""
     ids = list(dict.fromkeys(one.rule for one in told))
     rules = [{"id": id_, "shortDescription": {"text": _rule_text(id_)}} for id_ in ids]
@@ -139,7 +171,7 @@ def _sarif(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:
             "message": {"text": one.message + (f" ({one.hint})" if one.hint else "")},
             "locations": [
                 {
-                    "physicalLocation": {"artifactLocation": {"uri": _uri(table)}},
+                    "physicalLocation": {"artifactLocation": {"uri": _uri(one.table)}},
                     "logicalLocations": [{"fullyQualifiedName": one.subject}],
                 }
             ],

@@ -35,7 +35,8 @@ class Outcome:
     """The outcome of a command: for scripts in `result`, for people through `render`.
 
     `status` and `exit_code` go together: `planned` 0 or 4, `incomplete` 3, `refused` 5,
-    `unknown` 12. `warnings` are those that were not yet told through Progress.
+    `unknown` 12. `warnings` are those that were not yet told through Progress. `plan` is the file
+    of `--save-plan`, where the command makes that itself.
     """
 
     command: str
@@ -46,6 +47,7 @@ class Outcome:
     status: Status = "done"
     dry_run: bool = False
     warnings: Sequence[str] = field(default=())
+    plan: str | None = None
 
 
 def document(outcome: Outcome) -> dict[str, Any]:
@@ -85,14 +87,18 @@ def _head(command: str | None) -> dict[str, Any]:
     return {"icectl": __version__, "schema": SCHEMA_VERSION, "command": command}
 
 
-def _table(table: TableIdentity) -> dict[str, Any]:
+def table_json(table: TableIdentity) -> dict[str, Any]:
+    """The table that a run began with, or a plan was made of."""
     return {
         "location": table.location,
         "uuid": table.uuid,
         "format_version": table.format_version,
         "metadata_location": table.metadata_location,
-        "metadata_location_after": table.metadata_location_after,
     }
+
+
+def _table(table: TableIdentity) -> dict[str, Any]:
+    return {**table_json(table), "metadata_location_after": table.metadata_location_after}
 
 
 _PLAIN = frozenset({str, int, bool, type(None)})
@@ -169,6 +175,8 @@ def document_schema(command: str) -> dict[str, Any]:
 
 def plan_schema(command: str) -> dict[str, Any]:
     """Compose the JSON Schema of the file that `--save-plan` writes for a command."""
+    if command == "maintain":
+        return load_schema("maintain-plan")
     schema = load_schema("plan")
     result, definitions = _result_schema(command)
     if definitions:

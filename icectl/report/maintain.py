@@ -32,7 +32,7 @@ def table_row(table: TableRun) -> dict[str, Any]:
         "table": table.name,
         "status": table.status,
         "exit": table.exit_code,
-        "reason": _reason(table),
+        "reason": reason_of(table),
         "hint": None if worst is None else worst.hint,
         "benefit_bytes": table.first.benefit_bytes,
         "needs": [asdict(need) for need in table.first.needs],
@@ -91,7 +91,7 @@ def print_maintained(console: Console, told: Maintained) -> None:
         _print_end(console, told)
         return
     troubles = [
-        (one.name, _reason(one), worst.hint)
+        (one.name, reason_of(one), worst.hint)
         for one in told.tables
         if (worst := one.worst) is not None
         and worst.exit_code
@@ -109,9 +109,12 @@ def _print_end(console: Console, told: Maintained) -> None:
 
 def _what(table: TableRun, *, planning: bool) -> str:
     """What was done, or would be, and why not, in one line."""
-    if table.exit_code or table.skipped is not None or table.status == "skipped":
-        return _reason(table) or ""
+    why = reason_of(table) or ""
+    if table.status == "skipped" and not planning:
+        return why
     if planning:
+        if why:
+            return why
         needed = {need.step: need.reason for need in table.first.needs}
         return "; ".join(
             f"{one.step}: {needed.get(one.step, '')}"
@@ -126,10 +129,10 @@ def _what(table: TableRun, *, planning: bool) -> str:
     if table.first.withheld:
         steps = " and ".join(one.step for one in table.first.withheld)
         done.append(f"no {steps}: {table.first.withheld[0].reason}")
-    return ", ".join(done)
+    return "; ".join(filter(None, (", ".join(done), why)))
 
 
-def _reason(table: TableRun) -> str | None:
+def reason_of(table: TableRun) -> str | None:
     """Why a table is not what it should be; None where it is."""
     if table.skipped is not None:
         return table.skipped

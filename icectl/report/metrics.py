@@ -32,7 +32,10 @@ def metrics_text(
     ]
     samples += _figures(built["result"] or {}, labels)
     for row in (built["result"] or {}).get("tables", ()):
-        samples += _table_samples(row, {**labels, "table": row["table"]})
+        of_table = {**labels, "table": row["table"]}
+        samples += _table_samples(row, of_table)
+        for check, verdict in _verdicts(row.get("result") or {}):
+            samples.append(("icectl_health_verdict", {**of_table, "check": check}, verdict))
     for check, verdict in _verdicts(built["result"] or {}):
         samples.append(("icectl_health_verdict", {**labels, "check": check}, verdict))
     lines: list[str] = []

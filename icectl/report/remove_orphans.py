@@ -39,13 +39,14 @@ class Orphans:
     """A removal as it is told: what was planned, and what of it has happened.
 
     `removed` is None before it is run. `given_metadata_file` is the one that is current by the
-    caller's word.
+    caller's word, `engine` what lists files and compares them.
     """
 
     table_location: str
     plan: OrphanPlan
     moves: bool
     given_metadata_file: str | None
+    engine: str
     removed: Listed | None = None
     failed: tuple[tuple[str, str], ...] = ()
     spared: Mapping[str, int] = field(default_factory=dict)
@@ -62,6 +63,7 @@ def orphans_result(told: Orphans) -> dict[str, Any]:
     if told.quarantine is not None:
         quarantine = {"location": told.quarantine.folder, "lists": list(told.quarantine.lists)}
     return {
+        "engine": told.engine,
         "older_than": print_limit(plan.rule.older_than_ms),
         "listed": plan.listed_count,
         "listed_bytes": plan.listed_bytes,
@@ -117,6 +119,7 @@ def print_plan(console: Console, told: Orphans, *, whole: bool) -> None:
         _print_files(console, told, every, whole=whole)
     if whole:
         _print_left_alone(console, told)
+        console.say(f"engine: {told.engine}")
     _print_outside(console, told)
     verb = "moved" if told.moves else "deleted"
     if not len(every):

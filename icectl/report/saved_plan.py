@@ -8,25 +8,16 @@ from typing import Any
 
 from icectl import __version__
 from icectl.errors import Refused, Unsupported, UsageError
-from icectl.report.document import Outcome, clean
+from icectl.report.document import Outcome, clean, table_json
 from icectl.units import print_instant
 
 PLAN_FORMAT = 1
-_KEYS = (
-    "icectl",
-    "plan",
-    "command",
-    "table",
-    "base",
-    "instant_ms",
-    "instant",
-    "metadata_file",
-    "options",
-    "settings",
-    "status",
-    "result",
-    "hash",
-)
+_KEYS = frozenset(
+    {
+        "icectl", "plan", "command", "table", "base", "instant_ms", "instant", "metadata_file",
+        "options", "settings", "status", "result",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +54,7 @@ def plan_text(request: PlanRequest, outcome: Outcome) -> str:
         "plan": PLAN_FORMAT,
         "command": request.command,
         "table": request.table,
-        "base": {
-            "location": outcome.table.location,
-            "uuid": outcome.table.uuid,
-            "format_version": outcome.table.format_version,
-            "metadata_location": outcome.table.metadata_location,
-        },
+        "base": table_json(outcome.table),
         "instant_ms": request.instant_ms,
         "instant": print_instant(request.instant_ms),
         "metadata_file": request.metadata_file,
@@ -77,12 +63,17 @@ def plan_text(request: PlanRequest, outcome: Outcome) -> str:
         "status": outcome.status,
         "result": clean(outcome.result),
     }
+    return sealed(built)
+
+
+def sealed(built: dict[str, Any]) -> str:
+    """Write a plan with its hash behind it."""
     built["hash"] = _hash(built)
     return json.dumps(built, indent=2, allow_nan=False) + "\n"
 
 
-def read_plan(text: str, name: str) -> SavedPlan:
-    """Read the file of a plan; `name` is what messages call it.
+def opened(text: str, name: str) -> dict[str, Any]:
+    """Read the file of a plan, and check that it is as it was written; `name` is its own.
 
     Raises: UsageError, where it is none; Refused, where it was changed after it was written;
     Unsupported, for one of a newer icectl.
@@ -98,13 +89,24 @@ def read_plan(text: str, name: str) -> SavedPlan:
             f"{name} is a plan of format {built['plan']}, and this icectl knows {PLAN_FORMAT}",
             hint=f"apply it with icectl {built.get('icectl')}, which has made it",
         )
-    said = built.pop("hash")
-    if said != _hash(built) or {*built, "hash"} != set(_KEYS):
-        raise Refused(
-            f"{name} was changed after it was made: it does not match its hash",
-            hint="make a new plan with `--dry-run --save-plan`",
-            id="plan-changed",
-        )
+    if built.pop("hash") != _hash(built):
+        raise changed(name)
+    return built
+
+
+def changed(name: str) -> Refused:
+    """Say that a file is not as it was written."""
+    return Refused(
+        f"{name} was changed after it was made: it does not match its hash",
+        hint="make a new plan with `--dry-run --save-plan`",
+        id="plan-changed",
+    )
+
+
+def saved_plan(built: Mapping[str, Any], name: str) -> SavedPlan:
+    """Make a plan of one command of what its file has. Raises: Refused, where it has not all."""
+    if set(built) != _KEYS:
+        raise changed(name)
     base = built["base"]
     request = PlanRequest(
         built["command"],

@@ -17,29 +17,29 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A table as a plan was made of it."""
+    """A table as a plan was made of it; any of its states where there is no location."""
 
     uuid: str | None
-    metadata_location: str
+    metadata_location: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
     """A plan that was reviewed, of `base`; a run does just that, or what of it still holds.
 
-    `clock` stands at the plan's instant until the run's own plan was compared.
+    The latter where it is not `exact`. `clock` stands at the plan's instant until the run's own
+    plan was compared.
     """
 
     command: str
     base: TableState
     reviewed: Reviewed
     clock: InstantEnv
-    allow_newer: bool
+    exact: bool
 
     def pinned(self, catalog: Catalog) -> Catalog:
         """The catalog, which shows no other table, nor another state of it unless that may be."""
-        location = None if self.allow_newer else self.base.metadata_location
-        return PinnedCatalog(catalog, self.base.uuid, location)
+        return PinnedCatalog(catalog, self.base.uuid, self.base.metadata_location)
 
     def approve(self, result: Callable[[], Mapping[str, Any]]) -> None:
         """Compare what a run is about to do with what was reviewed.
@@ -48,7 +48,7 @@ class Review:
         """
         acts = acts_of(self.command, result())
         added = acts - self.reviewed.acts
-        gone = frozenset() if self.allow_newer else self.reviewed.acts - acts
+        gone = self.reviewed.acts - acts if self.exact else frozenset()
         if added or gone:
             told = [f"{_named(added)} not in it"] if added else []
             told += [f"{_named(gone)} no longer possible"] if gone else []

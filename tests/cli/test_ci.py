@@ -147,7 +147,7 @@ def test_schemas_are_printed_whole(run: Run, name: str) -> None:
     schema = json.loads(ended.out)
     Draft202012Validator.check_schema(schema)
     assert schema["properties"]["command"] == {"const": name}
-    if name in PLANNED:
+    if name in {*PLANNED, "maintain"}:
         schema = json.loads(run("schema", name, "--plan").out)
         Draft202012Validator.check_schema(schema)
         assert "hash" in schema["required"]

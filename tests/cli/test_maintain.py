@@ -210,13 +210,20 @@ def test_a_time_limit_cuts_off_what_gains_least_and_the_next_run_goes_on(
 ) -> None:
     rotten(server, "less")
     rotten(server, "more", appends=16)
-    words = ("main", "--yes", "--only", "compact", "--json")
-    ended = prepared("maintain", Slow(NOW_MS))(*words, "--time-limit", "50s")
-    assert statuses(ended) == {"more": ("done", 0), "less": ("incomplete", 3)}
+    words = ("main", "--yes", "--only", "compact,expire-snapshots")
+    limited = prepared("maintain", Slow(NOW_MS))
+    ended = limited(*words, "--json", "--time-limit", "50s")
+    assert statuses(ended) == {"more": ("incomplete", 3), "less": ("incomplete", 3)}
     assert ended.code == 3
-    assert rows(ended)["less"]["reason"] == "not reached: compact"
-    ended = prepared("maintain", FixedEnv(NOW_MS))(*words)
-    assert statuses(ended) == {"less": ("done", 0), "more": ("nothing-to-do", 0)}
+    assert rows(ended)["less"]["reason"] == "not reached: compact, expire-snapshots"
+    more = rows(ended)["more"]
+    assert (more["after"]["file_count"], more["reason"]) == (1, "not reached: expire-snapshots")
+    ended = limited(*words, "--time-limit", "50s")
+    assert re.search(r"db\.inner\.less +incomplete +24 files into 1; not reached: exp", ended.out)
+    ended = prepared("maintain", FixedEnv(NOW_MS + DAY_MS))(*words, "--json")
+    assert {name: steps(row) for name, row in rows(ended).items()} == {
+        "less": {"expire-snapshots": "done"}, "more": {"expire-snapshots": "done"},
+    }  # fmt: skip
 
 
 @dataclass

@@ -1,12 +1,15 @@
 """One command on several tables: each as by itself, one report."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from icectl.env import Env
+from tests.builders.rows import current_metadata
 from tests.builders.table_builder import START_MS
 from tests.builders.warehouse import at_rest, broken, rotten, warehouse
 from tests.catalogs.sql_servers import SqlServer
@@ -96,17 +99,38 @@ def test_a_question_is_asked_once_and_not_without_a_terminal(server: SqlServer, 
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ("--metadata-file", "x"), ("--deleted-list", "x"), ("--dry-run", "--save-plan", "x"),
-        ("--check", "--format", "sarif"),
-    ],
-)  # fmt: skip
+    [("--metadata-file", "x"), ("--deleted-list", "x"), ("--dry-run", "--save-plan", "x")],
+)
 def test_what_is_about_one_table_is_refused(server: SqlServer, run: Run, words) -> None:
     at_rest(server, "calm")
     ended = run("main.**", *words, command="expire-snapshots")
-    told = " ".join(words[-2:]) if "sarif" in words else words[-2]
     assert ended.code == 2
-    assert f"`{told}` is about one table, and TABLE stands for several" in ended.err
+    assert f"`{words[-2]}` is about one table, and TABLE stands for several" in ended.err
+
+
+def test_formats_of_ci_tell_of_each_table(server: SqlServer, run: Run) -> None:
+    rotten(server, "rotten")
+    at_rest(server, "calm")
+    current_metadata(at_rest(server, "lost").directory).write_text("{")
+    words = ("main.**", "--check", "--format")
+    (lost, work) = sorted(run(*words, "github", command="expire-snapshots").out.splitlines())
+    assert lost.startswith("::error title=skipped main.db.inner.lost::")
+    assert work == (
+        "::warning title=expire-snapshots main.db.inner.rotten::`icectl expire-snapshots` has work "
+        "to do (`icectl expire-snapshots main.db.inner.rotten` does it)"
+    )
+    (suite,) = ET.fromstring(run(*words, "junit", command="expire-snapshots").out)
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
+    cases = {str(case.get("classname")): [one.tag for one in case] for case in suite}
+    assert cases == {
+        "main.db.inner.calm": [], "main.db.inner.lost": ["error"],
+        "main.db.inner.rotten": ["failure"],
+    }  # fmt: skip
+    found = json.loads(run(*words, "sarif", command="expire-snapshots").out)
+    places = [one["locations"][0]["physicalLocation"] for one in found["runs"][0]["results"]]
+    assert sorted(one["artifactLocation"]["uri"] for one in places) == [
+        "main.db.inner.lost", "main.db.inner.rotten",
+    ]  # fmt: skip
 
 
 def test_a_glob_without_tables_is_no_table(server: SqlServer, run: Run) -> None:

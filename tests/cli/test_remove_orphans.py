@@ -24,9 +24,9 @@ from tests.stores.fixed_env import FixedEnv
 from tests.stores.wrapped import CountingStore, ReadOnlyStore
 
 KEYS = [
-    "older_than", "listed", "listed_bytes", "referenced", "orphans", "orphan_bytes", "outside",
-    "left_alone", "removed", "removed_bytes", "quarantined", "quarantined_bytes", "quarantine",
-    "failed",
+    "engine", "older_than", "listed", "listed_bytes", "referenced", "orphans", "orphan_bytes",
+    "outside", "left_alone", "removed", "removed_bytes", "quarantined", "quarantined_bytes",
+    "quarantine", "failed",
 ]  # fmt: skip
 STRAYS = {"data/lost.parquet", "data/category=c0/lost.parquet", "metadata/lost-m0.avro"}
 
@@ -115,12 +115,13 @@ def test_a_dry_run_lists_each_file_with_bytes_and_time(icectl: Remove, littered:
     assert [line.split() for line in lines[1:4]] == [
         ["100", "2025-06-09T15:06:40Z", name] for name in sorted(STRAYS)
     ]
-    assert lines[5:7] == [
+    assert lines[5:8] == [
         "left alone: 1 file modified too recently",
         "left alone: 1 file on a hidden path (a name that begins with `_` or `.`)",
+        "engine: local",
     ]
-    assert lines[7].startswith(f"3 files of {len(before)}, 300 B of ")
-    assert lines[7].endswith(
+    assert lines[8].startswith(f"3 files of {len(before)}, 300 B of ")
+    assert lines[8].endswith(
         "would be deleted: not referred to, and older than 2025-06-13T15:06:40Z"
     )
     found = result(icectl(littered.directory, "-n", "--json"))

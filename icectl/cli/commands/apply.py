@@ -66,6 +66,10 @@ def apply(common: Common, file: FileArgument, request: ApplyRequest) -> Outcome:
     done: snapshots, refs and files that it expires or deletes, files and manifests that it
     rewrites, steps that it has. Nothing that it does not name is.
 
+    Of a plan of `maintain` the first step of each table is done like that, and each later one, on
+    the table as the step before has left it, as with `--allow-newer`: of what the file names what
+    still holds. A table that has moved on, or a step that fails, stops that table and no other.
+
     Options that reach the table (`--storage-option`, `--catalog-option`, `--config`) and those of
     the run are given here anew: the file holds no credentials. The document of `--json` is that of
     the command that the plan is of.

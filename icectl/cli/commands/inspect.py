@@ -99,7 +99,12 @@ class ViewRequest:
     ] = None
     html: Annotated[
         str | None,
-        option("--html", group=OUTPUT, metavar="FILE", help="tree: write one HTML page to FILE"),
+        option(
+            "--html",
+            group=OUTPUT,
+            metavar="FILE",
+            help="tree, health: write one HTML page to FILE",
+        ),
     ] = None
 
 
@@ -108,6 +113,7 @@ class ViewRequest:
     examples=[
         ("icectl inspect /wh/db/t", "what the table is, and its counts"),
         ("icectl inspect /wh/db/t health", "what maintenance it needs"),
+        ("icectl inspect 'prod.**' health --html health.html", "a page of all tables by need"),
         ("icectl inspect prod.db.t health --fail-on critical", "for CI: exit 4 when it is bad"),
         ("icectl inspect prod.db", "the tables in a namespace of catalog prod"),
         ("icectl inspect s3://b/t files --ref audit --format csv", "live files of a branch"),
@@ -127,6 +133,14 @@ def inspect(
     view: Annotated[
         str, typer.Argument(metavar="VIEW", help="what to show, see above", show_default=False)
     ] = "summary",
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="...",
+            help="health: the view comes after all tables, as in `TABLE TABLE health`",
+            show_default=False,
+        ),
+    ] = None,
     *,
     request: ViewRequest,
 ) -> Outcome:
@@ -139,7 +153,11 @@ def inspect(
     Where TABLE is a catalog, a namespace of one or a folder, the tables in it and below it are
     listed, by their metadata alone; --limit, --columns and --format shape that list.
 
+    The health of many tables, those with most need first, is shown where TABLE is a catalog, a
+    namespace, a folder or a glob such as prod.sales.* or /wh/*/*, or where several are named:
+    with --html as one page. --check and --fail-on go by the worst of them.
+
     Nothing is changed. A directory that belongs to a catalog is read too: the newest metadata
     file is taken for the current one.
     """
-    return course("inspect")(common, table, view, request)
+    return course("inspect")(common, table, view, request, more or ())

@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from icectl.cli.options import CHANGING, OUTPUT, RUNNING, Common, command, course, option
+from icectl.cli.options import (
+    CHANGING,
+    OUTPUT,
+    RUNNING,
+    Common,
+    SavePlan,
+    command,
+    course,
+    option,
+)
 from icectl.report.document import Outcome
 
 
@@ -47,6 +56,7 @@ class MaintainRequest:
     check: Annotated[
         bool, option("--check", group=CHANGING, help="plan only; exit 4 when there is work")
     ] = False
+    save_plan: SavePlan = None
     yes: Annotated[
         bool, option("--yes", "-y", group=CHANGING, help="do not ask; nor does `--policy`")
     ] = False
@@ -101,5 +111,8 @@ def maintain(
     is work, before 3.
 
     Without `--policy` and `--yes` it asks before anything is changed.
+
+    `--dry-run --save-plan FILE` keeps the plans of all steps, for review; `icectl apply FILE` does
+    the first step of each table exactly, the others within what the file names, and nothing else.
     """
     return course("maintain")(common, tables, request)

@@ -1,6 +1,8 @@
 """The course of `icectl apply`: read the plan, then run its command, held to it."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from icectl.cli.app import COMMANDS, load_command
 from icectl.cli.commands.apply import ApplyRequest
@@ -9,22 +11,28 @@ from icectl.cli.plans import planned_invocation, planned_shell
 from icectl.errors import Refused, Unsupported, UsageError
 from icectl.plan.reviewed import PLANNED
 from icectl.report.document import Outcome
-from icectl.report.saved_plan import SavedPlan, read_plan
+from icectl.report.maintain_plan import COMMAND as MAINTAIN
+from icectl.report.maintain_plan import saved_maintenance
+from icectl.report.saved_plan import SavedPlan, opened, saved_plan
+from icectl.units import print_count
 
 
 def run(common: Common, file: str, request: ApplyRequest) -> Outcome:
     """Carry out a plan, or tell what of it would be done."""
     if common.catalog is not None:
         raise UsageError("`--catalog`: the plan names its table in full", hint="leave it out")
-    saved = _read(file)
-    command = _command(saved, file)
+    built = _read(file)
     shell = common.shell
-    if saved.request.instant_ms > shell.env.now_ms():
+    if built.get("instant_ms", 0) > shell.env.now_ms():
         raise Refused(
             f"{file} was made in the future, by the clock of this machine",
             hint="set the clocks right, or make a new plan",
             id="plan-changed",
         )
+    if built.get("command") == MAINTAIN:
+        return _maintain(common, file, built, request)
+    saved = saved_plan(built, file)
+    command = _command(saved, file)
     change = Change(
         dry_run=request.dry_run,
         yes=True,
@@ -36,14 +44,30 @@ def run(common: Common, file: str, request: ApplyRequest) -> Outcome:
     return invocation.run(planned_shell(saved, shell, allow_newer=request.allow_newer))
 
 
-def _read(file: str) -> SavedPlan:
+def _maintain(
+    common: Common, file: str, built: Mapping[str, Any], request: ApplyRequest
+) -> Outcome:
+    """Carry out a plan of many tables."""
+    from icectl.cli.courses.maintain import apply_plan
+
+    if request.deleted_list is not None:
+        raise UsageError(
+            f"`--deleted-list` is about one table, and {file} may be of several",
+            hint="the plan itself lists the files",
+        )
+    saved = saved_maintenance(built, file)
+    common.shell.console.note(f"plan {file}: maintain {print_count(len(saved.tables), 'table')}")
+    return apply_plan(common, file, saved, request)
+
+
+def _read(file: str) -> dict[str, Any]:
     try:
         text = Path(file).read_text("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{file} is no saved plan: it is not text") from error
     except OSError as error:
         raise UsageError(f"cannot read the plan {file}: {error.strerror}") from error
-    return read_plan(text, file)
+    return opened(text, file)
 
 
 def _command(saved: SavedPlan, file: str) -> Command:

@@ -17,7 +17,7 @@ from icectl.cli.settings import (
     whole_number,
 )
 from icectl.cli.spark_options import check_no_spark_options, spark_options
-from icectl.engine.choice import AUTO, EngineChoice, choose_engine
+from icectl.engine.choice import AUTO, EngineChoice, choose_engine, confirmed
 from icectl.engine.compact_job import Engine
 from icectl.engine.local import LocalEngine
 from icectl.engine.spark_rewrite import SparkEngine
@@ -72,19 +72,22 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
     budget = _count("--max-failed-commits", request.max_failed_commits) or 0
     session = open_session(common, table, read_only=False, change=change)
     choice = _choice(session, request)
+    _engine(session, request, choice)  # options that do not go with it show before any work
+    prepared = prepare(
+        session.access,
+        request.branch,
+        lambda metadata: replace(options(metadata), only=session.reviewed),
+    )
+    if prepared.plan.has_work and not (change.dry_run or change.check):
+        choice = confirmed(choice)
+    told = Compaction(
+        prepared.plan,
+        prepared.files,
+        prepared.loaded.metadata,
+        prepared.removed_delete_files,
+        choice,
+    )
     with _engine(session, request, choice) as engine:
-        prepared = prepare(
-            session.access,
-            request.branch,
-            lambda metadata: replace(options(metadata), only=session.reviewed),
-        )
-        told = Compaction(
-            prepared.plan,
-            prepared.files,
-            prepared.loaded.metadata,
-            prepared.removed_delete_files,
-            choice,
-        )
         return _run(session, engine, prepared, told, change, Commits(commits, budget))
 
 

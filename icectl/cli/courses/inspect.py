@@ -1,10 +1,11 @@
 """The views of `icectl inspect`: options checked, the view run, its output chosen."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.cli.app import COMMANDS
@@ -20,6 +21,7 @@ from icectl.cli.settings import (
     parse_count,
     parse_option,
 )
+from icectl.cli.targets import is_many as is_many_tables
 from icectl.errors import (
     NO_TABLE,
     Incomplete,
@@ -31,6 +33,7 @@ from icectl.errors import (
 from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
 from icectl.plan.inspect.entry_rows import CONTENTS
 from icectl.plan.inspect.views import VIEWS, Row, RowSet, View
+from icectl.plan.inspect.warehouse import WAREHOUSE_COLUMNS
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot, parse_snapshot_id
 from icectl.report.console import Console
 from icectl.report.document import Outcome
@@ -41,6 +44,10 @@ from icectl.run.inspect.views import RowRequest, is_incomplete, oddities_of
 from icectl.run.reader import Gaps, Reader
 from icectl.units import parse_instant
 
+if TYPE_CHECKING:  # which is imported where it is shown
+    from icectl.plan.inspect.health import HealthLimits
+
+_HEALTH = "health"
 _DEFAULT_TREE_LIMIT = 20
 _VERDICTS = ("ok", "attention", "critical")
 _LAZY_TEXT = frozenset({"files", "entries"})
@@ -75,11 +82,76 @@ class _Shown:
     render: Callable[[Console], None]
 
 
-def run(common: Common, table: str, view: str, given: ViewRequest) -> Outcome:
-    """Run one view.
+def run(
+    common: Common, table: str, view: str, given: ViewRequest, more: Sequence[str] = ()
+) -> Outcome:
+    """Run one view; with `more` words the last is the view, and the others are tables.
 
     Raises: UsageError for options that make no sense together; what reading the table raises.
     """
+    words = [table, view, *more]
+    tables, view = words[:-1], words[-1]
+    if len(tables) > 1 and _view(tables[0], view).name != _HEALTH:
+        raise UsageError(
+            f"the view `{view}` is of one table, and {len(tables)} are named",
+            hint="`health` alone takes several",
+        )
+    if view == _HEALTH and _is_warehouse(common, tables, given):
+        return _show_warehouse(common, tables, given)
+    try:
+        return _of_one(common, table, view, given)
+    except TableNotFound as error:
+        if view != _HEALTH or error.error_id != TableNotFound.id or _is_of_snapshot(given):
+            raise
+        try:
+            return _show_warehouse(common, tables, given)
+        except (TableNotFound, StorageError):
+            raise error from None
+
+
+def _is_warehouse(common: Common, tables: Sequence[str], given: ViewRequest) -> bool:
+    """Whether the health of tables is asked for that may be several, or as tables are listed."""
+    if _is_of_snapshot(given) or (len(tables) == 1 and tables[0] in VIEWS):
+        return False
+    asks_for_rows = given.limit or given.columns or _format(common, given) in _ROW_PRINTERS
+    is_many = is_many_tables(common, tables) or may_be_short(common, tables[0])
+    return is_many or bool(asks_for_rows or given.html)
+
+
+def _is_of_snapshot(given: ViewRequest) -> bool:
+    return bool(given.snapshot or given.ref or given.as_of)
+
+
+def _show_warehouse(common: Common, tables: Sequence[str], given: ViewRequest) -> Outcome:
+    """The health of many tables."""
+    from icectl.cli.courses import warehouse
+    from icectl.engine.choice import choose_engine
+
+    wanted = _format(common, given)
+    _check_options(VIEWS[_HEALTH], given, wanted, several=True)
+    columns, settings = _names(given.columns), common.shell.settings
+    unknown = set(columns or ()) - set(WAREHOUSE_COLUMNS)
+    if unknown:
+        raise UsageError(
+            f"the health of tables has no column `{min(unknown)}`",
+            hint=f"columns: {', '.join(WAREHOUSE_COLUMNS)}",
+        )
+    chosen = row_output.print_chosen if columns else None
+    request = warehouse.WarehouseRequest(
+        limits=_health_limits(_limits(settings)),
+        fails_from=_fails_from(given),
+        engine=choose_engine(settings.read(COMPACT_ENGINE) or "auto"),
+        printer=_ROW_PRINTERS.get(wanted, chosen),
+        columns=columns,
+        limit=parse_option("--limit", given.limit, parse_count),
+        html=given.html,
+        write=_write,
+    )
+    return warehouse.run(common, tables, request)
+
+
+def _of_one(common: Common, table: str, view: str, given: ViewRequest) -> Outcome:
+    """Run a view of one table, or list tables."""
     if _is_listing(common, table, view, given):
         return list_tables(common, _list_options(common, table, given))
     try:
@@ -159,12 +231,11 @@ def _show_summary(reader: Reader, request: _ParsedRequest) -> _Shown:
 
 def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
     from icectl.engine.choice import choose_engine
-    from icectl.plan.inspect.health import HealthLimits, Limits
     from icectl.report.inspect.health import print_health
     from icectl.run.inspect.health import health
 
-    given = {name: Limits(*limits) for name, limits in request.limits.items()}
-    found = health(reader, request.choice, frozenset(COMMANDS), HealthLimits(**given))
+    limits = _health_limits(request.limits)
+    found = health(reader, request.choice, frozenset(COMMANDS), limits)
     engine = choose_engine(request.engine)
     found = {**found, "engine": engine.name}
     return _Shown(found, lambda console: print_health(console, found, request.table, engine))
@@ -331,6 +402,12 @@ def _limits(settings: Settings) -> dict[str, tuple[float, float]]:
     return found
 
 
+def _health_limits(limits: Mapping[str, tuple[float, float]]) -> "HealthLimits":
+    from icectl.plan.inspect.health import HealthLimits, Limits
+
+    return HealthLimits(**{name: Limits(*pair) for name, pair in limits.items()})
+
+
 def _fails_from(given: ViewRequest) -> int:
     """The place of the mildest verdict that ends with 4; behind all of them where none does."""
     if given.fail_on is not None:
@@ -356,9 +433,10 @@ def _view(table: str, name: str) -> View:
     raise UsageError(f"there is no view `{name}`", hint=hint)
 
 
-def _check_options(view: View, given: ViewRequest, wanted: str) -> None:
-    """Refuse options that mean nothing to the view."""
+def _check_options(view: View, given: ViewRequest, wanted: str, *, several: bool = False) -> None:
+    """Refuse options that mean nothing to the view; `several` where it is of several tables."""
     changes, tree = view.name == "changes", view.name == "tree"
+    rows = view.rows or several
     for option, value, concerned in (
         ("--snapshot", given.snapshot, view.of_snapshot),
         ("--ref", given.ref, view.of_snapshot),
@@ -367,16 +445,16 @@ def _check_options(view: View, given: ViewRequest, wanted: str) -> None:
         ("--content", given.content, view.by_content),
         ("--from", given.from_, changes),
         ("--to", given.to, changes),
-        ("--columns", given.columns, view.rows),
-        ("--limit", given.limit, view.rows or changes or tree),
-        ("--html", given.html, tree),
+        ("--columns", given.columns, rows),
+        ("--limit", given.limit, rows or changes or tree),
+        ("--html", given.html, tree or several),
         ("--check", given.check or None, view.name == "health"),
         ("--fail-on", given.fail_on, view.name == "health"),
     ):
         if value is not None and not concerned:
             raise UsageError(f"`{option}` means nothing to the view `{view.name}`")
     formats = ["text", "json"]
-    formats += ["jsonl", "csv"] if view.rows or changes else []
+    formats += ["jsonl", "csv"] if rows or changes else []
     formats += ["mermaid"] if tree else []
     if given.check or given.fail_on:
         from icectl.report.ci import CI_FORMATS

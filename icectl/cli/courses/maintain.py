@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from icectl.cli.commands.apply import ApplyRequest
 from icectl.cli.commands.maintain import MaintainRequest
 from icectl.cli.maintenance.errand import (
     ASSESS,
     Errand,
+    Held,
     Place,
     carry_out,
     check_options,
@@ -16,18 +18,21 @@ from icectl.cli.maintenance.errand import (
 )
 from icectl.cli.maintenance.hands import Hands, OwnHands, WorkerHands
 from icectl.cli.maintenance.keys import KEYS
+from icectl.cli.maintenance.plans import held_steps, kept_plan, planned_run, policy_in
 from icectl.cli.maintenance.policy import Effective, Policy, read_policy
 from icectl.cli.naming import called
 from icectl.cli.options import Common
 from icectl.cli.session import open_session
 from icectl.cli.settings import (
     COMPACT_ENGINE,
+    COMPACT_MASTER,
     CONCURRENCY,
     Layer,
     parse_count,
     parse_option,
 )
 from icectl.cli.targets import Found, find_tables, may_be_none
+from icectl.engine.choice import AUTO, choose_engine
 from icectl.errors import Incomplete, ProblemsFound, Refused, TableNotFound, UsageError
 from icectl.plan.maintain.needs import STEPS
 from icectl.plan.maintain.schedule import (
@@ -49,6 +54,7 @@ from icectl.report.maintain import (
     table_row,
     totals,
 )
+from icectl.report.maintain_plan import SavedMaintenance
 from icectl.spec.properties import (
     GC_ENABLED,
     MAINTAIN_ENABLED,
@@ -73,14 +79,20 @@ _OWN_WORD: Sequence[TableProperty[Any]] = (
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is asked of a run: the tables, each with its policy, and how it is carried out."""
+    """What is asked of a run: the tables, each with its policy, and how it is carried out.
+
+    The plan is made at `instant_ms`, where it is to be kept; `held` is what each step of a table
+    may do by a plan that was kept.
+    """
 
     common: Common
     request: MaintainRequest
     tables: Sequence[str]
     policies: Mapping[str, Effective]
-    only: tuple[str, ...]
-    jobs: int
+    only: tuple[str, ...] = STEPS
+    jobs: int = 1
+    instant_ms: int | None = None
+    held: Mapping[str, Mapping[str, Held]] = field(default_factory=dict)
 
     @property
     def planning(self) -> bool:
@@ -94,6 +106,8 @@ class _Asked:
 
     def errand(self, table: str, step: str, seconds_left: float, *, alone: bool = False) -> Errand:
         """A step on a table, as it goes to whoever carries it out."""
+        held = self.held.get(table, {}).get(step)
+        is_planned = held is not None or (self.planning and step in STEPS)
         return Errand(
             table=table,
             step=step,
@@ -104,6 +118,8 @@ class _Asked:
             planning=self.planning,
             is_alone=alone,
             seconds_left=seconds_left,
+            instant_ms=self.instant_ms if is_planned else None,
+            held=held,
         )
 
     def _share(self, table: str, step: str) -> int | None:
@@ -125,7 +141,10 @@ def run(common: Common, targets: Sequence[str], request: MaintainRequest) -> Out
     policies = {table: policy.of(called(common, table)) for table in found.tables}
     for effective in _distinct(policies):
         check_options(effective, common.shell)
-    asked = _Asked(common, request, found.tables, policies, _only(request), _jobs(request))
+    instant_ms = common.shell.env.now_ms() if request.save_plan else None
+    asked = _Asked(
+        common, request, found.tables, policies, _only(request), _jobs(request), instant_ms
+    )
     if request.explain:
         return _explained(asked)
     tables = _looked_at(asked, found)
@@ -134,6 +153,30 @@ def run(common: Common, targets: Sequence[str], request: MaintainRequest) -> Out
         _confirm(common, tables)
     _maintain(asked, tables)
     return _outcome(asked, tables)
+
+
+def apply_plan(
+    common: Common, file: str, saved: SavedMaintenance, request: ApplyRequest
+) -> Outcome:
+    """Carry out a plan of maintenance: the first step of a table exactly, others within it."""
+    policies = {one.table: policy_in(one.policy, file) for one in saved.tables}
+    newer = request.allow_newer
+    asked = _Asked(
+        common,
+        MaintainRequest(dry_run=request.dry_run),
+        tuple(policies),
+        policies,
+        instant_ms=saved.instant_ms,
+        held={one.table: held_steps(one, allow_newer=newer) for one in saved.tables},
+    )
+    seen = _looked_at(asked, Found(tuple(policies), ()))
+    tables = [planned_run(*pair) for pair in zip(saved.tables, _firsts(seen), strict=True)]
+    _maintain(asked, tables)
+    return _outcome(asked, tables)
+
+
+def _firsts(tables: Sequence[TableRun]) -> list[Assessed]:
+    return [one.first for one in tables]
 
 
 def _check(common: Common, request: MaintainRequest) -> None:
@@ -273,7 +316,7 @@ def _confirm(common: Common, tables: Sequence[TableRun]) -> None:
 def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
     """Run the steps that tables need, until none is left or time is up."""
     alone = frozenset(
-        (one.name, "compact") for one in tables if one.left and _is_on_spark(asked, one.name)
+        (one.name, step) for one in tables if one.left for step in _on_spark(asked, one.name)
     )
     schedule = Schedule(tables, alone)
     console = asked.common.shell.console
@@ -288,6 +331,8 @@ def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
             console.progress.rename(_under_way(schedule))
             number, (end, seen) = hands.take()
             schedule.tables[number].ended(end, seen)
+            if not schedule.has_alone:
+                hands.end_spark()
     for table in tables:
         for warning in (text for end in table.ends for text in end.warnings):
             console.warn(f"{table.name}: {warning}")
@@ -321,7 +366,16 @@ def _begin(asked: _Asked, schedule: Schedule, hands: Hands) -> None:
         table.is_running = True
         alone = (table.name, step) in schedule.alone
         errand = asked.errand(table.name, step, seconds, alone=alone)
-        hands.give(schedule.tables.index(table), errand)
+        hands.give(schedule.tables.index(table), _after(table, errand))
+
+
+def _after(table: TableRun, errand: Errand) -> Errand:
+    """An errand whose plan is of the table as the steps before it have left that."""
+    held, location = errand.held, table.metadata_location
+    if held is None or held.base.metadata_location is None or location is None:
+        return errand
+    base = replace(held.base, metadata_location=location)
+    return replace(errand, held=replace(held, base=base))
 
 
 def _used_up(step: str, budget: str) -> StepEnd:
@@ -346,11 +400,18 @@ def _seconds(asked: _Asked, table: TableRun) -> float | None:
     return seconds if budget_ms is None else min(seconds, budget_ms / 1000 - table.seconds)
 
 
-def _is_on_spark(asked: _Asked, table: str) -> bool:
-    """Whether compacting a table takes Spark, of which one session at a time is enough."""
-    value = asked.policies[table].values.get(COMPACT_ENGINE.key)
-    engine = asked.common.shell.settings.read(COMPACT_ENGINE) if value is None else value.text
-    return engine != "local" and not asked.planning
+def _on_spark(asked: _Asked, table: str) -> Iterator[str]:
+    """The steps on a table that take Spark, of which one session is enough for the whole run."""
+    policy, settings = asked.policies[table], asked.common.shell.settings
+
+    engine = policy.read(COMPACT_ENGINE.key) or settings.read(COMPACT_ENGINE) or AUTO
+    of_spark = ("compact.master", "compact.remote", "compact.spark-conf")
+    is_for_spark = any(policy.read(key) for key in of_spark) or bool(settings.read(COMPACT_MASTER))
+    choice = choose_engine(engine, for_spark=is_for_spark)
+    if choice.name == "spark" and not asked.planning:  # a plan of it starts nothing
+        yield "compact"
+    if policy.read("remove-orphans.engine") == "spark":
+        yield "remove-orphans"
 
 
 def _under_way(schedule: Schedule) -> str:
@@ -410,7 +471,15 @@ def _outcome(asked: _Asked, tables: Sequence[TableRun]) -> Outcome:
         exit_code=code,
         status=status,
         dry_run=asked.planning,
+        plan=_plan(asked, ordered),
     )
+
+
+def _plan(asked: _Asked, tables: Sequence[TableRun]) -> str | None:
+    """The file of the plan, where it is to be kept."""
+    if asked.request.save_plan is None or asked.instant_ms is None:
+        return None
+    return kept_plan(asked.common, tables, asked.policies, asked.instant_ms)
 
 
 def _status(code: int, tables: Sequence[TableRun], *, planning: bool) -> Status:

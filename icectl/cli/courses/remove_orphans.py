@@ -117,6 +117,7 @@ def _options(session: Session, request: OrphansRequest, same_store: SameStore) -
         quarantine=None if quarantine is None else _absolute(quarantine),
         catalog_tables=session.other_tables,
         only=session.reviewed,
+        engine=request.engine,
     )
 
 
@@ -184,6 +185,7 @@ def _told(prepared: PreparedRemoval, done: OrphansGone | None = None) -> report.
         prepared.plan,
         moves=prepared.options.quarantine is not None,
         given_metadata_file=None if place is None else name(place),
+        engine=prepared.options.engine,
     )
     if done is None:
         return told

@@ -18,6 +18,7 @@ from icectl.cli.maintenance.keys import KEYS, REQUESTS
 from icectl.cli.maintenance.policy import Effective
 from icectl.cli.naming import called
 from icectl.cli.options import Change, Common, Limits, Shell, course
+from icectl.cli.plans import settings_in_full
 from icectl.cli.session import Session, open_session
 from icectl.cli.settings import (
     CONCURRENCY,
@@ -30,10 +31,11 @@ from icectl.cli.settings import (
     Resolved,
     Setting,
     Settings,
+    as_planned,
     resolve,
 )
 from icectl.cli.signals import Interrupts
-from icectl.env import Deadline, Env
+from icectl.env import Deadline, Env, InstantEnv
 from icectl.errors import CommitUnknown
 from icectl.plan.maintain.needs import STEPS, Thresholds, needs
 from icectl.plan.maintain.schedule import (
@@ -43,19 +45,35 @@ from icectl.plan.maintain.schedule import (
     StepEnd,
     status_of_error,
 )
+from icectl.plan.reviewed import Act, Reviewed
 from icectl.report.console import Console, ConsoleOptions
-from icectl.report.document import Outcome, clean
+from icectl.report.document import Outcome, clean, table_json
 from icectl.report.many import worst_finding
 from icectl.report.metrics import numbers_of
 from icectl.run.maintain.assess import assess, is_enabled
 from icectl.run.maintain.mark import mark_looked_for
 from icectl.run.reader import Reader
+from icectl.run.review import Review, TableState
 from icectl.table.open import open_table
 
 ASSESS = "assess"
 """The step that only looks."""
 
+_LOOK_SECONDS = 60.0
 _MIN_AGE = "remove-orphans.min-age"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The plan that a step is held to: its changes, and the settings that it was made with.
+
+    Where it is not `exact`, less than its changes may be done, and never more.
+    """
+
+    base: TableState
+    acts: frozenset[Act]
+    settings: Mapping[str, Mapping[str, str]]
+    exact: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +81,8 @@ class Errand:
     """A step on a table, as it goes to whoever carries it out.
 
     `options` are those of Common, as given; `concurrency` the files at once that are left to it;
-    `planning` where nothing may change, `is_alone` where no other such step may run beside it.
+    `planning` where nothing may change, `is_alone` where no other such step may run beside it. At
+    `instant_ms`, where that is given, the plan is made, to be kept; `held` where it was reviewed.
     """
 
     table: str
@@ -75,6 +94,8 @@ class Errand:
     planning: bool = False
     is_alone: bool = False
     seconds_left: float = float("inf")
+    instant_ms: int | None = None
+    held: Held | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +174,15 @@ def _judged(session: Session, loaded: LoadedTable, errand: Errand) -> Assessed:
 
 
 def _seen_after(common: Common, errand: Errand) -> Assessed | None:
-    """Look at a table that a step has changed; None where that fails, which the next step tells."""
+    """Look at a table that a step has changed; None where that fails, which the next step tells.
+
+    A limit that has passed meanwhile leaves time for it: the report is to tell what was done.
+    """
     try:
-        session = open_session(common, errand.table, read_only=False)
+        env = common.shell.env
+        deadline = Deadline(env, env.monotonic_seconds() + _LOOK_SECONDS)
+        free = replace(common, shell=replace(common.shell, review=None, deadline=deadline))
+        session = open_session(free, errand.table, read_only=False)
         return _judged(session, open_table(session.catalog), errand)
     except Exception:  # noqa: BLE001 - the step itself has ended well
         return None
@@ -169,10 +196,29 @@ def _run(common: Common, errand: Errand) -> StepEnd:
     change = Change(yes=True, dry_run=errand.planning)
     request = _request(errand.step, errand.policy)
     outcome = course(errand.step.replace("-", "_"))(common, errand.table, request, change)
-    end = _ended(errand.step, outcome)
+    end = replace(_ended(errand.step, outcome), metadata_location=_location(outcome))
+    if errand.planning and errand.instant_ms is not None:
+        end = replace(end, plan=_plan(common, errand.step, outcome))
     if errand.step == "remove-orphans" and end.exit_code == 0 and not errand.planning:
         _mark(common, errand, now_ms)
     return end
+
+
+def _location(outcome: Outcome) -> str | None:
+    """Where the metadata of the table lie after a step."""
+    table = outcome.table
+    return None if table is None else table.metadata_location_after or table.metadata_location
+
+
+def _plan(common: Common, step: str, outcome: Outcome) -> Mapping[str, Any]:
+    """What a file of plans keeps of a step: the table, the settings, what would be done."""
+    assert outcome.table is not None
+    settings = settings_in_full(common.shell.settings, step)
+    return {
+        "base": table_json(outcome.table),
+        "settings": {key: dict(value) for key, value in settings.items()},
+        "result": clean(outcome.result),
+    }
 
 
 def _mark(common: Common, errand: Errand, now_ms: int) -> None:
@@ -280,13 +326,20 @@ def _shell(errand: Errand, place: Place) -> Shell:
     }
     settings = resolve(given, os.environ, errand.options.get("config"))
     settings = settings_with(settings, errand.policy, errand.concurrency)
+    env, review = place.env, None
+    if errand.instant_ms is not None:
+        env = InstantEnv(env, errand.instant_ms)
+        if errand.held is not None:
+            held = errand.held
+            settings = as_planned(settings, errand.step, held.settings)
+            review = Review(errand.step, held.base, Reviewed(held.acts), env, exact=held.exact)
     ends_at = place.env.monotonic_seconds() + errand.seconds_left
     deadline = _StoppableDeadline(place.env, ends_at, place.is_stopped)
     limits = Limits(
         rewritten_bytes=errand.policy.read("budget.rewrite-bytes"),
         deleted_files=errand.policy.read("budget.delete-files"),
     )
-    return Shell(console, place.env, settings, deadline, place.interrupts, limits=limits)
+    return Shell(console, env, settings, deadline, place.interrupts, limits=limits, review=review)
 
 
 def settings_with(

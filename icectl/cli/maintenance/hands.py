@@ -15,6 +15,7 @@ from icectl.cli.failures import explained
 from icectl.cli.maintenance.errand import Done, Errand, Place, carry_out
 from icectl.cli.signals import Interrupts, Terminated
 from icectl.engine.isolated import Ask, Workers
+from icectl.engine.spark_start import keep_session
 from icectl.env import SystemEnv
 from icectl.errors import Incomplete
 from icectl.plan.maintain.schedule import WORKER_ENDED, StepEnd
@@ -35,6 +36,9 @@ class Hands(Protocol):
 
     def take(self) -> tuple[int, Done]:
         """Wait for the end of an errand that was begun, and return it with its number."""
+
+    def end_spark(self) -> None:
+        """End the session of Spark, if there is one: no errand needs it any more."""
 
     def __enter__(self) -> "Hands": ...
 
@@ -67,6 +71,9 @@ class OwnHands:
         number, errand = self._given.pop(0)
         return number, carry_out(errand, self.place)
 
+    def end_spark(self) -> None:
+        """Do nothing: steps on Spark have a process of their own."""
+
     def __enter__(self) -> "OwnHands":
         return self
 
@@ -78,8 +85,9 @@ class OwnHands:
 class WorkerHands:
     """Processes of this interpreter, each kept for the next errand.
 
-    An errand that is alone has one to itself, which ends with it: the Java process of a Spark that
-    was stopped lives on as long as the process that started it.
+    Errands on Spark, of which one runs at a time, have one to themselves, in which a session is
+    started once and kept: the Java process of a Spark that was stopped would live on as long as the
+    process that has started it.
     A first Ctrl-C calls off what is under way, where that is safe, and waits for it; a second ends
     the processes as they are.
     """
@@ -91,6 +99,7 @@ class WorkerHands:
     _workers: Workers = field(init=False)
     _pool: ThreadPoolExecutor | None = None
     _running: dict[Future[Done], int] = field(default_factory=dict)
+    _spark: "tuple[_SparkSettings, Workers] | None" = None
 
     def __enter__(self) -> "WorkerHands":
         self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="icectl-maintain")
@@ -115,6 +124,7 @@ class WorkerHands:
         finally:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._workers.__exit__()
+            self.end_spark()
 
     def give(self, number: int, errand: Errand) -> None:
         """Have a worker begin an errand."""
@@ -131,19 +141,42 @@ class WorkerHands:
     def _call(self, errand: Errand) -> Done:
         """Have a worker carry an errand out, and answer whether it is called off."""
         try:
-            if errand.is_alone:
-                with Workers(self._check) as own:
-                    return self._done(own, errand)
-            return self._done(self._workers, errand)
+            workers = self._on_spark(errand) if errand.is_alone else self._workers
+            return self._done(workers, errand)
         except Exception as error:  # noqa: BLE001 - the worker is gone, and with it one step
             told, code = explained(error)
             reason = f"the process of this step has ended: {told.message}"
             return StepEnd(errand.step, "failed", code, reason, told.hint, WORKER_ENDED), None
 
+    def _on_spark(self, errand: Errand) -> Workers:
+        """The process of steps on Spark; where settings of Spark differ, a new one."""
+        settings = _spark_settings(errand)
+        if self._spark is None or self._spark[0] != settings:
+            self.end_spark()
+            self._spark = settings, Workers(self._check).__enter__()
+        return self._spark[1]
+
+    def end_spark(self) -> None:
+        """End the process of steps on Spark; Java ends with it."""
+        if self._spark is not None:
+            self._spark[1].__exit__()
+        self._spark = None
+
     def _done(self, workers: Workers, errand: Errand) -> Done:
         (done,) = workers.call(_work, None, errand, ask=lambda _: self._stopped.is_set())
         found: Done = done
         return found
+
+
+_OF_SPARK = ("master", "remote", "spark-conf")
+_SparkSettings = tuple[tuple[str, object], ...]
+
+
+def _spark_settings(errand: Errand) -> _SparkSettings:
+    """What a policy says of Spark."""
+    values = errand.policy.values
+    keys = sorted(key for key in values if key.partition(".")[2] in _OF_SPARK)
+    return tuple((key, values[key].text) for key in keys)
 
 
 def _work(errand: Errand, ask: Ask) -> tuple[Done]:
@@ -164,5 +197,7 @@ def _work(errand: Errand, ask: Ask) -> tuple[Done]:
                 answer = True
         return answer
 
+    if errand.is_alone:
+        keep_session()
     place = Place(env, Interrupts(lambda _: None), is_stopped)
     return (carry_out(errand, place),)

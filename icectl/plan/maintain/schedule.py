@@ -6,7 +6,7 @@ else has had its turn; after an unknown outcome no step touches the table any mo
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from icectl.errors import (
     CommitConflict,
@@ -39,7 +39,11 @@ VALIDATE = "validate"
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """How a step on a table ended; `figures` are the counts and bytes of its own report."""
+    """How a step on a table ended; `figures` are the counts and bytes of its own report.
+
+    `plan` is what a file of plans keeps of it, `metadata_location` where the table's metadata lie
+    after it; None where nobody has asked.
+    """
 
     step: str
     status: Status
@@ -50,6 +54,8 @@ class StepEnd:
     figures: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     seconds: float = 0.0
+    plan: Mapping[str, Any] | None = None
+    metadata_location: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,11 @@ _STATUS_OF_ERROR: Mapping[int, Status] = {
 
 @dataclass(slots=True)
 class TableRun:
-    """A table in a run: what was seen of it first and last, what is left to do, what was done."""
+    """A table in a run: what was seen of it first and last, what is left to do, what was done.
+
+    Where `is_fixed`, the steps are those of a plan: none comes to them, and none follows one that
+    did not end well.
+    """
 
     name: str
     first: Assessed
@@ -96,6 +106,7 @@ class TableRun:
     seconds: float = 0.0
     again: set[str] = field(default_factory=set)
     is_validated: bool = False
+    is_fixed: bool = False
 
     def __post_init__(self) -> None:
         self.left = list(self.first.needs)
@@ -135,6 +146,12 @@ class TableRun:
             return worst.exit_code
         return Incomplete.exit_code if self.left and self.skipped is None else 0
 
+    @property
+    def metadata_location(self) -> str | None:
+        """Where the table's metadata lie, as far as its steps have told."""
+        told = [one.metadata_location for one in self.ends if one.metadata_location is not None]
+        return told[-1] if told else None
+
     def ended(self, end: StepEnd, seen: Assessed | None) -> None:
         """Take in how the step that was due ended; `seen` is the table after it, if looked at."""
         self.is_running = False
@@ -148,7 +165,7 @@ class TableRun:
             self.ends.append(end)
             return
         self.ends = [one for one in self.ends if one.step != end.step]
-        if end.status == "conflict" and end.step not in self.again:
+        if end.status == "conflict" and end.step not in self.again and not self.is_fixed:
             self.again.add(end.step)
             self.ends.append(end)
             return
@@ -156,8 +173,10 @@ class TableRun:
         self.left.pop(0)
         if seen is not None and seen.facts is not None:
             self.last = seen
-            self._go_on(seen, end.step)
-        if end.error_id in _STOPPED or end.exit_code in _ENDS_THE_TABLE:
+            if not self.is_fixed:
+                self._go_on(seen, end.step)
+        is_over = end.error_id in _STOPPED or end.exit_code in _ENDS_THE_TABLE
+        if is_over or (self.is_fixed and end.exit_code):
             self.left.clear()
 
     def _go_on(self, seen: Assessed, step: str) -> None:
@@ -202,6 +221,16 @@ class Schedule:
     def done_count(self) -> int:
         """The number of tables that nothing more is done with."""
         return sum(not one.left or one.skipped is not None for one in self.tables)
+
+    @property
+    def has_alone(self) -> bool:
+        """Whether any step that is left runs alone."""
+        return any(
+            (one.name, need.step) in self.alone
+            for one in self.tables
+            if one.skipped is None
+            for need in one.left
+        )
 
     def _is_alone(self, table: TableRun) -> bool:
         step = table.next_step

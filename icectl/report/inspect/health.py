@@ -46,15 +46,15 @@ def print_health(
 
 def _print_sizes(console: Console, found: Mapping[str, Any]) -> None:
     bar = _BAR if console.width is None else max(min(_BAR, console.width - _LEFT_OF_BAR), 4)
-    most = max(band["file_count"] for band in found["file_sizes"])
+    most = max(one["file_count"] for one in found["file_sizes"])
     rows = [
         (
-            _band(band["from_bytes"], band["below_bytes"]),
-            f"{band['file_count']:,}",
-            print_size(band["bytes"]),
-            "#" * -(-band["file_count"] * bar // most),
+            band(one["from_bytes"], one["below_bytes"]),
+            f"{one['file_count']:,}",
+            print_size(one["bytes"]),
+            "#" * -(-one["file_count"] * bar // most),
         )
-        for band in found["file_sizes"]
+        for one in found["file_sizes"]
     ]
     columns = [
         Column("size of data file"),
@@ -65,7 +65,8 @@ def _print_sizes(console: Console, found: Mapping[str, Any]) -> None:
     print_table(console, columns, rows)
 
 
-def _band(low: int, high: int | None) -> str:
+def band(low: int, high: int | None) -> str:
+    """The name of a band of sizes; `high` None where it has no end."""
     if high is None:
         return f"{print_size(low)} and more"
     return f"below {print_size(high)}" if low == 0 else f"{print_size(low)} to {print_size(high)}"

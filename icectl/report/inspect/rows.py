@@ -157,6 +157,18 @@ def _some(value: int | None) -> str:
     return f"{value:,}" if value else ""
 
 
+def _some_size(value: int | None) -> str:
+    return print_size(value) if value else ""
+
+
+def _verdict(value: str | None) -> str:
+    return value or "not read"
+
+
+def _percent(value: float | None) -> str:
+    return f"{value:.0%}" if value else ""
+
+
 def _age(value: int | None) -> str:
     return "default" if value is None else print_duration(value)
 
@@ -360,6 +372,16 @@ TEXT_VIEWS: Mapping[str, tuple[TextColumn, ...]] = {
         _number("schema", "latest_schema_id", plain),
         _number("seq", "latest_sequence_number", plain),
         _column("file", "file", _name, cut="end"),
+    ),
+    "warehouse": (
+        _column("table", "table", cut="middle"),
+        _column("health", "verdict", _verdict),
+        _number("files", "data_file_count", _some, is_spare=True),
+        _number("size", "data_file_bytes", _some_size, is_spare=True),
+        _number("deleted", "deleted_ratio", _percent, is_spare=True),
+        _number("to merge", "surplus_file_count", _some),
+        _number("to expire", "expirable_snapshot_count", _some),
+        _number("to free", "reclaimable_bytes", _some_size),
     ),
     "tables": (
         _column("table", "table", cut="middle"),

@@ -34,7 +34,8 @@ class OrphanOptions:
     """What the caller asks for; `older_than` is the limit of age, given what time it is.
 
     `catalog_tables` are the other tables of the catalog that the table was named in. No other files
-    go than a plan names that was reviewed, where there is one (`only`).
+    go than a plan names that was reviewed, where there is one (`only`). `engine` is what reports
+    call the search.
     """
 
     older_than: Callable[[int], int]
@@ -47,6 +48,7 @@ class OrphanOptions:
     quarantine: str | None = None
     catalog_tables: CatalogTables | None = None
     only: Reviewed | None = None
+    engine: str = "local"
 
 
 @dataclass(frozen=True, slots=True)

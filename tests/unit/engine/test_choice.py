@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.engine.choice import choose_engine
+from icectl.engine.choice import choose_engine, confirmed
 
 
 @pytest.fixture
@@ -25,11 +25,19 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return java.parent
 
 
-@pytest.mark.usefixtures("machine")
-def test_spark_is_chosen_where_pyspark_and_java_are_there() -> None:
+def test_spark_is_chosen_where_pyspark_and_java_are_there(machine: Path) -> None:
     chosen = choose_engine("auto")
     assert (chosen.name, str(chosen)) == ("spark", "engine: spark (PySpark and Java are there)")
+    assert confirmed(chosen) == chosen
     sys.modules.pop("pyspark")
+
+
+def test_the_choice_takes_a_look_alone(machine: Path) -> None:
+    (machine / "java").write_text(f"#!/bin/sh\ntouch {machine}/started\n")
+    (machine.parent / "modules" / "pyspark" / "__init__.py").write_text("raise RuntimeError")
+    assert choose_engine("auto").name == "spark"
+    assert "pyspark" not in sys.modules
+    assert not (machine / "started").exists()
 
 
 def test_without_java_the_local_engine_is_chosen(
@@ -39,13 +47,24 @@ def test_without_java_the_local_engine_is_chosen(
     chosen = choose_engine("auto")
     assert chosen.name == "local"
     assert chosen.why == "Spark needs Java 17 or newer, and there is no `java` on the PATH"
-    sys.modules.pop("pyspark")
+    monkeypatch.setenv("JAVA_HOME", str(machine.parent))
+    assert choose_engine("auto").name == "spark"  # where its bin is what Spark runs
 
 
-def test_with_an_old_java_the_local_engine_is_chosen(machine: Path) -> None:
+def test_work_is_done_by_the_local_engine_where_java_or_pyspark_is_too_old(machine: Path) -> None:
     (machine / "java").write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
-    assert choose_engine("auto").name == "local"
+    chosen = confirmed(choose_engine("auto"))
+    java = machine / "java"
+    assert str(chosen) == (
+        f"engine: local (Java 8 at {java} is too old: Spark needs Java 17 or newer)"
+    )
     sys.modules.pop("pyspark")
+    (machine.parent / "modules" / "pyspark" / "__init__.py").write_text("__version__ = '3.5.1'\n")
+    chosen = confirmed(choose_engine("auto"))
+    assert chosen.why == "PySpark 3.5.1 is too old: 4.1 or newer is needed"
+    sys.modules.pop("pyspark")
+    asked = choose_engine("spark")
+    assert confirmed(asked) == asked
 
 
 def test_without_pyspark_the_local_engine_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,7 @@ def test_every_row_view_has_a_text_form() -> None:
     assert set(TEXT_VIEWS) == {name for name, view in VIEWS.items() if view.rows} | {
         "changes",
         "tables",
+        "warehouse",
     }
     assert set(TEXT_VIEWS) >= METADATA_VIEWS
 

@@ -1,0 +1,207 @@
+"""The health of many tables: by need, as text and for scripts, and as one page."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from icectl.env import Env
+from tests.builders.table_builder import START_MS, TableBuilder
+from tests.builders.warehouse import at_rest, broken, rotten, warehouse
+from tests.catalogs.sql_servers import SqlServer
+from tests.cli.conftest import Run, checked_document
+from tests.stores.fixed_env import FixedEnv
+
+DAY_MS = 86_400_000
+PREFIX = "main.db.inner."
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlServer]:
+    """A catalog with a table at rest, two that want maintenance, and one that cannot be read."""
+    monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
+    with warehouse(tmp_path, monkeypatch) as started:
+        at_rest(started, "calm")
+        rotten(started, "small", appends=4)
+        rotten(started, "large", appends=8)
+        broken(started, "lost")
+        yield started
+
+
+@pytest.fixture
+def inspect(prepared: Callable[[str, Env], Run], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    return prepared("inspect", FixedEnv(START_MS + 30 * DAY_MS))
+
+
+def test_tables_are_listed_by_need(server: SqlServer, inspect: Run) -> None:
+    ended = inspect("main", "health", "--json")
+    document = checked_document(ended)
+    found = document["result"]
+    assert [(one["table"].removeprefix(PREFIX), one["verdict"]) for one in found["tables"]] == [
+        ("lost", None), ("large", "attention"), ("small", "attention"), ("calm", "ok"),
+    ]  # fmt: skip
+    assert (ended.code, document["status"], found["verdict"]) == (3, "incomplete", "attention")
+    assert found["tables"][0]["exit"] == 15
+    large = inspect(PREFIX + "large", "health", "--json").document["result"]
+    told = found["tables"][1]["result"]
+    assert {key: value for key, value in told.items() if key != "history"} == large
+    # 15 files, a delete file and 9 manifests less to open
+    reclaimable = large["reclaimable"]["reclaimable_bytes"]
+    manifests = large["manifest_debt"]["surplus_manifest_count"]
+    assert found["tables"][1]["benefit_bytes"] == (15 + 1 + manifests) * (4 << 20) + reclaimable
+    assert found["totals"]["verdicts"] == {"ok": 1, "attention": 2, "critical": 0, "unread": 1}
+    assert found["totals"]["data_file_count"] == 1 + 8 + 16
+    assert [sum(day["snapshot_count"] for day in told["history"]["days"])] == [9]
+
+
+def test_text_has_a_line_a_table_and_the_sums(server: SqlServer, inspect: Run) -> None:
+    lines = inspect("main.db.inner.*", "health").out.splitlines()
+    assert lines[0].split() == [
+        "table", "health", "files", "size", "deleted", "to", "merge", "to", "expire", "to", "free",
+    ]  # fmt: skip
+    assert lines[1].split() == [PREFIX + "lost", "not", "read"]
+    assert lines[2].split()[:3] == [PREFIX + "large", "attention", "16"]
+    assert lines[4].split()[:3] == [PREFIX + "calm", "ok", "1"]
+    assert "4 tables: 1 not read, 2 attention, 1 ok" in lines
+    assert lines[-1] == "engine: local"
+    assert any(line.startswith("to merge   22 files, ") for line in lines)
+
+
+def test_rows_go_to_scripts_too(server: SqlServer, inspect: Run) -> None:
+    ended = inspect("main", "health", "--format", "csv", "--columns", "table,verdict", "--limit", 2)
+    assert ended.out.splitlines() == [
+        "table,verdict", f"{PREFIX}lost,", f"{PREFIX}large,attention",
+    ]  # fmt: skip
+    ended = inspect(PREFIX + "large", "health", "--format", "jsonl")
+    assert json.loads(ended.out)["commands"] == ["compact", "expire-snapshots"]
+    ended = inspect("main", "health", "--columns", "files", "--json")
+    assert (ended.code, ended.document["error"]["message"]) == (
+        2, "the health of tables has no column `files`",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("main.db.inner.calm", "main.db.inner.small"), 4),
+        (("main.db.inner.calm", "main.db.inner.c*"), 0),
+        (("main",), 4),  # before the 3 of the table that cannot be read
+    ],
+)
+def test_a_check_goes_by_the_worst(
+    server: SqlServer, inspect: Run, words: tuple[str, ...], code: int
+) -> None:
+    assert inspect(*words, "health", "--check").code == code
+    critical = 3 if words == ("main",) else 0
+    assert inspect(*words, "health", "--fail-on", "critical").code == critical
+
+
+def test_a_check_tells_ci_of_each_table_and_prometheus_its_verdict(
+    server: SqlServer, inspect: Run, tmp_path: Path
+) -> None:
+    metrics = tmp_path / "icectl.prom"
+    ended = inspect(
+        "main", "health", "--check", "--format", "github", "--metrics-file", str(metrics)
+    )
+    assert ended.code == 4
+    assert f"`icectl compact {PREFIX}large`" in ended.out
+    assert f"::error title=skipped {PREFIX}lost::" in ended.out
+    text = metrics.read_text()
+    labels = f'{{command="inspect",table="{PREFIX}large",check="all"}}'
+    assert f"icectl_health_verdict{labels} 1" in text
+    assert 'icectl_health_verdict{command="inspect",table="main",check="all"} 1' in text
+
+
+def test_folders_stand_for_the_tables_in_them(inspect: Run, tmp_path: Path) -> None:
+    for name in ("db/a", "db/b"):
+        TableBuilder(tmp_path / name).append([1])
+    for words in ([tmp_path], [f"{tmp_path}/db/*"], [tmp_path / "db/a", tmp_path / "db/b"]):
+        found = checked_document(inspect(*words, "health", "--json"))["result"]
+        assert sorted(one["table"] for one in found["tables"]) == [
+            str(tmp_path / "db/a"), str(tmp_path / "db/b"),
+        ]  # fmt: skip
+    assert "tables" not in inspect(tmp_path / "db/a", "health", "--json").document["result"]
+    ended = inspect(tmp_path / "none", "health", "--json")
+    assert (ended.code, ended.document["error"]["id"]) == (10, "table-not-found")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("a", "b", "snapshots"), "the view `snapshots` is of one table, and 2 are named"),
+        (("a", "b", "heath"), "there is no view `heath`"),
+        (("a*", "health", "--snapshot", "1"), None),
+    ],
+)
+def test_what_is_of_one_table_says_so(
+    inspect: Run, tmp_path: Path, words: tuple[str, ...], message: str | None
+) -> None:
+    ended = inspect(*words, "--json")
+    assert ended.code == (2 if message else 10)
+    assert message is None or ended.document["error"]["message"] == message
+
+
+class Page(HTMLParser):
+    """What a page is made of, and whether every element is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.titles: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        assert tag not in ("script", "link", "img", "iframe")
+        self.ids |= {str(given["id"])} if "id" in given else set()
+        self.links |= {str(given["href"])} if "href" in given else set()
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None: ...
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] == ["h2"]:
+            self.titles.append(data)
+
+
+def test_one_page_has_the_whole_warehouse(server: SqlServer, inspect: Run, tmp_path: Path) -> None:
+    odd = "a<b>&'c"
+    rotten(server, odd, appends=3)
+    TableBuilder(tmp_path / "old", commit_interval_ms=DAY_MS // 2).append([1])
+    place = tmp_path / "health.html"
+    ended = inspect("main", "health", "--html", str(place))
+    assert (ended.code, ended.out) == (3, f"wrote {place}\n")
+    text = place.read_text()
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    assert page.titles == [
+        "File sizes", "What expiry would free", "What merging would save", "Deletes",
+    ]  # fmt: skip
+    assert {link.removeprefix("#") for link in page.links} == page.ids != set()
+    assert "prefers-color-scheme: dark" in text
+    assert not re.search(r"https?://", text)  # nothing is fetched
+    assert "a&lt;b&gt;&amp;&#x27;c" in text
+    assert odd not in text
+    ended = inspect("main", "health", "--html", str(tmp_path / "no" / "health.html"))
+    assert (ended.code, "cannot write" in ended.err) == (13, True)
+
+
+def test_a_page_of_tables_written_over_days_shows_growth(inspect: Run, tmp_path: Path) -> None:
+    table = TableBuilder(tmp_path / "t", commit_interval_ms=DAY_MS // 2)
+    for number in range(6):
+        table.append([number])
+    place = tmp_path / "health.html"
+    assert inspect(tmp_path / "t", "health", "--html", str(place)).code == 0
+    page = Page()
+    page.feed(place.read_text())
+    assert page.titles[1:3] == ["Growth", "Snapshots over time"]
