@@ -16,12 +16,12 @@ from icectl.entries.columns.values import Integers
 from icectl.entries.inherit import inherit
 from icectl.entries.manifest_rows import describe
 from icectl.entries.partition.order import by_piece, pieces_of
-from icectl.entries.rows import Entries, count_by_manifest, differing_column, part
+from icectl.entries.rows import Entries, count_by_manifest, differing_column, of_status, part
 from icectl.env import Env
 from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
 from icectl.plan.rewrite_manifests import fill
 from icectl.progress import Progress
-from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
+from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.store import Store
 from icectl.table.reading import in_threads, read_file
@@ -112,10 +112,10 @@ class ManifestWriter:
                     writer.add(piece, encoded, row_ends)
             yield from self._stored(writer, entries, pieces, COMPARED)
 
-    def add(self, entries: Entries) -> Generator[Written, None, None]:
-        """Write ADDED entries, which have every column and a snapshot id, into new manifests.
+    def add(self, entries: Entries, compared: Sequence[str] = ()) -> Generator[Written, None, None]:
+        """Write entries, which have every column and a snapshot id, into new manifests.
 
-        Order: that of the entries.
+        Further columns to compare may be given. Order: that of the entries.
         Raises: CorruptTable; StorageError; SelfCheckFailed R-069.
         """
         with tempfile.TemporaryFile() as spool:
@@ -126,7 +126,8 @@ class ManifestWriter:
                 held = part(entries, start, min(start + _ROWS_OF_PIECE, len(entries)))
                 for encoded, row_ends in encode_entries(held, self.form):
                     writer.add(piece, memoryview(encoded), row_ends)
-            yield from self._stored(writer, entries, cut, _COMPARED_OF_ADDED)
+            columns = _COMPARED_OF_ADDED if len(of_status(entries, Status.ADDED)) else COMPARED
+            yield from self._stored(writer, entries, cut, (*columns, *compared))
 
     def _moved(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Integers
