@@ -50,7 +50,7 @@ from icectl.run import rewrite_manifests as rewriting
 from icectl.run.compact.compact import execute as execute_compaction
 from icectl.run.compact.compact import prepare as prepare_compaction
 from icectl.spec.layout import Layout, layout_of, layout_of_table
-from icectl.spec.manifest import ManifestFile
+from icectl.spec.manifest import FileFormat, ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
@@ -66,7 +66,6 @@ from icectl.storage.location import comparison_key
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
 from icectl.table.row_safety import open_to_change
-from icectl.table.sfc1.legacy import is_parquet_manifest
 from icectl.table.sfc1.live import leaf_rows
 from icectl.table.sfc1.manifests import TreeFacts, can_move, read_leaf
 from icectl.table.sfc1.safety import sound_root
@@ -157,26 +156,26 @@ def _head(
             entries,
             has_root,
             merged(miscounted),
-            *_foreign(access, metadata, manifests, entries),
+            *_foreign(metadata, manifests, headers, entries),
         )
     except (CorruptTable, Unsupported) as error:
         return BranchHead(branch, snapshot.snapshot_id, unreadable=error.message)
 
 
 def _foreign(
-    access: TableAccess,
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
+    headers: Sequence[ManifestHeader],
     entries: Entries | None,
 ) -> tuple[tuple[str, ...], str | None]:
     """The manifests that no root can list, and one of them that no leaf can take the place of."""
     if entries is None or not metadata.keeps_manifest_lists:
         return (), None
-    paths = [one.manifest_path for one in manifests]
-    foreign = tuple(path for path in paths if is_parquet_manifest(access.store, path))
-    listed = count_by_value(position_delete_files(live(entries)), "manifest")
-    unmovable = (path for at, path in enumerate(paths) if at in listed and path in foreign)
-    return foreign, next(unmovable, None)
+    foreign = [at for at, one in enumerate(headers) if one.file_format is FileFormat.PARQUET]
+    deletes = count_by_value(position_delete_files(live(entries)), "manifest")
+    paths = [manifests[at].manifest_path for at in foreign]
+    unmovable = (path for at, path in zip(foreign, paths, strict=True) if at in deletes)
+    return tuple(paths), next(unmovable, None)
 
 
 def refusal(forbidding: Sequence[Finding]) -> Refused:

@@ -237,3 +237,44 @@ def test_it_is_told_which_layout_a_table_has_now_and_that_there_is_a_way_back(
     assert done.out.startswith(f"the table is of layout {layout} now")
     told = icectl("inspect", str(directory), "--json").document["result"]
     assert told["layout"] == layout
+
+
+def suffixes(icectl: Icectl, directory: Path) -> list[str]:
+    """How the names of the current manifests end, which readers go by."""
+    told = icectl("inspect", str(directory), "manifests", "--json").document["result"]["rows"]
+    return sorted({Path(row["path"]).suffix for row in told})
+
+
+def test_rewritten_manifests_keep_their_container_or_get_the_one_that_is_asked_for(
+    tmp_path, icectl
+) -> None:
+    directory = tmp_path / "t"
+    build(directory, 3)
+    assert icectl("upgrade-to-v4", str(directory), *LEAVE).code == 0
+    rows, files = every_row(directory), files_of(icectl, directory)
+    kept = icectl("rewrite-manifests", str(directory), "--json")
+    assert (kept.document["status"], suffixes(icectl, directory)) == ("done", [".avro"])
+    for form in ("parquet", "avro", "parquet"):
+        words = ("rewrite-manifests", str(directory), "--manifest-format", form, "--json")
+        done = icectl(*words)
+        assert (done.code, done.document["status"]) == (0, "done"), done.err
+        assert suffixes(icectl, directory) == [f".{form}"]
+        again = icectl(*words)
+        assert (again.code, again.document["status"]) == (0, "nothing-to-do")
+        assert problems(icectl, directory) == set()
+    assert icectl("rewrite-manifests", str(directory), "--json").document["status"] == (
+        "nothing-to-do"
+    )
+    assert {key: every_row(directory)[key] for key in rows} == rows
+    assert {key: files_of(icectl, directory)[key] for key in files} == files
+
+
+@pytest.mark.parametrize("layout", [None, "sfc-1"])
+def test_manifests_of_other_versions_have_one_container(tmp_path, icectl, layout) -> None:
+    directory = tmp_path / "t"
+    build(directory, 3)
+    if layout is not None:
+        assert icectl("upgrade-to-v4", str(directory), "--layout", layout, "--yes").code == 0
+    refused = icectl("rewrite-manifests", str(directory), "--manifest-format", "parquet")
+    assert refused.code == 2
+    assert "is for tables of version 4 as Iceberg 1.12 writes it" in refused.err

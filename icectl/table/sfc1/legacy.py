@@ -58,13 +58,11 @@ def parquet_leaves(store: Store, root: pa.Table) -> frozenset[str]:
     Raises: StorageError.
     """
     return frozenset(
-        comparison_key(leaf.name)
-        for leaf in leaf_rows(root)
-        if is_parquet_manifest(store, leaf.name)
+        comparison_key(leaf.name) for leaf in leaf_rows(root) if _is_parquet(store, leaf.name)
     )
 
 
-def is_parquet_manifest(store: Store, location: str) -> bool:
+def _is_parquet(store: Store, location: str) -> bool:
     """Whether a manifest that a list names is in Parquet. Raises: MissingFile; StorageError."""
     if location.endswith(".avro"):
         return False
