@@ -175,6 +175,7 @@ complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l spec-id
 complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l content -x -a 'all data deletes' -d 'all (default), data or deletes'
 complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l target-size -x -d 'size of new manifests (default commit.manifest.target-size-bytes)'
 complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l sort-by -x -d 'cluster by these partition fields, first one first (default all)'
+complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l manifest-format -x -a 'avro parquet' -d 'avro or parquet, in version 4 as Iceberg 1.12 writes it (default: kept)'
 complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l min-manifests -x -d 'leave groups of fewer alone (default 2)'
 complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l dry-run -s n -d 'print the whole plan, change nothing'
 complete -c icectl -n '__fish_seen_subcommand_from rewrite-manifests' -l check -d 'plan only; exit 4 when there is work'

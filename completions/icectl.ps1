@@ -42,8 +42,9 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--color'] = @('auto', 'always', 'never')
             }
             'rewrite-manifests' {
-                $options = @('--branch', '--spec-id', '--content', '--target-size', '--sort-by', '--min-manifests', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $options = @('--branch', '--spec-id', '--content', '--target-size', '--sort-by', '--manifest-format', '--min-manifests', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
                 $values['--content'] = @('all', 'data', 'deletes')
+                $values['--manifest-format'] = @('avro', 'parquet')
                 $values['--color'] = @('auto', 'always', 'never')
             }
             'compact' {

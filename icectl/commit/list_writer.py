@@ -34,7 +34,7 @@ from icectl.entries.rows import (
 )
 from icectl.plan.compact.groups import LiveFiles
 from icectl.plan.rewrite_manifests import PIECES_OF_TARGET, ManifestGroup, group_pieces, live_in
-from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.table.manifest_lists import read_snapshot_manifests
@@ -193,7 +193,8 @@ class ListWriter:
             return []
         options, manifests = rewrite.plan.options, rewrite.listed.manifests
         kind = (group.spec_id, group.content)
-        writer = self._writer(metadata, kind, options.target_size_bytes)
+        form = rewrite.listed.file_format(group.rewritten, options.file_format)
+        writer = self._writer(metadata, kind, options.target_size_bytes, form)
         cut = group_pieces(metadata, group, rewrite.listed, entries, options)
         outputs = []
         with closing(writer.write(manifests, as_existing(entries), cut)) as stored:
@@ -240,7 +241,11 @@ class ListWriter:
         return Proposal(composed.updates, frozenset({location, *new_manifests}))
 
     def _writer(
-        self, metadata: TableMetadata, kind: _Kind, target_size_bytes: int | None = None
+        self,
+        metadata: TableMetadata,
+        kind: _Kind,
+        target_size_bytes: int | None = None,
+        file_format: FileFormat | None = None,
     ) -> ManifestWriter:
         if target_size_bytes is None:
             target_size_bytes = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
@@ -249,7 +254,7 @@ class ListWriter:
             env=self.access.env,
             progress=self.access.progress,
             concurrency=self.access.concurrency,
-            form=form_for(metadata, *kind),
+            form=form_for(metadata, *kind, file_format),
             target_size_bytes=target_size_bytes,
             new_location=self.outputs.manifest,
         )

@@ -16,12 +16,20 @@ from icectl.entries.columns.values import Integers
 from icectl.entries.inherit import inherit
 from icectl.entries.manifest_rows import describe
 from icectl.entries.partition.order import by_piece, pieces_of
-from icectl.entries.rows import Entries, count_by_manifest, differing_column, part
+from icectl.entries.rows import (
+    Entries,
+    RawEntries,
+    count_by_manifest,
+    differing_column,
+    of_status,
+    part,
+)
+from icectl.entries.schemes import with_whole_locations
 from icectl.env import Env
 from icectl.errors import CorruptTable, SelfCheckFailed, Unsupported
 from icectl.plan.rewrite_manifests import fill
 from icectl.progress import Progress
-from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
+from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.store import Store
 from icectl.table.reading import in_threads, read_file
@@ -46,13 +54,22 @@ def manifest_format(metadata: TableMetadata) -> FileFormat:
     return FileFormat.PARQUET if metadata.format_version >= 4 else FileFormat.AVRO
 
 
-def form_for(metadata: TableMetadata, spec_id: int, content: ManifestContent) -> ManifestForm:
-    """The form of a table's manifests of a spec.
+def form_for(
+    metadata: TableMetadata,
+    spec_id: int,
+    content: ManifestContent,
+    file_format: FileFormat | None = None,
+) -> ManifestForm:
+    """The form of a table's manifests of a spec: as new ones are, or in the other file format.
 
-    They name the current schema, or the newest that has all of the spec's columns.
+    Manifests in Avro of version 4 are those of version 3. They name the current schema, or the
+    newest that has all of the spec's columns.
     Raises: CorruptTable R-052.
     """
-    rest = metadata.format_version, content, manifest_format(metadata), metadata.location
+    form = file_format or manifest_format(metadata)
+    newest = metadata.format_version if form is FileFormat.PARQUET else 3
+    location = metadata.location if metadata.format_version >= 4 else ""
+    rest = min(metadata.format_version, newest), content, form, location
     spec = metadata.spec(spec_id)
     if spec is None:
         raise CorruptTable(f"the table has no partition spec {spec_id}", rule="R-052")  # R-052
@@ -112,10 +129,10 @@ class ManifestWriter:
                     writer.add(piece, encoded, row_ends)
             yield from self._stored(writer, entries, pieces, COMPARED)
 
-    def add(self, entries: Entries) -> Generator[Written, None, None]:
-        """Write ADDED entries, which have every column and a snapshot id, into new manifests.
+    def add(self, entries: Entries, compared: Sequence[str] = ()) -> Generator[Written, None, None]:
+        """Write entries, which have every column and a snapshot id, into new manifests.
 
-        Order: that of the entries.
+        Further columns to compare may be given. Order: that of the entries.
         Raises: CorruptTable; StorageError; SelfCheckFailed R-069.
         """
         with tempfile.TemporaryFile() as spool:
@@ -126,7 +143,8 @@ class ManifestWriter:
                 held = part(entries, start, min(start + _ROWS_OF_PIECE, len(entries)))
                 for encoded, row_ends in encode_entries(held, self.form):
                     writer.add(piece, memoryview(encoded), row_ends)
-            yield from self._stored(writer, entries, cut, _COMPARED_OF_ADDED)
+            columns = _COMPARED_OF_ADDED if len(of_status(entries, Status.ADDED)) else COMPARED
+            yield from self._stored(writer, entries, cut, (*columns, *compared))
 
     def _moved(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Integers
@@ -213,6 +231,8 @@ class ManifestWriter:
             )
         except CorruptTable as error:
             raise SelfCheckFailed(f"a new manifest can't be read: {error.message}") from error
+        if self.form.table_location:  # an older manifest may lack schemes (sfc-1 L2)
+            stored = RawEntries(with_whole_locations(self.form.table_location, stored.table))
         found = inherit(stored, [manifest])
         if LOCATION_HASH in made.entries.table.column_names:
             found = Entries(with_location_hashes(found.table))

@@ -33,7 +33,7 @@ from icectl.entries.rows import (
 from icectl.errors import UsageError
 from icectl.plan.model import Pin
 from icectl.plan.reviewed import REWRITE_MANIFEST, Reviewed
-from icectl.spec.manifest import ManifestContent, ManifestFile
+from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
 from icectl.units import print_size
@@ -64,7 +64,9 @@ _SPREAD = 2
 class RewriteOptions:
     """The options of a rewrite; `sort_by` names partition fields, none means all of them.
 
-    `every` rewrites all manifests, whatever that gains. Leaves of version 4 have at most
+    `every` rewrites all manifests, whatever that gains. New manifests have the `file_format`, and
+    none that has another stays; without one they keep theirs, which is Parquet of a group that has
+    both. Leaves of version 4 have at most
     `max_entries`. No other manifests are rewritten than a plan names that was reviewed, where
     there is one (`only`).
     """
@@ -77,23 +79,31 @@ class RewriteOptions:
     every: bool = False
     max_entries: int | None = None
     only: Reviewed | None = None
+    file_format: FileFormat | None = None
 
 
 @dataclass(frozen=True)
 class Listed:
     """A snapshot's manifests, and all of their entries, whose `manifest` indexes them.
 
-    `broken` indexes those that break R-212, which few readers can read.
+    `broken` indexes those that break R-212, which few readers can read; `parquet` those in Parquet.
     """
 
     manifests: tuple[ManifestFile, ...]
     entries: Entries
     broken: frozenset[int] = frozenset()
+    parquet: frozenset[int] = frozenset()
 
     @cached_property
     def live_counts(self) -> Sequence[int]:
         """Live entries of each manifest."""
         return count_by_manifest(live(self.entries), len(self.manifests))
+
+    def file_format(self, manifests: Collection[int], wanted: FileFormat | None) -> FileFormat:
+        """The file format of what takes the place of some manifests."""
+        if wanted is not None:
+            return wanted
+        return FileFormat.AVRO if self.parquet.isdisjoint(manifests) else FileFormat.PARQUET
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +158,7 @@ def plan(
         for (spec_id, content), found in sorted(members.items())
     )
     decided = tuple(
-        _with_broken(metadata, _decided(metadata, group, listed, options), listed, options)
+        _with_due(metadata, _decided(metadata, group, listed, options), listed, options)
         for group in groups
     )
     if any(group.rewritten for group in decided):
@@ -205,18 +215,28 @@ def _decided(
     return by_size(metadata, group, listed, options)
 
 
-def _with_broken(
+def _with_due(
     metadata: TableMetadata, group: ManifestGroup, listed: Listed, options: RewriteOptions
 ) -> ManifestGroup:
-    """Have manifests written anew that few readers can read, whatever that gains (R-212)."""
-    broken = listed.broken & set(group.kept)
-    if not broken or _excluded(metadata, group, options) is not None:
+    """Have manifests written anew whatever that gains: those that few readers can read (R-212), and
+    those of another file format than is asked for."""
+    if _excluded(metadata, group, options) is not None:
         return group
-    whole = replace(group, kept=tuple(sorted((*group.rewritten, *group.kept))))
-    told = f"{len(broken):,} have lengths that their schema does not tell"
-    reason = f"{group.reason}, {told}" if group.rewritten else told
-    rewritten = tuple(sorted({*group.rewritten, *broken}))
-    return rewriting(metadata, whole, rewritten, listed, options, reason)
+    kept = frozenset(group.kept)
+    dues = [(listed.broken & kept, "have lengths that their schema does not tell")]
+    if options.file_format is not None:
+        others = kept & listed.parquet
+        if options.file_format is FileFormat.PARQUET:
+            others = kept - listed.parquet
+        dues.append((others, f"are not in {options.file_format.name.capitalize()}"))
+    for due, told in dues:
+        if due:
+            whole = replace(group, kept=tuple(sorted((*group.rewritten, *group.kept))))
+            reason = f"{len(due):,} {told}"
+            reason = f"{group.reason}, {reason}" if group.rewritten else reason
+            rewritten = tuple(sorted({*group.rewritten, *due}))
+            group = rewriting(metadata, whole, rewritten, listed, options, reason)
+    return group
 
 
 def _without_dead(

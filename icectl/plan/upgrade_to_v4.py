@@ -16,7 +16,7 @@ from icectl.entries.rows import (
 )
 from icectl.plan.model import Pin, UpgradeStep
 from icectl.spec.expressions import HIGHEST_STATS_ID, Expression, link_specs
-from icectl.spec.layout import Layout
+from icectl.spec.layout import LAYOUTS_OF_VERSION_4, Layout, layout_of_table
 from icectl.spec.locations import has_scheme
 from icectl.spec.manifest import ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
@@ -43,6 +43,8 @@ RULES = {
     "U-12": "no ids are left for expressions",
     "U-13": "`icectl validate TABLE` says what is wrong with it",
     "U-14": "`icectl compact TABLE --rewrite-all` writes such files anew, before or after",
+    "U-15": "`icectl compact TABLE --deletes-only` makes deletion vectors of them, before",
+    "U-16": "nothing to do: no file is partitioned by it",
 }
 """The next step where a condition of sfc-1 11.3 does not hold."""
 
@@ -66,7 +68,8 @@ class BranchHead:
     """The newest snapshot of a branch: its manifests with their headers, and their entries.
 
     `miscounted` are live files whose columns have other counts of values than rows. `unreadable`
-    says why there are no entries.
+    says why there are no entries. No root can list manifests of `foreign`, those in Parquet;
+    `unmovable` is one of them with live position delete files, which no leaf can have.
     """
 
     branch: str
@@ -76,7 +79,14 @@ class BranchHead:
     entries: Entries | None = None
     has_root: bool = False
     miscounted: Fault | None = None
+    foreign: tuple[str, ...] = ()
+    unmovable: str | None = None
     unreadable: str | None = None
+
+    @property
+    def legacy_count(self) -> int:
+        """Manifests of older versions that a root may list as they are."""
+        return len(self.manifests) - len(self.foreign)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +95,8 @@ class UpgradePlan:
 
     `branches` get a snapshot with a root, in this order; then the position delete files of
     `converted` branches become deletion vectors. `legacy_manifests` counts manifests of older
-    versions that stay in the current snapshot.
+    versions that stay in the current snapshot. With `changes_layout` the table is of version 4
+    already, in another layout.
     """
 
     pin: Pin
@@ -97,6 +108,7 @@ class UpgradePlan:
     branches: tuple[str, ...] = ()
     converted: tuple[str, ...] = ()
     legacy_manifests: int = 0
+    changes_layout: bool = False
 
     @property
     def has_work(self) -> bool:
@@ -129,8 +141,10 @@ def plan(
         branches = lacking
     manifests = sum(len(head.manifests) for head in heads if head.branch in branches)
     if branches and mode == "default":
+        foreign = sum(len(head.foreign) for head in heads if head.branch in branches)
         detail = f"branch {branch} gets a root that lists its {manifests:,} manifests"
-        steps.append(UpgradeStep("write-root", detail))
+        anew = f", {foreign:,} of them written anew as leaves" if foreign else ""
+        steps.append(UpgradeStep("write-root", detail + anew))
     elif branches:
         detail = f"{manifests:,} manifests of {len(branches)} branches are written anew, as leaves"
         steps.append(UpgradeStep("rewrite-manifests", detail))
@@ -153,18 +167,28 @@ def plan(
         tuple(findings),
         tuple(branches),
         tuple(converted),
-        0 if current is None or mode == "eager" else len(current.manifests),
+        0 if current is None or mode == "eager" else current.legacy_count,
+        _changes_layout(metadata, options.layout),
     )
 
 
 def plan_with_lists(
-    metadata: TableMetadata, pin: Pin, heads: Sequence[BranchHead], options: UpgradeOptions
+    metadata: TableMetadata,
+    pin: Pin,
+    heads: Sequence[BranchHead],
+    options: UpgradeOptions,
+    leaf_count: int = 0,
 ) -> UpgradePlan:
     """Decide what an upgrade to version 4 as Iceberg 1.12 writes it changes: metadata, manifests.
 
-    Manifests in Avro stay valid there; eager upgrades write them anew, in Parquet.
+    Manifests in Avro stay valid there; eager upgrades write them anew, in Parquet. Roots become
+    manifest lists: of a table in layout sfc-1 they list so many leaves.
     """
     steps = list(_metadata_steps(metadata, options.layout))
+    rooted = sum(one.root_manifest is not None for one in metadata.snapshots)
+    if rooted:
+        detail = f"{print_count(rooted, 'snapshot')} with manifest lists instead of roots"
+        steps.append(UpgradeStep("write-manifest-lists", f"{detail}, of {leaf_count:,} leaves"))
     lacking = [
         head
         for head in heads
@@ -175,8 +199,11 @@ def plan_with_lists(
         detail = f"{count:,} manifests of {len(lacking)} branches are written anew, in Parquet"
         steps.append(UpgradeStep("rewrite-manifests", detail))
     findings = list(_encrypted(metadata, heads))
+    changes_layout = _changes_layout(metadata, options.layout)
     if metadata.format_version < TO_VERSION:
         findings += [*_embedding(metadata), *_spelled_otherwise(metadata, heads)]
+    elif changes_layout:
+        findings += [*_embedding(metadata), *_lost_expressions(metadata)]
     current = next((head for head in heads if head.branch == options.branch), None)
     return UpgradePlan(
         pin,
@@ -187,7 +214,8 @@ def plan_with_lists(
         tuple(findings) if steps else (),
         tuple(head.branch for head in lacking),
         (),
-        0 if current is None or lacking else len(current.manifests),
+        0 if current is None or lacking or current.has_root else len(current.manifests),
+        changes_layout,
     )
 
 
@@ -197,6 +225,11 @@ def _embedding(metadata: TableMetadata) -> Iterator[Finding]:
     if embedding:
         message = f"{len(embedding)} snapshots embed their manifests, as only version 1 may"
         hint = "`icectl migrate-v1-v2 TABLE` gives them manifest lists"
+        if metadata.format_version >= TO_VERSION:
+            hint = (
+                "`icectl upgrade-to-v4 TABLE` gives the head of a branch a root, and `icectl"
+                " expire-snapshots TABLE` drops older ones"
+            )
         yield Finding("R-055", "error", f"snapshot {embedding[0]}", message, hint)  # R-055
 
 
@@ -223,13 +256,32 @@ def _spelled_otherwise(metadata: TableMetadata, heads: Sequence[BranchHead]) -> 
         yield Finding("V4-004", "error", "`location`", message, hint)  # V4-004
 
 
+def _changes_layout(metadata: TableMetadata, layout: Layout) -> bool:
+    """Whether the table is of version 4 already, in another layout."""
+    return metadata.format_version >= TO_VERSION and layout_of_table(metadata) is not layout
+
+
+def _lost_expressions(metadata: TableMetadata) -> Iterator[Finding]:
+    """Tell of expressions that no partition field links to: the layout has no place for them."""
+    linked = {item.expr_id for spec in metadata.partition_specs for item in spec.fields}
+    lost = [one for one in metadata.expressions if one.expr_id not in linked]
+    if lost:
+        message = f"{print_count(len(lost), 'expression')} without a partition spec would be lost"
+        yield _finding("U-16", f"expression `{lost[0].name}`", message, "warning")
+
+
 def _position_delete_files(head: BranchHead) -> int:
     """Live position delete files of version 2, which version 4 has no form for (sfc-1 C-30)."""
     return 0 if head.entries is None else len(position_delete_files(live(head.entries)))
 
 
 def _metadata_steps(metadata: TableMetadata, layout: Layout) -> Iterator[UpgradeStep]:
-    """List the changes of the metadata: none, where the table is of version 4 already."""
+    """List the changes of the metadata: none, where the table is of this layout already."""
+    if _changes_layout(metadata, layout):
+        name = next(name for name, one in LAYOUTS_OF_VERSION_4.items() if one is layout)
+        yield UpgradeStep("change-layout", f"the table becomes one of layout {name}")
+        if layout is Layout.SFC_1:
+            yield from _expression_steps(metadata)
     if metadata.format_version >= TO_VERSION:
         return
     if metadata.table_uuid is None:
@@ -263,7 +315,7 @@ def _findings(
     metadata: TableMetadata, heads: Sequence[BranchHead], options: UpgradeOptions
 ) -> Iterator[Finding]:
     yield from _encrypted(metadata, heads)
-    if metadata.format_version < TO_VERSION:
+    if metadata.format_version < TO_VERSION or _changes_layout(metadata, Layout.SFC_1):
         made = _expressions(metadata)
         yield from _ids(metadata, heads, made)
         yield from _opaque(metadata, made, allow_read_only=options.allow_read_only)
@@ -358,6 +410,9 @@ def _head(metadata: TableMetadata, head: BranchHead) -> Iterator[Finding]:
     if count:  # sfc-1 U-09
         message = f"{count:,} position delete files stay in manifests of their version"
         yield _finding("U-09", subject, message, "info")
+    if head.unmovable is not None:  # sfc-1 U-15
+        message = "it is in Parquet, and lists position delete files, which no leaf can have"
+        yield _finding("U-15", head.unmovable, message)
     if head.miscounted is not None:  # sfc-1 U-14
         message = (
             f"{print_count(head.miscounted.count, 'file')} of other counts of values than of rows, "

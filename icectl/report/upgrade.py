@@ -11,7 +11,7 @@ from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.new_metadata_file import print_new_metadata_file
 from icectl.report.tables import Column, print_table
-from icectl.spec.layout import Layout
+from icectl.spec.layout import LAYOUTS_OF_VERSION_4, Layout
 from icectl.units import print_count
 
 MIGRATION_NOTES = (
@@ -22,7 +22,7 @@ MIGRATION_NOTES = (
 """What to know before a table becomes one of version 2."""
 _OF_VERSION_4 = (
     "version 4 is a proposal, not an adopted format: today icectl alone reads it as it is here",
-    "no other engine can read or write the table any more",
+    "no other engine can read or write the table; `--layout iceberg-1.12` leads out of the layout",
     "the old metadata file stays, and manifests of older versions stay valid",
 )
 _OF_ICEBERG = (
@@ -35,10 +35,20 @@ _WAY_BACK = (
     "and set the number in `version-hint.text` back by one",
 )
 _NO_WAY_BACK = ("this cannot be undone",)
+_OTHER_LAYOUT = (
+    "data files stay as they are; roots, leaves and their bitmaps do until they are orphans",
+    "`icectl upgrade-to-v4 --layout {}` leads back",
+)
 
 
-def version_4_notes(options: UpgradeOptions) -> tuple[str, ...]:
-    """List what to know before a table becomes one of version 4."""
+def version_4_notes(options: UpgradeOptions, *, changes_layout: bool) -> tuple[str, ...]:
+    """List what to know before a table becomes one of version 4, or of another layout of it."""
+    if changes_layout:
+        told = _OF_ICEBERG[:2] if options.layout is Layout.MANIFEST_LISTS else _OF_VERSION_4[:2]
+        other = next(
+            name for name, one in LAYOUTS_OF_VERSION_4.items() if one is not options.layout
+        )
+        return (*told, *(line.format(other) for line in _OTHER_LAYOUT))
     if options.layout is Layout.MANIFEST_LISTS:
         return (*_OF_ICEBERG, *(_NO_WAY_BACK if options.mode == "eager" else _WAY_BACK))
     return (*_OF_VERSION_4, *(_WAY_BACK if options.mode == "lazy" else _NO_WAY_BACK))
@@ -72,13 +82,14 @@ class UpgradePlan(Protocol):
 class Upgrade:
     """An upgrade as it is told: `to_know` is what to know before it.
 
-    `snapshot_id` is that of rewritten manifests, or of a new root.
+    `layout` is that of version 4; `snapshot_id` that of rewritten manifests, or of a new root.
     """
 
     table_location: str
     plan: UpgradePlan
     to_version: int
     to_know: Sequence[str]
+    layout: str | None = None
     done: bool = False
     snapshot_id: int | None = None
     unfinished: str | None = None
@@ -109,6 +120,8 @@ def upgrade_result(upgrade: Upgrade) -> dict[str, Any]:
 
 def question(upgrade: Upgrade) -> str:
     """Return the question that the user is asked before anything happens."""
+    if _changes_layout(upgrade.plan):
+        return f"take {upgrade.table_location} to layout {upgrade.layout}?"
     if _only_rewrites(upgrade.plan):
         return f"write the manifests of {upgrade.table_location} anew?"
     return f"make {upgrade.table_location} a table of version {upgrade.to_version} for good?"
@@ -117,6 +130,10 @@ def question(upgrade: Upgrade) -> str:
 def _only_rewrites(plan: UpgradePlan) -> bool:
     """Whether the table has its version already, but not all of its manifests."""
     return [item.step for item in plan.steps] == ["rewrite-manifests"]
+
+
+def _changes_layout(plan: UpgradePlan) -> bool:
+    return any(item.step == "change-layout" for item in plan.steps)
 
 
 def print_upgrade(console: Console, upgrade: Upgrade) -> None:
@@ -128,7 +145,9 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
     if not upgrade.done:
         print_plan(console, upgrade)
         return
-    if not _only_rewrites(plan):
+    if _changes_layout(plan):
+        console.say(f"the table is of layout {upgrade.layout} now")
+    elif not _only_rewrites(plan):
         console.say(f"the table is of version {upgrade.to_version} now")
     else:
         console.say(f"the table is of version {plan.from_version}, and so are its manifests now")

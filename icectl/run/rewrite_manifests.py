@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit.access import TableAccess
+from icectl.commit.manifests import manifest_format
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import ManifestRewrite, writer_of
@@ -24,7 +25,7 @@ from icectl.plan.rewrite_manifests import (
 )
 from icectl.plan.sfc1.rewrite_manifests import plan_leaves
 from icectl.spec.layout import Layout, layout_of, layout_of_table
-from icectl.spec.manifest import ManifestFile
+from icectl.spec.manifest import FileFormat, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
@@ -77,9 +78,10 @@ class RewrittenManifests:
 
 
 def every_manifest(metadata: TableMetadata) -> RewriteOptions:
-    """Ask for every manifest to be rewritten, in the size that the table wants."""
+    """Ask for every manifest to be rewritten, in the size and form that new ones have."""
     target = read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES)
-    return RewriteOptions(target_size_bytes=target, every=True)
+    form = manifest_format(metadata)
+    return RewriteOptions(target_size_bytes=target, every=True, file_format=form)
 
 
 def prepare(
@@ -119,7 +121,8 @@ def _listed(access: TableAccess, metadata: TableMetadata, snapshot: Snapshot | N
     if layout is Layout.SFC_1:  # others are carried as they are, whatever they say
         check_live(metadata, snapshot, manifests, entries)
     mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)
-    return Listed(manifests, entries, frozenset(mended))
+    parquet = (at for at, one in enumerate(headers) if one.file_format is FileFormat.PARQUET)
+    return Listed(manifests, entries, frozenset(mended), frozenset(parquet))
 
 
 def execute(access: TableAccess, prepared: PreparedRewrite) -> RewrittenManifests:

@@ -13,12 +13,20 @@ from icectl.checks.searches.metrics import counts_of_other_rows
 from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import Leftovers
 from icectl.commit.sfc1.draft import ParentState, TreeChange
+from icectl.commit.sfc1.to_lists import ListsOfRoots, check_roots
 from icectl.commit.sfc1.writer import TreeWriter
 from icectl.commit.snapshot import head
 from icectl.commit.transaction import Proposal, transaction
 from icectl.engine.local import LocalEngine
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import concat, live, planning
+from icectl.entries.rows import (
+    Entries,
+    concat,
+    count_by_value,
+    live,
+    planning,
+    position_delete_files,
+)
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.errors import (
     CommitUnknown,
@@ -41,11 +49,19 @@ from icectl.plan.upgrade_to_v4 import (
 from icectl.run import rewrite_manifests as rewriting
 from icectl.run.compact.compact import execute as execute_compaction
 from icectl.run.compact.compact import prepare as prepare_compaction
-from icectl.spec.layout import Layout, layout_name, layout_of, layout_of_table
+from icectl.spec.layout import Layout, layout_of, layout_of_table
+from icectl.spec.manifest import FileFormat, ManifestFile, ManifestHeader
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import DELETE_TARGET_FILE_SIZE_BYTES, read
 from icectl.spec.snapshot import Snapshot
-from icectl.spec.updates import AssignUuid, Update, UpgradeFormatVersion, apply_all
+from icectl.spec.updates import (
+    AssignUuid,
+    SetLayout,
+    SetManifestList,
+    Update,
+    UpgradeFormatVersion,
+    apply_all,
+)
 from icectl.storage.location import comparison_key
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import scan_manifests
@@ -82,30 +98,16 @@ def prepare(access: TableAccess, options: UpgradeOptions) -> PreparedUpgrade:
     """
     loaded = open_to_change(access.catalog)
     metadata = loaded.metadata
-    _check_layout(metadata, options)
     loaded.capabilities.check_version(TO_VERSION)
-    heads = [
-        _head(access, metadata, name, snapshot, convert=options.convert_position_deletes)
-        for name, snapshot in _branches(metadata)
-    ]
-    decide = plan if options.layout is Layout.SFC_1 else plan_with_lists
-    made = decide(metadata, pin_of(metadata, loaded.metadata_location), heads, options)
-    return PreparedUpgrade(loaded, made)
-
-
-def _check_layout(metadata: TableMetadata, options: UpgradeOptions) -> None:
-    """Raise Unsupported, where the table is of version 4 in another layout."""
-    if metadata.format_version < TO_VERSION or layout_of_table(metadata) is options.layout:
-        return
-    if metadata.keeps_manifest_lists:
-        raise Unsupported(
-            "the table is of version 4 already, as Iceberg 1.12 writes it, with manifest lists",
-            hint="every command maintains it as it is; icectl does not turn it into layout sfc-1",
-        )
-    raise Unsupported(
-        f"the table is of version 4 already, in layout {layout_name(metadata)}",
-        hint="every command maintains it as it is; icectl does not take its roots back",
-    )
+    is_other = metadata.format_version >= TO_VERSION
+    if is_other and layout_of_table(metadata) is not options.layout:
+        loaded.capabilities.check_update(SetLayout, "take a table to another layout of version 4")
+    heads = [_head(access, metadata, name, one, options) for name, one in _branches(metadata)]
+    pin = pin_of(metadata, loaded.metadata_location)
+    if options.layout is Layout.SFC_1:
+        return PreparedUpgrade(loaded, plan(metadata, pin, heads, options))
+    leaf_count = check_roots(access, metadata)
+    return PreparedUpgrade(loaded, plan_with_lists(metadata, pin, heads, options, leaf_count))
 
 
 def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
@@ -117,12 +119,17 @@ def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
 
 
 def _head(
-    access: TableAccess, metadata: TableMetadata, branch: str, snapshot: Snapshot, *, convert: bool
+    access: TableAccess,
+    metadata: TableMetadata,
+    branch: str,
+    snapshot: Snapshot,
+    options: UpgradeOptions,
 ) -> BranchHead:
     has_root = layout_of(snapshot) is Layout.SFC_1
     if has_root:
         sound_root(access.store, TreeFacts(metadata), snapshot)
-        if not convert:
+        is_read = options.convert_position_deletes or options.layout is Layout.MANIFEST_LISTS
+        if not is_read:
             return BranchHead(branch, snapshot.snapshot_id, has_root=True)
     try:
         manifests = read_snapshot_manifests(access.store, metadata, snapshot)
@@ -149,9 +156,26 @@ def _head(
             entries,
             has_root,
             merged(miscounted),
+            *_foreign(metadata, manifests, headers, entries),
         )
     except (CorruptTable, Unsupported) as error:
         return BranchHead(branch, snapshot.snapshot_id, unreadable=error.message)
+
+
+def _foreign(
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    headers: Sequence[ManifestHeader],
+    entries: Entries | None,
+) -> tuple[tuple[str, ...], str | None]:
+    """The manifests that no root can list, and one of them that no leaf can take the place of."""
+    if entries is None or not metadata.keeps_manifest_lists:
+        return (), None
+    foreign = [at for at, one in enumerate(headers) if one.file_format is FileFormat.PARQUET]
+    deletes = count_by_value(position_delete_files(live(entries)), "manifest")
+    paths = [manifests[at].manifest_path for at in foreign]
+    unmovable = (path for at, path in zip(foreign, paths, strict=True) if at in deletes)
+    return tuple(paths), next(unmovable, None)
 
 
 def refusal(forbidding: Sequence[Finding]) -> Refused:
@@ -175,7 +199,7 @@ def execute(access: TableAccess, prepared: PreparedUpgrade) -> Upgraded:
     first = () if eager else prepared.plan.branches
     landed, snapshot_id = prepared.loaded, None
     done: LoadedTable | None = None
-    if prepared.plan.from_version < TO_VERSION or first:
+    if prepared.plan.from_version < TO_VERSION or prepared.plan.changes_layout or first:
         branch = first[0] if first else None
         done, snapshot_id = _commit(access, landed, branch, prepared.plan.layout, eager=False)
     for follow_up in _follow_ups(access, prepared.plan):
@@ -229,6 +253,7 @@ def _commit(
     change = _rewritten if eager else _listed
     with transaction(access, base, COMMAND) as opened:
         writer = TreeWriter(access.store, access.env, branch or "main", opened.outputs)
+        lists = ListsOfRoots(access, opened.outputs)
 
         def propose(metadata: TableMetadata) -> Proposal:
             updates: list[Update] = []
@@ -236,6 +261,10 @@ def _commit(
                 if metadata.table_uuid is None:
                     updates.append(AssignUuid(uuid))
                 updates.append(UpgradeFormatVersion(TO_VERSION, layout))
+            elif layout_of_table(metadata) is not layout:
+                if layout is Layout.MANIFEST_LISTS:
+                    return _with_lists(lists, metadata)
+                updates.append(SetLayout(layout))
             upgraded = apply_all(metadata, updates)
             if branch is None or not _lacks_root(upgraded, branch):
                 return Proposal(updates)
@@ -243,6 +272,14 @@ def _commit(
 
         landed = opened.commit(propose)
     return landed, None if landed.metadata.snapshot(snapshot_id) is None else snapshot_id
+
+
+def _with_lists(lists: ListsOfRoots, metadata: TableMetadata) -> Proposal:
+    """Propose manifest lists in the place of all roots."""
+    made = lists.lists(metadata)
+    updates = [SetManifestList(number, one.location) for number, one in made.items()]
+    files = frozenset(file for one in made.values() for file in one.files)
+    return Proposal([*updates, SetLayout(Layout.MANIFEST_LISTS)], files)
 
 
 def _convert(access: TableAccess, branch: str) -> Upgraded:

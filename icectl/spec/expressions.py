@@ -212,6 +212,24 @@ def guard(
     return Linked((spec,), (expression,))
 
 
+def without_links(
+    specs: Sequence[PartitionSpec], default_spec_id: int
+) -> tuple[PartitionSpec, ...]:
+    """The specs as layouts without expressions have them: fields say all themselves.
+
+    The guard goes, which no file is of. Order: kept.
+    """
+    return tuple(
+        replace(spec, fields=tuple(replace(item, expr_id=None) for item in spec.fields))
+        for spec in specs
+        if spec.spec_id == default_spec_id or not _is_guard(spec)
+    )
+
+
+def _is_guard(spec: PartitionSpec) -> bool:
+    return [(item.name, item.transform.name) for item in spec.fields] == [(GUARD_NAME, "void")]
+
+
 def last_guards(specs: Sequence[PartitionSpec], staying: Set[int]) -> frozenset[int]:
     """Id of the newest spec that keeps other engines away, where none of those that stay does."""
     guards = [spec.spec_id for spec in specs if spec.fields]

@@ -144,3 +144,5 @@ class ManifestHeader:
     """Ids of stored fields that no version up to 3 has: a rewrite would lose them."""
     has_lengths_of_fixed: bool
     """Whether fixed partition values have lengths that the Avro schema does not tell (R-212)."""
+    file_format: FileFormat = FileFormat.AVRO
+    """Parquet too, in version 4 as Iceberg 1.12 writes it."""

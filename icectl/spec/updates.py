@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from icectl.errors import Refused
-from icectl.spec.expressions import guard, link_specs
-from icectl.spec.layout import Layout
+from icectl.spec.expressions import guard, link_specs, without_links
+from icectl.spec.layout import Layout, layout_of, layout_of_table
 from icectl.spec.locations import scheme_of, with_locations, with_scheme
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metadata_json import NEWEST_VERSION
@@ -30,6 +30,17 @@ class UpgradeFormatVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class SetLayout:
+    """Have a table of version 4 write its snapshots in another layout; older ones stay.
+
+    No catalog but one that keeps a pointer has such an update. Roots have to be gone before a table
+    keeps manifest lists.
+    """
+
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
 class AddSnapshot:
     """Add a snapshot; which ref shows it is another update."""
 
@@ -45,7 +56,7 @@ class RemoveSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class SetManifestList:
-    """Give a snapshot that embeds its manifests a list of the same manifests (R-055).
+    """Give a snapshot that embeds its manifests, or has a root, a list of the same (R-055, R-050).
 
     The REST catalog has no such update: it is for file-system tables.
     """
@@ -114,6 +125,7 @@ class RemovePartitionSpecs:
 Update = (
     AssignUuid
     | UpgradeFormatVersion
+    | SetLayout
     | AddSnapshot
     | RemoveSnapshots
     | SetManifestList
@@ -199,6 +211,19 @@ def _upgrade(metadata: TableMetadata, update: UpgradeFormatVersion) -> TableMeta
     if update.layout is Layout.MANIFEST_LISTS:
         return _with_schemes(replace(upgraded, keeps_manifest_lists=True))
     return _guarded(_with_expressions(_with_schemes(upgraded)))
+
+
+def _set_layout(metadata: TableMetadata, update: SetLayout) -> TableMetadata:
+    if metadata.format_version < 4 or layout_of_table(metadata) is update.layout:
+        raise Refused(f"the table does not become one of layout {update.layout}")
+    if update.layout is Layout.SFC_1:
+        whole = _with_schemes(replace(metadata, keeps_manifest_lists=False))
+        return _guarded(_with_expressions(whole))
+    rooted = [one.snapshot_id for one in metadata.snapshots if layout_of(one) is Layout.SFC_1]
+    if rooted:
+        raise Refused(f"snapshot {rooted[0]} has a root, and no manifest list")
+    specs = without_links(metadata.partition_specs, metadata.default_spec_id)
+    return replace(metadata, partition_specs=specs, expressions=(), keeps_manifest_lists=True)
 
 
 def _with_schemes(metadata: TableMetadata) -> TableMetadata:
@@ -288,9 +313,11 @@ def _without_gaps(
 
 def _set_manifest_list(metadata: TableMetadata, update: SetManifestList) -> TableMetadata:
     snapshot = metadata.snapshot(update.snapshot_id)
-    if snapshot is None or snapshot.manifests is None:  # R-055
-        raise Refused(f"no snapshot {update.snapshot_id} embeds its manifests")
-    listed = replace(snapshot, manifest_list=update.manifest_list, manifests=None)
+    if snapshot is None or snapshot.manifest_list is not None:  # R-055
+        raise Refused(f"no snapshot {update.snapshot_id} lacks a manifest list")
+    listed = replace(
+        snapshot, manifest_list=update.manifest_list, manifests=None, root_manifest=None
+    )
     snapshots = tuple(listed if item is snapshot else item for item in metadata.snapshots)
     return replace(metadata, snapshots=snapshots)
 
@@ -367,6 +394,7 @@ def _remove_specs(metadata: TableMetadata, update: RemovePartitionSpecs) -> Tabl
 _APPLY: Mapping[type, Callable[[TableMetadata, Any], TableMetadata]] = {
     AssignUuid: _assign_uuid,
     UpgradeFormatVersion: _upgrade,
+    SetLayout: _set_layout,
     AddSnapshot: _add_snapshot,
     RemoveSnapshots: _remove_snapshots,
     SetManifestList: _set_manifest_list,

@@ -302,15 +302,6 @@ def test_v4_004_position_deletes_that_name_files_without_a_scheme_are_applied_be
     assert icectl(*words).code == 0
 
 
-def test_a_table_is_not_taken_from_one_layout_of_version_4_to_the_other(tmp_path, icectl) -> None:
-    for first, second in (("sfc-1", "iceberg-1.12"), ("iceberg-1.12", "sfc-1")):
-        directory = tmp_path / first
-        build(directory, 3)
-        assert icectl("upgrade-to-v4", str(directory), "--layout", first, "--yes").code == 0
-        refused = icectl("upgrade-to-v4", str(directory), "--layout", second, "--yes")
-        assert refused.code == 14
-
-
 def test_snapshots_that_embed_manifests_are_migrated_first(tmp_path, icectl) -> None:
     directory = tmp_path / "t"
     build(directory, 1)

@@ -117,6 +117,12 @@ def _of_version_4(directory: Path) -> None:
     remove_data_files(directory, clock, [second])
 
 
+def _of_iceberg(directory: Path) -> None:
+    """Manifests in Parquet, as Iceberg 1.12 writes them in version 4."""
+    _of_version_3(directory)
+    upgrade(directory, Clock(NOW_MS - 5 * 86_400_000), "--layout", "iceberg-1.12", "--eager")
+
+
 def _of_wrong_counts(directory: Path) -> None:
     """A list with a wrong count and a wrong length, wrong offsets, statistics of another size."""
     _of_small_files(directory, 2)
@@ -193,6 +199,13 @@ CHANGING = {
         ),
         Changing("upgrade", ("upgrade-to-v4",), _of_version_2),
         Changing("upgrade-eagerly", ("upgrade-to-v4", "--eager"), _of_version_3),
+        Changing(
+            "leave-sfc-1",
+            ("upgrade-to-v4", "--layout", "iceberg-1.12"),
+            _of_version_4,
+            takes_long=True,
+        ),
+        Changing("enter-sfc-1", ("upgrade-to-v4",), _of_iceberg, takes_long=True),
         Changing("expire-v4", EXPIRE, _of_version_4, deletes_old_files=True),
         Changing("rewrite-v4", ("rewrite-manifests",), _of_version_4),
         Changing("compact-v4", COMPACT, _of_version_4),

@@ -320,6 +320,7 @@ FOLLOWED = {
     "v1_to_v4": 1,
     "v2_to_v4": 2,
     "v3_to_v4": 3,
+    "v3_sfc_1_to_v4": 3,
 }
 """Tables that Spark goes on with once they were maintained, and their versions."""
 

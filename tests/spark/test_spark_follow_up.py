@@ -1,14 +1,16 @@
 """Spark goes on writing to tables that icectl has compacted, migrated or rewritten manifests of."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.builders.rows import current_metadata, read_metadata, read_rows
-from tests.spark.conftest import Run, SparkTables, icectl, peer
+from tests.builders.rows import current_metadata, read_metadata
+from tests.builders.rows import read_rows as rows_of
+from tests.spark.conftest import Rows, Run, SparkTables, icectl, peer, read_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -29,9 +31,26 @@ COMMANDS: dict[str, list[list[str]]] = {
     "v4_compacted": [[*COMPACT]],
     "v4_vectors_merged": [["compact", "--deletes-only", "--min-input-files", "2"]],
     "v1_to_v4": [["upgrade-to-v4", "--layout", "iceberg-1.12", "--yes"]],
-    "v2_to_v4": [["upgrade-to-v4", "--layout", "iceberg-1.12", "--eager", "--yes"]],
-    "v3_to_v4": [["upgrade-to-v4", "--layout", "iceberg-1.12", "--yes"], ["rewrite-manifests"]],
+    "v2_to_v4": [
+        ["upgrade-to-v4", "--layout", "iceberg-1.12", "--eager", "--yes"],
+        ["rewrite-manifests", "--manifest-format", "avro"],
+    ],
+    "v3_to_v4": [
+        ["upgrade-to-v4", "--layout", "iceberg-1.12", "--yes"],
+        ["rewrite-manifests", "--manifest-format", "parquet"],
+    ],
+    "v3_sfc_1_to_v4": [
+        ["upgrade-to-v4", "--eager", "--yes"],
+        [*COMPACT],
+        ["upgrade-to-v4", "--layout", "iceberg-1.12", "--yes"],
+    ],
 }
+TWO_LAYOUTS = "v3_sfc_1_to_v4"
+THERE_AND_BACK = [
+    ["upgrade-to-v4", "--layout", "sfc-1", "--yes"],
+    [*COMPACT],
+    ["upgrade-to-v4", "--layout", "iceberg-1.12", "--yes"],
+]
 KEPT_AWAY = "v3_lazily_to_sfc_1"
 VERSIONS = {
     name: 4 if "to_v4" in name else 2 if "migrated" in name else int(name[1]) for name in COMMANDS
@@ -48,6 +67,8 @@ class Followed:
 
     maintained: Mapping[str, list[Run]]
     steps: Mapping[tuple[str, str], Any]
+    there_and_back: list[Run]
+    rows: Rows
     validated: Mapping[str, Run]
     rewritten: Mapping[str, Run]
 
@@ -56,6 +77,8 @@ class Followed:
 def followed(spark_tables: SparkTables) -> Followed:
     """Maintain the tables, let Spark go on with them, validate them, rewrite manifests again."""
     directory = spark_tables.directory.parent / "follow"
+    before = directory / f"{TWO_LAYOUTS}_before"  # its metadata names the files of the table itself
+    shutil.copytree(directory / TWO_LAYOUTS / "metadata", before / "metadata")
     maintained = {
         name: [icectl(words[0], str(directory / name), *words[1:]) for words in lines]
         for name, lines in COMMANDS.items()
@@ -64,10 +87,15 @@ def followed(spark_tables: SparkTables) -> Followed:
     assert lazy.exit_code == 0, lazy.errors
     lines = peer("follow", str(directory.parent)).splitlines()
     steps = [json.loads(line) for line in lines if line.startswith("{")]
+    there_and_back = [
+        icectl(words[0], str(directory / TWO_LAYOUTS), *words[1:]) for words in THERE_AND_BACK
+    ]
     validate = ("--level", "data", "--all-snapshots")
     return Followed(
         maintained,
         {(step["table"], step["step"]): step for step in steps},
+        there_and_back,
+        read_rows([before, directory / TWO_LAYOUTS]),
         {name: icectl("validate", str(directory / name), *validate) for name in COMMANDS},
         {name: icectl("rewrite-manifests", str(directory / name)) for name in COMMANDS},
     )
@@ -91,6 +119,20 @@ def test_spark_refuses_a_table_of_layout_sfc_1_that_has_no_root_and_no_partition
 ) -> None:
     """It would take it for one of its own, and drop the expressions of the next spec."""
     assert followed.steps[KEPT_AWAY, "refused"]["told"] == "Cannot parse missing string: name"
+
+
+def test_spark_finds_every_row_and_its_id_in_a_table_that_went_through_both_layouts(
+    followed: Followed,
+) -> None:
+    """Its checksums are over rows, row ids and the numbers of their last update."""
+    for run in followed.there_and_back:
+        assert (run.exit_code, run.document["status"]) == (0, "done"), run.errors
+    before = followed.rows[f"{TWO_LAYOUTS}_before"]
+    after = followed.rows[TWO_LAYOUTS]
+    snapshots = [name for name in before if name.isdigit()]
+    assert len(snapshots) == 4
+    assert {name: after[name] for name in snapshots} == {name: before[name] for name in snapshots}
+    assert after["main"][0] == len(LEFT)
 
 
 @pytest.mark.parametrize("name", ["v1_migrated", "v1_migrated_rewritten"])
@@ -148,4 +190,4 @@ def test_an_independent_reader_sees_the_rows_in_what_icectl_rewrote_again(
     assert followed.rewritten[name].exit_code == 0
     metadata = read_metadata(current_metadata(spark_tables.directory.parent / "follow" / name))
     assert metadata["format-version"] == VERSIONS[name]
-    assert sorted(dict(row)["id"] for row in read_rows(metadata)) == sorted(LEFT)
+    assert sorted(dict(row)["id"] for row in rows_of(metadata)) == sorted(LEFT)

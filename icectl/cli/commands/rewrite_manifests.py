@@ -38,6 +38,14 @@ class RewriteRequest:
             help="cluster by these partition fields, first one first (default all)",
         ),
     ] = None
+    manifest_format: Annotated[
+        str | None,
+        option(
+            "--manifest-format",
+            metavar="FORMAT",
+            help="avro or parquet, in version 4 as Iceberg 1.12 writes it (default: kept)",
+        ),
+    ] = None
     min_manifests: Annotated[
         str | None,
         option("--min-manifests", metavar="N", help="leave groups of fewer alone (default 2)"),
@@ -53,7 +61,7 @@ class RewriteRequest:
         ("icectl rewrite-manifests /wh/db/t --check", "for CI: exit 4 when there is work"),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
-    choices={"content": ("all", "data", "deletes")},
+    choices={"content": ("all", "data", "deletes"), "manifest_format": ("avro", "parquet")},
 )
 def rewrite_manifests(
     common: Common,
@@ -67,6 +75,9 @@ def rewrite_manifests(
     manifests, all of a partition spec are regrouped. Manifests of data and of deletes, and of
     different specs, stay apart. Where nothing would be gained, nothing is committed, so that a
     second run never has anything to do.
+
+    Manifests keep their file format; where some of a group are in Parquet, so is what takes its
+    place. `--manifest-format` writes those that have another one anew, whatever that gains.
 
     The set of live files, their sequence numbers and row ids stay as they are, and are compared
     before the commit. Old manifests stay until their snapshots expire.

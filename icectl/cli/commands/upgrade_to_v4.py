@@ -1,4 +1,4 @@
-"""`icectl upgrade-to-v4`: turn a table into one of the version 4 proposal."""
+"""`icectl upgrade-to-v4`: turn a table into one of version 4, or of another layout of it."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -55,7 +55,7 @@ def upgrade_to_v4(
     request: UpgradeRequest,
     change: Change,
 ) -> Outcome:
-    """Turn a table of version 1, 2 or 3 into one of version 4.
+    """Turn a table into one of version 4, or take one of version 4 to its other layout.
 
     Version 4 has two layouts. The proposal's, sfc-1, is the default: a snapshot has one root
     manifest, which lists data files, delete vectors and leaf manifests; a small commit writes it
@@ -67,12 +67,16 @@ def upgrade_to_v4(
     This layout has no position delete files: those of version 2 go on to apply from manifests of
     version 2, which stay. `--eager --convert-position-deletes` makes deletion vectors of them, in
     one more snapshot for each branch that has some. It is a proposal, not an adopted format: no
-    other engine can read the table afterwards. Tables without a partition field get a partition
-    spec that no file is of, so that engines which know another version 4 refuse them.
+    other engine can read the table while it has this layout. Tables without a partition field get
+    a partition spec that no file is of, so that engines which know another version 4 refuse them.
 
     `--layout iceberg-1.12` is version 4 as Iceberg 1.12 writes it: manifest lists as before, new
     manifests in Parquet. It changes the metadata alone, with `--eager` all manifests become
     Parquet. Engines with Iceberg 1.12 go on with the table; it is experimental there.
+
+    A table of version 4 that has the other layout goes to the one that is asked for: every
+    snapshot with a root gets a manifest list, or a branch gets a root again. Rows, row ids,
+    snapshots and refs stay as they are.
 
     The old metadata file stays, and where the metadata alone has changed there is a way back as
     long as nothing else was committed. Encrypted tables are refused, as are tables whose files,

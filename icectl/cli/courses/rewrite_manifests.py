@@ -20,12 +20,14 @@ from icectl.run.rewrite_manifests import (
     prepare,
     remove_leftovers,
 )
-from icectl.spec.layout import Layout, layout_of_table
+from icectl.spec.layout import Layout, layout_name, layout_of_table
+from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import LEAF_MAX_ENTRIES, TARGET_MANIFEST_SIZE_BYTES, read
 from icectl.units import parse_size
 
 Content = Literal["all", "data", "deletes"]
+_FORMATS = {"avro": FileFormat.AVRO, "parquet": FileFormat.PARQUET}
 
 
 def run(common: Common, table: str, request: RewriteRequest, change: Change) -> Outcome:
@@ -99,6 +101,9 @@ def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOpti
     if request.content not in ("all", "data", "deletes"):
         message = f"`--content` is `all`, `data` or `deletes`, not `{request.content}`"
         raise UsageError(message)
+    form = request.manifest_format
+    if form is not None and form not in _FORMATS:
+        raise UsageError(f"`--manifest-format` is `avro` or `parquet`, not `{form}`")
     spec_id = (
         None
         if request.spec_id is None
@@ -113,7 +118,12 @@ def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOpti
         raise UsageError("`--sort-by` names no partition field")
 
     def of(metadata: TableMetadata) -> RewriteOptions:
-        """Make the options for a table."""
+        """Make the options for a table. Raises: UsageError for a format that it can't have."""
+        if form is not None and layout_name(metadata) != "iceberg-1.12":
+            raise UsageError(
+                "`--manifest-format` is for tables of version 4 as Iceberg 1.12 writes it",
+                hint="of others the version and the layout say how manifests are stored",
+            )
         return RewriteOptions(
             target_size_bytes=given or read(metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
             spec_id=spec_id,
@@ -125,6 +135,7 @@ def options_of(request: RewriteRequest) -> Callable[[TableMetadata], RewriteOpti
                 if layout_of_table(metadata) is Layout.SFC_1
                 else None
             ),
+            file_format=None if form is None else _FORMATS[form],
         )
 
     return of

@@ -53,12 +53,17 @@ class Course:
     execute: Callable[[], Done]
     refusal: Callable[[Sequence[Finding]], Refused]
     tidy: Callable[[], None]
+    layout: str | None = None
 
 
 def upgrade(session: Session, course: Course, change: Change) -> Outcome:
     """Ask, and run the upgrade, unless the plan is all that was asked for."""
     told = report.Upgrade(
-        course.loaded.metadata.location, course.plan, course.to_version, course.to_know
+        course.loaded.metadata.location,
+        course.plan,
+        course.to_version,
+        course.to_know,
+        course.layout,
     )
     session.approve(lambda: upgrade_result(told))
     planning = change.dry_run or change.check

@@ -32,12 +32,13 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
     course = Course(
         command=COMMAND,
         to_version=TO_VERSION,
-        to_know=version_4_notes(options),
+        to_know=version_4_notes(options, changes_layout=prepared.plan.changes_layout),
         loaded=prepared.loaded,
         plan=prepared.plan,
         execute=lambda: execute(access, prepared),
         refusal=refusal,
         tidy=lambda: remove_leftovers(access, prepared),
+        layout=request.layout,
     )
     return upgrade(session, course, change)
 

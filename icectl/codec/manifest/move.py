@@ -23,7 +23,9 @@ from icectl.codec.manifest.write import ManifestForm, encode_entries
 from icectl.entries.columns.values import Integers
 from icectl.entries.rows import Entries, RawEntries, numbers
 from icectl.entries.schema import ALL_COLUMNS
+from icectl.entries.schemes import with_whole_locations
 from icectl.errors import Unsupported
+from icectl.spec.manifest import FileFormat
 
 Moved = tuple[int, memoryview, Integers]
 """A piece's number, encoded entries for it, and where each of them ends."""
@@ -170,6 +172,8 @@ def _encoded(
     header, stored = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=form.spec)
     _check_known(header.unknown_field_ids)
     order = np.argsort(pieces, kind="stable")
+    if header.file_format is FileFormat.PARQUET:
+        stored = RawEntries(with_whole_locations(form.table_location, stored.table))
     table = stored.table.take(pa.array(numbers(entries, "manifest_pos")[order]))
     for name in STATED:
         at, field = table.schema.get_field_index(name), table.schema.field(name)

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -35,7 +36,7 @@ from icectl.codec.parquet.schema import (
 )
 from icectl.entries.partition.key_columns import encode_keys
 from icectl.errors import CorruptTable
-from icectl.spec.manifest import ManifestHeader
+from icectl.spec.manifest import FileFormat, ManifestHeader
 from icectl.spec.schema import Schema, schema_json
 from icectl.spec.types import (
     ListType,
@@ -108,7 +109,7 @@ class ParquetManifest:
         footer = self._file.metadata
         stored = footer.metadata or {}
         first = footer.row_group(0).column(0) if footer.num_row_groups else None
-        return header_of(
+        told = header_of(
             {key.decode(): value.decode("utf-8", "replace") for key, value in stored.items()},
             codec="none" if first is None else str(first.compression).lower(),
             assumed_version=4,
@@ -117,6 +118,7 @@ class ParquetManifest:
             ),
             unknown_field_ids=self.unknown_field_ids,
         )
+        return replace(told, file_format=FileFormat.PARQUET)
 
     def decode(self, columns: Iterable[str], order: Order) -> dict[str, pa.Array]:
         """Decode stored columns, and `partition_key` with the stored fields in this order.

@@ -66,7 +66,7 @@ def write_manifest(  # noqa: PLR0913 - the parts of a file
 class ManifestForm:
     """The form that manifests of one schema, spec, format version and content have in common.
 
-    `table_location` completes locations in Parquet manifests (sfc-1 L2).
+    `table_location` completes locations in tables of version 4 (sfc-1 L2); empty in older ones.
     """
 
     schema: Schema

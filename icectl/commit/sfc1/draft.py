@@ -67,10 +67,14 @@ class TreeChange:
 
 @dataclass(frozen=True, slots=True)
 class ParentState:
-    """The state that a commit builds on: live rows of its root, and dead positions of leaves."""
+    """The state that a commit builds on: live rows of its root, and dead positions of leaves.
+
+    No root can list leaves of `foreign`, manifests in Parquet of a manifest list, as they are.
+    """
 
     rows: pa.Table
     dead: Mapping[str, Positions]
+    foreign: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from icectl.entries.rows import Entries, by_row, by_spec
 from icectl.entries.sfc1.rows import ListedRow
 from icectl.entries.summary import Totals, summarise, summary_counters
 from icectl.env import Env
+from icectl.errors import Unsupported
 from icectl.plan.compact.groups import LiveFiles
 from icectl.spec import properties
 from icectl.spec.locations import with_scheme
@@ -39,7 +40,7 @@ from icectl.spec.updates import Update
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.row_safety import check_metadata
-from icectl.table.sfc1.legacy import legacy_root
+from icectl.table.sfc1.legacy import legacy_root, parquet_leaves
 from icectl.table.sfc1.live import ReadLeaf, leaf_rows, live_files, live_rows, of_contents
 from icectl.table.sfc1.manifests import (
     LEAVES,
@@ -47,6 +48,7 @@ from icectl.table.sfc1.manifests import (
     OWN_CONTENTS,
     PLAIN,
     TreeFacts,
+    can_move,
     manifest_file,
     read_leaf,
     tree_rows,
@@ -91,9 +93,15 @@ def parent_state(store: Store, facts: TreeFacts, snapshot: Snapshot | None) -> P
     if snapshot is None:
         return ParentState(facts.empty(), {})
     if snapshot.root_manifest is None:
-        return ParentState(legacy_root(store, facts, snapshot), {})
+        rows = legacy_root(store, facts, snapshot)
+        return ParentState(rows, {}, parquet_leaves(store, rows))
     return ParentState(*sound_root(store, facts, snapshot, carried=True))
 
+
+_UNMOVABLE = (
+    "`icectl upgrade-to-v4 TABLE --layout iceberg-1.12` leads back; there `icectl compact TABLE"
+    " --deletes-only` makes deletion vectors of position delete files"
+)
 
 ChangeState = Callable[[TreeFacts, ParentState], TreeChange | None]
 """What an operation does to the state that it is given; None where that is nothing."""
@@ -234,6 +242,7 @@ class TreeWriter:
         wanted = change(facts, state)
         if wanted is None:
             return ()
+        wanted = _without_foreign(means, state, wanted)
         made = compose(means, state, wanted, attempt)
         operation = wanted.operation or _operation(made)
         counters = {**_counters(wanted.added, made), **_totals(means, parent, state, wanted, made)}
@@ -255,6 +264,21 @@ class TreeWriter:
         self.store.create(root, made.root)
         self.last = WrittenTree(root, made.rows, frozenset(one.location for one in made.files))
         return put_on(metadata, self.branch, snapshot)
+
+
+def _without_foreign(means: TreeMeans, state: ParentState, change: TreeChange) -> TreeChange:
+    """The change, with manifests in Parquet of a manifest list written anew as leaves.
+
+    Raises: Unsupported, where one of them has entries that no leaf can have.
+    """
+    if not state.foreign:
+        return change
+    for leaf in leaf_rows(state.rows):
+        is_foreign = comparison_key(leaf.name) in state.foreign
+        if is_foreign and not can_move(means.facts, means.look(leaf)):
+            message = f"`{leaf.name}` is in Parquet, and has entries that no leaf can have"
+            raise Unsupported(message, hint=_UNMOVABLE)
+    return replace(change, rewritten=change.rewritten | state.foreign)
 
 
 def _options(metadata: TableMetadata, leaf_target_size_bytes: int | None) -> TreeOptions:

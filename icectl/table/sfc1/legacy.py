@@ -7,9 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec.manifest.manifest import read_manifest
+from icectl.codec.manifest.parquet import MAGIC
 from icectl.codec.parquet.schema import field_id
 from icectl.codec.sfc1.content_stats import conform, typed_values
 from icectl.entries.sfc1.rows import STATS, ListedRow
+from icectl.errors import MissingFile
 from icectl.spec import single_value
 from icectl.spec.locations import with_scheme
 from icectl.spec.manifest import (
@@ -23,9 +25,11 @@ from icectl.spec.manifest import (
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.stats_columns import group_id
 from icectl.spec.types import Type
+from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.reading import decode_file, read_file
+from icectl.table.sfc1.live import leaf_rows
 from icectl.table.sfc1.manifests import TreeFacts
 
 _COUNTED = frozenset({"status", "record_count", "snapshot_id"})
@@ -46,6 +50,26 @@ def legacy_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
         if (counted.added_files_count or 0) + (counted.existing_files_count or 0):
             rows.append(_row(facts, counted))
     return pa.concat_tables(rows)
+
+
+def parquet_leaves(store: Store, root: pa.Table) -> frozenset[str]:
+    """Keys of those leaves of a converted list that are in Parquet, as Iceberg 1.12 writes them.
+
+    Raises: StorageError.
+    """
+    return frozenset(
+        comparison_key(leaf.name) for leaf in leaf_rows(root) if _is_parquet(store, leaf.name)
+    )
+
+
+def _is_parquet(store: Store, location: str) -> bool:
+    """Whether a manifest that a list names is in Parquet. Raises: MissingFile; StorageError."""
+    if location.endswith(".avro"):
+        return False
+    try:
+        return store.read_range(location, 0, len(MAGIC)) == MAGIC
+    except FileNotFoundError as error:
+        raise MissingFile(location) from error
 
 
 def _counted(

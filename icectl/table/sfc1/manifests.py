@@ -171,7 +171,7 @@ def root_file(content: bytes, *, carried: bool = False) -> TreeFile:
     """A root out of its bytes, as it is stored. Raises: CorruptTable V4-040; Unsupported."""
     file = read_tree(content)
     if carried:
-        _check_whole(file.unknown_field_ids)
+        check_whole(file.unknown_field_ids)
     if file.content is not TreeContent.ROOT:  # V4-040
         raise CorruptTable("it is no root manifest", rule="V4-040")
     return file
@@ -182,7 +182,7 @@ def resolved_rows(facts: TreeFacts, stored: pa.Table, snapshot: Snapshot) -> pa.
     return root_inherited(conformed(facts, stored), snapshot)
 
 
-def _check_whole(unknown: Sequence[int]) -> None:
+def check_whole(unknown: Sequence[int]) -> None:
     """Check that writing a manifest again would lose no column. Raises: Unsupported."""
     if unknown:
         ids = ", ".join(map(str, unknown))
@@ -288,7 +288,7 @@ def rows_of_leaf(
         return _legacy_rows(facts, content, leaf, part, carried=carried)
     file = read_tree(content, columns=part.columns, stats=part.stats)
     if carried:
-        _check_whole(file.unknown_field_ids)
+        check_whole(file.unknown_field_ids)
     return _leaf_rows(facts, file, leaf, part)
 
 
@@ -350,7 +350,7 @@ def _legacy_rows(
     if "content" in header.metadata and header.content is not listed.content:  # V4-111
         raise CorruptTable("its content is not what the root says", rule="V4-111")
     if carried:
-        _check_whole(header.unknown_field_ids)
+        check_whole(header.unknown_field_ids)
     entries = inherit(raw, [listed])
     return tree_rows(facts, entries, listed.partition_spec_id)
 

@@ -7,6 +7,7 @@ import pytest
 from icectl.catalog.rest.outcome import has_landed, not_shown
 from icectl.catalog.rest.wire import check_updates, requirement_json, update_json
 from icectl.errors import Unsupported
+from icectl.spec.layout import Layout
 from icectl.spec.metadata_json import parse_metadata
 from icectl.spec.requirements import (
     AssertCurrentSchemaId,
@@ -27,6 +28,7 @@ from icectl.spec.updates import (
     RemoveSnapshotRef,
     RemoveSnapshots,
     RemoveStatistics,
+    SetLayout,
     SetManifestList,
     SetProperties,
     SetSnapshotRef,
@@ -78,10 +80,15 @@ def test_changes_are_spelled_as_the_protocol_has_them(
 
 
 def test_every_change_is_spelled_or_refused() -> None:
-    assert {type(update) for update, _ in SPELLED} == ALL_UPDATES - {SetManifestList}
+    assert {type(update) for update, _ in SPELLED} == ALL_UPDATES - {
+        SetLayout,
+        SetManifestList,
+    }
 
 
-@pytest.mark.parametrize("update", [SetManifestList(1, "l"), UpgradeFormatVersion(4)])
+@pytest.mark.parametrize(
+    "update", [SetManifestList(1, "l"), SetLayout(Layout.SFC_1), UpgradeFormatVersion(4)]
+)
 def test_what_has_no_form_is_refused(update: Update) -> None:
     with pytest.raises(Unsupported):
         check_updates([update])

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from icectl.errors import Refused
+from icectl.spec.layout import Layout
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metadata_json import metadata_json, parse_metadata
 from icectl.spec.snapshot import MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
@@ -18,6 +19,7 @@ from icectl.spec.updates import (
     RemoveSnapshotRef,
     RemoveSnapshots,
     RemoveStatistics,
+    SetLayout,
     SetManifestList,
     SetProperties,
     SetSnapshotRef,
@@ -196,7 +198,7 @@ def test_r055_a_snapshot_with_embedded_manifests_gets_a_list_instead(v1):
 
 @pytest.mark.parametrize("snapshot_id", [22, 99])
 def test_r055_a_manifest_list_is_not_replaced(v2, snapshot_id):
-    with pytest.raises(Refused, match=f"no snapshot {snapshot_id} embeds its manifests"):
+    with pytest.raises(Refused, match=f"no snapshot {snapshot_id} lacks a manifest list"):
         apply(v2, SetManifestList(snapshot_id, "s3://b/t/list.avro"))
 
 
@@ -348,3 +350,47 @@ def test_r025_the_first_entry_of_a_log_has_the_time_of_its_snapshot(v2):
 def test_r025_a_table_without_a_snapshot_has_no_log(v2):
     empty = replace(v2, current_snapshot_id=None, snapshots=(), refs={}, snapshot_log=())
     assert with_log(empty, "old", 9_000)[0].snapshot_log == ()
+
+
+@pytest.fixture
+def tree(v3) -> TableMetadata:
+    """A table of layout sfc-1 whose newest snapshot has a root."""
+    upgraded = apply(v3, UpgradeFormatVersion(4))
+    rooted = [
+        replace(one, manifest_list=None, root_manifest="s3://b/t/root.parquet")
+        if one.snapshot_id == upgraded.current_snapshot_id
+        else one
+        for one in upgraded.snapshots
+    ]
+    return replace(upgraded, snapshots=tuple(rooted))
+
+
+def test_v4_030_a_table_keeps_manifest_lists_once_no_snapshot_has_a_root(tree):
+    with pytest.raises(Refused, match="has a root"):
+        apply(tree, SetLayout(Layout.MANIFEST_LISTS))
+    listed = apply(tree, SetManifestList(tree.current_snapshot_id, "s3://b/t/list.avro"))
+    left = apply(listed, SetLayout(Layout.MANIFEST_LISTS))
+    assert (left.current_snapshot.manifest_list, left.current_snapshot.root_manifest) == (
+        "s3://b/t/list.avro",
+        None,
+    )
+    members = metadata_json(left)
+    assert "expressions" not in members
+    assert not any(
+        "expr-id" in field for spec in members["partition-specs"] for field in spec["fields"]
+    )
+    assert parse_metadata(members) == left
+
+
+def test_a_table_that_enters_a_layout_again_links_its_specs_anew(tree):
+    listed = apply(tree, SetManifestList(tree.current_snapshot_id, "s3://b/t/list.avro"))
+    left = apply(listed, SetLayout(Layout.MANIFEST_LISTS))
+    back = apply(left, SetLayout(Layout.SFC_1))
+    assert [one.name for one in back.expressions] == [one.name for one in tree.expressions]
+    assert back.last_column_id == back.expressions[-1].expr_id > tree.last_column_id
+
+
+@pytest.mark.parametrize("layout", Layout)
+def test_a_table_of_an_older_version_has_no_layout_to_change(v3, layout):
+    with pytest.raises(Refused, match="does not become"):
+        apply(v3, SetLayout(layout))
