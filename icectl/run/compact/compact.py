@@ -1,16 +1,15 @@
 """Running a compaction: load, plan, rewrite group by group, compare, commit, clean up."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from threading import Lock
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.codec.parquet.schema import arrow_schema
 from icectl.commit.access import TableAccess
 from icectl.commit.changes import changes
 from icectl.commit.conflicts import GroupResult
+from icectl.commit.data_outputs import DataOutputs, data_places
 from icectl.commit.output_journal import DataPlaces, Leftovers
 from icectl.commit.outputs import Outputs
 from icectl.commit.rewrite_files import FileRewrite, Planned
@@ -20,7 +19,6 @@ from icectl.commit.transaction import transaction
 from icectl.engine.compact_job import (
     CompactJob,
     Engine,
-    FileNames,
     TaskResult,
     TypedSpec,
     partition_of,
@@ -51,7 +49,6 @@ from icectl.plan.compact.task import MergeDeletesTask, RewriteTask
 from icectl.plan.model import pin_of
 from icectl.run.compact.merge_deletes import merge_deletes
 from icectl.run.validate.data import every_column, name_mapping
-from icectl.spec.data_paths import data_folder
 from icectl.spec.layout import layout_of_table
 from icectl.spec.locations import scheme_of
 from icectl.spec.manifest import FileFormat
@@ -321,7 +318,7 @@ class _Run:
                 outputs.begin()
             rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
             job = job_of(metadata, self._prepared.plan.options.order)
-            found = self._engine.rewrite(rewriting, job, _Places(metadata, outputs))
+            found = self._engine.rewrite(rewriting, job, DataOutputs(metadata, outputs))
         by_id = {one.task_id: one for one in found}
         return [
             _group_result(group, [by_id[task.task_id] for task in group.tasks]) for group in batch
@@ -364,11 +361,7 @@ def _group_result(group: CompactGroup, results: Sequence[TaskResult]) -> GroupRe
 def _data_places(metadata: TableMetadata, batch: Sequence[CompactGroup]) -> DataPlaces:
     """Find where the files of some groups will lie."""
     specs = typed_specs(metadata)
-    found = {
-        data_folder(metadata.location, metadata.properties, _path(group, specs)) for group in batch
-    }
-    exact = tuple(sorted(folder for folder, is_exact in found if is_exact))
-    return DataPlaces(exact, tuple(folder for folder, is_exact in found if not is_exact))
+    return data_places(metadata, [_path(group, specs) for group in batch])
 
 
 def _path(group: CompactGroup, specs: Mapping[int, TypedSpec]) -> str | None:
@@ -380,30 +373,3 @@ def _path(group: CompactGroup, specs: Mapping[int, TypedSpec]) -> str | None:
         return ""
     key = group.partition_key
     return None if key is None else partition_of(key, specs[group.spec_id]).path
-
-
-class _Places:
-    """The places where new data files of a run go; they, or the run, are on record beforehand."""
-
-    def __init__(self, metadata: TableMetadata, outputs: Outputs) -> None:
-        self.names = FileNames(metadata.location, metadata.properties, outputs.journal.uuid)
-        self._outputs = outputs
-        self._counts: Counter[str] = Counter()
-        self._lock = Lock()
-
-    def next(self, task: RewriteTask, partition: str) -> str:
-        """The location of a task's next file in the folder of a partition."""
-        with self._lock:
-            self._counts[task.task_id] += 1
-            number = int(task.task_id.partition("-")[2])
-            count = self._counts[task.task_id]
-            return self._outputs.add(self.names.location(task.group, number, partition, count))
-
-    def record(self, locations: Sequence[str]) -> None:
-        """Put files on record that workers have named."""
-        for location in locations:
-            self._outputs.add(location)
-
-    def find(self) -> None:
-        """Put on record whatever the run has written, by a look into the folders of its files."""
-        self._outputs.find()

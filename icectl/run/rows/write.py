@@ -1,0 +1,108 @@
+"""Rows of a data frame appended to a table, or put in the place of those of their partitions."""
+
+from typing import Protocol
+
+import pyarrow as pa
+
+from icectl.codec.parquet.schema import arrow_schema
+from icectl.commit.access import TableAccess
+from icectl.commit.data_outputs import DataOutputs, data_places
+from icectl.commit.output_journal import DataPlaces
+from icectl.commit.sfc1.draft import ParentState, TreeChange
+from icectl.engine.compact_job import OutputPlaces, typed_specs
+from icectl.engine.kernels.incoming_rows import IncomingRows, identified
+from icectl.engine.kernels.read_data import written_schema
+from icectl.engine.kernels.sort_keys import sort_keys
+from icectl.engine.kernels.sort_rows import Sorting
+from icectl.engine.kernels.write_data import write_options
+from icectl.engine.write_job import WriteJob
+from icectl.entries.rows import Entries, by_row
+from icectl.plan.compact.order import table_order
+from icectl.run.compact.compact import SORT_BYTES
+from icectl.run.rows.change import OpenChange, RowChange, changing, open_for_rows
+from icectl.spec.metadata import TableMetadata
+from icectl.spec.metrics_modes import metrics_modes
+from icectl.spec.properties import DISTRIBUTION_MODE, TARGET_FILE_SIZE_BYTES, read
+from icectl.table.sfc1.manifests import TreeFacts, tree_rows
+
+_WITHOUT_LINEAGE = 2
+"""The format version whose files have no columns of row ids: new rows get theirs by place."""
+
+
+class Frame(Protocol):
+    """Rows that are somewhere else, and can be written from there."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+
+    def write(self, job: WriteJob, places: OutputPlaces, *, by_partition: bool) -> pa.Table:
+        """Write the rows; entries of the new files."""
+
+
+def append(access: TableAccess, frame: Frame, branch: str) -> RowChange:
+    """Add the rows of a frame. Nothing is committed where it has none.
+
+    Raises: Unsupported, Refused, UsageError, before anything is written; CommitConflict, where
+    other writers were faster too often; CommitUnknown; EngineError; StorageError.
+    """
+    loaded = open_for_rows(access, branch)
+    job = write_job(loaded.metadata, frame.schema)
+    with changing(access, loaded, branch, _places(loaded.metadata)) as change:
+        added = _written(frame, job, change)
+        if not len(added):
+            return RowChange(None, loaded.metadata_location)
+
+        def appended(facts: TreeFacts, _: ParentState) -> TreeChange:
+            """Add the files, whatever there is."""
+            return TreeChange(tree_rows(facts, added, job.spec.spec.spec_id))
+
+        landed = change.commit(lambda metadata: change.propose(metadata, appended, added))
+    return RowChange(
+        change.snapshot_id,
+        landed.metadata_location,
+        added_data_files=len(added),
+        added_rows=row_count(added),
+    )
+
+
+def _written(frame: Frame, job: WriteJob, change: OpenChange) -> Entries:
+    """Write a frame; entries of its files."""
+    metadata = change.opened.base.metadata
+    outputs = DataOutputs(metadata, change.opened.outputs)
+    wanted = read(metadata.properties, DISTRIBUTION_MODE)
+    by_partition = wanted != "none" and not job.spec.spec.is_unpartitioned
+    return Entries(frame.write(job, outputs, by_partition=by_partition))
+
+
+def _places(metadata: TableMetadata) -> DataPlaces:
+    return data_places(metadata, ["" if metadata.default_spec.is_unpartitioned else None])
+
+
+def row_count(entries: Entries) -> int:
+    """The rows of some data files, deleted ones too."""
+    return sum(count for (count,) in by_row(entries, "record_count"))
+
+
+def write_job(metadata: TableMetadata, given: pa.Schema) -> WriteJob:
+    """What tasks need to know to write rows with the columns `given`.
+
+    Raises: Unsupported, for a column or spec that can't be written; Refused, for columns that are
+    not the table's.
+    """
+    schema = metadata.current_schema
+    columns = written_schema(schema, _WITHOUT_LINEAGE)
+    order = metadata.sort_order(metadata.default_sort_order_id)
+    modes = metrics_modes(metadata.properties, schema, order.ordered_ids if order else ())
+    target_size_bytes = read(metadata.properties, TARGET_FILE_SIZE_BYTES)
+    sorting = None
+    if order is not None and order.fields:
+        sorting = Sorting(table_order(metadata), SORT_BYTES)
+        sort_keys(sorting.order, columns, arrow_schema(columns))
+    return WriteJob(
+        IncomingRows(identified(given, columns), columns),
+        typed_specs(metadata)[metadata.default_spec_id],
+        write_options(metadata.properties, target_size_bytes, modes),
+        sorting,
+        order.order_id if sorting is not None and order is not None else None,
+    )
