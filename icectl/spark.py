@@ -8,7 +8,7 @@ session nor handlers of signals change. What ends a command raises `icectl.error
 
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,12 +29,13 @@ from icectl.cli.options import Common, Invocation, Shell
 from icectl.cli.settings import TIME_LIMIT, resolve
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, SystemEnv
-from icectl.errors import IcectlError
+from icectl.errors import IcectlError, UsageError
 from icectl.progress import Unit
 from icectl.report.console import Console, ConsoleOptions
 from icectl.report.document import Outcome, Status, TableIdentity, document, json_text
 from icectl.report.live import ConsoleProgress
 from icectl.run.rows.change import RowChange
+from icectl.run.rows.read import Selection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,9 +56,13 @@ __all__ = [
     "ViewOptions",
     "append",
     "compact",
+    "delete_rows",
+    "delete_where",
     "expire_snapshots",
     "inspect",
+    "load",
     "migrate_v1_v2",
+    "overwrite_partitions",
     "remove_orphans",
     "repair",
     "rewrite_manifests",
@@ -307,6 +312,94 @@ def append(
     """
     call = _Call(df.sparkSession, table, access, progress)
     return _on_rows(call, lambda common: rows.append(common, table, df, branch))
+
+
+def overwrite_partitions(
+    df: "DataFrame",
+    table: str,
+    *,
+    branch: str = "main",
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> RowChange:
+    """Put the rows of a data frame in the place of all that their partitions have, in one commit.
+
+    Which partitions these are is told by the rows; without partition fields it is the whole table.
+    What other writers have committed to them before goes too. Nothing is committed where there are
+    no rows.
+    Raises: IcectlError: as append; Refused, where files of other partition specs are live.
+    """
+    call = _Call(df.sparkSession, table, access, progress)
+    return _on_rows(call, lambda common: rows.overwrite_partitions(common, table, df, branch))
+
+
+def delete_where(
+    table: str,
+    where: str,
+    *,
+    spark: "SparkSession | None" = None,
+    branch: str = "main",
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> RowChange:
+    """Delete the rows of a table of layout sfc-1 that a condition is true of.
+
+    `where` is in the language of `--where` (docs/filters.md), on columns. Where it is unknown, for
+    a null, the row stays. Files that have no other rows go; of others a deletion vector is written.
+    `spark` is the session to read with; None is the active one.
+    Raises: IcectlError.
+    """
+    call = _Call(spark or _active(), table, access, progress)
+    return _on_rows(call, lambda common: rows.delete_where(common, table, where, branch))
+
+
+def delete_rows(
+    table: str,
+    keys: "DataFrame",
+    *,
+    branch: str = "main",
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> RowChange:
+    """Delete the rows of a table of layout sfc-1 that have one of the keys in all their columns.
+
+    The columns of `keys` are found by name, and all of its rows are brought to this process. Values
+    are compared as equality deletes do: NaN equals NaN, -0.0 and 0.0 differ.
+    Raises: IcectlError: Refused, for a null in a key.
+    """
+    call = _Call(keys.sparkSession, table, access, progress)
+    return _on_rows(call, lambda common: rows.delete_rows(common, table, keys, branch))
+
+
+def load(
+    spark: "SparkSession",
+    table: str,
+    snapshot: int | str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    access: Access = _NOWHERE,
+) -> "DataFrame":
+    """A data frame of the live rows of a table, of any format version and layout.
+
+    `snapshot` is an id, or a branch or tag; None is the current one. Files are chosen now, and read
+    by workers each time that the frame is computed. `columns` and `where` (docs/filters.md) leave
+    out what need not be read. UUIDs are text, `fixed` is binary.
+    Raises: IcectlError: Unsupported, for columns of types that Spark lacks.
+    """
+    call = _Call(spark, table, access, None)
+    selection = Selection(snapshot, columns, where)
+    return _on_rows(call, lambda common: rows.load(common, table, selection))
+
+
+def _active() -> "SparkSession":
+    """The active session. Raises: UsageError, where there is none."""
+    from pyspark.sql import SparkSession
+
+    found = SparkSession.getActiveSession()
+    if found is None:
+        raise UsageError("there is no active session of Spark", hint="`spark=` names one")
+    return found
 
 
 def _on_rows(call: _Call, work: Callable[[Common], Result]) -> Result:

@@ -87,6 +87,15 @@ class SparkFrame:
             return keyed.repartition(keyed[_PARTITION])
 
 
+def collected(frame: Any) -> pa.Table:
+    """The rows of a small frame, brought here. Raises: Unsupported, before Spark 4; EngineError."""
+    if not hasattr(frame, "toArrow"):
+        raise Unsupported("keys are read from data frames of Spark 4 or newer")
+    with translated():
+        found: pa.Table = frame.toArrow()
+    return found
+
+
 def check_classic(session: Any) -> None:
     """Raises: Unsupported, for a session over Spark Connect."""
     if SparkOptions(session=session).is_connect:

@@ -28,6 +28,7 @@ from icectl.entries.conditions.predicates import (
     Or,
     Predicate,
     StartsWith,
+    leaves,
 )
 from icectl.entries.partition.key import PartitionValue, decode_key
 from icectl.entries.rows import Entries, numbers
@@ -75,6 +76,22 @@ def may_match(
     Cost: some passes over the metrics per condition; each distinct partition once per condition.
     """
     return _Evaluation(entries, specs, schemas).of(predicate).be_true
+
+
+def all_match(
+    entries: Entries,
+    predicate: Predicate,
+    specs: Sequence[PartitionSpec],
+    schemas: Sequence[Schema],
+) -> Mask:
+    """Whether each data file can be proved to hold no row but such that the condition is true of.
+
+    A row of which it is unknown is none. `entries`, errors and cost as may_match.
+    """
+    evaluation = _Evaluation(entries, specs, schemas)
+    known = [~evaluation.of(predicate).be_false]
+    known += [evaluation.is_known(leaf) for leaf in leaves(predicate)]
+    return _every(known)
 
 
 @dataclass(frozen=True)
@@ -131,6 +148,23 @@ class _Evaluation:
             be_true &= of_metrics.be_true
             be_false &= of_metrics.be_false
         return _Outcome(be_true, be_false)
+
+    def is_known(self, leaf: Leaf) -> Mask:
+        """Whether a condition is true or false of every row: no null in what it compares."""
+        if isinstance(leaf, IsNull | IsNan):
+            return self._all(True)  # noqa: FBT003
+        known = self._all(False)  # noqa: FBT003
+        for found in self._partitions:
+            for at, item in enumerate(found.spec.fields):
+                transform = self._transform(leaf.column, item)
+                if transform is not None and transform.name not in ("unknown", "void"):
+                    values = [value[at] is not None for value in found.values]
+                    known[found.rows] |= np.array(values, bool)[found.places]  # R-070
+        field_id = leaf.column.field_id
+        if field_id is not None and set(self.entries.table.column_names) >= METRICS:
+            stored = of_field(self.flattened["null_value_counts"], field_id, len(self.entries))
+            known |= pc.fill_null(stored, -1).to_numpy(zero_copy_only=False) == 0
+        return known
 
     def _transform(self, column: Column, item: PartitionField) -> Transform | None:
         """Return a partition field's transform of a column; None where it says nothing of it."""

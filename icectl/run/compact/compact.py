@@ -111,7 +111,7 @@ def prepare(
     on_columns = chosen.where is not None and any(
         leaf.column.field_id is not None for leaf in leaves(chosen.where)
     )
-    files = _reader(access, METRICS if on_columns else frozenset()).load(
+    files = live_reader(access, METRICS if on_columns else frozenset()).load(
         metadata, head.snapshot, {}
     )
     pin = pin_of(metadata, loaded.metadata_location)
@@ -156,7 +156,9 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
     return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of(metadata))
 
 
-def _reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:
+def live_reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:
+    """A reader of live files with columns beside those that a compaction is planned by."""
+
     def read_names(deletes: Entries) -> NamedFiles:
         """Read how many rows of which data files position delete files name."""
         found = list(by_row(deletes, "location", "file_format", "file_size_in_bytes"))
@@ -289,7 +291,7 @@ class _Run:
         loaded, planned = self._prepared.loaded, self._prepared.plan
         snapshot = planned.branch.snapshot
         return FileRewrite(
-            reader=_reader(self._access, frozenset()),
+            reader=live_reader(self._access, frozenset()),
             writer=writer_of(
                 self._access,
                 layout_of_table(loaded.metadata),

@@ -1,21 +1,28 @@
 """The common part of changes of rows: which tables may be changed, and how one is committed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit.access import TableAccess
+from icectl.commit.changes import Changes
 from icectl.commit.output_journal import DataPlaces
-from icectl.commit.sfc1.writer import ChangeState, TreeWriter
+from icectl.commit.sfc1.draft import TreeChange
+from icectl.commit.sfc1.writer import ChangeState, TreeWriter, replacement
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Proposal, Transaction, transaction
 from icectl.entries.rows import Entries, by_row
 from icectl.errors import CommitConflict, Unsupported
+from icectl.plan.compact.task import RewriteTask
+from icectl.plan.compact.tasks import Bin, TaskMaker
 from icectl.spec.layout import Layout, layout_name, layout_of_table
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import FORMAT_DEFAULT
 from icectl.table.row_safety import open_to_change
+from icectl.table.sfc1.manifests import TreeFacts, with_column
 
 COMMAND = "write"
 
@@ -96,3 +103,20 @@ def changing(
     with transaction(access, loaded, COMMAND, places) as opened:
         opened.outputs.begin()
         yield OpenChange(access, branch, opened, access.env.new_snapshot_id())
+
+
+def row_change(facts: TreeFacts, made: Changes) -> TreeChange:
+    """Changes of rows as one of a root: new files are of the snapshot itself, whatever that is."""
+    found = replacement(facts, made)
+    own = with_column(found.added, "sequence_number", pa.nulls(len(found.added), pa.int64()))
+    return replace(found, added=own, operation=None)
+
+
+def blank_task(metadata: TableMetadata) -> RewriteTask:
+    """A task that reads nothing yet."""
+    return RewriteTask("r-0", 0, (), (), metadata.default_spec_id, None, 0, 0, 0)
+
+
+def whole_files(metadata: TableMetadata, maker: TaskMaker, rows: Sequence[int]) -> RewriteTask:
+    """Live data files that go, by their rows, as the task that others would take their place in."""
+    return maker.rewrite(Bin(tuple(rows), None, 0), blank_task(metadata))
