@@ -28,7 +28,6 @@ from icectl.entries.conditions.predicates import (
     Or,
     Predicate,
     StartsWith,
-    leaves,
 )
 from icectl.entries.partition.key import PartitionValue, decode_key
 from icectl.entries.rows import Entries, numbers
@@ -88,10 +87,7 @@ def all_match(
 
     A row of which it is unknown is none. `entries`, errors and cost as may_match.
     """
-    evaluation = _Evaluation(entries, specs, schemas)
-    known = [~evaluation.of(predicate).be_false]
-    known += [evaluation.is_known(leaf) for leaf in leaves(predicate)]
-    return _every(known)
+    return _Evaluation(entries, specs, schemas).surely(predicate).be_true
 
 
 @dataclass(frozen=True)
@@ -149,7 +145,27 @@ class _Evaluation:
             be_false &= of_metrics.be_false
         return _Outcome(be_true, be_false)
 
-    def is_known(self, leaf: Leaf) -> Mask:
+    def surely(self, predicate: Predicate) -> _Outcome:
+        """Whether a condition is provably true, or provably false, of every row of each file."""
+        match predicate:
+            case Constant(value):
+                return _Outcome(self._all(value), self._all(not value))
+            case Not(part):
+                found = self.surely(part)
+                return _Outcome(found.be_false, found.be_true)
+            case And(parts):
+                of_parts = [self.surely(part) for part in parts]
+                be_false = _any([one.be_false for one in of_parts])
+                return _Outcome(_every([one.be_true for one in of_parts]), be_false)
+            case Or(parts):
+                of_parts = [self.surely(part) for part in parts]
+                be_true = _any([one.be_true for one in of_parts])
+                return _Outcome(be_true, _every([one.be_false for one in of_parts]))
+            case _:
+                may, known = self._of_leaf(predicate), self._is_known(predicate)
+                return _Outcome(known & ~may.be_false, known & ~may.be_true)
+
+    def _is_known(self, leaf: Leaf) -> Mask:
         """Whether a condition is true or false of every row: no null in what it compares."""
         if isinstance(leaf, IsNull | IsNan):
             return self._all(True)  # noqa: FBT003

@@ -144,11 +144,12 @@ class _Deletion:
         gone = sorted([*chosen.whole, *at.values()])
         left = [one for one in found if one.left]
         rows = {place: row for row, place in _located(files, chosen.some)}
-        kept = maker.inputs([rows[one.location] for one in left], None)
-        vectors = self._vectors(metadata, kept[0], left)
+        blank = MergeDeletesTask("m-0", 1, (), (), "vectors")
+        merging = maker.merge([rows[one.location] for one in left], blank)
+        vectors = self._vectors(metadata, merging.inputs, left)
         results = [
             GroupResult(0, (whole_files(metadata, maker, gone),), EMPTY),
-            GroupResult(1, (MergeDeletesTask("m-0", 1, *kept, "vectors"),), vectors),
+            GroupResult(1, (merging,), vectors),
         ]
         made = changes(files, [one for one in results if one.inputs])
         self.removed_files = len(data_files(made.removed))
