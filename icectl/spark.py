@@ -8,9 +8,10 @@ session nor handlers of signals change. What ends a command raises `icectl.error
 
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from icectl.cli.app import load_command
 from icectl.cli.commands.compact import CompactRequest as CompactOptions
@@ -22,19 +23,22 @@ from icectl.cli.commands.repair import RepairRequest as RepairOptions
 from icectl.cli.commands.rewrite_manifests import RewriteRequest as RewriteOptions
 from icectl.cli.commands.upgrade_to_v4 import UpgradeRequest as UpgradeOptions
 from icectl.cli.commands.validate import ValidateRequest as ValidateOptions
+from icectl.cli.courses import rows
 from icectl.cli.failures import explained, way_out
-from icectl.cli.options import Invocation, Shell
+from icectl.cli.options import Common, Invocation, Shell
 from icectl.cli.settings import TIME_LIMIT, resolve
 from icectl.cli.signals import Interrupts
 from icectl.env import Deadline, SystemEnv
-from icectl.errors import IcectlError
+from icectl.errors import IcectlError, UsageError
 from icectl.progress import Unit
 from icectl.report.console import Console, ConsoleOptions
 from icectl.report.document import Outcome, Status, TableIdentity, document, json_text
 from icectl.report.live import ConsoleProgress
+from icectl.run.rows.change import RowChange
+from icectl.run.rows.read import Selection
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
     "Access",
@@ -46,13 +50,19 @@ __all__ = [
     "RepairOptions",
     "Report",
     "RewriteOptions",
+    "RowChange",
     "UpgradeOptions",
     "ValidateOptions",
     "ViewOptions",
+    "append",
     "compact",
+    "delete_rows",
+    "delete_where",
     "expire_snapshots",
     "inspect",
+    "load",
     "migrate_v1_v2",
+    "overwrite_partitions",
     "remove_orphans",
     "repair",
     "rewrite_manifests",
@@ -115,6 +125,8 @@ OnProgress = Callable[[Moment], None]
 """Called with each step of a run, from any of its threads: it has to return soon."""
 
 _NOWHERE = Access()
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +295,125 @@ class _Told(ConsoleProgress):
             self._on_progress(moment)
 
 
+def append(
+    df: "DataFrame",
+    table: str,
+    *,
+    branch: str = "main",
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> RowChange:
+    """Add the rows of a data frame to a table of layout sfc-1, its columns found by name.
+
+    Workers write Parquet as the table's properties, partitions and sort order ask for; a column
+    that the frame lacks gets its default, or null. Nothing is committed where there are no rows.
+    Raises: IcectlError: Refused, for columns that the table does not have or that would lose
+    something, and for nulls in required ones; Unsupported, for tables of other layouts.
+    """
+    call = _Call(df.sparkSession, table, access, progress)
+    return _on_rows(call, lambda common: rows.append(common, table, df, branch))
+
+
+def overwrite_partitions(
+    df: "DataFrame",
+    table: str,
+    *,
+    branch: str = "main",
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> RowChange:
+    """Put the rows of a data frame in the place of all that their partitions have, in one commit.
+
+    Which partitions these are is told by the rows; without partition fields it is the whole table.
+    What other writers have committed to them before goes too. Nothing is committed where there are
+    no rows.
+    Raises: IcectlError: as append; Refused, where files of other partition specs are live.
+    """
+    call = _Call(df.sparkSession, table, access, progress)
+    return _on_rows(call, lambda common: rows.overwrite_partitions(common, table, df, branch))
+
+
+def delete_where(
+    table: str,
+    where: str,
+    *,
+    spark: "SparkSession | None" = None,
+    branch: str = "main",
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> RowChange:
+    """Delete the rows of a table of layout sfc-1 that a condition is true of.
+
+    `where` is in the language of `--where` (docs/filters.md), on columns. Where it is unknown, for
+    a null, the row stays. Files that have no other rows go; of others a deletion vector is written.
+    `spark` is the session to read with; None is the active one.
+    Raises: IcectlError.
+    """
+    call = _Call(spark or _active(), table, access, progress)
+    return _on_rows(call, lambda common: rows.delete_where(common, table, where, branch))
+
+
+def delete_rows(
+    table: str,
+    keys: "DataFrame",
+    *,
+    branch: str = "main",
+    access: Access = _NOWHERE,
+    progress: OnProgress | None = None,
+) -> RowChange:
+    """Delete the rows of a table of layout sfc-1 that have one of the keys in all their columns.
+
+    The columns of `keys` are found by name, and all of its rows are brought to this process. Values
+    are compared as equality deletes do: NaN equals NaN, -0.0 and 0.0 differ.
+    Raises: IcectlError: Refused, for a null in a key.
+    """
+    call = _Call(keys.sparkSession, table, access, progress)
+    return _on_rows(call, lambda common: rows.delete_rows(common, table, keys, branch))
+
+
+def load(
+    spark: "SparkSession",
+    table: str,
+    snapshot: int | str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    access: Access = _NOWHERE,
+) -> "DataFrame":
+    """A data frame of the live rows of a table, of any format version and layout.
+
+    `snapshot` is an id, or a branch or tag; None is the current one. Files are chosen now, and read
+    by workers each time that the frame is computed. `columns` and `where` (docs/filters.md) leave
+    out what need not be read. UUIDs are text, `fixed` is binary.
+    Raises: IcectlError: Unsupported, for columns of types that Spark lacks.
+    """
+    call = _Call(spark, table, access, None)
+    selection = Selection(snapshot, columns, where)
+    return _on_rows(call, lambda common: rows.load(common, table, selection))
+
+
+def _active() -> "SparkSession":
+    """The active session. Raises: UsageError, where there is none."""
+    from pyspark.sql import SparkSession
+
+    found = SparkSession.getActiveSession()
+    if found is None:
+        raise UsageError("there is no active session of Spark", hint="`spark=` names one")
+    return found
+
+
+def _on_rows(call: _Call, work: Callable[[Common], Result]) -> Result:
+    """Change or read rows, as commands are run."""
+    values = _values_of(call.access)
+    invocation = Invocation.on(load_command("compact"), call.table, values)
+    console = _console(call.progress)
+    shell = _shell(call, console, invocation)
+    known = {entry.name for entry in fields(Common)}
+    common = {name: value for name, value in values.items() if name in known}
+    with _told_plainly(call, shell, console):
+        return work(Common(shell=shell, **common))
+
+
 def _change(call: _Call, command: str, options: Any, *, dry_run: bool) -> Report:
     changing = {"dry_run": dry_run, "yes": True, "metadata_file": call.access.metadata_file}
     return _run(call, command, {**_values(options), **changing})
@@ -294,8 +425,15 @@ def _run(call: _Call, command: str, values: Mapping[str, Any]) -> Report:
     invocation = Invocation.on(load_command(command), call.table, given)
     console = _console(call.progress)
     shell = _shell(call, console, invocation)
-    try:
+    with _told_plainly(call, shell, console):
         return _report(invocation.run(shell), console)
+
+
+@contextmanager
+def _told_plainly(call: _Call, shell: Shell, console: Console) -> Iterator[None]:
+    """Have errors tell a way out of the table's state, and no secrets."""
+    try:
+        yield
     except (IcectlError, OSError) as raised:
         error, _ = explained(raised)
         error.hint = way_out(error, shell.ways_out, call.table)

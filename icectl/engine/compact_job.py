@@ -234,18 +234,28 @@ def _delete_source(file: DeleteFile) -> SourceFile:
 
 def entries_of(files: tuple[WrittenFile, ...], task: RewriteTask, job: CompactJob) -> pa.Table:
     """Entries of new files of a task, as a result has them."""
+    return data_entries(files, task.spec_id, task.sequence_number, job.sort_order_id)
+
+
+def data_entries(
+    files: Sequence[WrittenFile],
+    spec_id: int,
+    sequence_number: int | None,
+    sort_order_id: int | None,
+) -> pa.Table:
+    """Entries of new data files: ADDED, without a snapshot id, with every column."""
     rows = [
         {
             "content": Content.DATA,
             "status": Status.ADDED,
             "location": file.location,
             "file_format": FileFormat.PARQUET,
-            "spec_id": task.spec_id,
+            "spec_id": spec_id,
             "partition_key": file.partition_key,
             "record_count": file.metrics.record_count,
             "file_size_in_bytes": file.file_size_in_bytes,
-            "sequence_number": task.sequence_number,
-            "sort_order_id": job.sort_order_id,
+            "sequence_number": sequence_number,
+            "sort_order_id": sort_order_id,
             "manifest": 0,
             "manifest_pos": at,
             **carried_metrics(file.metrics),

@@ -1,6 +1,6 @@
 """One task that merges deletes, carried out by the kernels: no engine but this process."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -59,7 +59,7 @@ def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: FileOutputs) -> Ta
     sizes = {one.location: one.file_size_in_bytes for one in found}
     return TaskResult(
         task.task_id,
-        _entries(task, inputs, found),
+        delete_entries(inputs, found, lambda file: _newest(task, file)),
         read_row_count=0,
         deleted_row_count=sum(one.record_count for one in found),
         written_row_count=0,
@@ -71,9 +71,12 @@ def _path(file: InputFile, job: MergeJob) -> str:
     return partition_of(file.partition_key, job.specs[file.spec_id]).path
 
 
-def _entries(
-    task: MergeDeletesTask, inputs: Mapping[str, InputFile], found: Sequence[MergedDeletes]
+def delete_entries(
+    inputs: Mapping[str, InputFile],
+    found: Sequence[MergedDeletes],
+    sequence_number: Callable[[InputFile], int],
 ) -> pa.Table:
+    """Entries of new delete files and vectors, of the spec and partition of their data files."""
     rows = []
     for at, one in enumerate(found):
         file = inputs[one.data_file]
@@ -86,7 +89,7 @@ def _entries(
             "partition_key": file.partition_key,
             "record_count": one.record_count,
             "file_size_in_bytes": one.file_size_in_bytes,
-            "sequence_number": _newest(task, file),
+            "sequence_number": sequence_number(file),
             "referenced_data_file": one.data_file,
             "content_offset": one.content_offset,
             "content_size_in_bytes": one.content_size_in_bytes,

@@ -196,6 +196,34 @@ class Spark:
 
         return self._awaited(job)
 
+    def on_rows(
+        self, frame: Any, kernel: Callable[[Iterator[pa.RecordBatch]], Result]
+    ) -> tuple[list[Result], bool]:
+        """Run a kernel on the rows of each partition of a frame; second: whether each task did it
+        at once, and no other attempt at one can have been.
+
+        Raises: as each.
+        """
+
+        def job() -> list[Result]:
+            """Run the kernel on Spark, and collect what it makes."""
+            made = frame.mapInArrow(partial(_on_rows, kernel), "payload binary").collect()
+            return [pickle.loads(bytes(row["payload"])) for row in made]  # noqa: S301 - of ours
+
+        found = self._awaited(job)
+        with translated():
+            return found, not self.speculates and not self._has_failed_tasks()
+
+    def _has_failed_tasks(self) -> bool:
+        """Whether a task or a stage of this run was tried again."""
+        tracker = self.context.statusTracker()
+        jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(self.group))
+        ids = {stage for job in jobs if job is not None for stage in job.stageIds}
+        stages = [tracker.getStageInfo(stage) for stage in ids]
+        return any(
+            stage is None or stage.numFailedTasks or stage.currentAttemptId for stage in stages
+        )
+
     def run(self, kernel: Callable[[Any], Iterable[Answer]], tasks: Sequence[Any]) -> Answers:
         """Run a kernel on each task, of which there is at least one, and keep what it answers.
 
@@ -361,6 +389,15 @@ def _taken(
 
 def _as_it_is(number: int) -> int:
     return number
+
+
+def _on_rows(
+    kernel: Callable[[Iterator[pa.RecordBatch]], Any], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Run a kernel on the rows of a partition, on a worker."""
+    with told():
+        payload = pickle.dumps(kernel(batches))
+    yield pa.RecordBatch.from_arrays([pa.array([payload], pa.binary())], names=["payload"])
 
 
 @contextmanager

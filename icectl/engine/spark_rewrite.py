@@ -79,7 +79,7 @@ class SparkEngine:
         self, spark: Workers, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
     ) -> tuple[list[TaskResult], bool]:
         """Rewrite tasks by themselves; second: whether each worked at once."""
-        bundles = _bundles(tasks, spark.core_count)
+        bundles = bundled(tasks, spark.core_count)
         if not bundles:
             return [], True
         self.progress.phase("rewriting data files on Spark", total=len(bundles))
@@ -99,7 +99,7 @@ class SparkEngine:
         self._stack.close()
 
 
-def _bundles(tasks: Sequence[RewriteTask], core_count: int) -> list[list[RewriteTask]]:
+def bundled(tasks: Sequence[RewriteTask], core_count: int) -> list[list[RewriteTask]]:
     """Small tasks together, so that it is not Spark that takes the time."""
     sizes = [sum(file.size_bytes for file in task.inputs) for task in tasks]
     enough = min(_BUNDLE_BYTES, sum(sizes) // (_BUNDLES_PER_CORE * core_count))
@@ -120,4 +120,4 @@ def _rewrite(
     """Rewrite the files of tasks, on a worker; second: whether this is the first attempt at it."""
     attempt = TaskAttempt.current()
     with at.attempt(attempt.unique_id) as outputs:
-        return [run_rewrite(task, job, outputs(task)) for task in tasks], attempt.is_first
+        return [run_rewrite(task, job, outputs(task.group)) for task in tasks], attempt.is_first

@@ -120,6 +120,10 @@ DATA_PATH = TableProperty("write.data.path", _optional, None, "folder of data fi
 TARGET_FILE_SIZE_BYTES = TableProperty(
     "write.target-file-size-bytes", _number(1), 536_870_912, "size that data files should have"
 )
+DISTRIBUTION_MODE = TableProperty(
+    "write.distribution-mode", _choice("none", "hash", "range"), "hash",
+    "whether rows of a partition are brought together before they are written",
+)  # fmt: skip
 DELETE_TARGET_FILE_SIZE_BYTES = TableProperty(
     "write.delete.target-file-size-bytes", _number(1), 67_108_864,
     "size that delete files should have",

@@ -141,8 +141,16 @@ def open_source(
         if not isinstance(opened, ParquetDataFile):
             raise Unsupported(f"{source.location} can't be read in parts")
         opened = replace(opened, split=source.split)
-    projection = _Projection(source, opened.schema)
-    return Source(opened, source, arrow_schema(schema), projection.columns(schema))
+    made = projected(source, opened.schema, schema)
+    return Source(made.file, made.schema, made.columns, opened)
+
+
+def projected(source: SourceFile, stored: pa.Schema, schema: Schema) -> "Projected":
+    """Find out how rows with the columns `stored` become rows of a schema.
+
+    Raises: Unsupported, where a column can't be carried over; CorruptTable R-095, R-180.
+    """
+    return Projected(source, arrow_schema(schema), _Projection(source, stored).columns(schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +164,53 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """An open data file whose rows can be had with the columns of a schema."""
+class Projected:
+    """A way from stored rows to rows with the columns of a schema."""
 
-    opened: DataFile
     file: SourceFile
     schema: pa.Schema
     columns: Sequence[_Column]
+
+    def project(self, stored: pa.RecordBatch, positions: Positions) -> pa.RecordBatch:
+        """Rows of `stored` in the schema that was asked for; `positions` are theirs in the file.
+
+        Shape: the schema's columns, one row per stored row.
+        Order: kept.
+        Raises: Unsupported, where a value has no place in its column's type; CorruptTable R-095.
+        """
+        places = {field_id(one): at for at, one in enumerate(stored.schema)}
+        made = []
+        for column in self.columns:
+            try:
+                place = None if column.place is None else places[column.field.id]
+                values = column.make(len(positions) if place is None else stored.column(place))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise _not_carried(self.file, column.field, str(error)) from error
+            if column.field.id == ROW_ID:
+                values = self._row_ids(values, positions)
+            elif column.field.id == LAST_UPDATED:
+                values = self._last_updated(values)
+            elif column.field.required and values.null_count:
+                raise _null_where_required(self.file.location, column.field.name)
+            made.append(values)
+        return _batch(made, self.schema, len(positions))
+
+    def _row_ids(self, stored: pa.Array, positions: Positions) -> pa.Array:
+        if self.file.first_row_id is None or not stored.null_count:
+            return stored  # R-106: null in files that the table had before version 3
+        return pc.coalesce(stored, pa.array(positions + self.file.first_row_id))  # R-100
+
+    def _last_updated(self, stored: pa.Array) -> pa.Array:
+        if self.file.first_row_id is None or not stored.null_count:
+            return stored
+        return pc.fill_null(stored, self.file.sequence_number)  # R-100
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Projected):
+    """An open data file whose rows can be had with the columns of a schema."""
+
+    opened: DataFile
 
     def stored(self, more: Collection[int] = ()) -> Iterator[Rows]:
         """The rows as stored, with the columns that `project` needs and those with more ids.
@@ -205,30 +253,6 @@ class Source:
         absent = (column for column in self.columns if column.place is None)
         return sum(column.make(1).nbytes for column in absent)
 
-    def project(self, stored: pa.RecordBatch, positions: Positions) -> pa.RecordBatch:
-        """Rows of `stored` in the schema that was asked for; `positions` are theirs in the file.
-
-        Shape: the schema's columns, one row per stored row.
-        Order: kept.
-        Raises: Unsupported, where a value has no place in its column's type; CorruptTable R-095.
-        """
-        places = {field_id(one): at for at, one in enumerate(stored.schema)}
-        made = []
-        for column in self.columns:
-            try:
-                place = None if column.place is None else places[column.field.id]
-                values = column.make(len(positions) if place is None else stored.column(place))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise _not_carried(self.file, column.field, str(error)) from error
-            if column.field.id == ROW_ID:
-                values = self._row_ids(values, positions)
-            elif column.field.id == LAST_UPDATED:
-                values = self._last_updated(values)
-            elif column.field.required and values.null_count:
-                raise _null_where_required(self.file.location, column.field.name)
-            made.append(values)
-        return _batch(made, self.schema, len(positions))
-
     def values(self, stored: pa.RecordBatch, line: Sequence[NestedField]) -> pa.Array:
         """The values, for `stored` rows, of one column without fields, at any depth of structs.
 
@@ -261,16 +285,6 @@ class Source:
             return one.take(pa.repeat(0, stored.num_rows))
         around = inside(stored.column(paths[-1][0]), paths[-1][1:])
         return one.take(pc.if_else(around.is_valid(), 0, pa.scalar(None, pa.int64())))
-
-    def _row_ids(self, stored: pa.Array, positions: Positions) -> pa.Array:
-        if self.file.first_row_id is None or not stored.null_count:
-            return stored  # R-106: null in files that the table had before version 3
-        return pc.coalesce(stored, pa.array(positions + self.file.first_row_id))  # R-100
-
-    def _last_updated(self, stored: pa.Array) -> pa.Array:
-        if self.file.first_row_id is None or not stored.null_count:
-            return stored
-        return pc.fill_null(stored, self.file.sequence_number)  # R-100
 
 
 def _batch(columns: Sequence[pa.Array], schema: pa.Schema, row_count: int) -> pa.RecordBatch:

@@ -1,10 +1,11 @@
 """One file group rewritten: rows read, deletes applied, rows sorted and written, and counted."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,7 +14,7 @@ from icectl.codec.data_rows import Rows
 from icectl.codec.parquet.schema import NameMapping, arrow_schema, is_same_schema
 from icectl.codec.puffin.positions import Positions
 from icectl.engine.kernels.columns import Measured, inside, path_to
-from icectl.engine.kernels.deleted_positions import DeletedPositions, vector_positions
+from icectl.engine.kernels.deleted_positions import DeletedPositions, Flags, vector_positions
 from icectl.engine.kernels.equality_deletes import (
     LARGEST_INDEX_ROWS,
     EqualityDeletes,
@@ -188,6 +189,32 @@ def live_batches(
     group: FileGroup, outputs: FileOutputs, read: RowsRead
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a group that are not deleted, with the columns to write."""
+    for one in stored_rows(group, outputs):
+        read.row_count += len(one.positions)
+        if not one.gone.any():
+            yield one.source.project(one.batch, one.positions)
+        elif not one.gone.all():
+            kept = ~one.gone
+            yield one.source.project(one.batch.filter(pa.array(kept)), one.positions[kept])
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows of one file as stored, by their positions; `gone` tells which of them are deleted."""
+
+    source: Source
+    batch: pa.RecordBatch
+    positions: npt.NDArray[np.int64]
+    gone: Flags
+
+
+def stored_rows(
+    group: FileGroup, outputs: FileOutputs, more: Collection[int] = ()
+) -> Iterator[StoredRows]:
+    """All rows of a group, with the columns to write and those with more ids.
+
+    Order: of the files, and in each of its rows.
+    """
     deleted = _deleted_positions(group, outputs)
     indexes: Sequence[EqualityIndex] = ()
     found = equality_indexes(
@@ -201,24 +228,22 @@ def live_batches(
         with outputs.reading(file.location) as handle:
             source = open_source(handle, file, group.columns.written, group.columns.name_mapping)
             applied = [index for index in indexes if index.applies_to(file.location)]
-            yield from _live_rows(source, deleted, applied, read)
+            yield from _judged(source, deleted, applied, more)
 
 
-def _live_rows(
-    source: Source, deleted: DeletedPositions, indexes: Sequence[EqualityIndex], read: RowsRead
-) -> Iterator[pa.RecordBatch]:
+def _judged(
+    source: Source,
+    deleted: DeletedPositions,
+    indexes: Sequence[EqualityIndex],
+    more: Collection[int],
+) -> Iterator[StoredRows]:
     flags = deleted.of(source.file.location)
-    for rows in source.stored(_compared(indexes)):
-        read.row_count += rows.batch.num_rows
+    for rows in source.stored(_compared(indexes) | set(more)):
         positions = np.arange(rows.first_row, rows.first_row + rows.batch.num_rows)
         gone = np.zeros(len(positions), np.bool_) if flags is None else flags[positions]
         for index in indexes:
             gone[index.deleted(source, rows.batch)] = True
-        if not gone.any():
-            yield source.project(rows.batch, positions)
-        elif not gone.all():
-            kept = pa.array(~gone)
-            yield source.project(rows.batch.filter(kept), positions[~gone])
+        yield StoredRows(source, rows.batch, positions, gone)
 
 
 def _deleted_positions(group: FileGroup, outputs: FileOutputs) -> DeletedPositions:

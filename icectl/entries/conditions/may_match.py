@@ -77,6 +77,19 @@ def may_match(
     return _Evaluation(entries, specs, schemas).of(predicate).be_true
 
 
+def all_match(
+    entries: Entries,
+    predicate: Predicate,
+    specs: Sequence[PartitionSpec],
+    schemas: Sequence[Schema],
+) -> Mask:
+    """Whether each data file can be proved to hold no row but such that the condition is true of.
+
+    A row of which it is unknown is none. `entries`, errors and cost as may_match.
+    """
+    return _Evaluation(entries, specs, schemas).surely(predicate).be_true
+
+
 @dataclass(frozen=True)
 class _Partitions:
     """The distinct partitions of one spec: rows of the entries, and each one's partition."""
@@ -131,6 +144,43 @@ class _Evaluation:
             be_true &= of_metrics.be_true
             be_false &= of_metrics.be_false
         return _Outcome(be_true, be_false)
+
+    def surely(self, predicate: Predicate) -> _Outcome:
+        """Whether a condition is provably true, or provably false, of every row of each file."""
+        match predicate:
+            case Constant(value):
+                return _Outcome(self._all(value), self._all(not value))
+            case Not(part):
+                found = self.surely(part)
+                return _Outcome(found.be_false, found.be_true)
+            case And(parts):
+                of_parts = [self.surely(part) for part in parts]
+                be_false = _any([one.be_false for one in of_parts])
+                return _Outcome(_every([one.be_true for one in of_parts]), be_false)
+            case Or(parts):
+                of_parts = [self.surely(part) for part in parts]
+                be_true = _any([one.be_true for one in of_parts])
+                return _Outcome(be_true, _every([one.be_false for one in of_parts]))
+            case _:
+                may, known = self._of_leaf(predicate), self._is_known(predicate)
+                return _Outcome(known & ~may.be_false, known & ~may.be_true)
+
+    def _is_known(self, leaf: Leaf) -> Mask:
+        """Whether a condition is true or false of every row: no null in what it compares."""
+        if isinstance(leaf, IsNull | IsNan):
+            return self._all(True)  # noqa: FBT003
+        known = self._all(False)  # noqa: FBT003
+        for found in self._partitions:
+            for at, item in enumerate(found.spec.fields):
+                transform = self._transform(leaf.column, item)
+                if transform is not None and transform.name not in ("unknown", "void"):
+                    values = [value[at] is not None for value in found.values]
+                    known[found.rows] |= np.array(values, bool)[found.places]  # R-070
+        field_id = leaf.column.field_id
+        if field_id is not None and set(self.entries.table.column_names) >= METRICS:
+            stored = of_field(self.flattened["null_value_counts"], field_id, len(self.entries))
+            known |= pc.fill_null(stored, -1).to_numpy(zero_copy_only=False) == 0
+        return known
 
     def _transform(self, column: Column, item: PartitionField) -> Transform | None:
         """Return a partition field's transform of a column; None where it says nothing of it."""

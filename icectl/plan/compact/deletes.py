@@ -6,7 +6,7 @@ large ones. What a run has made is left alone by the next.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from icectl.entries.deletes.apply import delete_counts
@@ -199,26 +199,7 @@ class _Planning:
         tasks = []
         for at, pieces in enumerate(draft.tasks):
             rows = [row for piece in pieces for row in piece.rows]
-            inputs, delete_files = make.inputs(rows, None)
-            by_position = {place for file in inputs for place in file.position_deletes}
-            kept = sorted(by_position)
-            places = {place: new for new, place in enumerate(kept)}
-            tasks.append(
-                MergeDeletesTask(
-                    f"{number}-{at}",
-                    number,
-                    tuple(
-                        replace(
-                            file,
-                            position_deletes=tuple(places[one] for one in file.position_deletes),
-                            equality_deletes=(),
-                        )
-                        for file in inputs
-                    ),
-                    tuple(delete_files[place] for place in kept),
-                    form,
-                )
-            )
+            tasks.append(make.merge(rows, MergeDeletesTask(f"{number}-{at}", number, (), (), form)))
         return self._told(number, draft, tuple(tasks))
 
     def _told(

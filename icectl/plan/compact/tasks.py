@@ -10,7 +10,13 @@ from icectl.entries.deletes.by_file import Applied, DeleteIndex
 from icectl.entries.rows import Entries, by_row, take
 from icectl.errors import CorruptTable
 from icectl.plan.compact.sizes import Sizes
-from icectl.plan.compact.task import DeleteFile, InputFile, RewriteTask, TaskVector
+from icectl.plan.compact.task import (
+    DeleteFile,
+    InputFile,
+    MergeDeletesTask,
+    RewriteTask,
+    TaskVector,
+)
 from icectl.spec.manifest import FileFormat
 from icectl.spec.rules import RULES
 
@@ -115,6 +121,25 @@ class TaskMaker:
         """The rows that some of the chosen data files have."""
         place = _INPUT.index("record_count")
         return sum(self._values[row][place] for row in rows)
+
+    def merge(self, rows: Sequence[int], blank: MergeDeletesTask) -> MergeDeletesTask:
+        """The task that merges what deletes rows of data files by position, else as `blank`.
+
+        It names no equality deletes: what it names is replaced.
+        """
+        inputs, delete_files = self.inputs(rows, None)
+        kept = sorted({place for file in inputs for place in file.position_deletes})
+        places = {place: new for new, place in enumerate(kept)}
+        by_position = tuple(
+            replace(
+                file,
+                position_deletes=tuple(places[one] for one in file.position_deletes),
+                equality_deletes=(),
+            )
+            for file in inputs
+        )
+        deletes = tuple(delete_files[place] for place in kept)
+        return replace(blank, inputs=by_position, delete_files=deletes)
 
     def inputs(
         self, rows: Sequence[int], split: tuple[int, int] | None

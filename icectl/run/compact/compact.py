@@ -1,16 +1,15 @@
 """Running a compaction: load, plan, rewrite group by group, compare, commit, clean up."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from threading import Lock
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.codec.parquet.schema import arrow_schema
 from icectl.commit.access import TableAccess
 from icectl.commit.changes import changes
 from icectl.commit.conflicts import GroupResult
+from icectl.commit.data_outputs import DataOutputs, data_places
 from icectl.commit.output_journal import DataPlaces, Leftovers
 from icectl.commit.outputs import Outputs
 from icectl.commit.rewrite_files import FileRewrite, Planned
@@ -20,7 +19,6 @@ from icectl.commit.transaction import transaction
 from icectl.engine.compact_job import (
     CompactJob,
     Engine,
-    FileNames,
     TaskResult,
     TypedSpec,
     partition_of,
@@ -51,7 +49,6 @@ from icectl.plan.compact.task import MergeDeletesTask, RewriteTask
 from icectl.plan.model import pin_of
 from icectl.run.compact.merge_deletes import merge_deletes
 from icectl.run.validate.data import every_column, name_mapping
-from icectl.spec.data_paths import data_folder
 from icectl.spec.layout import layout_of_table
 from icectl.spec.locations import scheme_of
 from icectl.spec.manifest import FileFormat
@@ -114,7 +111,7 @@ def prepare(
     on_columns = chosen.where is not None and any(
         leaf.column.field_id is not None for leaf in leaves(chosen.where)
     )
-    files = _reader(access, METRICS if on_columns else frozenset()).load(
+    files = live_reader(access, METRICS if on_columns else frozenset()).load(
         metadata, head.snapshot, {}
     )
     pin = pin_of(metadata, loaded.metadata_location)
@@ -173,7 +170,9 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
     return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of(metadata))
 
 
-def _reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:
+def live_reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:
+    """A reader of live files with columns beside those that a compaction is planned by."""
+
     def read_names(deletes: Entries) -> NamedFiles:
         """Read how many rows of which data files position delete files name."""
         found = list(by_row(deletes, "location", "file_format", "file_size_in_bytes"))
@@ -306,7 +305,7 @@ class _Run:
         loaded, planned = self._prepared.loaded, self._prepared.plan
         snapshot = planned.branch.snapshot
         return FileRewrite(
-            reader=_reader(self._access, frozenset()),
+            reader=live_reader(self._access, frozenset()),
             writer=writer_of(
                 self._access,
                 layout_of_table(loaded.metadata),
@@ -335,7 +334,7 @@ class _Run:
                 outputs.begin()
             rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
             job = job_of(metadata, self._prepared.plan.options.order)
-            found = self._engine.rewrite(rewriting, job, _Places(metadata, outputs))
+            found = self._engine.rewrite(rewriting, job, DataOutputs(metadata, outputs))
         by_id = {one.task_id: one for one in found}
         return [
             _group_result(group, [by_id[task.task_id] for task in group.tasks]) for group in batch
@@ -378,11 +377,7 @@ def _group_result(group: CompactGroup, results: Sequence[TaskResult]) -> GroupRe
 def _data_places(metadata: TableMetadata, batch: Sequence[CompactGroup]) -> DataPlaces:
     """Find where the files of some groups will lie."""
     specs = typed_specs(metadata)
-    found = {
-        data_folder(metadata.location, metadata.properties, _path(group, specs)) for group in batch
-    }
-    exact = tuple(sorted(folder for folder, is_exact in found if is_exact))
-    return DataPlaces(exact, tuple(folder for folder, is_exact in found if not is_exact))
+    return data_places(metadata, [_path(group, specs) for group in batch])
 
 
 def _path(group: CompactGroup, specs: Mapping[int, TypedSpec]) -> str | None:
@@ -394,30 +389,3 @@ def _path(group: CompactGroup, specs: Mapping[int, TypedSpec]) -> str | None:
         return ""
     key = group.partition_key
     return None if key is None else partition_of(key, specs[group.spec_id]).path
-
-
-class _Places:
-    """The places where new data files of a run go; they, or the run, are on record beforehand."""
-
-    def __init__(self, metadata: TableMetadata, outputs: Outputs) -> None:
-        self.names = FileNames(metadata.location, metadata.properties, outputs.journal.uuid)
-        self._outputs = outputs
-        self._counts: Counter[str] = Counter()
-        self._lock = Lock()
-
-    def next(self, task: RewriteTask, partition: str) -> str:
-        """The location of a task's next file in the folder of a partition."""
-        with self._lock:
-            self._counts[task.task_id] += 1
-            number = int(task.task_id.partition("-")[2])
-            count = self._counts[task.task_id]
-            return self._outputs.add(self.names.location(task.group, number, partition, count))
-
-    def record(self, locations: Sequence[str]) -> None:
-        """Put files on record that workers have named."""
-        for location in locations:
-            self._outputs.add(location)
-
-    def find(self) -> None:
-        """Put on record whatever the run has written, by a look into the folders of its files."""
-        self._outputs.find()

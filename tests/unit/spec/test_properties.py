@@ -20,6 +20,7 @@ DEFAULTS = [
     ("write.metadata.path", None),
     ("write.data.path", None),
     ("write.target-file-size-bytes", 536_870_912),
+    ("write.distribution-mode", "hash"),
     ("write.delete.target-file-size-bytes", 67_108_864),
     ("commit.manifest.target-size-bytes", 8_388_608),
     ("commit.retry.num-retries", 4),

@@ -1,0 +1,114 @@
+"""Rows of a table read on Spark: to find some of them, or as a data frame."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.engine.compact_job import CompactJob, file_group
+from icectl.engine.find_job import FindJob, FoundRows, run_find
+from icectl.engine.kernels.matching_rows import matches
+from icectl.engine.kernels.outgoing_rows import OutgoingRows
+from icectl.engine.kernels.rewrite_data import RowsRead, live_batches
+from icectl.engine.kernels.write_data import FileOutputs
+from icectl.engine.spark import told, translated
+from icectl.engine.spark_connect import open_workers
+from icectl.engine.spark_rewrite import bundled
+from icectl.engine.spark_start import SparkOptions
+from icectl.engine.spark_write import check_classic
+from icectl.entries.conditions.predicates import Predicate
+from icectl.env import Deadline, SystemEnv
+from icectl.errors import SelfCheckFailed
+from icectl.plan.compact.task import RewriteTask
+from icectl.progress import Progress
+from icectl.storage.open import StorageOptions, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class SparkReader:
+    """A session of Spark that reads data files; `storage()` is what its workers do it with."""
+
+    session: Any
+    storage: Callable[[], StorageOptions]
+    progress: Progress
+    deadline: Deadline
+
+    def find(self, tasks: Sequence[RewriteTask], job: FindJob) -> list[FoundRows]:
+        """Find rows in the files of all tasks.
+
+        Raises: as run_find; Incomplete, at the time limit; EngineError.
+        """
+        if not tasks:
+            return []
+        self.progress.phase("looking for rows on Spark", total=len(tasks))
+        storage = self.storage().crossing()
+        options = SparkOptions(session=self.session)
+        with open_workers(options, self.progress, self.deadline) as spark:
+            bundles = bundled(tasks, spark.core_count)
+            found = spark.each(partial(_find, storage, job), bundles)
+        return [one for some in found for one in some]
+
+    def load(self, tasks: Sequence[RewriteTask], job: "LoadJob") -> Any:
+        """A frame of the rows of all tasks, which workers read once it is asked for them.
+
+        Raises: Unsupported, over Spark Connect and for types that Spark lacks.
+        """
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        check_classic(self.session)
+        with translated():
+            schema = from_arrow_schema(job.rows.schema)
+            if not tasks:
+                return self.session.createDataFrame([], schema)
+            numbers = self.session.range(0, len(tasks), 1, len(tasks))
+            work = partial(_load, self.storage().crossing(), job, tuple(tasks))
+            return numbers.mapInArrow(work, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadJob:
+    """How tasks read rows: of which columns, those that a condition is true of, and as what."""
+
+    reading: CompactJob
+    condition: Predicate | None
+    rows: OutgoingRows
+
+
+def _find(storage: StorageOptions, job: FindJob, tasks: Sequence[RewriteTask]) -> list[FoundRows]:
+    """Find rows in the files of some tasks, on a worker."""
+    outputs = _reading(storage)
+    return [found for task in tasks for found in run_find(task, job, outputs)]
+
+
+def _load(
+    storage: StorageOptions,
+    job: LoadJob,
+    tasks: Sequence[RewriteTask],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Read the rows of the tasks whose numbers come in, on a worker."""
+    outputs = _reading(storage)
+    with told():
+        for numbers in batches:
+            for number in numbers["id"].to_pylist():
+                group = file_group(tasks[number], job.reading)
+                for batch in live_batches(group, outputs, RowsRead()):
+                    kept = batch
+                    if job.condition is not None:
+                        found = pc.fill_null(matches(job.condition, batch), fill_value=False)
+                        kept = batch.filter(found)
+                    yield job.rows.of(kept)
+
+
+def _reading(storage: StorageOptions) -> FileOutputs:
+    """The files of a table, to be read alone."""
+    store = open_store(storage, SystemEnv())
+
+    def next_location(_: str) -> str:
+        """Write nothing."""
+        raise SelfCheckFailed("a file is written where rows are read")
+
+    return FileOutputs(next_location, store.open_new, store.open)

@@ -1,0 +1,96 @@
+"""Data frames that are tables of Arrow, written and looked through in this process."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from icectl.commit.access import TableAccess
+from icectl.engine.compact_job import OutputPlaces
+from icectl.engine.find_job import FindJob, FoundRows, run_find
+from icectl.engine.kernels.write_data import FileOutputs
+from icectl.engine.write_job import WriteJob, run_write
+from icectl.env import Env, SystemEnv
+from icectl.plan.compact.task import RewriteTask
+from icectl.storage.store import Store
+from tests.builders.expiry import access_to
+from tests.builders.table_builder import TableBuilder, make_rows
+from tests.builders.tree_table import upgrade
+
+COLUMNS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("category", pa.string()),
+        ("amount", pa.decimal128(9, 2)),
+        ("at", pa.timestamp("us")),
+        ("note", pa.string()),
+    ]
+)
+"""The columns of built tables as frames have them."""
+
+
+def rows_of(ids: Sequence[int]) -> pa.Table:
+    """Rows of built tables."""
+    return pa.Table.from_pylist(make_rows(ids), COLUMNS)
+
+
+def tree(directory: Path, partitioning: str = "none", **properties: str) -> Path:
+    """An empty table of layout sfc-1."""
+    named = {name.replace("__", ".").replace("_", "-"): text for name, text in properties.items()}
+    TableBuilder(directory, 3, partitioning, named)
+    upgrade(directory, SystemEnv(), "--lazy")
+    return directory
+
+
+@dataclass
+class InlineFrame:
+    """Rows that are written by so many tasks; `during` comes when they are written."""
+
+    rows: pa.Table
+    store: Store
+    tasks: int = 1
+    during: Callable[[], object] = lambda: None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.rows.schema
+
+    def write(self, job: WriteJob, places: OutputPlaces, *, by_partition: bool) -> pa.Table:
+        made = []
+        for task in range(self.tasks):
+            numbers = count(1)
+
+            def next_location(partition: str, task: int = task, numbers: Any = numbers) -> str:
+                place = places.names.location(0, task, partition, next(numbers))
+                places.record([place])
+                return place
+
+            outputs = FileOutputs(next_location, self.store.open_new, self.store.open)
+            part = self.rows.take(pa.array(range(task, len(self.rows), self.tasks), pa.int64()))
+            made.append(run_write(iter(part.combine_chunks().to_batches()), job, outputs))
+        self.during()
+        return pa.concat_tables(made)
+
+
+@dataclass
+class InlineFinder:
+    """Looks through files; `during` comes when it has, `looked` are those that it looked at."""
+
+    store: Store
+    during: Callable[[], object] = lambda: None
+    looked: list[str] = field(default_factory=list)
+
+    def find(self, tasks: Sequence[RewriteTask], job: FindJob) -> list[FoundRows]:
+        outputs = FileOutputs(lambda _: "", self.store.open_new, self.store.open)
+        found = [one for task in tasks for one in run_find(task, job, outputs)]
+        self.looked += [file.location for task in tasks for file in task.inputs]
+        self.during()
+        return found
+
+
+def way_to(directory: Path, store: Store | None = None, env: Env | None = None) -> TableAccess:
+    """The way to a table, by the clock of this machine."""
+    return access_to(directory, store, env or SystemEnv())
