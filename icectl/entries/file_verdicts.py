@@ -31,14 +31,15 @@ class FileVerdict(IntEnum):
     NO_GAIN = 4
     LATER = 5
     MERGED = 6
-    ASKED_FOR = 7
-    SMALL = 8
-    LARGE = 9
-    MANY_DELETE_FILES = 10
-    MANY_DELETED_ROWS = 11
-    OF_MANY_DELETE_FILES = 12
-    OF_POSITION_DELETES = 13
-    OF_SMALL_VECTOR_FILES = 14
+    AS_MADE = 7
+    ASKED_FOR = 8
+    SMALL = 9
+    LARGE = 10
+    MANY_DELETE_FILES = 11
+    MANY_DELETED_ROWS = 12
+    OF_MANY_DELETE_FILES = 13
+    OF_POSITION_DELETES = 14
+    OF_SMALL_VECTOR_FILES = 15
 
 
 Verdicts = npt.NDArray[np.int8]
@@ -162,3 +163,8 @@ def at_locations(files: Entries, locations: Collection[str]) -> Mask:
 def of_specs(files: Entries, spec_ids: Collection[int]) -> Mask:
     """Whether each file is of one of these specs."""
     return np.isin(files.table["spec_id"].to_numpy(), sorted(spec_ids))
+
+
+def of_snapshots(files: Entries, snapshot_ids: Collection[int]) -> Mask:
+    """Whether each file came with one of these snapshots."""
+    return np.isin(files.table["snapshot_id"].to_numpy(), sorted(snapshot_ids))

@@ -208,9 +208,9 @@ def compact(
     Files are judged partition by partition, as Spark's rewrite_data_files does, and put together
     until they have the target size. Deletes are applied, files of older partition specs move to the
     current one, and delete files and deletion vectors that apply to nothing any more go in the same
-    commit. A file that would only be copied is left alone: a second run has nothing to do, unless
-    rows of older specs came to partitions where there were small files. Old files stay until their
-    snapshots expire.
+    commit. A file that would only be copied is left alone, and so are files as a run with the same
+    sizes has made them, until enough others come to their partition: a second run has nothing to
+    do. Old files stay until their snapshots expire.
 
     With `--sort-order` or `--zorder` the rows of a group are sorted as a whole, so that its files
     overlap little. Keys are columns or bucket(16, b), truncate(4, b), year, month, day, hour of

@@ -171,7 +171,12 @@ class TreeWriter:
     ) -> Proposal:
         """Write a root that says what comes and goes; positions are found in it anew."""
         del files, groups
-        return self.propose(metadata, snapshot_id, lambda facts, _: replacement(facts, changes))
+        return self.propose(
+            metadata,
+            snapshot_id,
+            lambda facts, _: replacement(facts, changes),
+            summary=changes.mark,
+        )
 
     def begin_rewrite(self, metadata: TableMetadata, rewrite: ManifestRewrite) -> None:
         """Do nothing: which leaves are written depends on the newest root."""
@@ -196,6 +201,7 @@ class TreeWriter:
         change: ChangeState,
         *,
         updates: Sequence[Update] = (),
+        summary: Mapping[str, str] | None = None,
         leaf_target_size_bytes: int | None = None,
     ) -> Proposal:
         """Propose `updates`, which `metadata` has, and behind them what `write` makes.
@@ -203,7 +209,11 @@ class TreeWriter:
         Raises: as `write`.
         """
         made = self.write(
-            metadata, snapshot_id, change, {}, leaf_target_size_bytes=leaf_target_size_bytes
+            metadata,
+            snapshot_id,
+            change,
+            summary or {},
+            leaf_target_size_bytes=leaf_target_size_bytes,
         )
         files = self.last.files if made and self.last is not None else ()
         return Proposal((*updates, *made), frozenset(files))

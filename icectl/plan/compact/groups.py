@@ -35,6 +35,7 @@ from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import Entries, data_files, delete_files, live, numbers
 from icectl.errors import CorruptTable, Unsupported, UsageError
 from icectl.plan.binpack import pack
+from icectl.plan.compact.marks import as_made, mark
 from icectl.plan.compact.order import RowOrder
 from icectl.plan.compact.sizes import Sizes
 from icectl.plan.compact.task import RewriteTask, Task
@@ -66,6 +67,7 @@ LEFT_ALONE: Mapping[FileVerdict, str] = {
     FileVerdict.NO_GAIN: "would only be copied",
     FileVerdict.LATER: "left to another run by `--max-groups`",
     FileVerdict.MERGED: "without deletes that merging would change",
+    FileVerdict.AS_MADE: "as a compaction to the same sizes has left it",
 }
 """Why a data file is left alone."""
 
@@ -105,6 +107,13 @@ class CompactOptions:
     job_order: JobOrder = "none"
     deletes_only: bool = False
     only: Reviewed | None = None
+
+    @property
+    def mark(self) -> Mapping[str, str]:
+        """The members of a summary by which files of these options are known again."""
+        if self.deletes_only:
+            return {}
+        return mark(self.sizes, self.min_input_files, self.output_spec_id)
 
 
 @dataclass(frozen=True)
@@ -286,6 +295,7 @@ def plan(
         verdicts,
         stored=stored,
         live=live_bytes(files.matches, stored),
+        as_made=as_made(metadata, files.data, verdicts, options.mark) & (not options.every),
     )
     # Without partitions it is known where rows of other specs come to.
     others = (
@@ -391,7 +401,8 @@ def _blank_task(number: int, draft: _Draft, branch: Branch, options: CompactOpti
 class _Planning:
     """The planning of groups: the files with rows, and bytes, stored and without deleted rows.
 
-    `verdicts` are changed where a candidate is left alone after all.
+    `verdicts` are changed where a candidate is left alone after all; `as_made` tells files that
+    are only rewritten together with others.
     """
 
     files: LiveFiles
@@ -399,10 +410,13 @@ class _Planning:
     verdicts: Verdicts
     stored: Integers
     live: Integers
+    as_made: Mask
 
     def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
         """Note why candidates are left alone."""
         self.verdicts[list(rows)] = verdict
+        if verdict != FileVerdict.LATER:
+            self.verdicts[[row for row in rows if self.as_made[row]]] = FileVerdict.AS_MADE
 
     def drafts(self, key: bytes | None, rows: list[int]) -> list[_Draft]:
         """The groups of one partition, or of all files whose rows come to any."""
@@ -410,6 +424,10 @@ class _Planning:
             return self._whole_drafts(key, rows)
         if not self._is_worth_it(rows):
             self.leave(rows, FileVerdict.TOO_FEW)
+            return []
+        others = self._others(rows)
+        if len(others) < len(rows) and all(map(self._only_copies, self._bins(others))):
+            self.leave(rows, FileVerdict.NO_GAIN)
             return []
         kept: list[_Draft] = []
         for bins in self._bins(rows):
@@ -425,17 +443,32 @@ class _Planning:
 
     def _whole_drafts(self, key: bytes | None, rows: list[int]) -> list[_Draft]:
         """Groups whose rows meet in one task, which orders them or splits them by partition."""
-        found = []
-        for packed in pack(self.stored[rows].tolist(), self.options.max_group_bytes, lookback=1):
-            group = [rows[at] for at in packed]
+        packed = pack(self.stored[rows].tolist(), self.options.max_group_bytes, lookback=1)
+        groups = [[rows[at] for at in group] for group in packed]
+        found, left = [], []
+        for group in groups:
             if self._is_worth_it(group):
                 found.append(_Draft(key, (self._bin(group),)))
             else:
-                self.leave(group, FileVerdict.TOO_FEW)
-        return found
+                left += group
+        if not found:
+            self.leave(left, FileVerdict.TOO_FEW)
+            return []
+        # Those that lie apart may be worth it together.
+        return found + (self._whole_drafts(key, left) if left else [])
+
+    def _others(self, rows: list[int]) -> list[int]:
+        """Candidates that are not what a compaction has made of others."""
+        return [row for row in rows if not self.as_made[row]]
 
     def _is_worth_it(self, rows: list[int]) -> bool:
-        """Whether candidates of a partition are rewritten, as the reference implementation says."""
+        """Whether candidates of a partition are rewritten, as the reference implementation says.
+
+        What a compaction to the same sizes has made is no reason.
+        """
+        rows = self._others(rows)
+        if not rows:
+            return False
         if self.options.every or self.verdicts[rows].max() >= min(DELETES):
             return True
         size = self._total(rows)

@@ -317,6 +317,7 @@ class _Run:
                 None if snapshot is None else snapshot.snapshot_id,
                 loaded.metadata.format_version,
                 self._prepared.files,
+                planned.options.mark,
             ),
             results=results,
             snapshot_id=self._access.env.new_snapshot_id(),

@@ -42,9 +42,11 @@ LARGER = Sizes(1000 * K, 750 * K, 1800 * K)
 OPTIONS = CompactOptions(Sizes(1000, 750, 1800), 0)
 
 
-def planned(*rows: dict[str, Any], named=None, spelling=None, **options: Any) -> CompactPlan:
-    files = live_files(METADATA, (), entries(*rows), named or {}, spelling or {})
-    return plan(METADATA, pin_of(METADATA, "/m"), HEAD, files, replace(OPTIONS, **options))
+def planned(
+    *rows: dict[str, Any], named=None, spelling=None, metadata=METADATA, **options: Any
+) -> CompactPlan:
+    files = live_files(metadata, (), entries(*rows), named or {}, spelling or {})
+    return plan(metadata, pin_of(metadata, "/m"), HEAD, files, replace(OPTIONS, **options))
 
 
 def files(size: int, count: int, prefix: str = "f", **values: Any) -> list[dict[str, Any]]:
@@ -474,3 +476,71 @@ def test_a_large_file_is_left_where_its_rows_come_to_one_file(deleted, is_copied
 def test_one_small_file_is_too_few_whatever_number_is_asked_for(order) -> None:
     found = planned(*files(100, 1), min_input_files=1, order=order)
     assert (found.groups, found.left_alone) == ((), {"one of too few in their partition": 1})
+
+
+LEFT_AS_MADE = "as a compaction to the same sizes has left it"
+COMPACTED = replace(
+    METADATA,
+    snapshots=(
+        Snapshot(7, 0, summary={"icectl.compacted-to": "bytes=750..1000..1800 files=5 spec=0"}),
+    ),
+)
+"""Files of snapshot 7 come from a compaction with the options of these tests."""
+
+
+def test_files_as_a_compaction_made_them_are_no_reason_for_another() -> None:
+    found = planned(
+        *files(100, 6, "small", snapshot_id=7),
+        *files(5000, 2, "large", snapshot_id=7),
+        *files(100, 4, "new"),
+        metadata=COMPACTED,
+    )
+    assert found.groups == ()
+    assert found.left_alone == {LEFT_AS_MADE: 8, "one of too few in their partition": 4}
+
+
+def test_files_as_a_compaction_made_them_go_together_with_enough_others() -> None:
+    rows = [*files(100, 3, "made", snapshot_id=7), *files(100, 5, "new")]
+    (group,) = planned(*rows, metadata=COMPACTED).groups
+    assert inputs(group) == [["made0", "made1", "made2", *(f"new{at}" for at in range(5))]]
+
+
+def test_files_that_would_only_be_copied_take_none_along() -> None:
+    found = planned(
+        *files(740, 8, "new"), *files(100, 3, "made", snapshot_id=7), metadata=COMPACTED
+    )
+    assert found.groups == ()
+    assert found.left_alone == {"would only be copied": 8, LEFT_AS_MADE: 3}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sizes": Sizes(1001, 750, 1800)},
+        {"sizes": Sizes(1000, 751, 1800)},
+        {"sizes": Sizes(1000, 750, 1801)},
+        {"min_input_files": 4},
+        {"every": True},
+    ],
+)
+def test_files_of_a_compaction_are_judged_anew_by_other_options(options) -> None:
+    (group,) = planned(*files(100, 6, snapshot_id=7), metadata=COMPACTED, **options).groups
+    assert len(group.files) == 6
+
+
+def test_deletes_of_files_as_a_compaction_made_them_are_a_reason() -> None:
+    rows = [data("f", snapshot_id=7), vector("p", "f", record_count=3, sequence_number=4)]
+    (group,) = planned(*rows, metadata=COMPACTED).groups
+    assert group.reason == "1 with 30% deleted rows or more"
+
+
+def test_files_that_lie_apart_in_a_partition_are_ordered_together_where_they_are_enough() -> None:
+    """Groups of 3,000 B begin anew with each large file; the small ones alone are too few."""
+    rows = [
+        one
+        for at in range(5)
+        for one in (*files(400, 1, f"small{at}-"), *files(2900, 1, f"large{at}-"))
+    ]
+    found = planned(*rows, order=ZOrder((1,)), max_group_bytes=3000)
+    assert [len(group.files) for group in found.groups] == [1, 1, 1, 1, 1, 5]
+    assert found.left_alone == {}
