@@ -78,6 +78,7 @@ def _check_for_many(request: Any, change: Change | None) -> None:
         "--metadata-file": change is not None and change.metadata_file,
         "--deleted-list": change is not None and change.deleted_list,
         "--save-plan": change is not None and change.save_plan,
+        "--to": getattr(request, "to", None),
         f"--format {print_format}": print_format not in (None, "text", "json"),
     }
     for option, given in about_one.items():

@@ -49,6 +49,8 @@ class Union:
         Order: kept.
         Raises: CorruptTable R-068 where a key is not of its spec's types.
         """
+        if not self.fields:
+            return pa.array([{}] * len(keys), self.type)
         encoded = keys.dictionary_encode()
         pairs = list(zip(spec_ids, encoded.indices.to_pylist(), strict=True))
         distinct = {pair: at for at, pair in enumerate(dict.fromkeys(pairs))}

@@ -48,8 +48,10 @@ class DraftStats:
         Shape: one struct per entry; bounds that do not decode are null, as are `tight_bounds`.
         Order: kept.
         """
-        made = from_maps(entries, self.columns)
         count = len(entries)
+        if not self.columns:
+            return pa.array([{}] * count, self.type)
+        made = from_maps(entries, self.columns)
         points = {
             offset: flat(entries, name)
             for offset, name in ((_LOWER, "lower_bounds"), (_UPPER, "upper_bounds"))
@@ -70,6 +72,8 @@ class DraftStats:
 
         Shape: one struct.
         """
+        if not self.columns:
+            return pa.array([{}], self.type)
         made = from_maps(entries, self.columns)
         counts = entries.table["record_count"].combine_chunks()
         summed = aggregate(made, self.columns, counts)
