@@ -15,6 +15,7 @@ import org.apache.iceberg.mumbling.MumblingBitmaps;
 import org.apache.iceberg.types.Types;
 import org.apache.iceberg.util.ByteBuffers;
 import org.apache.iceberg.util.JsonUtil;
+import org.apache.iceberg.util.StructProjection;
 
 /**
  * Reads Mumbling bitmaps and manifests of the draft with Iceberg's own, package-private classes.
@@ -43,6 +44,7 @@ public class DraftReader {
             answer = manifest(words);
         }
       } catch (RuntimeException e) {
+        e.printStackTrace();
         answer = Map.of("error", e.toString());
       }
       System.out.println(JsonUtil.mapper().writeValueAsString(answer));
@@ -92,11 +94,20 @@ public class DraftReader {
       specs.put(spec.specId(), spec);
     }
     FileIO io = new HadoopFileIO(new Configuration());
+    long sequenceNumber = Long.parseLong(words[4]);
+    Tracking own =
+        new TrackingStruct(
+            EntryStatus.ADDED, Long.parseLong(words[3]), sequenceNumber, sequenceNumber, null,
+            words[5].isEmpty() ? null : Long.parseLong(words[5]), null, null);
+    // Iceberg 1.12 reads no leaf whose entry has dead positions, and none of deletes: entries of
+    // both are the same, and what is dead is left to who asks.
+    ManifestInfo counts = new ManifestInfoStruct(1, 1, 1, 1, 1L, 1L, 1L, 1L, 0L, null);
     ManifestFile manifest =
-        new GenericManifestFile(
-            words[1], io.newInputFile(words[1]).getLength(), 0, ManifestContent.DATA,
-            Long.parseLong(words[4]), 0L, Long.parseLong(words[3]), null, null, 1, 1L, 1, 1L, 1,
-            1L, words[5].isEmpty() ? null : Long.parseLong(words[5]));
+        TrackedFileAdapters.asManifestFile(
+            new TrackedFileStruct(
+                own, FileContent.DATA_MANIFEST, 4, words[1], FileFormat.PARQUET, 0L,
+                io.newInputFile(words[1]).getLength(), null, null, null, null, null, counts, null,
+                null, null));
     List<Object> found = new ArrayList<>();
     List<Integer> ids = new ArrayList<>();
     for (Types.NestedField field : schema.columns()) {
@@ -106,6 +117,7 @@ public class DraftReader {
         V4ManifestReader.builder(manifest, io, schema, specs)
             .tableLocation(words[2])
             .includeAll()
+            .metricsConfig(MetricsConfig.from(Map.of(), schema, null))
             .projectStats(ids)
             .build()) {
       for (TrackedFile file : reader) {
@@ -156,10 +168,13 @@ public class DraftReader {
       row.put("dead", dead == null ? null : positions(dead, (int) file.recordCount()));
     }
     if (file.contentType() == FileContent.DATA) {
-      // What planning takes it for: the partition path and metrics go through its spec and stats.
       DataFile data = TrackedFileAdapters.asDataFile(file, specs);
       PartitionSpec spec = specs.get(data.specId());
-      row.put("partition", spec.partitionToPath(data.partition()));
+      // The reader projects the fields of all specs to those of one so, before it filters.
+      StructProjection own =
+          StructProjection.create(
+              Partitioning.unionPartitionTypes(specs.values()), spec.partitionType());
+      row.put("partition", spec.partitionToPath(own.wrap(file.partition())));
       row.put("lower_bounds", hexes(data.lowerBounds()));
       row.put("upper_bounds", hexes(data.upperBounds()));
       row.put("value_counts", data.valueCounts());

@@ -34,4 +34,6 @@ def ask(requests: Sequence[Sequence[object]], folder: Path) -> list[Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert not [answer for answer in answers if "error" in answer], done.stderr[-4000:]
+    return answers

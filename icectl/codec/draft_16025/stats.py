@@ -45,7 +45,7 @@ class DraftStats:
     def of(self, entries: E) -> pa.StructArray:
         """The statistics that the maps of entries hold.
 
-        Shape: one struct per entry; bounds that do not decode are null, as are `tight_bounds`.
+        Shape: one struct per entry; bounds that do not decode are null; none are told tight.
         Order: kept.
         """
         count = len(entries)
@@ -144,8 +144,12 @@ def _conformed(
     columns = []
     for member in kind:
         number = field_id(member)
-        values = found.get((number or 0) % STATS_STEP, stored.get(number))
-        columns.append(pa.nulls(len(group), member.type) if values is None else values)
+        offset = (number or 0) % STATS_STEP
+        values = found.get(offset, stored.get(number))
+        if values is None:
+            values = pa.nulls(len(group), member.type)
+        # Iceberg 1.12 reads no null here; what is not known to be tight is not.
+        columns.append(pc.fill_null(values, fill_value=False) if offset == _TIGHT else values)
     is_null = group.is_null()
     for values in found.values():
         is_null = pc.and_(is_null, values.is_null())

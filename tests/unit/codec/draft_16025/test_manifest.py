@@ -262,7 +262,7 @@ def test_statistics_are_made_of_the_maps_of_older_versions(metadata):
     stats = draft_stats(metadata)
     first, second = stats.of(entries).to_pylist()
     assert first["id"] == {
-        "lower_bound": 5, "upper_bound": 14, "tight_bounds": None, "value_count": 3,
+        "lower_bound": 5, "upper_bound": 14, "tight_bounds": False, "value_count": 3,
     }  # fmt: skip
     assert second["id"]["lower_bound"] == -2
     assert first["name"] is None
