@@ -54,6 +54,7 @@ from icectl.storage.location import comparison_key, join
 from icectl.table.manifest_lists import read_snapshot_manifests, snapshot_reader
 from icectl.table.manifests import load_entries
 from icectl.table.row_safety import check_live, check_metadata
+from icectl.units import print_count
 
 ROOT = "root.parquet"
 TABLE_LOCATION, SNAPSHOT_ID, SEQUENCE_NUMBER = (
@@ -107,7 +108,7 @@ def prepare(reader: Reader, branch: str, folder: str) -> ExportPlan:
     _check_folder(reader, folder)
     form = form_of(metadata)
     manifests = read_snapshot_manifests(reader.store, metadata, snapshot)
-    _check_encryption(metadata, snapshot, manifests)
+    _check_encryption(snapshot, manifests)
     entries = reader.load(manifests, PLANNING_COLUMNS)
     check_live(metadata, snapshot, manifests, entries)
     alive = live(entries)
@@ -178,11 +179,8 @@ def _check_folder(reader: Reader, folder: str) -> None:
         )
 
 
-def _check_encryption(
-    metadata: TableMetadata, snapshot: Snapshot, manifests: tuple[ManifestFile, ...]
-) -> None:
-    keyed = any(one.key_metadata is not None for one in manifests)
-    if keyed or snapshot.key_id is not None or metadata.properties.get("encryption.key-id"):
+def _check_encryption(snapshot: Snapshot, manifests: tuple[ManifestFile, ...]) -> None:
+    if snapshot.key_id is not None or any(one.key_metadata is not None for one in manifests):
         raise Unsupported(
             "the table is encrypted, and the export would not be",
             hint="encrypted tables are read by their own engine alone",
@@ -194,8 +192,8 @@ def _check_files(alive: Entries, manifests: tuple[ManifestFile, ...]) -> None:
     files = position_delete_files(alive)
     if len(files):
         raise Unsupported(
-            f"{len(files)} position delete files have no form in the draft, "
-            f"`{files.table['location'][0]}` among them",
+            f"the draft has no form for {print_count(len(files), 'position delete file')}, "
+            f"`{files.table['location'][0]}` and the like",
             hint="`icectl compact TABLE --rewrite-all` applies them to their data files",
         )
     formats = alive.table["file_format"].to_numpy()
