@@ -97,11 +97,11 @@ _icectl() {
             esac
             ;;
         upgrade-to-v4)
-            options="--layout --lazy --eager --convert-position-deletes --branch --allow-read-only --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--layout --to --lazy --eager --convert-position-deletes --branch --allow-read-only --dry-run -n --check --format --save-plan --yes -y --metadata-file --deleted-list --skip-if-busy --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
-                --layout) words="sfc-1 iceberg-1.12" ;;
+                --layout) words="sfc-1 iceberg-1.12 draft-16025" ;;
                 --color) words="auto always never" ;;
-                --branch|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
+                --to|--branch|--format|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac
             ;;
     esac

@@ -69,8 +69,8 @@ Register-ArgumentCompleter -Native -CommandName icectl -ScriptBlock {
                 $values['--color'] = @('auto', 'always', 'never')
             }
             'upgrade-to-v4' {
-                $options = @('--layout', '--lazy', '--eager', '--convert-position-deletes', '--branch', '--allow-read-only', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
-                $values['--layout'] = @('sfc-1', 'iceberg-1.12')
+                $options = @('--layout', '--to', '--lazy', '--eager', '--convert-position-deletes', '--branch', '--allow-read-only', '--dry-run', '-n', '--check', '--format', '--save-plan', '--yes', '-y', '--metadata-file', '--deleted-list', '--skip-if-busy', '--json', '--quiet', '-q', '--verbose', '-v', '--color', '--no-progress', '--metrics-file', '--concurrency', '--time-limit', '--temp-dir', '--config', '--catalog', '--catalog-option', '--storage-option', '--path-map', '--path-map-file')
+                $values['--layout'] = @('sfc-1', 'iceberg-1.12', 'draft-16025')
                 $values['--color'] = @('auto', 'always', 'never')
             }
         }

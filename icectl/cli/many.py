@@ -80,6 +80,7 @@ def _check_for_many(change: Change | None) -> None:
         "--metadata-file": change is not None and change.metadata_file,
         "--deleted-list": change is not None and change.deleted_list,
         "--save-plan": change is not None and change.save_plan,
+        "--to": getattr(request, "to", None),
     }
     for option, given in about_one.items():
         if given:

@@ -30,6 +30,9 @@ class Layout(StrEnum):
 LAYOUTS_OF_VERSION_4 = {Layout.SFC_1.value: Layout.SFC_1, "iceberg-1.12": Layout.MANIFEST_LISTS}
 """How a table of version 4 writes its snapshots, by the name of its layout."""
 
+DRAFT_16025 = "draft-16025"
+"""The upstream draft of version 4: no layout of tables, but what a snapshot is exported to."""
+
 
 def layout_of_table(metadata: TableMetadata) -> Layout:
     """The layout of the snapshots that commits add to a table; older ones may have another."""

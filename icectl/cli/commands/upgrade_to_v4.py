@@ -5,7 +5,7 @@ from typing import Annotated
 
 from icectl.cli.options import Change, Common, TablesArgument, command, course_on_each, option
 from icectl.report.document import Outcome
-from icectl.spec.layout import LAYOUTS_OF_VERSION_4, Layout
+from icectl.spec.layout import DRAFT_16025, LAYOUTS_OF_VERSION_4, Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,9 +15,15 @@ class UpgradeRequest:
     layout: Annotated[
         str,
         option(
-            "--layout", metavar="LAYOUT", help="sfc-1 (default), the proposal's, or iceberg-1.12"
+            "--layout",
+            metavar="LAYOUT",
+            help="sfc-1 (default), the proposal's, or iceberg-1.12; draft-16025 exports with --to",
         ),
     ] = Layout.SFC_1.value
+    to: Annotated[
+        str | None,
+        option("--to", metavar="FOLDER", help="write the form of layout draft-16025 here"),
+    ] = None
     lazy: Annotated[bool, option("--lazy", help="the metadata alone; no snapshot")] = False
     eager: Annotated[bool, option("--eager", help="write the manifests of all branches anew")] = (
         False
@@ -45,9 +51,13 @@ class UpgradeRequest:
         ("icectl upgrade-to-v4 /wh/db/t", "show what changes, ask, upgrade"),
         ("icectl upgrade-to-v4 /wh/db/t --eager --yes", "write all manifests anew, as leaves"),
         ("icectl upgrade-to-v4 /wh/db/t --layout iceberg-1.12", "a table that Spark goes on with"),
+        (
+            "icectl upgrade-to-v4 /wh/db/t --layout draft-16025 --to /tmp/t4",
+            "an export, no upgrade",
+        ),
     ],
     exit_codes=(3, 4, 5, 10, 11, 12, 13, 14, 15),
-    choices={"layout": tuple(LAYOUTS_OF_VERSION_4)},
+    choices={"layout": (*LAYOUTS_OF_VERSION_4, DRAFT_16025)},
 )
 def upgrade_to_v4(
     common: Common,
@@ -77,6 +87,11 @@ def upgrade_to_v4(
     A table of version 4 that has the other layout goes to the one that is asked for: every
     snapshot with a root gets a manifest list, or a branch gets a root again. Rows, row ids,
     snapshots and refs stay as they are.
+
+    `--layout draft-16025 --to FOLDER` upgrades nothing: it writes the head of the branch as the
+    upstream draft has it (pull request 16025), a root and leaves in a new folder, for whoever
+    builds readers of it. What the draft has no form for is refused: position delete files,
+    partition fields without a type. `inspect` and `validate` read the root that it writes.
 
     The old metadata file stays, and where the metadata alone has changed there is a way back as
     long as nothing else was committed. Encrypted tables are refused, as are tables whose files,

@@ -1,6 +1,7 @@
 """The course of `icectl upgrade-to-v4`."""
 
 from icectl.cli.commands.upgrade_to_v4 import UpgradeRequest
+from icectl.cli.courses.draft_16025 import export
 from icectl.cli.courses.upgrade import Course, upgrade
 from icectl.cli.options import Change, Common
 from icectl.cli.session import open_session
@@ -15,11 +16,13 @@ from icectl.run.upgrade_to_v4 import (
     refusal,
     remove_leftovers,
 )
-from icectl.spec.layout import LAYOUTS_OF_VERSION_4, Layout
+from icectl.spec.layout import DRAFT_16025, LAYOUTS_OF_VERSION_4, Layout
 
 
 def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> Outcome:
     """Plan the upgrade; unless the plan is all that was asked for, ask, and run it."""
+    if request.layout == DRAFT_16025 or request.to is not None:
+        return export(common, table, request, change)
     options = _options(request)
     if options.mode == "eager" and change.metadata_file is not None:
         raise UsageError(
@@ -50,8 +53,8 @@ def _options(request: UpgradeRequest) -> UpgradeOptions:
         raise UsageError("`--convert-position-deletes` needs `--eager`")
     layout = LAYOUTS_OF_VERSION_4.get(request.layout)
     if layout is None:
-        known = " or ".join(f"`{name}`" for name in LAYOUTS_OF_VERSION_4)
-        raise UsageError(f"`--layout` is {known}, not `{request.layout}`")
+        known = ", ".join(f"`{name}`" for name in (*LAYOUTS_OF_VERSION_4, DRAFT_16025))
+        raise UsageError(f"`--layout` is one of {known}, not `{request.layout}`")
     for option, given in (
         ("--convert-position-deletes", request.convert_position_deletes),
         ("--allow-read-only", request.allow_read_only),

@@ -8,7 +8,14 @@ import pytest
 from icectl.spec.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[3]
-REGISTRY = {"rule.py", "rules.py", "rules_files.py", "rules_table.py", "rules_sfc1.py"}
+REGISTRY = {
+    "rule.py",
+    "rules.py",
+    "rules_files.py",
+    "rules_table.py",
+    "rules_sfc1.py",
+    "rules_draft_16025.py",
+}
 CITED = re.compile(r"\b(R|V4)-(\d{3})\b")
 PINNED = re.compile(r"(?:\b|(?<=_))(r|v4_)(\d{3})(?=_)|\b(R|V4)-(\d{3})\b")
 EVERY_RULE = pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
@@ -34,7 +41,7 @@ _KINDS = {"r": "R", "v4_": "V4"}
 def test_ids_are_unique_and_in_order():
     ids = list(RULES)
     assert ids == sorted(ids)
-    assert len(ids) == 289
+    assert len(ids) == 293
     assert all(rule.id == id_ for id_, rule in RULES.items())
 
 

@@ -1,0 +1,1 @@
+"""Entries of the upstream draft of version 4. Start with rows.py."""
