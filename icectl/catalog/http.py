@@ -15,6 +15,7 @@ from icectl.errors import UsageError
 _LOGGER = logging.getLogger(__name__)
 _CONNECT_MS, _READ_MS = 20_000, 120_000
 _CONNECTIONS = 4
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL", "HTTP_REQUEST")
 _TIMEOUTS = ("rest.client.connection-timeout-ms", "rest.client.socket-timeout-ms")
 
 
@@ -119,6 +120,8 @@ def _reason(error: Exception) -> str:
     cause: BaseException = error
     while inner := cause.__cause__ or cause.__context__:
         cause = inner
+    if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
+        return "what answers there does not speak TLS (an `http:` address?)"
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror[:1].lower() + cause.strerror[1:]
     return (str(cause) or type(cause).__name__).splitlines()[0]

@@ -28,6 +28,12 @@ _FAMILY = {
     "mariadb": "mysql",
     "sqlite": "sqlite",
 }
+_LOST: Mapping[str, Mapping[str, int]] = {
+    "postgresql": {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 5},
+    "mysql": {"read_timeout": 120, "write_timeout": 120},
+}
+"""How long a server may say nothing, locks waited for included, before it is taken for gone."""
+
 _CONFLICTS = {
     "postgresql": ("40001", "40P01"),  # serialization failure, deadlock
     "mysql": (1213, 1020),  # deadlock, record has changed
@@ -145,7 +151,7 @@ def _server(
     except ValueError as error:
         raise UsageError(f"catalog `{catalog}`: its `uri` names no port that there is") from error
     arguments = {key: value for key, value in arguments.items() if value is not None}
-    arguments |= {"connect_timeout": _WAIT_SECONDS}
+    arguments |= {"connect_timeout": _WAIT_SECONDS, **_LOST[family]}
     arguments |= {key: _typed(value) for key, value in parse_qsl(parts.query)}
 
     def connect() -> Any:

@@ -17,19 +17,19 @@ from icectl.cli.options import Change, Common
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
 from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, IcectlError, UsageError
-from icectl.plan.reviewed import Reviewed
 from icectl.progress import Progress
 from icectl.report.console import Console
 from icectl.report.document import TableIdentity
 from icectl.run.reader import Reader
-from icectl.run.review import Review
 from icectl.storage.open import StorageOptions, open_store, requests_at_once
 from icectl.storage.store import Store
 from icectl.table.open import open_table
 
 if TYPE_CHECKING:  # what commands that only read have no use for, and would wait for
     from icectl.commit.access import TableAccess
+    from icectl.plan.reviewed import Reviewed
     from icectl.run.remove_orphans.other_tables import CatalogTables
+    from icectl.run.review import Review
 
 _UNKNOWN_STORE = "catalog:"
 """Where tables of catalogs lie that were not loaded yet: most of them not on this machine."""
@@ -57,10 +57,10 @@ class Session:
     storage: Callable[[], StorageOptions]
     other_tables: "CatalogTables | None" = None
     spark: Any = None
-    review: Review | None = None
+    review: "Review | None" = None
 
     @property
-    def reviewed(self) -> Reviewed | None:
+    def reviewed(self) -> "Reviewed | None":
         """The changes that the run may make, where a plan that was reviewed says so."""
         return None if self.review is None else self.review.reviewed
 

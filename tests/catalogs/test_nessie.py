@@ -177,8 +177,8 @@ def losing(nessie: Nessie, act: Callable[[Seen], object]) -> Callable[[Seen], Re
 @pytest.mark.parametrize(
     ("name", "message", "hint"),
     [
-        (f"{NAME}.db.tt", "there is no table `db.tt`", f"`{NAME}.db.t`"),
-        (f"{NAME}.dbx.t", "there is no table `dbx.t`", ""),
+        (f"{NAME}.db.tt", f"catalog `{NAME}` has no table `db.tt`", f"`{NAME}.db.t`"),
+        (f"{NAME}.dbx.t", f"catalog `{NAME}` has no table `dbx.t`", ""),
         (f"{NAME}.dbx", f"catalog `{NAME}` has no namespace `dbx`", "it has `db`"),
     ],
 )

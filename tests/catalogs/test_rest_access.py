@@ -29,6 +29,7 @@ from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
 from tests.catalogs.rest_fake import Fake, fake
 from tests.catalogs.rest_servers import Reply, Seen, python_server, refusal
+from tests.fault.changing import run
 from tests.stores.fixed_env import FixedEnv
 
 
@@ -267,6 +268,63 @@ def test_corrupt_metadata_names_the_table_and_the_rule(catalog: Fake) -> None:
     catalog.extra = {"metadata": {**catalog.metadata, "last-column-id": None}}
     code, document = catalog.run("compact", "--engine", "local")
     assert (code, "`db.t` of catalog `c`" in document["error"]["message"]) == (15, True)
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        (
+            {"credential": "id:hush", "oauth2-server-uri": "URI/page"},
+            "gives no OAuth2 token to client `id` (200): what it sends is no token (text/html)",
+        ),
+        ({"uri": "https:REST"}, "what answers there does not speak TLS (an `http:` address?)"),
+    ],
+    ids=["a page in the place of a token", "no TLS"],
+)
+def test_what_stands_at_an_address_is_told(
+    catalog: Fake, properties: dict[str, str], message: str
+) -> None:
+    assert catalog.server is not None
+    page = Reply(body=b"<html>", headers={"Content-Type": "text/html; charset=utf-8"})
+    catalog.before = lambda seen: page if seen.path == "/page" else None
+    uri = catalog.server.uri
+    given = {
+        key: value.replace("URI", uri).replace("REST", uri.removeprefix("http:"))
+        for key, value in properties.items()
+    }
+    code, document = catalog.run("inspect", **given)
+    assert (code, message in document["error"]["message"]) == (13, True), document
+    assert "hush" not in json.dumps(document)
+
+
+def test_a_namespace_with_a_slip_is_told_with_those_there_are(
+    catalog: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert catalog.server is not None
+    monkeypatch.setenv("PYICEBERG_CATALOG__C__URI", catalog.server.uri)
+    spaces = {"": [["sales"], ["stock"]], "sales": [["sales", "eu"], ["sales", "us"]]}
+
+    def answer(seen: Seen) -> Reply | None:
+        parts = urlsplit(seen.path)
+        if parts.path.endswith("/namespaces"):
+            parent = parse_qs(parts.query).get("parent", [""])[0]
+            if parent in spaces:
+                return Reply(body={"namespaces": spaces[parent]})
+            return refusal(404, f"no {parent}", "NoSuchNamespaceException")
+        if "/namespaces/" in parts.path:
+            return refusal(404, "it is not there", "NoSuchNamespaceException")
+        return None
+
+    catalog.before = answer
+    for name, missed, hint in (
+        ("c.sales.euu.t", "sales.euu", "it has `sales.eu`, `sales.us`"),
+        ("c.salse.eu.t", "salse.eu", "it has `sales`"),
+        ("c.xyz.t", "xyz", "it has `sales`, `stock`"),
+    ):
+        code, document = run(["inspect", name, "--json"])
+        error = document["error"]
+        assert (code, error["message"]) == (10, f"catalog `c` has no namespace `{missed}`")
+        assert error["hint"] == hint
 
 
 def test_a_view_is_told_as_one(catalog: Fake) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from icectl.catalog import sql_drivers
 from icectl.catalog.configured import Configuration
 from icectl.catalog.sql_drivers import database_of
 from icectl.cli import app
@@ -324,6 +326,19 @@ def test_a_server_that_does_not_answer_is_exit_13_without_its_password(
     assert document["error"]["message"].startswith(
         "cannot reach the database postgresql://joe:***@"
     )
+    assert "hush" not in json.dumps(document)
+
+
+def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sql_drivers._LOST, "mysql", {"read_timeout": 1, "write_timeout": 1})
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        uri = f"mysql+pymysql://me:hush@127.0.0.1:{silent.getsockname()[1]}/db"
+        code, document = run(["inspect", "c.db.t", "--catalog-option", f"uri={uri}", "--json"])
+    assert (code, "cannot reach the database" in document["error"]["message"]) == (13, True)
     assert "hush" not in json.dumps(document)
 
 

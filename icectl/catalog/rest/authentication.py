@@ -256,7 +256,8 @@ def _fetch_token(http: Http, asked: TokenRequest) -> Mapping[str, Any]:
         found = None
     if answer.status == 200 and isinstance(found, dict) and found.get("access_token"):
         return found
-    said = _said(found) or "nothing more"
+    kind = answer.headers.get("content-type", "").partition(";")[0] or "nothing"
+    said = _said(found) or f"what it sends is no token ({kind})"
     client = f"client `{asked.client_id}`" if asked.client_id else "the catalog's `credential`"
     raise StorageError(
         f"{shown} gives no OAuth2 token to {client} ({answer.status}): {said}",

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from icectl import __version__
 from icectl.catalog.http import Answer, Http, NoAnswerError, NotReachedError, Request, shown_url
+from icectl.catalog.rest import addresses
 from icectl.catalog.rest.addresses import Addresses, endpoints_of
 from icectl.catalog.rest.authentication import Authentication, authentication_of
 from icectl.env import Env, SystemEnv
@@ -130,6 +131,18 @@ class Client:
                 return
             seen.add(token)
 
+    def namespaces(self, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        """The namespaces right below one. Raises: NotThereError; Unsupported; StorageError."""
+        self.check_offers(addresses.NAMESPACES, "listing namespaces")
+        at = self.config.addresses
+        query = {"parent": at.joined(parent)} if parent else {}
+        for levels in self.pages(at.namespaces(), query, "namespaces"):
+            if not isinstance(levels, list):
+                raise self.nameless(at.namespaces())
+            found = tuple(str(level) for level in levels)
+            if found[:-1] == parent:  # some servers leave out to ask for what is below
+                yield found
+
     def post(
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str], token: str | None
     ) -> Answer:
@@ -160,6 +173,10 @@ class Client:
             f"does: {what}",
             hint="the catalog property `uri` is what stands before `/v1` in the server's addresses",
         )
+
+    def nameless(self, path: str) -> StorageError:
+        """The error for a list of names that has something else in it."""
+        return self.odd(f"{self.config.uri}/{path}", "an entry of its list has no name")
 
     def failed(self, refusal: Refusal, url: str) -> IcectlError:
         """The error for an answer that is neither of success nor said of a missing thing."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
+from icectl.catalog import missing
 from icectl.catalog.http import Answer
-from icectl.catalog.identifier import dotted
+from icectl.catalog.identifier import TableName, dotted
 from icectl.catalog.pointer import folder_of
 from icectl.catalog.protocol import Capabilities, LoadedTable
 from icectl.catalog.rest import addresses
@@ -149,16 +149,12 @@ class ServedTable:
         client, space = self.client, self.namespace
         try:
             found = client.pages(client.config.addresses.tables(space), {}, "identifiers")
-            near = get_close_matches(self.name, [one["name"] for one in found], n=3)
+            beside = [one["name"] for one in found]
         except NotThereError:
-            return no_namespace(client.name, space)
+            return no_namespace(client, space)
         except (IcectlError, KeyError, TypeError):
             return TableNotFound(f"there is no table {self.shown}", hint=f"the server: {refusal}")
-        shown = ", ".join(f"`{dotted((client.name, *space, each))}`" for each in near)
-        listing = f"`icectl inspect {dotted((client.name, *space))}` lists what there is"
-        return TableNotFound(
-            f"there is no table {self.shown}", hint=f"did you mean {shown}?" if near else listing
-        )
+        return missing.no_table(client.name, TableName(space, self.name), beside)
 
     def _is_view(self) -> bool:
         if not self.client.offers(addresses.LOAD_VIEW):
@@ -170,11 +166,19 @@ class ServedTable:
         return True
 
 
-def no_namespace(catalog: str, namespace: tuple[str, ...]) -> TableNotFound:
-    """Make the error for a namespace that is not there."""
+def no_namespace(client: Client, namespace: tuple[str, ...]) -> TableNotFound:
+    """Make the error for a namespace that is not there: it lists those beside it, or above."""
+    for depth in reversed(range(len(namespace))):
+        try:
+            known = [dotted(each) for each in client.namespaces(namespace[:depth])]
+        except NotThereError:
+            continue
+        except IcectlError:
+            break
+        return missing.no_namespace(client.name, namespace, known)
     return TableNotFound(
-        f"catalog `{catalog}` has no namespace `{dotted(namespace)}`",
-        hint=f"`icectl inspect {catalog}` lists its namespaces",
+        f"catalog `{client.name}` has no namespace `{dotted(namespace)}`",
+        hint=f"`icectl inspect {client.name}` lists its namespaces",
     )
 
 

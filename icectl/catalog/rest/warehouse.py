@@ -11,7 +11,7 @@ from icectl.catalog.rest.served import ServedTable, no_namespace
 from icectl.catalog.rest.table import RestTable
 from icectl.catalog.rest.vended import Vended
 from icectl.catalog.warehouse import Means, TableInCatalog
-from icectl.errors import StorageError, TableNotFound
+from icectl.errors import TableNotFound
 from icectl.storage.open import open_store
 
 
@@ -27,18 +27,10 @@ class RestWarehouse:
 
         Raises: TableNotFound, where `parent` is none; Unsupported; StorageError.
         """
-        self.client.check_offers(addresses.NAMESPACES, "listing namespaces")
-        at = self.client.config.addresses
-        query = {"parent": at.joined(parent)} if parent else {}
         try:
-            for levels in self.client.pages(at.namespaces(), query, "namespaces"):
-                if not isinstance(levels, list):
-                    raise self._odd_entry(at.namespaces())
-                found = tuple(str(level) for level in levels)
-                if found[:-1] == parent:  # some servers leave out to ask for what is below
-                    yield found
+            yield from self.client.namespaces(parent)
         except NotThereError as error:
-            raise no_namespace(self.client.name, parent) from error
+            raise no_namespace(self.client, parent) from error
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
         """The tables right in a namespace.
@@ -50,10 +42,10 @@ class RestWarehouse:
         try:
             for found in self.client.pages(path, {}, "identifiers"):
                 if not isinstance(found, dict) or not isinstance(found.get("name"), str):
-                    raise self._odd_entry(path)
+                    raise self.client.nameless(path)
                 yield TableName(namespace, found["name"])
         except NotThereError as error:
-            raise no_namespace(self.client.name, namespace) from error
+            raise no_namespace(self.client, namespace) from error
 
     def table(self, name: TableName) -> TableInCatalog:
         """One table; whether it exists is seen when it is loaded."""
@@ -87,11 +79,6 @@ class RestWarehouse:
                 yield from self._locations_below(namespace)
             except TableNotFound:  # there is nothing below
                 continue
-
-    def _odd_entry(self, path: str) -> StorageError:
-        return self.client.odd(
-            f"{self.client.config.uri}/{path}", "an entry of its list has no name"
-        )
 
 
 def connect(means: Means) -> RestWarehouse:

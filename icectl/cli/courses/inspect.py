@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.cli.app import COMMANDS
 from icectl.cli.commands.inspect import ViewRequest
-from icectl.cli.listing import ListOptions, list_tables
 from icectl.cli.naming import called, may_be_short, name_in_catalog
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
@@ -30,7 +29,6 @@ from icectl.errors import (
     TableNotFound,
     UsageError,
 )
-from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
 from icectl.plan.inspect.entry_rows import CONTENTS
 from icectl.plan.inspect.views import VIEWS, Row, RowSet, View
 from icectl.plan.inspect.warehouse import WAREHOUSE_COLUMNS
@@ -153,14 +151,14 @@ def _show_warehouse(common: Common, tables: Sequence[str], given: ViewRequest) -
 def _of_one(common: Common, table: str, view: str, given: ViewRequest) -> Outcome:
     """Run a view of one table, or list tables."""
     if _is_listing(common, table, view, given):
-        return list_tables(common, _list_options(common, table, given))
+        return _listing(common, table, given)
     try:
         return _show_table(common, table, view, given)
     except TableNotFound as error:
         if error.error_id != TableNotFound.id or not _may_be_listing(view, given):
             raise
         try:
-            return list_tables(common, _list_options(common, table, given))
+            return _listing(common, table, given)
         except (TableNotFound, StorageError):
             raise error from None
 
@@ -185,8 +183,11 @@ def _may_be_listing(view: str, given: ViewRequest) -> bool:
     )  # fmt: skip
 
 
-def _list_options(common: Common, table: str, given: ViewRequest) -> ListOptions:
-    return ListOptions(table, _names(given.columns), given.limit, _format(common, given))
+def _listing(common: Common, table: str, given: ViewRequest) -> Outcome:
+    from icectl.cli.listing import ListOptions, list_tables
+
+    options = ListOptions(table, _names(given.columns), given.limit, _format(common, given))
+    return list_tables(common, options)
 
 
 def _format(common: Common, given: ViewRequest) -> str:
@@ -242,6 +243,7 @@ def _show_health(reader: Reader, request: _ParsedRequest) -> _Shown:
 
 
 def _show_changes(reader: Reader, request: _ParsedRequest) -> _Shown:
+    from icectl.plan.inspect.changes import CHANGED_FILE_COLUMNS
     from icectl.run.inspect.changes import changes
 
     found = changes(reader, request.from_id, request.to_id, request.limit)
