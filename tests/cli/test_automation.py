@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from icectl.cli.app import COMMANDS, parse
+from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
 
 ROOT = Path(__file__).parents[2]
@@ -35,25 +36,32 @@ def block(language: str, word: str) -> str:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """An environment with `icectl` on its path, and a table of small files named by TABLE."""
-    table = TableBuilder(tmp_path / "t")
-    for number in range(6):
+    """An environment with `icectl` on its path; of the tables in TABLES one has small files.
+
+    POLICY is that of the page, without its window.
+    """
+    table = TableBuilder(tmp_path / "wh" / "t")
+    for number in range(12):
         table.append([number])
+    TableBuilder(tmp_path / "wh" / "calm").append([1])
+    policy = tmp_path / "maintain.toml"
+    policy.write_text(re.sub("^window = .*$", "", block("toml", "[budget]"), flags=re.MULTILINE))
     program = tmp_path / "bin" / "icectl"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m icectl "$@"\n')
     program.chmod(0o755)
     environment = {
-        **os.environ,
         "PATH": f"{program.parent}:/usr/bin:/bin",
         "PYTHONPATH": str(ROOT),
         "TABLE": str(table.directory),
+        "TABLES": f"{tmp_path}/wh/*",
+        "POLICY": str(policy),
         "XDG_CONFIG_HOME": str(tmp_path),
         "ICECTL_COMPACT_ENGINE": "local",
     }
-    for name in ("PATH", "TABLE", "PYTHONPATH", "XDG_CONFIG_HOME", "ICECTL_COMPACT_ENGINE"):
-        monkeypatch.setenv(name, environment[name])
-    return environment
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return {**os.environ, **environment}
 
 
 def sh(line: str, environment: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -68,27 +76,30 @@ def sh(line: str, environment: Mapping[str, str], folder: Path) -> subprocess.Co
 
 
 def test_every_command_line_of_the_page_parses() -> None:
-    page = re.sub(r'"\$TABLE"|\{TABLE\}|%I', "t", PAGE)
+    page = re.sub(r"\"\$TABLES\"|'?\{TABLES\}'?|\{POLICY\}|%I", "t", PAGE)
     words = "|".join(COMMANDS)
     lines = re.findall(rf"\bicectl ((?:{words}) .*?)(?:$|&&|>|`|\")", page, re.MULTILINE)
     lines = [line for line in lines if not line.startswith("inspect {{")]
-    assert len(lines) >= 12
+    assert len(lines) >= 10
     for line in lines:
         assert parse(line.split()) is not None, line
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_lines_of_the_crontab_run(machine: dict[str, str], tmp_path: Path, number: int) -> None:
-    jobs = [line for line in block("crontab", "TABLE=").splitlines() if line[0].isdigit()]
-    line = jobs[number].split(maxsplit=5)[5]
-    assert "%" not in line  # which cron takes for the end of the line
-    ended = sh(line.replace("/var/lib/node_exporter", str(tmp_path)), machine, tmp_path)
-    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
-    if number == 1:
-        assert (
-            'icectl_last_run_success{command="remove-orphans"'
-            in (tmp_path / "orders.prom").read_text()
-        )
+def test_lines_of_the_crontab_run(machine: dict[str, str], tmp_path: Path) -> None:
+    jobs = [line for line in block("crontab", "TABLES=").splitlines() if line[0].isdigit()]
+    for job, result in zip(jobs, ("icectl.prom", "tables.html"), strict=True):
+        line = job.split(maxsplit=5)[5]
+        assert "%" not in line  # which cron takes for the end of the line
+        for folder in ("/var/lib/node_exporter", "/var/www/html", "/etc/icectl"):
+            line = line.replace(folder, str(tmp_path))
+        ended = sh(line, machine, tmp_path)
+        assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+        assert (tmp_path / result).exists()
+    text = (tmp_path / "icectl.prom").read_text()
+    labels = f'{{command="maintain",table="{machine["TABLE"]}",status="done"}}'
+    assert f"icectl_last_run_status{labels} 1" in text
+    labels = f'{{command="inspect",table="{machine["TABLE"]}",check="all"}}'
+    assert f"icectl_health_verdict{labels} 0" in (tmp_path / "icectl-health.prom").read_text()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
@@ -157,12 +168,15 @@ def test_tasks_of_airflow_run(
     for name, module in airflow(tasks).items():
         monkeypatch.setitem(sys.modules, name, module)
     exec(compile(block("python", "airflow"), "dag.py", "exec"), {"__name__": "dag"})
-    assert set(tasks) == {"compact", "expire"}
-    ended = sh(tasks["compact"], machine, tmp_path)
+    assert set(tasks) == {"maintain", "health"}
+    assert tasks["health"]()["verdicts"]["attention"] == 1
+    ended = sh(tasks["maintain"], machine, tmp_path)
     assert ended.returncode == 0, ended.stderr
-    assert tasks["expire"]()["expired"] >= 1
     with pytest.raises(Skipped):
-        tasks["expire"]()
+        tasks["health"]()
+    current_metadata(tmp_path / "wh" / "calm").write_text("{")
+    with pytest.raises(RuntimeError, match="in a bad state: "):
+        tasks["health"]()
 
 
 def test_the_check_of_dagster_runs(
@@ -173,8 +187,7 @@ def test_the_check_of_dagster_runs(
 
     members = {
         "asset_check": keep,
-        "op": keep,
-        "RetryPolicy": lambda **_: None,
+        "op": lambda function: function,
         "AssetCheckResult": lambda **given: given,
         "Failure": RuntimeError,
     }
@@ -182,6 +195,10 @@ def test_the_check_of_dagster_runs(
     space: dict[str, Any] = {"__name__": "checks"}
     exec(compile(block("python", "dagster"), "checks.py", "exec"), space)
     assert space["orders_health"]() == {"passed": False, "metadata": {"verdict": "attention"}}
+    told: list[str] = []
+    space["maintain_tables"](SimpleNamespace(log=SimpleNamespace(info=told.append)))
+    assert [json.loads(line).get("status") for line in told] == ["done", "nothing-to-do", "done"]
+    assert space["orders_health"]()["passed"]
 
 
 def test_steps_of_github_run(machine: dict[str, str], tmp_path: Path) -> None:
@@ -191,8 +208,9 @@ def test_steps_of_github_run(machine: dict[str, str], tmp_path: Path) -> None:
     for step in steps[1:]:
         ended = sh(step, machine, tmp_path)
         assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "health.html").exists()
     plan = json.loads((tmp_path / "plan.json").read_text())
-    assert plan["command"] == "expire-snapshots"
+    assert [table["table"] for table in plan["tables"]] == [machine["TABLE"]]
     assert sh("icectl apply plan.json -q", machine, tmp_path).returncode == 0
 
 
