@@ -239,6 +239,46 @@ def test_it_is_told_which_layout_a_table_has_now_and_that_there_is_a_way_back(
     assert told["layout"] == layout
 
 
+def test_v4_003_a_table_with_roots_of_another_layout_is_refused_by_name(tmp_path, icectl) -> None:
+    """The draft's tables have no expressions; nothing in them says that they are damaged."""
+    directory = tmp_path / "t"
+    build(directory, 3)
+    assert icectl("upgrade-to-v4", str(directory), "--yes").code == 0
+    path = current_metadata(directory)
+    members = read_metadata(path)
+    del members["expressions"]
+    path.write_text(json.dumps(members))
+    for command in ("inspect", "validate", "rewrite-manifests"):
+        refused = icectl(command, str(directory), "--json")
+        assert refused.code == 14
+        assert "in a layout that icectl does not know" in refused.document["error"]["message"]
+
+
+def test_a_table_whose_expressions_iceberg_has_dropped_is_one_of_iceberg_and_is_led_back(
+    tmp_path, icectl
+) -> None:
+    """`--lazy` made no guard before November 2026, and Iceberg 1.12 appended to such tables."""
+    directory = tmp_path / "t"
+    table = TableBuilder(directory, format_version=3)
+    table.append(range(4))
+    table.append(range(4, 8))
+    assert icectl("upgrade-to-v4", str(directory), "--lazy", "--yes").code == 0
+    path = current_metadata(directory)
+    members = read_metadata(path)
+    del members["expressions"]
+    members["partition-specs"] = [{"spec-id": 0, "fields": []}]
+    path.write_text(json.dumps(members))
+    rows = every_row(directory)
+    told = icectl("inspect", str(directory), "--json").document["result"]
+    assert told["layout"] == "iceberg-1.12"
+    assert problems(icectl, directory) == set()
+    assert icectl("rewrite-manifests", str(directory), "--json").document["status"] == "done"
+    assert icectl("upgrade-to-v4", str(directory), *ENTER).code == 0
+    shown = every_row(directory)[head(directory)["snapshot-id"]]
+    assert shown == rows[members["current-snapshot-id"]]
+    assert problems(icectl, directory) == set()
+
+
 def suffixes(icectl: Icectl, directory: Path) -> list[str]:
     """How the names of the current manifests end, which readers go by."""
     told = icectl("inspect", str(directory), "manifests", "--json").document["result"]["rows"]

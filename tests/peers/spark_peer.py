@@ -418,6 +418,7 @@ AGED = {
     "by_age_and_count": (2, "", lambda spark, table: commits(spark, table, 8), 7, 5),
     "with_deletes": (2, "", lambda spark, table: history(spark, table, deletes=True), 4, 1),
     "with_vectors": (3, "", lambda spark, table: history(spark, table, deletes=True), 4, 1),
+    "v4_with_vectors": (4, "", lambda spark, table: history(spark, table, deletes=True), 4, 1),
     "with_refs": (2, "", with_refs, 5, 1),
     "with_refs_v3": (3, "", with_refs, 5, 3),
     "rolled_back": (2, "", rolled_back, 4, 1),
@@ -499,13 +500,13 @@ def time_expiry(spark: SparkSession, name: str, older_than: str) -> None:
 def checksum(spark: SparkSession, table: Path, selector: dict[str, str]) -> dict[str, object]:
     """Row count and checksum of one snapshot or ref of the table in a directory.
 
-    Of version 3 what tells rows from others, and when each was last changed, is among its columns.
+    From version 3 on its columns have what tells rows apart, and when each was last changed.
     """
     reader = spark.read.format("iceberg")
     for key, value in selector.items():
         reader = reader.option(key, value)
     frame = reader.load(str(table))
-    if "v3" in table.name:
+    if "v3" in table.name or table.name.startswith("v4"):
         frame = frame.select("*", "_row_id", "_last_updated_sequence_number")
     lines = sorted(
         json.dumps(row.asDict(recursive=True), sort_keys=True, default=str)

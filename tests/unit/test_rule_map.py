@@ -1,5 +1,6 @@
 """The list of rules and incidents in tests/README.md names tests that are there."""
 
+import json
 import re
 from pathlib import Path
 
@@ -19,3 +20,17 @@ def test_every_rule_and_incident_has_tests_that_exist() -> None:
         for name in re.findall(r"`([^`]+)`", cell):
             file, _, test = name.partition("::")
             assert f"def {test}(" in (TESTS / file).read_text(), name
+
+
+def test_the_tests_that_the_page_on_the_proposal_names_are_there() -> None:
+    text = (TESTS.parent / "docs" / "proposal.md").read_text("utf-8")
+    named = re.findall(r"`([^`\s]+\.py)::(\w+)`", text)
+    assert len(named) > 30
+    missing = [
+        f"{file}::{test}"
+        for file, test in named
+        if f"def {test}(" not in (TESTS / file).read_text("utf-8")
+    ]
+    assert missing == []
+    scenarios = json.loads((TESTS / "golden" / "v4" / "scenarios.json").read_text("utf-8"))
+    assert set(re.findall(r"\bSC-\d\dw?\b", text)) <= set(scenarios)
