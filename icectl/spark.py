@@ -34,8 +34,8 @@ from icectl.progress import Unit
 from icectl.report.console import Console, ConsoleOptions
 from icectl.report.document import Outcome, Status, TableIdentity, document, json_text
 from icectl.report.live import ConsoleProgress
-from icectl.run.rows.change import RowChange
-from icectl.run.rows.read import Selection
+from icectl.run.read_rows import Selection
+from icectl.run.sfc1.row_change import RowChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -53,7 +53,7 @@ def on_each(  # noqa: PLR0913 - a command line, and how it is run
     on_one = _OnOne(run, request, change)
     if not is_many(common, tables):
         return on_one(common, tables[0])
-    _check_for_many(change)
+    _check_for_many(request, change)
     found = find_tables(common, tables)
     if asks:
         on_one = replace(on_one, change=_confirmed(command, common, len(found.tables), change))
@@ -74,7 +74,7 @@ def on_each(  # noqa: PLR0913 - a command line, and how it is run
     return _outcome(command, ends, change)
 
 
-def _check_for_many(change: Change | None) -> None:
+def _check_for_many(request: Any, change: Change | None) -> None:
     """Raises: UsageError, for an option that is about one table."""
     about_one = {
         "--metadata-file": change is not None and change.metadata_file,

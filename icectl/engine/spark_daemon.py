@@ -32,8 +32,8 @@ def _read_if_changed(self: zipimporter) -> None:
 
 
 if __name__ == "__main__":
-    # Spark has Python forget what is on its path before each task; up to Python 3.12 all archives
-    # there are read at once then, PySpark's own among them, which is most of a small task.
+    # Spark has Python forget what is on its path before each task, and some Pythons read all
+    # archives there at once then, PySpark's own among them: most of the work of a small task.
     zipimporter.invalidate_caches = _read_if_changed  # type: ignore[method-assign]
     importlib.invalidate_caches()
     gc.collect()

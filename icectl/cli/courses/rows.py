@@ -7,44 +7,46 @@ from icectl.cli.session import Session, open_session
 from icectl.engine.find_job import keys_of
 from icectl.engine.spark_scan import SparkReader
 from icectl.engine.spark_write import SparkFrame, collected
-from icectl.run.rows import delete, read, write
-from icectl.run.rows.change import RowChange
+from icectl.run import read_rows
+from icectl.run.sfc1 import delete_rows as deletes
+from icectl.run.sfc1 import write_rows
+from icectl.run.sfc1.row_change import RowChange
 from icectl.spec.metadata import TableMetadata
 
 
 def append(common: Common, table: str, frame: Any, branch: str) -> RowChange:
-    """Add the rows of a data frame. Raises: as write.append."""
+    """Add the rows of a data frame. Raises: as write_rows.append."""
     session = _session(common, table)
-    return write.append(session.access, _frame(session, frame), branch)
+    return write_rows.append(session.access, _frame(session, frame), branch)
 
 
 def overwrite_partitions(common: Common, table: str, frame: Any, branch: str) -> RowChange:
     """Put the rows of a data frame in the place of others. Raises: as write's."""
     session = _session(common, table)
-    return write.overwrite_partitions(session.access, _frame(session, frame), branch)
+    return write_rows.overwrite_partitions(session.access, _frame(session, frame), branch)
 
 
 def delete_where(common: Common, table: str, where: str, branch: str) -> RowChange:
-    """Delete the rows that a condition is true of. Raises: as delete.delete."""
+    """Delete the rows that a condition is true of. Raises: as deletes.delete."""
     session = _session(common, table)
-    return delete.delete(session.access, _reader(session), delete.where(where), branch)
+    return deletes.delete(session.access, _reader(session), deletes.where(where), branch)
 
 
 def delete_rows(common: Common, table: str, keys: Any, branch: str) -> RowChange:
-    """Delete the rows that have one of some keys. Raises: as delete.delete, keys_of."""
+    """Delete the rows that have one of some keys. Raises: as deletes.delete, keys_of."""
     session = _session(common, table)
 
-    def wanted(metadata: TableMetadata) -> delete.Wanted:
+    def wanted(metadata: TableMetadata) -> deletes.Wanted:
         """Bring the keys here, as the table's columns."""
-        return delete.Wanted(*keys_of(collected(keys), metadata.current_schema))
+        return deletes.Wanted(*keys_of(collected(keys), metadata.current_schema))
 
-    return delete.delete(session.access, _reader(session), wanted, branch)
+    return deletes.delete(session.access, _reader(session), wanted, branch)
 
 
-def load(common: Common, table: str, selection: read.Selection) -> Any:
-    """A data frame of rows. Raises: as read.load."""
+def load(common: Common, table: str, selection: read_rows.Selection) -> Any:
+    """A data frame of rows. Raises: as read_rows.load."""
     session = _session(common, table)
-    return read.load(session.access, _reader(session), selection)
+    return read_rows.load(session.access, _reader(session), selection)
 
 
 def _frame(session: Session, frame: Any) -> SparkFrame:

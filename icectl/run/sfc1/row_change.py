@@ -18,6 +18,7 @@ from icectl.entries.rows import Entries, by_row
 from icectl.errors import CommitConflict, Unsupported
 from icectl.plan.compact.task import RewriteTask
 from icectl.plan.compact.tasks import Bin, TaskMaker
+from icectl.run.read_rows import blank_task
 from icectl.spec.layout import Layout, layout_name, layout_of_table
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import FORMAT_DEFAULT
@@ -110,11 +111,6 @@ def row_change(facts: TreeFacts, made: Changes) -> TreeChange:
     found = replacement(facts, made)
     own = with_column(found.added, "sequence_number", pa.nulls(len(found.added), pa.int64()))
     return replace(found, added=own, operation=None)
-
-
-def blank_task(metadata: TableMetadata) -> RewriteTask:
-    """A task that reads nothing yet."""
-    return RewriteTask("r-0", 0, (), (), metadata.default_spec_id, None, 0, 0, 0)
 
 
 def whole_files(metadata: TableMetadata, maker: TaskMaker, rows: Sequence[int]) -> RewriteTask:

@@ -28,7 +28,7 @@ from icectl.plan.compact.groups import LiveFiles
 from icectl.plan.compact.order import table_order
 from icectl.plan.compact.tasks import TaskMaker, check_once
 from icectl.run.compact.compact import SORT_BYTES, live_reader
-from icectl.run.rows.change import (
+from icectl.run.sfc1.row_change import (
     OpenChange,
     RowChange,
     changing,

@@ -14,9 +14,9 @@ from icectl.cli import app
 from icectl.engine.find_job import keys_of
 from icectl.env import SystemEnv
 from icectl.errors import CommitConflict, Refused, Unsupported, UsageError
-from icectl.run.rows.change import RowChange
-from icectl.run.rows.delete import Wanted, delete, where
-from icectl.run.rows.write import append, overwrite_partitions
+from icectl.run.sfc1.delete_rows import Wanted, delete, where
+from icectl.run.sfc1.row_change import RowChange
+from icectl.run.sfc1.write_rows import append, overwrite_partitions
 from icectl.storage.local.store import LocalStore
 from icectl.table.row_safety import open_to_change
 from tests.builders.compactions import compacted, planned

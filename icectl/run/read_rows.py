@@ -23,7 +23,6 @@ from icectl.plan.compact.tasks import Bin, TaskMaker, split_bins
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.plan.where import parse_where
 from icectl.run.compact.compact import live_reader
-from icectl.run.rows.change import blank_task
 from icectl.run.validate.data import every_column, name_mapping
 from icectl.spec.locations import scheme_of
 from icectl.spec.metadata import TableMetadata
@@ -155,3 +154,8 @@ def _tasks(
             bins += split_bins(files.data, row, int(stored[row]), sizes)
     maker = TaskMaker(files.data, files.deletes, files.index, rows)
     return [maker.rewrite(one, blank_task(metadata)) for one in bins]
+
+
+def blank_task(metadata: TableMetadata) -> RewriteTask:
+    """A task that reads nothing yet."""
+    return RewriteTask("r-0", 0, (), (), metadata.default_spec_id, None, 0, 0, 0)

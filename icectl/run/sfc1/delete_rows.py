@@ -28,16 +28,15 @@ from icectl.plan.compact.task import InputFile, MergeDeletesTask, RewriteTask
 from icectl.plan.compact.tasks import Bin, TaskMaker, check_once
 from icectl.plan.where import parse_where
 from icectl.run.compact.compact import live_reader
-from icectl.run.rows.change import (
+from icectl.run.read_rows import blank_task, condition_ids, condition_job
+from icectl.run.sfc1.row_change import (
     OpenChange,
     RowChange,
-    blank_task,
     changing,
     open_for_rows,
     row_change,
     whole_files,
 )
-from icectl.run.rows.read import condition_ids, condition_job
 from icectl.spec.data_paths import data_location, delete_file_name
 from icectl.spec.locations import relative_base
 from icectl.spec.metadata import TableMetadata
