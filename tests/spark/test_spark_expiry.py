@@ -18,6 +18,7 @@ TABLES = [
     "by_age_and_count",
     "with_deletes",
     "with_vectors",
+    "v4_with_vectors",
     "with_refs",
     "with_refs_v3",
     "rolled_back",
