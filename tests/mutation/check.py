@@ -2,14 +2,16 @@
 
     python tests/mutation/check.py [--minutes N] [--seed N] [MODULE …]
 
-Each mutant of the modules below is written into a copy of the tree, where the module's test files
-are run; mutants whose tests all pass have survived. Those that no test can notice stand in
+Each mutant of the modules below is put in place in a fork of a process that has imported the
+module's test files (`forked.py`); where these pass, it is written into a copy of the tree, where
+they run again. Mutants whose tests all pass have survived. Those that no test can notice stand in
 `explained.txt` beside this file, each with its reason. Ends with 1 where a mutant survives that is
 not there, or where one that is there is none any more. With `--minutes` as many are tried as there
 is time for, in an order by the seed.
 """
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -51,11 +53,14 @@ MODULES: Mapping[str, Sequence[str]] = {
     "run/repair/head.py": ["unit/run/test_repair_head.py"],
     "run/repair/mends.py": ["unit/run/test_repair_mends.py"],
     "run/repair/metadata.py": ["unit/run/test_repair_metadata.py"],
+    "run/repair/metrics.py": ["unit/run/test_repair_metrics.py"],
     "run/repair/write.py": ["unit/run/test_repair_write.py"],
 }
 """Modules of icectl that decide or delete, and the test files that hold them."""
 
 _LONGEST_SECONDS = 300
+_TOGETHER = 40
+"""How many mutants of a module one process has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,25 +107,71 @@ def survivors(
         if files and not _pass(made[0], files, len(files) * _LONGEST_SECONDS):
             raise RuntimeError(f"tests fail without a mutant: {' '.join(files)}")
 
-        def survives(trial: Trial) -> bool | None:
+        def of_part(part: Sequence[Trial]) -> list[Trial] | None:
+            """Find the survivors among mutants of one module; None where the time is over."""
             if ends_at is not None and time.monotonic() > ends_at:
                 return None
             copy = copies.get()
-            path = copy / trial.module
-            original = path.read_text()
             try:
-                path.write_text(trial.mutant.source)
-                survived = _pass(copy, trial.tests, _LONGEST_SECONDS)
+                found = [one for one in left_by_forks(copy, part) if _survives(copy, one)]
             finally:
-                path.write_text(original)
                 copies.put(copy)
-            if survived and tell is not None:
+            for trial in found if tell is not None else ():
                 tell(trial)
-            return survived
+            return found
 
-        found = list(pool.map(survives, given))
-    tried = sum(one is not None for one in found)
-    return [trial for trial, survived in zip(given, found, strict=True) if survived], tried
+        parts = list(_parts(given))
+        found = list(pool.map(of_part, parts))
+    tried = sum(len(part) for part, one in zip(parts, found, strict=True) if one is not None)
+    return [trial for one in found for trial in one or ()], tried
+
+
+def _parts(given: Sequence[Trial]) -> Iterator[Sequence[Trial]]:
+    """The trials in parts of one module each, which may be small. Order: of their first ones."""
+    by_module: dict[str, list[Trial]] = {}
+    for trial in given:
+        part = by_module.setdefault(trial.module, [])
+        part.append(trial)
+        if len(part) == _TOGETHER:
+            yield by_module.pop(trial.module)
+    yield from by_module.values()
+
+
+def left_by_forks(copy: Path, part: Sequence[Trial]) -> list[Trial]:
+    """The mutants that no test has killed in a fork; what was not told of is among them."""
+    document = {
+        "module": part[0].module,
+        "tests": [*part[0].tests],
+        "seconds": _LONGEST_SECONDS,
+        "mutants": [{"line": one.mutant.line, "source": one.mutant.source} for one in part],
+    }
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("forked.py"))],
+        input=json.dumps(document).encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=copy,
+        env=os.environ | _settings(copy),
+        check=False,
+    )
+    told = done.stdout.decode().splitlines()
+    return [one for at, one in enumerate(part) if told[at : at + 1] != ["killed"]]
+
+
+def _survives(copy: Path, trial: Trial) -> bool:
+    """Whether the tests pass where a mutant stands in the module's file."""
+    path = copy / trial.module
+    original = path.read_text()
+    try:
+        path.write_text(trial.mutant.source)
+        return _pass(copy, trial.tests, _LONGEST_SECONDS)
+    finally:
+        path.write_text(original)
+
+
+def _settings(copy: Path) -> dict[str, str]:
+    # Bytecode is told from source by its second and size, which mutants may share.
+    return {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @contextmanager
@@ -136,13 +187,11 @@ def _copies(tree: Path, count: int) -> Iterator[list[Path]]:
 def _pass(copy: Path, tests: Sequence[str], seconds: int) -> bool:
     """Whether all tests pass; what never ends is noticed too."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    # Bytecode is told from source by its second and size, which mutants may share.
-    settings = {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
             command,
             cwd=copy,
-            env=os.environ | settings,
+            env=os.environ | _settings(copy),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=seconds,

@@ -51,6 +51,67 @@ def test_a_planted_survivor_is_found_and_nothing_is_changed_in_place(tree: Path)
     assert {path.name for path in tree.iterdir()} == {"planted.py", "test_planted.py"}
 
 
+OF_EVERY_KIND = '''"""A module."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+LIMIT = 4
+LEAST: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """An age."""
+
+    years: int
+    is_known: bool = False
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is old."""
+        return self.years > 4
+
+    @classmethod
+    def of(cls, months: int) -> "Age":
+        """Make it."""
+        return cls(months // 12)
+
+    def grown(self) -> int:
+        """Add one."""
+        return self.years + 1
+
+
+@contextmanager
+def held(ages: list[int]) -> Iterator[int]:
+    """Hold them."""
+    yield len(ages)
+    ages.clear()
+'''
+TESTS_OF_EVERY_KIND = """from every import LEAST, LIMIT, Age, held
+
+
+def test_every():
+    assert (LIMIT, LEAST, Age(1).is_known) == (4, 2, False)
+    assert [Age(4).is_old, Age(5).is_old] == [False, True]
+    assert Age.of(24) == Age(2)
+    assert Age(3).grown() == 4
+    ages = [1]
+    with held(ages) as count:
+        assert count == 1
+    assert ages == []
+"""
+
+
+def test_mutants_of_whatever_statement_are_killed_in_forks(tmp_path: Path) -> None:
+    (tmp_path / "every.py").write_text(OF_EVERY_KIND)
+    (tmp_path / "test_every.py").write_text(TESTS_OF_EVERY_KIND)
+    given = trials(tmp_path, {"every.py": ["test_every.py"]})
+    assert len(given) >= 10
+    assert check.left_by_forks(tmp_path, given) == []
+
+
 def test_tests_that_fail_by_themselves_are_no_measure(tree: Path) -> None:
     (tree / "test_planted.py").write_text("def test_it():\n    assert False\n")
     given = trials(tree, {"planted.py": ["test_planted.py"]})
