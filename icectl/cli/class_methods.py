@@ -4,7 +4,8 @@ The standard library writes the source of six methods for each class and compile
 is made, half a millisecond together. A short run makes a hundred and fifty classes, of which it
 calls a third of the methods: that was a fifth of its time.
 
-Only Python 3.11 and 3.12 compile method by method; later ones are left as they are.
+Classes of other packages are left as they are, and so are all of them in Pythons that compile the
+methods of a class together.
 """
 
 import dataclasses
@@ -15,12 +16,14 @@ Method = Callable[..., Any]
 
 
 def compile_methods_later() -> None:
-    """Have every class that becomes a dataclass from now on compile its methods when called."""
+    """Have every class of icectl that becomes a dataclass from now on compile its methods later."""
     compile_now: Callable[..., Method] | None = getattr(dataclasses, "_create_fn", None)
     if compile_now is None:
         return
 
     def create(name: str, args: Sequence[str], body: Sequence[str], **names: Any) -> Method:
+        if not str((names.get("globals") or {}).get("__name__")).startswith("icectl."):
+            return compile_now(name, args, body, **names)
         return _compiled_later(name, lambda: compile_now(name, args, body, **names))
 
     dataclasses._create_fn = create  # type: ignore[attr-defined]  # noqa: SLF001
