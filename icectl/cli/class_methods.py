@@ -4,7 +4,7 @@ The standard library writes the source of six methods for each class and compile
 is made, half a millisecond together. A short run makes a hundred and fifty classes, of which it
 calls a third of the methods: that was a fifth of its time.
 
-Only Python 3.11 and 3.12 compile method by method; later ones are left as they are.
+Pythons that compile all methods of a class together are left as they are.
 """
 
 import dataclasses
