@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from threading import RLock
 from types import CodeType, ModuleType
 from typing import Any
@@ -65,9 +65,13 @@ class _Later(ModuleType):
     def __getattr__(self, name: str) -> Any:
         with self.__dict__["_turn"]:
             own = self.__dict__["_name"]
-            if sys.modules.get(own) is self:
-                del sys.modules[own]
-            module = _functions() if own == _COMPUTE else import_module(own)
+            sys.meta_path.insert(0, _FewFunctionsFinder)
+            try:
+                if sys.modules.get(own) is self:
+                    del sys.modules[own]
+                module = import_module(own)
+            finally:
+                sys.meta_path.remove(_FewFunctionsFinder)
             self.__dict__.update(vars(module))
         return getattr(module, name)
 
@@ -97,35 +101,59 @@ def _undocumented() -> Iterator[None]:
         del sys.modules[_DOCUMENTATION]
 
 
-def _functions() -> ModuleType:
-    """Import pyarrow.compute, which makes those functions alone that its own code names.
+class _FewFunctionsFinder:
+    """Finds pyarrow.compute, to be loaded by _FewFunctionsLoader."""
 
-    The others are made when they are asked for.
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> Any:
+        """Find it as it is found otherwise; nothing else."""
+        spec: Any = PathFinder.find_spec(name, path, target) if name == _COMPUTE else None
+        if spec is not None:
+            spec.loader = _FewFunctionsLoader(spec.loader)
+        return spec
+
+
+class _FewFunctionsLoader:
+    """Loads pyarrow.compute, which makes those functions alone that its own code names.
+
+    The others are made when they are asked for. All is in place when the import ends, which other
+    threads wait for.
     """
-    engine: Any = import_module("pyarrow._compute")
-    registry = engine.function_registry
-    every = frozenset(registry().list_functions())
-    code = _names_in(_COMPUTE)
-    is_known = "_wrap_function" in code  # else another pyarrow makes all of its functions
-    named = sorted(every & code if is_known else every)
-    engine.function_registry = lambda: _FewFunctions(registry(), named)
-    try:
-        with _undocumented():
-            module = import_module(_COMPUTE)
-    finally:
-        engine.function_registry = registry
 
-    def make(name: str) -> object:
-        """Raises: AttributeError, where there is no such function."""
-        own = name.removesuffix("_")  # where it is a word of Python's
-        if own not in every:
-            raise AttributeError(f"module {_COMPUTE!r} has no attribute {name!r}")
-        made = module._wrap_function(name, registry().get_function(own))  # noqa: SLF001
-        setattr(module, name, made)
-        return made
+    def __init__(self, own: Any) -> None:
+        self._own = own
 
-    vars(module).update(function_registry=registry, __getattr__=make)
-    return module
+    def create_module(self, _spec: object) -> None:
+        """Have a module made as usual."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the code of pyarrow.compute."""
+        engine: Any = import_module("pyarrow._compute")
+        registry = engine.function_registry
+        every = frozenset(registry().list_functions())
+        code = self._own.get_code(_COMPUTE)
+        named = _names_in(code)
+        is_known = "_wrap_function" in named  # else another pyarrow makes all of its functions
+        first = sorted(every & named if is_known else every)
+
+        def make(name: str) -> object:
+            """Raises: AttributeError, where there is no such function."""
+            own = name.removesuffix("_")  # where it is a word of Python's
+            if own not in every:
+                raise AttributeError(f"module {_COMPUTE!r} has no attribute {name!r}")
+            made = vars(module)["_wrap_function"](name, registry().get_function(own))
+            setattr(module, name, made)
+            return made
+
+        engine.function_registry = lambda: _FewFunctions(registry(), first)
+        try:
+            with _undocumented():
+                exec(code, vars(module))  # noqa: S102 - as its own loader does
+        finally:
+            engine.function_registry = registry
+        vars(module).update(function_registry=registry, __getattr__=make)
 
 
 class _FewFunctions:
@@ -143,11 +171,9 @@ class _FewFunctions:
         return self._registry.get_function(name)
 
 
-def _names_in(module: str) -> frozenset[str]:
-    """The names and texts in the code of a module, which is not run."""
-    spec = find_spec(module)
-    loader: Any = None if spec is None else spec.loader
-    codes, found = [loader.get_code(module)], set[str]()
+def _names_in(whole: CodeType) -> frozenset[str]:
+    """The names and texts in the code of a module."""
+    codes, found = [whole], set[str]()
     while codes:
         code = codes.pop()
         found.update(code.co_names)
