@@ -18,6 +18,10 @@ _SHELLS = {
 }
 
 
+_FILES = ("icectl.toml", "maintain.toml")
+"""Files with a page of the manual of their own."""
+
+
 def show_paper(words: Sequence[str], commands: Mapping[str, str]) -> None:
     """Print what was asked for; a manual page on a terminal goes to `man`, where that is there.
 
@@ -60,8 +64,8 @@ def _man(named: Sequence[str], commands: Mapping[str, str]) -> str:
 
     if not named:
         return pages()["man/icectl.1"]
-    name = _one_of("man", named, {**commands, "icectl.toml": ""})
-    return pages()["man/icectl.toml.5" if name == "icectl.toml" else f"man/icectl-{name}.1"]
+    name = _one_of("man", named, {**commands, **dict.fromkeys(_FILES, "")})
+    return pages()[f"man/{name}.5" if name in _FILES else f"man/icectl-{name}.1"]
 
 
 def _one_of(paper: str, named: Sequence[str], known: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from textwrap import wrap
 from threading import RLock
 from typing import Literal, TextIO
 
@@ -97,9 +98,20 @@ class Console:
         self._out.write(printable(text))
 
     def say(self, text: str = "") -> None:
-        """Write a line to stdout that `--quiet` leaves out."""
-        if self.options.verbosity >= 0:
-            self.print(text)
+        """Write a sentence to stdout that `--quiet` leaves out; a terminal has it between words."""
+        if self.options.verbosity < 0:
+            return
+        lines = [text]
+        if self.width is not None and len(text) > self.width:
+            lines = wrap(
+                text,
+                self.width,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        for line in lines:
+            self.print(line)
 
     def note(self, text: str) -> None:
         """Write a line to stderr that `--quiet` leaves out."""

@@ -179,6 +179,7 @@ def test_pages_of_the_manual_are_printed(run: Run) -> None:
     assert run("man").out == (ROOT / "man/icectl.1").read_text()
     assert run("man", "compact").out == (ROOT / "man/icectl-compact.1").read_text()
     assert run("man", "icectl.toml").out == (ROOT / "man/icectl.toml.5").read_text()
+    assert run("man", "maintain.toml").out == (ROOT / "man/maintain.toml.5").read_text()
 
 
 @pytest.mark.parametrize("words", ["schema", "schema apply", "schema x", "man x", "completion"])

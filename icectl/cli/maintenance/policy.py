@@ -14,7 +14,7 @@ from icectl.plan.maintain.patterns import matches
 
 _RULES, _TABLES = "rule", "tables"
 _BUILT_IN = "built-in"
-_HINT = "`man maintain.toml` lists the keys"
+_HINT = "`icectl man maintain.toml` lists the keys"
 
 Text = str | tuple[str, ...]
 

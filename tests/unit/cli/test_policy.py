@@ -70,18 +70,18 @@ def test_later_rules_override_earlier_ones_key_by_key(tmp_path: Path) -> None:
          "`icectl remove-orphans --allow-recent` is for the one who knows that none is"),
         ("steps = ['compat']",
          ("`steps`, FILE: `compat` is none of `compact`, `rewrite-manifests`, "
-          "`expire-snapshots`, `remove-orphans`"), "`man maintain.toml` lists the keys"),
+          "`expire-snapshots`, `remove-orphans`"), "`icectl man maintain.toml` lists the keys"),
         ("[[rule]]\nenabled = false", "rule 1 in FILE does not say which tables it is for",
          '`tables = ["prod.sales.*"]` does'),
         ("tables = 'a.*'", "`tables` in FILE stands outside of a rule",
          "a `[[rule]]` with `tables` is for some tables"),
         ("[rule]\ntables = 'a.*'", "`rule` in FILE must be written `[[rule]]`",
-         "`man maintain.toml` lists the keys"),
+         "`icectl man maintain.toml` lists the keys"),
         ("enabled = []", "`enabled`, FILE: it must be a text, a number or a boolean",
-         "`man maintain.toml` lists the keys"),
+         "`icectl man maintain.toml` lists the keys"),
         ("[budget]\nrewrite-bytes = 5", "`budget.rewrite-bytes`, FILE: `5` is no size",
          "give a number with a unit: 64MB or 64MiB"),
-        ("xyzzy = 1", "unknown key `xyzzy`, FILE", "`man maintain.toml` lists the keys"),
+        ("xyzzy = 1", "unknown key `xyzzy`, FILE", "`icectl man maintain.toml` lists the keys"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named_with_their_place_and_the_way_out(

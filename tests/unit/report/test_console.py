@@ -203,3 +203,16 @@ def test_the_time_left_goes_by_the_share_done() -> None:
     assert phase.time_left(20.0) == "30s left"
     assert phase.time_left(10.5) == ""
     assert live._Phase("reading", None, "count", 0.0, 5).time_left(9.0) == ""
+
+
+def test_sentences_fit_a_terminal_and_stay_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    text = "159 files of 372.8 KiB would become about 1 of 372.8 KiB"
+    console, out, _ = make(terminal=True)
+    console.say(text)
+    assert out.getvalue().splitlines() == [
+        "159 files of 372.8 KiB would", "  become about 1 of 372.8 KiB",
+    ]  # fmt: skip
+    console, out, _ = make()
+    console.say(text)
+    assert out.getvalue() == f"{text}\n"
