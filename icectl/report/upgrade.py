@@ -27,7 +27,7 @@ _OF_VERSION_4 = (
 )
 _OF_ICEBERG = (
     "version 4 is experimental in Iceberg 1.12, and may change with the next release",
-    "engines with Iceberg 1.12 go on with the table; none of before can read it any more",
+    "engines with Iceberg 1.12 go on with the table; older ones cannot read manifests in Parquet",
     "the old metadata file stays, and manifests of older versions stay valid",
 )
 _WAY_BACK = (

@@ -8,6 +8,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.builders.lives import COMMANDS, Life, evolving_twins, upgraded
+from tests.builders.rows import (
+    Row,
+    current_metadata,
+    read_metadata,
+    read_rows,
+    with_whole_locations,
+)
+from tests.builders.twins import Twin
 
 COUNTED = (
     "added_files", "removed_files", "added_rows", "removed_rows", "added_delete_files",
@@ -83,3 +91,51 @@ def test_both_show_the_same_after_every_step(steps, limits) -> None:
 @given(st.lists(STEP, min_size=4, max_size=12), LIMITS)
 def test_both_show_the_same_through_long_lives(steps, limits) -> None:
     live(steps, limits)
+
+
+def go_through_layouts(steps: list[tuple[str, int | list[int]]], limits: dict[str, str]) -> None:
+    with TemporaryDirectory() as directory:
+        life = Life(evolving_twins(Path(directory), 3, "identity", "{}", mixed=False))
+        life.step("append", "main", 4)
+        upgraded(life)
+        life.tables[1].set_properties(limits)
+        for what, how in steps:
+            life.step(what, "main", how)
+        table = life.tables[1]
+        shown = rows_and_entries(table)
+        for layout in ("iceberg-1.12", "sfc-1"):
+            table.run("upgrade-to-v4", "--layout", layout, "--yes")
+            now = rows_and_entries(table)
+            assert {key: now[key] for key in shown} == shown
+            found = table.run("validate", "--level", "data", "--all-snapshots")["result"]
+            assert [one for one in found["findings"] if one["severity"] != "info"] == []
+        life.compare()
+        life.step("append", "main", 2)
+        life.step("delete", "main", [0, 3])
+        life.compare()
+
+
+def rows_and_entries(table: Twin) -> dict[int, tuple[list[Row], list[str]]]:
+    """Rows of each snapshot, and its live files with their metrics, numbers and row ids."""
+    metadata = with_whole_locations(read_metadata(current_metadata(table.directory)))
+    found = {}
+    for snapshot in table.metadata.snapshots:
+        number = snapshot.snapshot_id
+        words = ("inspect", "files", "--snapshot", str(number))
+        files = [row | {"manifest_path": None} for row in table.run(*words)["result"]["rows"]]
+        found[number] = read_rows(metadata, number), sorted(map(repr, files))
+    return found
+
+
+@example([("delete", [1]), ("remove", 1), ("append", 3), ("remove", 1)], DEAD_IN_AVRO)
+@settings(max_examples=1, deadline=None)
+@given(st.lists(STEP, min_size=2, max_size=6), LIMITS)
+def test_every_snapshot_is_the_same_in_the_other_layout_and_back(steps, limits) -> None:
+    go_through_layouts(steps, limits)
+
+
+@pytest.mark.full
+@settings(max_examples=100, deadline=None)
+@given(st.lists(STEP, min_size=4, max_size=12), LIMITS)
+def test_every_snapshot_of_a_long_life_is_the_same_in_the_other_layout(steps, limits) -> None:
+    go_through_layouts(steps, limits)

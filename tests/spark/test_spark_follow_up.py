@@ -48,7 +48,7 @@ COMMANDS: dict[str, list[list[str]]] = {
 TWO_LAYOUTS = "v3_sfc_1_to_v4"
 THERE_AND_BACK = [
     ["upgrade-to-v4", "--layout", "sfc-1", "--yes"],
-    [*COMPACT],
+    [*COMPACT, "--rewrite-all"],
     ["upgrade-to-v4", "--layout", "iceberg-1.12", "--yes"],
 ]
 KEPT_AWAY = "v3_lazily_to_sfc_1"
