@@ -139,6 +139,9 @@ def inspect(
     Where TABLE is a catalog, a namespace of one or a folder, the tables in it and below it are
     listed, by their metadata alone; --limit, --columns and --format shape that list.
 
+    TABLE may be a root of the upstream draft too, a Parquet file such as `upgrade-to-v4 --layout
+    draft-16025` writes: entries, files and manifests show what it and its leaves list.
+
     Nothing is changed. A directory that belongs to a catalog is read too: the newest metadata
     file is taken for the current one.
     """

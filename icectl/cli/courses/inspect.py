@@ -40,6 +40,7 @@ from icectl.report.inspect.summary import print_changes, print_summary
 from icectl.run.inspect import views
 from icectl.run.inspect.views import RowRequest, is_incomplete, oddities_of
 from icectl.run.reader import Gaps, Reader
+from icectl.spec.layout import DRAFT_ROOT
 from icectl.units import parse_instant
 
 _DEFAULT_TREE_LIMIT = 20
@@ -81,6 +82,10 @@ def run(common: Common, table: str, view: str, given: ViewRequest) -> Outcome:
 
     Raises: UsageError for options that make no sense together; what reading the table raises.
     """
+    if table.endswith(DRAFT_ROOT):
+        from icectl.cli.courses.draft_16025 import show_root
+
+        return show_root(common, table, view, given, _format(common, given))
     if _is_listing(common, table, view, given):
         return list_tables(common, _list_options(common, table, given))
     try:

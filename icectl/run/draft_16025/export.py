@@ -51,16 +51,13 @@ from icectl.spec.partition import spec_json
 from icectl.spec.schema import schema_json
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key, join
+from icectl.table.draft_16025.root import SEQUENCE_NUMBER, SNAPSHOT_ID, TABLE_LOCATION
 from icectl.table.manifest_lists import read_snapshot_manifests, snapshot_reader
 from icectl.table.manifests import load_entries
 from icectl.table.row_safety import check_live, check_metadata
 from icectl.units import print_count
 
 ROOT = "root.parquet"
-TABLE_LOCATION, SNAPSHOT_ID, SEQUENCE_NUMBER = (
-    "icectl.table-location", "icectl.snapshot-id", "icectl.sequence-number",
-)  # fmt: skip
-"""What the footer of an exported manifest says beside its version, content, schema and specs."""
 
 
 @dataclass(frozen=True, slots=True)
