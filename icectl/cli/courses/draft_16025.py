@@ -14,13 +14,14 @@ from icectl.cli.commands.validate import ValidateRequest
 from icectl.cli.options import Change, Common
 from icectl.cli.session import identity_of, open_session, storage_of
 from icectl.cli.settings import VALIDATE_FAIL_ON, parse_count, parse_option
+from icectl.commit.draft_16025.export import ROOT, ExportPlan, Means, write_export
 from icectl.errors import TableNotFound, UsageError
 from icectl.plan.inspect.views import Row, RowSet
 from icectl.report.document import Outcome
 from icectl.report.draft_16025 import Export, export_result, print_export
 from icectl.report.inspect.rows import print_chosen, print_csv, print_json_lines
 from icectl.report.validate import Checked, checked_result, print_checked
-from icectl.run.draft_16025.export import ROOT, ExportPlan, execute, prepare
+from icectl.run.draft_16025.export import prepare
 from icectl.run.draft_16025.read import check_root, draft_rows
 from icectl.spec.layout import DRAFT_16025
 from icectl.storage.location import join, scheme
@@ -50,7 +51,7 @@ def export(common: Common, table: str, request: UpgradeRequest, change: Change) 
     session.approve(lambda: export_result(told))
     planning = change.dry_run or change.check
     if not planning:
-        done = execute(reader, plan)
+        done = write_export(Means(reader.store, reader.progress, reader.deadline), plan)
         told = replace(told, bytes_written=done.size_bytes, live_count=done.live_count)
     return Outcome(
         command="upgrade-to-v4",
