@@ -22,7 +22,7 @@ from icectl.codec.sfc1.manifest import TreeContent, read_tree, write_tree
 from icectl.entries.rows import Entries
 from icectl.table.sfc1.manifests import TreeFacts, tree_rows
 from tests.benchmarks.measure import call, in_turn, median, verdict
-from tests.benchmarks.trees import new_files, tables
+from tests.benchmarks.trees import empty_metadata, new_files
 
 LEAF = 1_000_000
 DENSITIES = (0.00001, 0.0001, 0.001, 0.01, 0.1, 0.5)
@@ -38,7 +38,9 @@ def bitmaps() -> None:
     rng = np.random.default_rng(7)
     sets = [(f"{share:.3%}", np.flatnonzero(rng.random(LEAF) < share)) for share in DENSITIES]
     sets.append(("one run of 10,000", np.arange(500_000, 510_000)))
-    print("positions          count    Mumbling     Roaring  bytes   write    read (Mumbling/Roaring)")
+    print(
+        "positions          count    Mumbling     Roaring  bytes   write    read (Mumbling/Roaring)"
+    )
     for name, positions in sets:
         one, other = write_mumbling(positions), write_bitmap(positions)
         runs = in_turn(
@@ -58,8 +60,7 @@ def bitmaps() -> None:
 
 def roots(count: int) -> bool:
     """Whether a root of the draft is read as fast as one of sfc-1, whole and for planning."""
-    _, table = tables(1)
-    metadata = table.metadata
+    metadata = empty_metadata(4)
     entries: Entries = new_files(0, count)
     facts = TreeFacts(metadata)
     old = write_tree(tree_rows(facts, entries, 0), TreeContent.ROOT)
