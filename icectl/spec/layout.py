@@ -33,6 +33,9 @@ LAYOUTS_OF_VERSION_4 = {Layout.SFC_1.value: Layout.SFC_1, "iceberg-1.12": Layout
 DRAFT_16025 = "draft-16025"
 """The upstream draft of version 4: no layout of tables, but what a snapshot is exported to."""
 
+DRAFT_ROOT = ".parquet"
+"""How the name of a root of the draft ends, which may stand in the place of a table."""
+
 
 def layout_of_table(metadata: TableMetadata) -> Layout:
     """The layout of the snapshots that commits add to a table; older ones may have another."""

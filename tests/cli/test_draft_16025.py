@@ -1,11 +1,16 @@
-"""`upgrade-to-v4 --layout draft-16025 --to FOLDER`: what it writes, and what it refuses."""
+"""The upstream draft on the command line: exports, and their roots as `inspect` and `validate` read
+them.
+"""
 
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from icectl.cli import app
+from icectl.codec.draft_16025.manifest import read_draft, write_draft
+from icectl.codec.draft_16025.mumbling import write_mumbling
 from tests.builders.table_builder import TableBuilder
 
 FORM = ("--layout", "draft-16025")
@@ -123,3 +128,126 @@ def test_what_an_export_wrote_goes_where_it_fails(table, tmp_path, capsys):
     code, _ = run(capsys, "upgrade-to-v4", str(table.directory), *FORM, "--to", str(folder))
     assert code != 0
     assert files(folder) == {}
+
+
+@pytest.fixture
+def root(table, tmp_path, capsys) -> Path:
+    """The root of an export with one leaf: three data files, of which one is modified."""
+    folder = tmp_path / "out"
+    assert run(capsys, "upgrade-to-v4", str(table.directory), *FORM, "--to", str(folder))[0] == 0
+    return folder / "root.parquet"
+
+
+def test_a_root_and_its_leaves_are_shown(root, capsys):
+    code, document = run(capsys, "inspect", str(root), "entries")
+    rows = document["result"]["rows"]
+    assert (code, document["result"]["view"]) == (0, "draft-entries")
+    assert [(row["content"], row["status"], row["live"]) for row in rows] == [
+        ("data_manifest", "modified", True),
+        ("data", "modified", True),
+        ("data", "added", True),
+        ("data", "added", False),
+        ("data", "added", True),
+    ]
+    leaf, modified = rows[:2]
+    assert (leaf["dead_positions"], leaf["replaced_positions"]) == ([1], [1])
+    assert modified["dv_cardinality"] == 1
+    assert modified["partition"] == {"category": "c1"}
+    assert modified["content_stats"]["id"]["upper_bound"] == 7
+    assert modified["location"] == rows[3]["location"]
+    assert modified["location"].startswith(f"file:{root.parents[1]}/t/data/category=c1/")
+    listed = run(capsys, "inspect", str(root), "manifests")[1]["result"]["rows"]
+    assert [row["location"] for row in listed] == [f"file:{root.parent}/leaf-00001.parquet"]
+    chosen = run(capsys, "inspect", str(root), "files", "--columns", "record_count", "--limit", "2")
+    assert chosen[1]["result"]["rows"] == [{"record_count": 3}, {"record_count": 3}]
+
+
+def test_text_and_lines_of_a_root(root, capsys):
+    assert app.main(["inspect", str(root)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["status", "content", "live", "record_count", "location"]
+    assert len(lines) == 6
+    assert app.main(["inspect", str(root), "files", "--format", "jsonl"]) == 0
+    assert [json.loads(line)["live"] for line in capsys.readouterr().out.splitlines()] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("health",), 2), (("entries", "--ref", "main"), 2), (("entries", "--format", "mermaid"), 2)],
+)
+def test_what_means_nothing_to_a_root_is_wrong_usage(root, capsys, words, code):
+    assert run(capsys, "inspect", str(root), *words)[0] == code
+
+
+def test_a_root_that_is_not_there_is_no_table(tmp_path, capsys):
+    for command in ("inspect", "validate"):
+        assert run(capsys, command, str(tmp_path / "root.parquet"))[0] == 10
+
+
+def test_a_whole_root_has_no_findings(root, capsys):
+    code, document = run(capsys, "validate", str(root))
+    assert (code, document["result"]["findings"]) == (0, [])
+    assert document["result"]["files_checked"] == 2
+
+
+def rewritten(file: Path, change) -> None:
+    """Write a manifest anew with some members of its rows changed by place."""
+    read = read_draft(file.read_bytes())
+    rows = read.rows.to_pylist()
+    change(rows)
+    file.write_bytes(write_draft(pa.Table.from_pylist(rows, schema=read.rows.schema), read.footer))
+
+
+def leaf_of(root: Path) -> Path:
+    return root.with_name("leaf-00001.parquet")
+
+
+def with_size(root: Path) -> None:
+    """Give the entry of the leaf the size that it has now."""
+    rewritten(root, lambda rows: rows[0].update(file_size_in_bytes=leaf_of(root).stat().st_size))
+
+
+def found_in(root: Path, capsys) -> list[str]:
+    code, document = run(capsys, "validate", str(root))
+    assert code == 4
+    return sorted({one["rule"] for one in document["result"]["findings"]})
+
+
+@pytest.mark.parametrize(
+    ("place", "members", "rules"),
+    [
+        (0, {"dead_positions": write_mumbling([1, 3])}, ["V4-203"]),
+        (0, {"dead_positions": write_mumbling([0])}, ["V4-204", "V4-210"]),
+        (0, {"deleted_positions": write_mumbling([2])}, ["V4-204"]),
+        (0, {"deleted_positions": b"\x01\x00"}, ["V4-202"]),
+        (0, {"existing_files_count": 7}, ["V4-209"]),
+        (0, {"added_rows_count": 7}, ["V4-209"]),
+        (0, {"content": 4}, ["V4-206"]),
+        (0, {"file_size_in_bytes": 7}, ["V4-211"]),
+        (0, {"location": "nowhere.parquet"}, ["V4-211"]),
+        (1, {"replaced_positions": write_mumbling([1])}, ["V4-205"]),
+        (1, {"content": 2}, ["V4-207"]),
+        (1, {"equality_ids": [1]}, ["V4-207"]),
+        (1, {"status": 9}, ["V4-201"]),
+        (1, {"sequence_number": None}, ["V4-208"]),
+    ],
+)
+def test_what_is_wrong_with_a_root_is_found(root, capsys, place, members, rules):
+    rewritten(root, lambda rows: rows[place].update(members))
+    assert found_in(root, capsys) == rules
+
+
+def test_what_is_wrong_with_a_leaf_is_found(root, capsys):
+    rewritten(leaf_of(root), lambda rows: rows[0].update(content=3, location="x.parquet"))
+    with_size(root)
+    assert found_in(root, capsys) == ["V4-205", "V4-206"]
+    leaf_of(root).write_bytes(b"PAR1")
+    assert found_in(root, capsys) == ["V4-200"]
+
+
+def test_findings_of_a_root_can_be_chosen(root, capsys):
+    rewritten(root, lambda rows: rows[0].update(added_rows_count=7, file_size_in_bytes=7))
+    for words in (("--rule", "V4-209"), ("--skip", "V4-211")):
+        code, document = run(capsys, "validate", str(root), *words)
+        assert code == 4
+        assert [one["rule"] for one in document["result"]["findings"]] == ["V4-209"]

@@ -157,6 +157,9 @@ def inspect(
     namespace, a folder or a glob such as prod.sales.* or /wh/*/*, or where several are named:
     with --html as one page. --check and --fail-on go by the worst of them.
 
+    TABLE may be a root of the upstream draft too, a Parquet file such as `upgrade-to-v4 --layout
+    draft-16025` writes: entries, files and manifests show what it and its leaves list.
+
     Nothing is changed. A directory that belongs to a catalog is read too: the newest metadata
     file is taken for the current one.
     """

@@ -118,6 +118,9 @@ def validate(
     manifest is reported, and the check goes on. Each finding names its rule, how bad it is, the
     object, and the next step; any error ends with 4.
 
+    TABLE may be a root of the upstream draft too, a Parquet file such as `upgrade-to-v4 --layout
+    draft-16025` writes: it and its leaves are checked by the rules of the draft, at any level.
+
     With `--engine spark` the workers of Spark read data files and equality deletes, at levels
     footers and data; what is found is the same. They need icectl, as `icectl compact --help` says.
     """

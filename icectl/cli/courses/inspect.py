@@ -40,6 +40,7 @@ from icectl.report.inspect.summary import print_changes, print_summary
 from icectl.run.inspect import views
 from icectl.run.inspect.views import RowRequest, is_incomplete, oddities_of
 from icectl.run.reader import Gaps, Reader
+from icectl.spec.layout import DRAFT_ROOT
 from icectl.units import parse_instant
 
 if TYPE_CHECKING:  # which is imported where it is shown
@@ -150,6 +151,10 @@ def _show_warehouse(common: Common, tables: Sequence[str], given: ViewRequest) -
 
 def _of_one(common: Common, table: str, view: str, given: ViewRequest) -> Outcome:
     """Run a view of one table, or list tables."""
+    if table.endswith(DRAFT_ROOT):
+        from icectl.cli.courses.draft_16025 import show_root
+
+        return show_root(common, table, view, given, _format(common, given))
     if _is_listing(common, table, view, given):
         return _listing(common, table, given)
     try:

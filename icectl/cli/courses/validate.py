@@ -24,6 +24,7 @@ from icectl.report.validate import Checked, checked_result, print_checked
 from icectl.run.validate.data import Elsewhere
 from icectl.run.validate.validate import ValidateOptions, validate
 from icectl.run.way_out import BrokenTable
+from icectl.spec.layout import DRAFT_ROOT
 from icectl.units import parse_ratio
 
 ENGINES = ("local", "spark")
@@ -34,6 +35,10 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
 
     Raises: UsageError for options that make no sense together; what reading the metadata raises.
     """
+    if table.endswith(DRAFT_ROOT):
+        from icectl.cli.courses.draft_16025 import validate_root
+
+        return validate_root(common, table, request)
     settings = common.shell.settings
     level = cast("Level", settings.read(VALIDATE_LEVEL))  # the setting takes nothing else
     fail_on = cast("Severity", settings.read(VALIDATE_FAIL_ON))

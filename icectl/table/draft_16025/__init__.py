@@ -1,0 +1,1 @@
+"""Roots of the upstream draft, and the leaves that they list. Start with root.py."""
