@@ -8,10 +8,10 @@ from icectl.engine.compact_job import FileNames
 from icectl.engine.kernels.write_data import FileOutputs
 from icectl.env import SystemEnv
 from icectl.errors import IcectlError
-from icectl.plan.compact.task import RewriteTask
+from icectl.plan.compact.task import Task
 from icectl.storage.open import StorageOptions, open_store
 
-OutputsOf = Callable[[RewriteTask], FileOutputs]
+OutputsOf = Callable[[Task], FileOutputs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Workplace:
         store = open_store(self.storage, SystemEnv())
         written: list[str] = []
 
-        def outputs(task: RewriteTask) -> FileOutputs:
+        def outputs(task: Task) -> FileOutputs:
             """Make the outputs of a task, which belong to the attempt."""
 
             def next_location(partition: str) -> str:
                 """Name the next file of the attempt."""
                 count = len(written) + 1
-                written.append(self.names.location(task.group, writer, partition, count))
+                written.append(self.names.location(task, writer, partition, count))
                 return written[-1]
 
             return FileOutputs(next_location, store.open_new, store.open)

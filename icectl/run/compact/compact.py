@@ -21,6 +21,7 @@ from icectl.engine.compact_job import (
     CompactJob,
     Engine,
     FileNames,
+    MergeJob,
     TaskResult,
     TypedSpec,
     partition_of,
@@ -31,7 +32,7 @@ from icectl.engine.kernels.read_data import written_schema
 from icectl.engine.kernels.rewrite_data import TableColumns
 from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.engine.kernels.sort_rows import Sorting
-from icectl.engine.kernels.write_data import write_options
+from icectl.engine.kernels.write_data import parquet_options, write_options
 from icectl.entries.conditions.may_match import METRICS
 from icectl.entries.conditions.predicates import leaves
 from icectl.entries.deletes.by_file import NamedFiles
@@ -47,13 +48,12 @@ from icectl.plan.compact.groups import (
     plan,
 )
 from icectl.plan.compact.order import RowOrder
-from icectl.plan.compact.task import MergeDeletesTask, RewriteTask
+from icectl.plan.compact.task import MergeDeletesTask, RewriteTask, Task
 from icectl.plan.model import pin_of
-from icectl.run.compact.merge_deletes import merge_deletes
 from icectl.run.validate.data import every_column, name_mapping
 from icectl.spec.data_paths import data_folder
 from icectl.spec.layout import layout_of_table
-from icectl.spec.locations import scheme_of
+from icectl.spec.locations import relative_base, scheme_of
 from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metrics_modes import metrics_modes
@@ -157,6 +157,16 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
         sorting = Sorting(order, SORT_BYTES)
     options = write_options(metadata.properties, 0, modes)
     return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of(metadata))
+
+
+def _merge_job(metadata: TableMetadata) -> MergeJob:
+    """Collect what all tasks of a run that merges deletes have in common."""
+    return MergeJob(
+        typed_specs(metadata),
+        parquet_options(metadata.properties),
+        scheme_of(metadata),
+        relative_base(metadata),
+    )
 
 
 def _reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:
@@ -311,18 +321,19 @@ class _Run:
         )
 
     def _rewritten(self, batch: Sequence[CompactGroup], outputs: Outputs) -> list[GroupResult]:
-        access, metadata = self._access, self._prepared.loaded.metadata
+        metadata = self._prepared.loaded.metadata
         tasks = [task for group in batch for task in group.tasks]
         found: Iterable[TaskResult]
+        if tasks:
+            outputs.begin()
+        places = _Places(metadata, outputs)
         if self._prepared.plan.options.deletes_only:
             merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]
-            found = merge_deletes(access, merging, metadata, outputs)
+            found = self._engine.merge(merging, _merge_job(metadata), places)
         else:
-            if tasks:
-                outputs.begin()
             rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
             job = job_of(metadata, self._prepared.plan.options.order)
-            found = self._engine.rewrite(rewriting, job, _Places(metadata, outputs))
+            found = self._engine.rewrite(rewriting, job, places)
         by_id = {one.task_id: one for one in found}
         return [
             _group_result(group, [by_id[task.task_id] for task in group.tasks]) for group in batch
@@ -392,13 +403,13 @@ class _Places:
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
 
-    def next(self, task: RewriteTask, partition: str) -> str:
+    def next(self, task: Task, partition: str) -> str:
         """The location of a task's next file in the folder of a partition."""
         with self._lock:
             self._counts[task.task_id] += 1
             number = int(task.task_id.partition("-")[2])
             count = self._counts[task.task_id]
-            return self._outputs.add(self.names.location(task.group, number, partition, count))
+            return self._outputs.add(self.names.location(task, number, partition, count))
 
     def record(self, locations: Sequence[str]) -> None:
         """Put files on record that workers have named."""
