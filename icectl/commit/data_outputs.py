@@ -7,7 +7,7 @@ from threading import Lock
 from icectl.commit.output_journal import DataPlaces
 from icectl.commit.outputs import Outputs
 from icectl.engine.compact_job import FileNames
-from icectl.plan.compact.task import RewriteTask
+from icectl.plan.compact.task import Task
 from icectl.spec.data_paths import data_folder
 from icectl.spec.metadata import TableMetadata
 
@@ -28,13 +28,13 @@ class DataOutputs:
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
 
-    def next(self, task: RewriteTask, partition: str) -> str:
+    def next(self, task: Task, partition: str) -> str:
         """The location of a task's next file in the folder of a partition."""
         with self._lock:
             self._counts[task.task_id] += 1
             number = int(task.task_id.partition("-")[2])
             count = self._counts[task.task_id]
-            return self._outputs.add(self.names.location(task.group, number, partition, count))
+            return self._outputs.add(self.names.location(task, number, partition, count))
 
     def record(self, locations: Sequence[str]) -> None:
         """Put files on record that workers have named."""

@@ -10,6 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from icectl.codec.parquet.metrics import FileMetrics
+from icectl.codec.parquet.write import ParquetOptions
 from icectl.engine.kernels.equality_deletes import EqualityDeletes
 from icectl.engine.kernels.partition_rows import Partition
 from icectl.engine.kernels.read_data import SourceFile
@@ -25,8 +26,8 @@ from icectl.engine.kernels.sort_rows import Sorting
 from icectl.engine.kernels.write_data import FileOutputs, WriteOptions, WrittenFile
 from icectl.entries.partition.key import decode_key
 from icectl.entries.schema import CARRIED, PLANNING
-from icectl.plan.compact.task import DeleteFile, InputFile, RewriteTask, Task
-from icectl.spec.data_paths import data_file_name, data_location
+from icectl.plan.compact.task import DeleteFile, InputFile, MergeDeletesTask, RewriteTask, Task
+from icectl.spec.data_paths import data_file_name, data_location, delete_file_name
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionSpec, partition_path, result_types
@@ -72,6 +73,19 @@ class CompactJob:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeJob:
+    """The job that all tasks of a run share, as CompactJob is.
+
+    `base` is what locations are stored relative to; empty where they are stored whole.
+    """
+
+    specs: Mapping[int, TypedSpec]
+    parquet: ParquetOptions
+    scheme: str = ""
+    base: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskResult:
     """The result of a task: entries of the new files, and what was counted on the way.
 
@@ -88,15 +102,23 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
-    """The locations of a run's new data files; `uuid` is the run's, and in the name of each."""
+    """The locations of a run's new files; `uuid` is the run's, and in the name of each."""
 
     table_location: str
     properties: Mapping[str, str]
     uuid: str
 
-    def location(self, group: int, writer: int, partition: str, count: int) -> str:
-        """Return where file number `count` of a writer goes; writers count for themselves."""
-        name = data_file_name(group, writer, self.uuid, count)
+    def location(self, of: Task | int, writer: int, partition: str, count: int) -> str:
+        """Return where file number `count` of a writer goes; writers count for themselves.
+
+        Files are those of a task, or of the part of new rows that has a number.
+        """
+        if isinstance(of, MergeDeletesTask):
+            is_vector = of.form == "vectors"
+            name = delete_file_name(of.group, writer, self.uuid, count, is_vector=is_vector)
+        else:
+            group = of if isinstance(of, int) else of.group
+            name = data_file_name(group, writer, self.uuid, count)
         return data_location(self.table_location, self.properties, partition, name)
 
 
@@ -107,7 +129,7 @@ class OutputPlaces(Protocol):
     def names(self) -> FileNames:
         """The names for engines whose workers are out of sight: they name files themselves."""
 
-    def next(self, task: RewriteTask, partition: str) -> str:
+    def next(self, task: Task, partition: str) -> str:
         """The location of a task's next file in the folder of a partition, on record from now."""
 
     def record(self, locations: Sequence[str]) -> None:
@@ -127,6 +149,16 @@ class Engine(Protocol):
 
         Order: that of the tasks.
         Raises: as run_rewrite; Incomplete, at the time limit; EngineError. What was written stays,
+        on record.
+        """
+
+    def merge(
+        self, tasks: Sequence[MergeDeletesTask], job: MergeJob, places: OutputPlaces
+    ) -> Iterator[TaskResult]:
+        """Merge the deletes of the data files of tasks, and yield what comes of each.
+
+        Order: that of the tasks.
+        Raises: as run_merge; Incomplete, at the time limit; EngineError. What was written stays,
         on record.
         """
 

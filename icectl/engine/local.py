@@ -13,12 +13,14 @@ from functools import partial
 from threading import Event
 from typing import IO
 
-from icectl.engine.compact_job import CompactJob, OutputPlaces, TaskResult, run_rewrite
+from icectl.engine.compact_job import CompactJob, MergeJob, OutputPlaces, TaskResult, run_rewrite
 from icectl.engine.isolated import Ask, KernelCrashed, Workers
 from icectl.engine.isolated_files import CallFiles, outputs_through
+from icectl.engine.kernels.write_data import FileOutputs
+from icectl.engine.merge_job import merge_in_threads
 from icectl.env import Deadline
 from icectl.errors import CorruptTable, Incomplete
-from icectl.plan.compact.task import InputFile, RewriteTask
+from icectl.plan.compact.task import InputFile, MergeDeletesTask, RewriteTask
 from icectl.progress import Progress
 from icectl.spec.rule import RESTORE
 from icectl.storage.read_ahead import ReadAhead
@@ -73,6 +75,25 @@ class LocalEngine:
             finally:
                 stopped.set()
                 pool.shutdown(cancel_futures=True)
+
+    def merge(
+        self, tasks: Sequence[MergeDeletesTask], job: MergeJob, places: OutputPlaces
+    ) -> Iterator[TaskResult]:
+        """Merge the deletes of tasks in threads of this process.
+
+        Order: that of the tasks.
+        Raises: as run_merge; Incomplete, at the time limit. What was written stays.
+        """
+        self.progress.phase("merging deletes", total=len(tasks))
+
+        def outputs(task: MergeDeletesTask) -> FileOutputs:
+            """Make the outputs of a task."""
+            return FileOutputs(partial(places.next, task), self.store.open_new, self.store.open)
+
+        check = self.deadline.check
+        for result in merge_in_threads(tasks, job, outputs, check, self.concurrency):
+            self.progress.advance(1)
+            yield result
 
     def _run(
         self, task: RewriteTask, job: CompactJob, places: OutputPlaces, here: "_Here"

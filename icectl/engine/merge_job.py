@@ -1,15 +1,14 @@
-"""One task that merges deletes, carried out by the kernels: no engine but this process."""
+"""One task that merges deletes, carried out by the kernels wherever it runs."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from icectl import __version__
-from icectl.codec.parquet.write import ParquetOptions
 from icectl.engine.compact_job import (
+    MergeJob,
     TaskResult,
-    TypedSpec,
     carried_metrics,
     deletes_by_position,
     partition_of,
@@ -24,19 +23,7 @@ from icectl.engine.kernels.write_data import FileOutputs
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.plan.compact.task import InputFile, MergeDeletesTask
 from icectl.spec.manifest import Content, FileFormat, Status
-
-
-@dataclass(frozen=True, slots=True)
-class MergeJob:
-    """The job that all tasks of a run share, as CompactJob is.
-
-    `base` is what locations are stored relative to; empty where they are stored whole.
-    """
-
-    specs: Mapping[int, TypedSpec]
-    parquet: ParquetOptions
-    scheme: str = ""
-    base: str = ""
+from icectl.table.reading import in_threads
 
 
 def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: FileOutputs) -> TaskResult:
@@ -65,6 +52,28 @@ def run_merge(task: MergeDeletesTask, job: MergeJob, outputs: FileOutputs) -> Ta
         written_row_count=0,
         written_bytes=sum(sizes.values()),
     )
+
+
+def merge_in_threads(
+    tasks: Sequence[MergeDeletesTask],
+    job: MergeJob,
+    outputs_of: Callable[[MergeDeletesTask], FileOutputs],
+    check: Callable[[], None],
+    concurrency: int,
+) -> Iterator[TaskResult]:
+    """Merge the deletes of tasks in threads of this process; `check` is called before each.
+
+    Order: that of the tasks.
+    Raises: as run_merge and `check`.
+    """
+
+    def run(task: MergeDeletesTask) -> TaskResult:
+        """Merge the deletes of a task."""
+        check()
+        return run_merge(task, job, outputs_of(task))
+
+    sizes = [sum(file.size_bytes for file in task.delete_files) for task in tasks]
+    return in_threads(run, tasks, sizes, threads=min(os.cpu_count() or 1, concurrency))
 
 
 def _path(file: InputFile, job: MergeJob) -> str:

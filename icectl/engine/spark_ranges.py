@@ -132,7 +132,7 @@ def _sample(
     wanted = min(_SAMPLES_A_RANGE * _range_count(whole), _MOST_SAMPLES)
     step = max(row_count // wanted, 1)
     with at.attempt(TaskAttempt.current().unique_id) as outputs:
-        return piece.at, sampled_keys(file_group(piece.task, job), outputs(piece.task.group), step)
+        return piece.at, sampled_keys(file_group(piece.task, job), outputs(piece.task), step)
 
 
 def _deal(
@@ -146,7 +146,7 @@ def _deal(
     read, totals = RowsRead(), RowTotals()
     first = ranges.starts[piece.at]
     with at.attempt(TaskAttempt.current().unique_id) as outputs:
-        batches = counted(live_batches(group, outputs(piece.task.group), read), totals)
+        batches = counted(live_batches(group, outputs(piece.task), read), totals)
         for number, rows in dealt(batches, range_keys(group), ranges.bounds[piece.at]):
             yield first + number, packed(rows)
     yield ranges.count, (piece.at, read.row_count, totals)
@@ -162,7 +162,7 @@ def _write(
     group = file_group(task, job)
     options = replace(job.options, target_size_bytes=int(_ROOM * task.roll_bytes))
     with at.attempt(TaskAttempt.current().unique_id) as outputs:
-        files, rows = write_rows(group, map(unpacked, dealt), options, outputs(task.group))
+        files, rows = write_rows(group, map(unpacked, dealt), options, outputs(task))
     return _Written(entries_of(files, task, job), rows)
 
 

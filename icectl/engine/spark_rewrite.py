@@ -9,12 +9,14 @@ at the same time. Each attempt names its files for itself, Spark hands over the 
 what the others have left is looked for and removed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
-from icectl.engine.compact_job import CompactJob, OutputPlaces, TaskResult, run_rewrite
+from icectl.engine.compact_job import CompactJob, MergeJob, OutputPlaces, TaskResult, run_rewrite
+from icectl.engine.merge_job import run_merge
 from icectl.engine.spark import TaskAttempt, Workers
 from icectl.engine.spark_connect import open_workers
 from icectl.engine.spark_ranges import is_for_ranges, rewrite_in_ranges
@@ -22,11 +24,13 @@ from icectl.engine.spark_start import SparkOptions
 from icectl.engine.workplace import Workplace
 from icectl.env import Deadline
 from icectl.errors import IcectlError
-from icectl.plan.compact.task import RewriteTask
+from icectl.plan.compact.task import MergeDeletesTask, RewriteTask, Task
 from icectl.progress import Progress
 from icectl.storage.open import StorageOptions
 
 _BUNDLE_BYTES, _BUNDLES_PER_CORE = 64 << 20, 4
+_Done = tuple[list[TaskResult], bool]
+T = TypeVar("T", RewriteTask, MergeDeletesTask)
 
 
 @dataclass(slots=True)
@@ -54,38 +58,54 @@ class SparkEngine:
         Raises: as run_rewrite; Incomplete, at the time limit; EngineError. What was written stays,
         on record.
         """
-        if not tasks:
-            return
-        spark = self._started()
-        at = Workplace.of(self.storage, places.names)
         together = [task for task in tasks if is_for_ranges(task, job)]
         alone = [task for task in tasks if not is_for_ranges(task, job)]
-        try:
-            found, is_clean = self._rewritten(spark, alone, job, at)
+
+        def work(spark: Workers, at: Workplace) -> _Done:
+            """Rewrite tasks by themselves, and then those that many workers share."""
+            found, is_clean = _on_workers(
+                spark, partial(_rewrite, at, job), alone, "rewriting data files"
+            )
             if together:
                 found += rewrite_in_ranges(spark, together, job, at)
+            return found, is_clean and not together
+
+        if tasks:
+            yield from self._carried_out(work, places)
+
+    def merge(
+        self, tasks: Sequence[MergeDeletesTask], job: MergeJob, places: OutputPlaces
+    ) -> Iterator[TaskResult]:
+        """Merge the deletes of the data files of tasks, and yield what comes of each.
+
+        Raises: as run_merge; Incomplete, at the time limit; EngineError. What was written stays,
+        on record.
+        """
+
+        def work(spark: Workers, at: Workplace) -> _Done:
+            """Merge the deletes of tasks."""
+            return _on_workers(spark, partial(_merge, at, job), tasks, "merging deletes")
+
+        if tasks:
+            yield from self._carried_out(work, places)
+
+    def _carried_out(
+        self, work: Callable[[Workers, Workplace], _Done], places: OutputPlaces
+    ) -> Iterator[TaskResult]:
+        """Do some work on Spark, and put on record what it has written, whatever becomes of it."""
+        spark = self._started()
+        try:
+            found, is_clean = work(spark, Workplace.of(self.storage, places.names))
         except BaseException:
             self._stop()  # workers that still write must not do so behind the back of the search
             with suppress(IcectlError):
                 places.find()
             raise
-        if together or spark.speculates or not is_clean:
+        if spark.speculates or not is_clean:
             places.find()
         for result in found:
-            places.record(result.entries["location"].to_pylist())
+            places.record(result.entries["location"].unique().to_pylist())
             yield result
-
-    def _rewritten(
-        self, spark: Workers, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
-    ) -> tuple[list[TaskResult], bool]:
-        """Rewrite tasks by themselves; second: whether each worked at once."""
-        bundles = bundled(tasks, spark.core_count)
-        if not bundles:
-            return [], True
-        self.progress.phase("rewriting data files on Spark", total=len(bundles))
-        found = spark.each(partial(_rewrite, at, job), bundles)
-        results = [result for some, _ in found for result in some]
-        return results, all(is_first for _, is_first in found)
 
     def _started(self) -> Workers:
         if self._spark is None:
@@ -99,11 +119,24 @@ class SparkEngine:
         self._stack.close()
 
 
-def bundled(tasks: Sequence[RewriteTask], core_count: int) -> list[list[RewriteTask]]:
+def _on_workers(
+    spark: Workers, kernel: Callable[[list[T]], _Done], tasks: Sequence[T], doing: str
+) -> _Done:
+    """Run a kernel on tasks by themselves; second: whether each worked at once."""
+    bundles = bundled(tasks, spark.core_count)
+    if not bundles:
+        return [], True
+    spark.progress.phase(f"{doing} on Spark", total=len(bundles))
+    found = spark.each(kernel, bundles)
+    results = [result for some, _ in found for result in some]
+    return results, all(is_first for _, is_first in found)
+
+
+def bundled(tasks: Sequence[T], core_count: int) -> list[list[T]]:
     """Small tasks together, so that it is not Spark that takes the time."""
-    sizes = [sum(file.size_bytes for file in task.inputs) for task in tasks]
+    sizes = [_read_bytes(task) for task in tasks]
     enough = min(_BUNDLE_BYTES, sum(sizes) // (_BUNDLES_PER_CORE * core_count))
-    bundles: list[list[RewriteTask]] = []
+    bundles: list[list[T]] = []
     size_bytes = enough
     for task, size in zip(tasks, sizes, strict=True):
         if size_bytes >= enough:
@@ -114,10 +147,23 @@ def bundled(tasks: Sequence[RewriteTask], core_count: int) -> list[list[RewriteT
     return bundles
 
 
-def _rewrite(
-    at: Workplace, job: CompactJob, tasks: Sequence[RewriteTask]
-) -> tuple[list[TaskResult], bool]:
+def _read_bytes(task: Task) -> int:
+    """The bytes of the files that a task reads: data files, or only deletes."""
+    if isinstance(task, RewriteTask):
+        return sum(file.size_bytes for file in task.inputs)
+    vectors = [file.vector.size_bytes for file in task.inputs if file.vector is not None]
+    return sum(file.size_bytes for file in task.delete_files) + sum(vectors)
+
+
+def _rewrite(at: Workplace, job: CompactJob, tasks: Sequence[RewriteTask]) -> _Done:
     """Rewrite the files of tasks, on a worker; second: whether this is the first attempt at it."""
     attempt = TaskAttempt.current()
     with at.attempt(attempt.unique_id) as outputs:
-        return [run_rewrite(task, job, outputs(task.group)) for task in tasks], attempt.is_first
+        return [run_rewrite(task, job, outputs(task)) for task in tasks], attempt.is_first
+
+
+def _merge(at: Workplace, job: MergeJob, tasks: Sequence[MergeDeletesTask]) -> _Done:
+    """Merge the deletes of tasks, on a worker; second: whether this is the first attempt at it."""
+    attempt = TaskAttempt.current()
+    with at.attempt(attempt.unique_id) as outputs:
+        return [run_merge(task, job, outputs(task)) for task in tasks], attempt.is_first

@@ -8,10 +8,11 @@ from icectl.engine.compact_job import FileNames
 from icectl.engine.kernels.write_data import FileOutputs
 from icectl.env import SystemEnv
 from icectl.errors import IcectlError
+from icectl.plan.compact.task import Task
 from icectl.storage.open import StorageOptions, open_store
 
-OutputsOf = Callable[[int], FileOutputs]
-"""Outputs by the number that is first in the names of their files: that of a group."""
+OutputsOf = Callable[[Task | int], FileOutputs]
+"""Outputs of a task, or of the part of new rows that has a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,13 @@ class Workplace:
         store = open_store(self.storage, SystemEnv())
         written: list[str] = []
 
-        def outputs(group: int) -> FileOutputs:
+        def outputs(of: Task | int) -> FileOutputs:
             """Make outputs that belong to the attempt."""
 
             def next_location(partition: str) -> str:
                 """Name the next file of the attempt."""
                 count = len(written) + 1
-                written.append(self.names.location(group, writer, partition, count))
+                written.append(self.names.location(of, writer, partition, count))
                 return written[-1]
 
             return FileOutputs(next_location, store.open_new, store.open)

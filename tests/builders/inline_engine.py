@@ -2,25 +2,16 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from icectl.engine.compact_job import CompactJob, OutputPlaces, TaskResult, run_rewrite
 from icectl.engine.kernels.write_data import FileOutputs
-from icectl.env import Deadline
+from icectl.engine.local import LocalEngine
 from icectl.plan.compact.task import RewriteTask
-from icectl.progress import Progress
-from icectl.storage.store import Store
 from icectl.table.reading import in_threads
 
 
-@dataclass(frozen=True, slots=True)
-class InlineEngine:
+class InlineEngine(LocalEngine):
     """Stands where LocalEngine does; a reader that crashes ends the tests."""
-
-    store: Store
-    progress: Progress
-    deadline: Deadline
-    concurrency: int
 
     def rewrite(
         self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces

@@ -44,7 +44,12 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+MERGED = {
+    "merged-positions": Case(2, "identity", {"deletes_only": True}),
+    "merged-vectors": Case(3, "two", {"deletes_only": True, "every": True}),
+}
 CASES = {
+    **MERGED,
     "deletes": Case(2, "identity"),
     "vectors": Case(3, "none"),
     "sorted": Case(3, "none", SMALL | {"order": ORDER}),

@@ -15,7 +15,7 @@ import pytest
 from tests.builders.compactions import build, lineage
 from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
 from tests.conftest import ROOT
-from tests.peers.spark_compact import CASES, compact
+from tests.peers.spark_compact import CASES, MERGED, compact
 from tests.spark.engine import command, environment, on_spark, why_skipped
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -86,7 +86,11 @@ def live_files(directory: Path) -> list[Path]:
 
 def new_files(directory: Path) -> set[Path]:
     """Data files that icectl has written; those of the builder have a number for a name."""
-    return {path for path in data_files(directory) if len(path.stem) > 40}
+    return set(filter(is_new, data_files(directory)))
+
+
+def is_new(path: Path) -> bool:
+    return len(path.stem) > 40
 
 
 @pytest.mark.parametrize("name", WORKING)
@@ -102,12 +106,37 @@ def test_r105_row_ids_stay_what_they_were(told: Told, name: str) -> None:
     assert lineage(told.folder / name) == told.lineage_before[name]
 
 
-@pytest.mark.parametrize("name", WORKING)
+@pytest.mark.parametrize("name", [name for name in WORKING if name not in MERGED])
 def test_files_that_are_written_are_those_of_the_table(told: Told, name: str) -> None:
     live = live_files(told.folder / name)
     assert new_files(told.folder / name) == set(live)
     assert len(live) == len(set(live))
     assert not list((told.folder / name / "metadata").glob("icectl-*"))
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_deletes_are_merged_into_the_same_files_as_without_spark(told: Told, name: str) -> None:
+    files, twins = (merged(directory / name) for directory in (told.folder, told.twins))
+    assert files.keys() == twins.keys()
+    assert {key: len(of_key) for key, of_key in files.items()} == {
+        key: len(of_key) for key, of_key in twins.items()
+    }
+    live = {path for of_key in files.values() for path in of_key}
+    written = (told.folder / name / "data").rglob("0*-*-*-deletes.p*")
+    assert set(filter(is_new, written)) == live
+    assert len(live) >= 1
+    assert not list((told.folder / name / "metadata").glob("icectl-*"))
+
+
+def merged(directory: Path) -> dict[tuple[str, int], list[Path]]:
+    """New files of deletes by position, by the data file they are about and how many they have."""
+    found: dict[tuple[str, int], list[Path]] = {}
+    for entry in (entry["data_file"] for entry in live_entries(head(directory))):
+        if entry["content"] == 1 and is_new(Path(entry["file_path"])):
+            about = str(Path(entry["referenced_data_file"]).relative_to(directory))
+            key = (about, entry["record_count"])
+            found.setdefault(key, []).append(Path(entry["file_path"]))
+    return found
 
 
 def keys(path: Path, key: Callable[[dict[str, Any]], Any]) -> list[Any]:

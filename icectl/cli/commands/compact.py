@@ -229,7 +229,7 @@ def compact(
     (`--min-delete-files`) become one file, which is about no other data file. From version 3 on
     position deletes become deletion vectors, and vectors move into few Puffin files where there are
     `--min-input-files` small ones. Sizes are those of delete files (default
-    write.delete.target-file-size-bytes). This needs no engine: it is done in this process.
+    write.delete.target-file-size-bytes). It is done in this process, unless Spark is asked for.
 
     Before the commit the rows of each new file are compared with those that were read. New files
     keep the sequence number that the run started from, so that rows which are deleted meanwhile

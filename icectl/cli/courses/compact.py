@@ -92,18 +92,18 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
 
 
 def _choice(session: Session, request: CompactRequest) -> EngineChoice:
-    """The engine to use; merging deletes needs none."""
+    """The engine to use; merging deletes needs Spark only where that is asked for."""
     settings = session.settings
     asked = settings.read(COMPACT_ENGINE) or AUTO
-    if request.deletes_only and asked == AUTO:
-        return EngineChoice("local")
-    is_for_spark = (
-        settings.read(COMPACT_MASTER) is not None
+    by_options = (
+        settings.origin(COMPACT_MASTER).layer is Layer.OPTION
         or bool(request.spark_conf)
         or request.remote is not None
-        or session.spark is not None
     )
-    return choose_engine(asked, for_spark=is_for_spark)
+    if request.deletes_only and asked == AUTO and not by_options:
+        return EngineChoice("local")
+    is_there = settings.read(COMPACT_MASTER) is not None or session.spark is not None
+    return choose_engine(asked, for_spark=by_options or is_there)
 
 
 def _engine(

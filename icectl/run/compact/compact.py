@@ -19,6 +19,7 @@ from icectl.commit.transaction import transaction
 from icectl.engine.compact_job import (
     CompactJob,
     Engine,
+    MergeJob,
     TaskResult,
     TypedSpec,
     partition_of,
@@ -29,7 +30,7 @@ from icectl.engine.kernels.read_data import written_schema
 from icectl.engine.kernels.rewrite_data import TableColumns
 from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.engine.kernels.sort_rows import Sorting
-from icectl.engine.kernels.write_data import write_options
+from icectl.engine.kernels.write_data import parquet_options, write_options
 from icectl.entries.conditions.may_match import METRICS
 from icectl.entries.conditions.predicates import leaves
 from icectl.entries.deletes.by_file import NamedFiles
@@ -47,10 +48,9 @@ from icectl.plan.compact.groups import (
 from icectl.plan.compact.order import RowOrder
 from icectl.plan.compact.task import MergeDeletesTask, RewriteTask
 from icectl.plan.model import pin_of
-from icectl.run.compact.merge_deletes import merge_deletes
 from icectl.run.validate.data import every_column, name_mapping
 from icectl.spec.layout import layout_of_table
-from icectl.spec.locations import scheme_of
+from icectl.spec.locations import relative_base, scheme_of
 from icectl.spec.manifest import FileFormat
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.metrics_modes import metrics_modes
@@ -168,6 +168,16 @@ def job_of(metadata: TableMetadata, order: RowOrder | None) -> CompactJob:
         sorting = Sorting(order, SORT_BYTES)
     options = write_options(metadata.properties, 0, modes)
     return CompactJob(columns, typed_specs(metadata), options, sorting, scheme_of(metadata))
+
+
+def _merge_job(metadata: TableMetadata) -> MergeJob:
+    """Collect what all tasks of a run that merges deletes have in common."""
+    return MergeJob(
+        typed_specs(metadata),
+        parquet_options(metadata.properties),
+        scheme_of(metadata),
+        relative_base(metadata),
+    )
 
 
 def live_reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:
@@ -324,18 +334,19 @@ class _Run:
         )
 
     def _rewritten(self, batch: Sequence[CompactGroup], outputs: Outputs) -> list[GroupResult]:
-        access, metadata = self._access, self._prepared.loaded.metadata
+        metadata = self._prepared.loaded.metadata
         tasks = [task for group in batch for task in group.tasks]
         found: Iterable[TaskResult]
+        if tasks:
+            outputs.begin()
+        places = DataOutputs(metadata, outputs)
         if self._prepared.plan.options.deletes_only:
             merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]
-            found = merge_deletes(access, merging, metadata, outputs)
+            found = self._engine.merge(merging, _merge_job(metadata), places)
         else:
-            if tasks:
-                outputs.begin()
             rewriting = [task for task in tasks if isinstance(task, RewriteTask)]
             job = job_of(metadata, self._prepared.plan.options.order)
-            found = self._engine.rewrite(rewriting, job, DataOutputs(metadata, outputs))
+            found = self._engine.rewrite(rewriting, job, places)
         by_id = {one.task_id: one for one in found}
         return [
             _group_result(group, [by_id[task.task_id] for task in group.tasks]) for group in batch
