@@ -17,7 +17,7 @@ from icectl.catalog.missing import no_namespace, no_table
 from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain
 from icectl.catalog.protocol import Conflict
 from icectl.catalog.sql_drivers import Database, database_of, reason_of
-from icectl.catalog.warehouse import Means, TableInCatalog
+from icectl.catalog.warehouse import Means, Place, TableInCatalog, places
 from icectl.errors import CorruptTable, TableNotFound, Unsupported
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.open import open_store
@@ -231,20 +231,22 @@ class SqlWarehouse:
         storage = with_file_io(self.means.storage, self.means.settings.properties)
         return TableInCatalog(catalog, self.store, lambda: storage)
 
-    def locations(self) -> Iterator[tuple[TableName, str]]:
-        """Every table with its location, by its metadata file. Raises: StorageError."""
+    def places(self) -> Iterator[Place]:
+        """Where every table has its files, by its metadata file. Raises: StorageError."""
         found = [row for row in self.rows.all() if not row.is_view and row.metadata_location]
         with ThreadPoolExecutor(self.means.storage.concurrency) as pool:
-            for row, location in zip(found, pool.map(self._location, found), strict=True):
-                yield TableName(tuple(row.namespace.split(".")), row.name), location
+            for of_one in pool.map(self._places, found):
+                yield from of_one
 
-    def _location(self, row: Row) -> str:
+    def _places(self, row: Row) -> Sequence[Place]:
         """Where a table lies; where its metadata cannot be read, where it would usually be."""
         assert row.metadata_location is not None
+        name = TableName(tuple(row.namespace.split(".")), row.name)
         try:
-            return read_file(self.store, row.metadata_location, to_show=True).location
+            metadata = read_file(self.store, row.metadata_location, to_show=True)
         except (FileNotFoundError, CorruptTable, Unsupported):
-            return row.metadata_location.rpartition("/metadata/")[0]
+            return [Place(name, row.metadata_location.rpartition("/metadata/")[0])]
+        return list(places(name, metadata.location, metadata.properties))
 
     def not_found(self, name: TableName) -> TableNotFound:
         """The error for a table that is not there, with names that are near."""

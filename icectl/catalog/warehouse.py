@@ -9,6 +9,7 @@ from icectl.catalog.configured import CatalogSettings
 from icectl.catalog.identifier import TableName
 from icectl.catalog.protocol import Catalog
 from icectl.env import Env
+from icectl.spec.data_paths import named_folders
 from icectl.storage.open import StorageOptions
 from icectl.storage.store import Store
 
@@ -41,6 +42,28 @@ class TableInCatalog:
     storage: Callable[[], StorageOptions]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder that files of a table lie in: its location, or one that its properties name.
+
+    Below the latter (`is_named`) files are in folders of partitions or hashes alone.
+    """
+
+    table: TableName
+    folder: str
+    is_named: bool = False
+
+
+def places(
+    table: TableName, location: str | None, properties: Mapping[str, str]
+) -> Iterator[Place]:
+    """The places of a table (R-161)."""
+    if location is not None:
+        yield Place(table, location)
+    for folder in named_folders(location or "", properties).values():
+        yield Place(table, folder, is_named=True)
+
+
 class Warehouse(Protocol):
     """One configured catalog. Nothing is connected to before it is asked for something."""
 
@@ -59,8 +82,8 @@ class Warehouse(Protocol):
     def table(self, name: TableName) -> TableInCatalog:
         """One table; whether it exists is seen when it is loaded."""
 
-    def locations(self) -> Iterator[tuple[TableName, str]] | None:
-        """Every table of the catalog with its location; None where that cannot be asked.
+    def places(self) -> Iterator[Place] | None:
+        """Where every table of the catalog has its files; None where that cannot be asked.
 
         Raises: StorageError, while it is read too.
         """

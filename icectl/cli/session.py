@@ -11,7 +11,7 @@ from icectl.catalog.identifier import TableName, dotted
 from icectl.catalog.metadata_files import rivals
 from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.catalog.resolve import resolve
-from icectl.catalog.warehouse import Warehouse
+from icectl.catalog.warehouse import Place, Warehouse
 from icectl.cli.naming import called, name_in_catalog, warehouse_of
 from icectl.cli.options import Change, Common
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
@@ -222,14 +222,14 @@ def _open(
 
 
 def _others(warehouse: Warehouse, catalog: str, own: TableName) -> "CatalogTables":
-    def others() -> Iterable[tuple[str, str]] | None:
-        found = warehouse.locations()
+    def others() -> Iterable[tuple[str, Place]] | None:
+        found = warehouse.places()
         if found is None:
             return None
         return (
-            (dotted((catalog, *name.namespace, name.name)), location)
-            for name, location in found
-            if name != own
+            (dotted((catalog, *place.table.namespace, place.table.name)), place)
+            for place in found
+            if place.table != own
         )
 
     return others

@@ -209,6 +209,32 @@ def test_orphans_are_left_where_another_table_of_the_catalog_lies_below(
     assert lost.exists()
 
 
+def test_orphans_are_left_where_another_table_of_the_catalog_has_its_data(
+    server: Server, table: MakeTable, tmp_path: Path
+) -> None:
+    if server.properties["type"] in ("glue", "hive"):
+        pytest.skip("what is registered there does not tell the properties of tables")
+    directory = table()
+    elsewhere = TableBuilder(tmp_path / "elsewhere")
+    elsewhere.append(range(3))
+    newest = max(elsewhere.directory.glob("metadata/*.json"))
+    members = json.loads(newest.read_bytes())
+    lost = stray(directory / "data/of-u", "lost.parquet", days=7)
+    for name, folder, code in (
+        ("above", server.warehouse, 0),  # files are there in folders of partitions or hashes
+        ("below", directory / "data/of-u", 5),
+    ):
+        told = newest.with_name(f"{name}.metadata.json")
+        told.write_text(json.dumps(members | {"properties": {"write.data.path": str(folder)}}))
+        server.register(name, str(told))
+        found, document = on(server, [*COMMANDS["orphans"], "--dry-run", "--json"])
+        assert found == code, document
+    assert document["error"]["id"] == "other-table"
+    assert name_of(server).removesuffix("t") + "below" in document["error"]["message"]
+    assert on(server, [*COMMANDS["orphans"], "--json"])[0] == 5
+    assert lost.exists()
+
+
 @pytest.mark.parametrize("spread", [False, True], ids=["by partition", "spread"])
 def test_files_go_where_the_table_says_and_orphans_are_found_there(
     server: Server, table: MakeTable, tmp_path: Path, spread: bool

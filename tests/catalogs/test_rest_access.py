@@ -22,7 +22,7 @@ from icectl.catalog.identifier import TableName
 from icectl.catalog.rest.client import Client, Config
 from icectl.catalog.rest.products import product_of
 from icectl.catalog.rest.warehouse import RestWarehouse, connect
-from icectl.catalog.warehouse import Means
+from icectl.catalog.warehouse import Means, Place
 from icectl.errors import IcectlError
 from icectl.storage.open import StorageOptions
 from tests.builders.rows import current_metadata
@@ -224,9 +224,14 @@ def test_lists_are_read_page_by_page(catalog: Fake) -> None:
 
 def test_every_location_of_the_catalog_is_asked_for(catalog: Fake) -> None:
     assert catalog.server is not None
-    found = warehouse(catalog.server.uri).locations()
+    metadata = catalog.metadata | {"properties": {"write.data.path": "s3://b/data/"}}
+    catalog.location.write_text(json.dumps(metadata))
+    found = warehouse(catalog.server.uri).places()
     assert found is not None
-    assert list(found) == [(TableName(("db",), "t"), catalog.metadata["location"])]
+    table = TableName(("db",), "t")
+    assert list(found) == [
+        Place(table, catalog.metadata["location"]), Place(table, "s3://b/data", is_named=True)
+    ]  # fmt: skip
 
 
 ODD = {

@@ -11,7 +11,7 @@ from icectl.catalog.identifier import TableName, dotted
 from icectl.catalog.missing import no_iceberg_table, no_namespace, no_table
 from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain, told_locations
 from icectl.catalog.protocol import Conflict
-from icectl.catalog.warehouse import Means, TableInCatalog
+from icectl.catalog.warehouse import Means, Place, TableInCatalog, places
 from icectl.errors import IcectlError, Refused, StorageError, TableNotFound
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.open import open_store
@@ -82,15 +82,16 @@ class GlueWarehouse:
         storage = with_file_io(self.means.storage, settings.properties)
         return TableInCatalog(catalog, self.store, lambda: storage)
 
-    def locations(self) -> Iterator[tuple[TableName, str]]:
+    def places(self) -> Iterator[Place]:
         """Every table, those of other formats too, with its location. Raises: StorageError."""
         for database in self._databases():
             for table in self._tables((database,)):
                 location = (table.get("StorageDescriptor") or {}).get("Location")
                 parameters = table.get("Parameters") or {}
                 if not _is_view(table):
-                    for place in told_locations(location, parameters):
-                        yield TableName((database,), table["Name"]), place
+                    name = TableName((database,), table["Name"])
+                    for one in told_locations(location, parameters):
+                        yield from places(name, one, parameters)
 
     def not_found(self, name: TableName) -> TableNotFound:
         """The error for a table that is not there. Raises: StorageError; TableNotFound."""

@@ -21,7 +21,7 @@ from icectl.catalog.identifier import TableName, dotted
 from icectl.catalog.missing import no_iceberg_table, no_namespace, no_table
 from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain, told_locations
 from icectl.catalog.protocol import Conflict
-from icectl.catalog.warehouse import Means, TableInCatalog
+from icectl.catalog.warehouse import Means, Place, TableInCatalog, places
 from icectl.errors import CommitConflict, Refused, StorageError, TableNotFound, Unsupported
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.open import open_store
@@ -78,7 +78,7 @@ class HiveWarehouse:
         storage = with_file_io(self.means.storage, settings.properties)
         return TableInCatalog(catalog, self.store, lambda: storage)
 
-    def locations(self) -> Iterator[tuple[TableName, str]]:
+    def places(self) -> Iterator[Place]:
         """Every table, Hive's own too, with its location: all their files are somebody's.
 
         Raises: StorageError.
@@ -88,8 +88,8 @@ class HiveWarehouse:
                 for table in calls.tables(connection, database):
                     if table.table_type not in _VIEWS:
                         name = TableName((database,), table.name)
-                        for place in told_locations(table.location, table.parameters):
-                            yield name, place
+                        for location in told_locations(table.location, table.parameters):
+                            yield from places(name, location, table.parameters)
 
     def not_found(self, connection: Connection, name: TableName) -> TableNotFound:
         """The error for a table that is not there. Raises: StorageError; TableNotFound."""

@@ -10,7 +10,7 @@ from icectl.catalog.rest.client import Client, NotThereError
 from icectl.catalog.rest.served import ServedTable, no_namespace
 from icectl.catalog.rest.table import RestTable
 from icectl.catalog.rest.vended import Vended
-from icectl.catalog.warehouse import Means, TableInCatalog
+from icectl.catalog.warehouse import Means, Place, TableInCatalog, places
 from icectl.errors import TableNotFound
 from icectl.storage.open import open_store
 
@@ -56,17 +56,17 @@ class RestWarehouse:
         served = ServedTable(self.client, name.namespace, name.name, vended, store.read, means.warn)
         return TableInCatalog(RestTable(served), store, lambda: storage)
 
-    def locations(self) -> Iterator[tuple[TableName, str]] | None:
-        """Every table of the catalog with its location, each of which is asked for by itself.
+    def places(self) -> Iterator[Place] | None:
+        """Where every table of the catalog has its files; each is asked for by itself.
 
         None where the server does not list its tables. Raises: StorageError, while it is read too.
         """
         needed = (addresses.NAMESPACES, addresses.TABLES, addresses.LOAD_TABLE)
         if not all(self.client.offers(endpoint) for endpoint in needed):
             return None
-        return self._locations_below(())
+        return self._places_below(())
 
-    def _locations_below(self, parent: tuple[str, ...]) -> Iterator[tuple[TableName, str]]:
+    def _places_below(self, parent: tuple[str, ...]) -> Iterator[Place]:
         for namespace in self.namespaces(parent):
             for name in self.tables(namespace):
                 path = self.client.config.addresses.table(name.namespace, name.name)
@@ -74,9 +74,9 @@ class RestWarehouse:
                     found = self.client.get(path, {"snapshots": "refs"})
                 except NotThereError:  # it is gone, or not of Iceberg
                     continue
-                yield name, _location(found) or ""
+                yield from _places(name, found)
             try:
-                yield from self._locations_below(namespace)
+                yield from self._places_below(namespace)
             except TableNotFound:  # there is nothing below
                 continue
 
@@ -87,8 +87,14 @@ def connect(means: Means) -> RestWarehouse:
     return RestWarehouse(means, Client(settings.name, settings.properties, means.env))
 
 
-def _location(answer: Mapping[str, Any]) -> str | None:
-    """The location that the answer to a load tells."""
+def _places(name: TableName, answer: Mapping[str, Any]) -> Iterator[Place]:
+    """The places that the answer to a load tells; anywhere, where it tells none."""
     metadata = answer.get("metadata")
-    found = metadata.get("location") if isinstance(metadata, dict) else None
-    return found if isinstance(found, str) else None
+    members = metadata if isinstance(metadata, dict) else {}
+    location, properties = members.get("location"), members.get("properties")
+    told = properties if isinstance(properties, dict) else {}
+    yield from places(
+        name,
+        location if isinstance(location, str) else "",
+        {key: value for key, value in told.items() if isinstance(value, str)},
+    )

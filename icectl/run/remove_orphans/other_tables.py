@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from icectl.catalog.protocol import LoadedTable
 from icectl.catalog.under_way import uncommitted
 from icectl.catalog.versions import is_metadata_file_name, metadata_version
+from icectl.catalog.warehouse import Place
 from icectl.codec.metadata_file import find_last_updated_ms, find_table_uuid, read_members
 from icectl.env import Env
 from icectl.errors import CorruptTable, Refused, StorageError
@@ -23,8 +24,8 @@ _OTHER_FORMATS = {"_delta_log": r".", ".hoodie": r".", "schema": r"schema-[0-9]+
 table, and how the names of files in them begin."""
 
 
-CatalogTables = Callable[[], Iterable[tuple[str, str]] | None]
-"""Asks a catalog for its other tables, each with its location; None where it does not tell."""
+CatalogTables = Callable[[], Iterable[tuple[str, Place]] | None]
+"""Asks a catalog for the places of its other tables, by name; None where it does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class OtherTables:
 
 
 def check_catalog(tables: CatalogTables, places: Sequence[str], progress: Progress) -> None:
-    """Look for other tables of a catalog at, above or below the places.
+    """Look for other tables of a catalog at, above or below the places, and files of theirs there.
 
     A catalog that cannot be asked is told of: the search for metadata files is left then.
     Raises: Refused.
@@ -149,13 +150,15 @@ def check_catalog(tables: CatalogTables, places: Sequence[str], progress: Progre
     keys = [place_key(place) for place in places]
     try:
         found = tables()
-        for name, location in found or ():
-            other = place_key(location)
-            if any(other.startswith(key) or key.startswith(other) for key in keys):
+        for name, place in found or ():
+            other = place_key(place.folder)
+            holds = not place.is_named and any(key.startswith(other) for key in keys)
+            if holds or any(other.startswith(key) for key in keys):
+                how = "has files" if place.is_named else "lies"
                 raise Refused(
-                    f"`{name}`, another table of the catalog, lies in {shown(location)}: its files "
-                    "would be taken for orphans",
-                    hint="give each table a location of its own",
+                    f"`{name}`, another table of the catalog, {how} in {shown(place.folder)}: its "
+                    "files would be taken for orphans",
+                    hint="give each table a location of its own, and folders of its own",
                     id="other-table",
                 )
     except StorageError as error:
