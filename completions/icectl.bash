@@ -40,9 +40,10 @@ _icectl() {
             esac
             ;;
         maintain)
-            options="--policy --exclude --only --explain --jobs -j --json-lines --dry-run -n --check --save-plan --yes -y --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
+            options="--policy --exclude --only --explain --jobs -j --json-lines --dry-run -n --check --format --save-plan --yes -y --json --quiet -q --verbose -v --color --no-progress --metrics-file --concurrency --time-limit --temp-dir --config --catalog --catalog-option --storage-option --path-map --path-map-file --help"
             case "$previous" in
                 --only) words="compact rewrite-manifests expire-snapshots remove-orphans" ;;
+                --format) words="text json github junit sarif" ;;
                 --color) words="auto always never" ;;
                 --exclude|--jobs|-j|--concurrency|--time-limit|--catalog|--catalog-option|--storage-option|--path-map) return ;;
             esac

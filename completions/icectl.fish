@@ -117,6 +117,7 @@ complete -c icectl -n '__fish_seen_subcommand_from maintain' -l jobs -s j -x -d 
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l json-lines -d 'print a JSON line a table as it ends'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l dry-run -s n -d 'print the tables and what would be done, change nothing'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l check -d 'plan only; exit 4 when there is work'
+complete -c icectl -n '__fish_seen_subcommand_from maintain' -l format -x -a 'text json github junit sarif' -d 'text (default) or json; with --check: github, junit, sarif too'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l save-plan -r -F -d 'with --dry-run or --check: write the plan to FILE, for icectl apply'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l yes -s y -d 'do not ask; nor does --policy'
 complete -c icectl -n '__fish_seen_subcommand_from maintain' -l json -d 'print one JSON document'

@@ -70,6 +70,17 @@ SparkRemote = Annotated[
 ]
 
 
+CheckFormat = Annotated[
+    str | None,
+    option(
+        "--format",
+        group=OUTPUT,
+        metavar="FORMAT",
+        help="text (default) or json; with --check: github, junit, sarif too",
+    ),
+]
+
+
 SavePlan = Annotated[
     str | None,
     option(
@@ -250,15 +261,7 @@ class Change:
     check: Annotated[
         bool, option("--check", group=CHANGING, help="plan only; exit 4 when there is work")
     ] = False
-    format: Annotated[
-        str | None,
-        option(
-            "--format",
-            group=OUTPUT,
-            metavar="FORMAT",
-            help="text (default) or json; with --check: github, junit, sarif too",
-        ),
-    ] = None
+    format: CheckFormat = None
     save_plan: SavePlan = None
     yes: Annotated[bool, option("--yes", "-y", group=CHANGING, help="do not ask")] = False
     metadata_file: Annotated[

@@ -88,7 +88,7 @@ def _request(invocation: Invocation, shell: Shell) -> PlanRequest:
         if name not in {*_COMMON, *_CHANGE, "table", "tables"}
         and value not in (None, False, [], ())
     }
-    check_no_secret(options.get("spark_conf", ()))
+    check_no_secret(options.get("spark_conf", ()), options.get("remote"))
     metadata_file = invocation.value("metadata_file")
     table = invocation.table
     assert table is not None  # several are refused before they are planned
@@ -132,13 +132,14 @@ def text_in_full(key: str, text: str) -> str:
     return _in_full(text) if key.rpartition(".")[2] in _LOCATIONS else text
 
 
-def check_no_secret(spark_conf: Iterable[str]) -> None:
-    """Raises: UsageError, for a setting of Spark that holds a credential."""
-    for pair in spark_conf:
-        name = pair.partition("=")[0]
+def check_no_secret(spark_conf: Iterable[str], remote: str | None) -> None:
+    """Raises: UsageError, for a credential among settings of Spark, or in its address."""
+    given = [("--spark-conf", pair.partition("=")[0]) for pair in spark_conf]
+    given += [("--remote", part.partition("=")[0]) for part in (remote or "").split(";")[1:]]
+    for option, name in given:
         if is_secret(name.rpartition(".")[2]):
             raise UsageError(
-                f"`--save-plan`: `--spark-conf {name}` looks like a secret, and the plan is for "
-                "others to read",
+                f"`--save-plan`: `{option} {name}` looks like a secret, and the plan is for others "
+                "to read",
                 hint="Spark's own configuration, or the environment, may hold it",
             )

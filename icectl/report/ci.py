@@ -1,7 +1,7 @@
 """What CI systems read: annotations of GitHub, JUnit's XML and SARIF, from a run's document."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -55,6 +55,8 @@ def _told(built: Mapping[str, Any], table: str) -> list[_Told]:
     if error is not None:
         told = _Told(table, error["id"], "error", table, error["message"], error["hint"])
         return [replace(told, is_error=True)]
+    if command == "maintain":
+        return [one for row in result.get("tables", ()) for one in _of_maintained(row)]
     if "tables" in result:
         return [one for row in result["tables"] for one in _of_row(built, row)]
     fails = built["exit"] != 0
@@ -83,6 +85,23 @@ def _of_row(built: Mapping[str, Any], row: Mapping[str, Any]) -> list[_Told]:
     # Health is judged for all tables together, all else table by table.
     code = built["exit"] if result.get("view") == "health" else row["exit"]
     return _told({**built, "result": result, "exit": code}, table)
+
+
+def _of_maintained(row: Mapping[str, Any]) -> Iterator[_Told]:
+    """The work that a table of a warehouse has, or why it could not be told."""
+    table, planned = (
+        row["table"],
+        {one["step"] for one in row["steps"] if one["status"] == "planned"},
+    )
+    if row["exit"]:
+        yield _Told(table, row["status"], "error", table, row["reason"] or "", row["hint"])
+    for need in row["needs"]:
+        if row["status"] == "planned" and need["step"] in planned:
+            message, hint = (
+                f"{need['step']}: {need['reason']}",
+                f"`icectl maintain {table}` does it",
+            )
+            yield _Told(table, "maintain", "warning", table, message, hint)
 
 
 def _of_health(result: Mapping[str, Any], table: str, *, fails: bool) -> Sequence[_Told]:

@@ -134,6 +134,13 @@ def test_a_plan_and_a_check_change_nothing(server: SqlServer, maintain: Run) -> 
         "remove-orphans": "never looked for",
     }
     assert maintain("main", "--check").code == 4
+    lines = maintain("main", "--check", "--format", "github").out.splitlines()
+    assert [line.partition(" (")[0] for line in lines] == [
+        f"::warning title=maintain {PREFIX}rotten::compact: merging saves 23 files",
+        f"::warning title=maintain {PREFIX}rotten::expire-snapshots: 12 snapshots past retention",
+        f"::warning title=maintain {PREFIX}rotten::remove-orphans: never looked for",
+    ]
+    assert maintain("main", "--yes", "--format", "junit").code == 2
     assert maintain("main.db.inner.calm", "--check").code == 0
     assert sorted(path for path in server.warehouse.rglob("*")) == before
 

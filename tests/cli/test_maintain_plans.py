@@ -242,3 +242,21 @@ def test_a_plan_in_which_there_is_nothing_to_do_is_one_too(
     assert server.current("calm") == before
     ended = run("main", "--yes", "--save-plan", place, "--json", command="maintain")
     assert ended.code == 2
+
+
+def test_a_plan_that_others_read_holds_no_secret(
+    server: SqlServer, run: Run, tmp_path: Path
+) -> None:
+    rotten(server, "rotten", appends=3)
+    policy, place = tmp_path / "maintain.toml", tmp_path / "plan.json"
+    for line in (
+        "compact.spark-conf = ['spark.hadoop.fs.s3a.secret.key=hidden']",
+        "remove-orphans.spark-conf = ['spark.hadoop.fs.s3a.secret.key=hidden']",
+        "compact.remote = 'sc://spark:15002/;token=hidden'",
+    ):
+        policy.write_text(f"{line}\nsteps = ['expire-snapshots']\n")
+        words = ("main", "-n", "--save-plan", place, "--policy", policy, "--json")
+        ended = run(*words, command="maintain")
+        assert (ended.code, "looks like a secret" in ended.out) == (2, True), ended.out
+        assert "hidden" not in ended.out + ended.err
+    assert not place.exists()

@@ -116,7 +116,9 @@ def test_a_check_tells_ci_of_each_table_and_prometheus_its_verdict(
     assert 'icectl_health_verdict{command="inspect",table="main",check="all"} 1' in text
 
 
-def test_folders_stand_for_the_tables_in_them(inspect: Run, tmp_path: Path) -> None:
+def test_folders_stand_for_the_tables_in_them(
+    inspect: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("db/a", "db/b"):
         TableBuilder(tmp_path / name).append([1])
     for words in ([tmp_path], [f"{tmp_path}/db/*"], [tmp_path / "db/a", tmp_path / "db/b"]):
@@ -125,6 +127,10 @@ def test_folders_stand_for_the_tables_in_them(inspect: Run, tmp_path: Path) -> N
             str(tmp_path / "db/a"), str(tmp_path / "db/b"),
         ]  # fmt: skip
     assert "tables" not in inspect(tmp_path / "db/a", "health", "--json").document["result"]
+    monkeypatch.chdir(tmp_path / "db")
+    assert "tables" not in inspect("a", "health", "--json").document["result"]
+    monkeypatch.chdir(tmp_path)
+    assert len(inspect("db", "health", "--json").document["result"]["tables"]) == 2
     ended = inspect(tmp_path / "none", "health", "--json")
     assert (ended.code, ended.document["error"]["id"]) == (10, "table-not-found")
 

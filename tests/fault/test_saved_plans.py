@@ -285,6 +285,12 @@ def test_a_plan_is_made_for_review_only(tmp_path: Path) -> None:
     code, document = run([*compact, "--spark-conf", secret, "--engine", "spark"])
     assert code == 2
     assert "hidden" not in json.dumps(document)
+    compact[-1:] = [where, "--remote", "sc://spark:15002/;token=hidden"]
+    code, document = run(compact)
+    assert (code, document["error"]["message"].partition(",")[0]) == (
+        2,
+        "`--save-plan`: `--remote token` looks like a secret",
+    )
     assert not Path(where).exists()
     assert run([*line, "-n", "--save-plan", where])[0] == 0  # nothing to do is a plan too
     assert applied(Path(where))[1]["status"] == "nothing-to-do"

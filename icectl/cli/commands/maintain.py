@@ -7,8 +7,10 @@ import typer
 
 from icectl.cli.options import (
     CHANGING,
+    FORMATS,
     OUTPUT,
     RUNNING,
+    CheckFormat,
     Common,
     SavePlan,
     command,
@@ -56,6 +58,7 @@ class MaintainRequest:
     check: Annotated[
         bool, option("--check", group=CHANGING, help="plan only; exit 4 when there is work")
     ] = False
+    format: CheckFormat = None
     save_plan: SavePlan = None
     yes: Annotated[
         bool, option("--yes", "-y", group=CHANGING, help="do not ask; nor does `--policy`")
@@ -71,7 +74,10 @@ class MaintainRequest:
         ("icectl maintain prod.sales.orders --policy maintain.toml --explain", "what holds for it"),
     ],
     exit_codes=(3, 4, 5, 10, 12, 13, 14),
-    choices={"only": ("compact", "rewrite-manifests", "expire-snapshots", "remove-orphans")},
+    choices={
+        "format": FORMATS,
+        "only": ("compact", "rewrite-manifests", "expire-snapshots", "remove-orphans"),
+    },
 )
 def maintain(
     common: Common,

@@ -113,7 +113,7 @@ def _is_warehouse(common: Common, tables: Sequence[str], given: ViewRequest) -> 
     if _is_of_snapshot(given) or (len(tables) == 1 and tables[0] in VIEWS):
         return False
     asks_for_rows = given.limit or given.columns or _format(common, given) in _ROW_PRINTERS
-    is_many = is_many_tables(common, tables) or may_be_short(common, tables[0])
+    is_many = is_many_tables(common, tables) or _is_namespace(common, tables[0])
     return is_many or bool(asks_for_rows or given.html)
 
 
@@ -172,12 +172,18 @@ def _is_listing(common: Common, table: str, view: str, given: ViewRequest) -> bo
     """Whether TABLE is a catalog or a namespace of one, or is asked for what only a listing has."""
     if not _may_be_listing(view, given) or table in VIEWS:
         return False
-    if may_be_short(common, table):
-        name = name_in_catalog(common, table)
-        if name is not None and len(name.parts) < 2:
-            return True
+    if _is_namespace(common, table):
+        return True
     asks_for_rows = given.limit or given.columns or _format(common, given) in ("jsonl", "csv")
     return bool(asks_for_rows) and not Path(table, METADATA_FOLDER).is_dir()
+
+
+def _is_namespace(common: Common, table: str) -> bool:
+    """Whether TABLE is a name in a catalog too short for a table's."""
+    if not may_be_short(common, table):
+        return False
+    name = name_in_catalog(common, table)
+    return name is not None and len(name.parts) < 2
 
 
 def _may_be_listing(view: str, given: ViewRequest) -> bool:

@@ -181,8 +181,9 @@ def _firsts(tables: Sequence[TableRun]) -> list[Assessed]:
 
 def _check(common: Common, request: MaintainRequest) -> None:
     """Refuse options that make no sense together. Raises: UsageError."""
-    if request.json_lines and common.json:
-        raise UsageError("`--json` and `--json-lines` exclude each other")
+    other = "--json" if common.json else f"--format {request.format}" if request.format else None
+    if request.json_lines and other is not None:
+        raise UsageError(f"`{other}` and `--json-lines` exclude each other")
     if common.path_map or common.path_map_file:
         raise UsageError("`--path-map` is for reading, and this command changes tables")
 

@@ -9,13 +9,12 @@ from icectl.cli.maintenance.policy import Effective, Value
 from icectl.cli.options import Common
 from icectl.cli.plans import check_no_secret, table_in_full, text_in_full
 from icectl.errors import Unsupported
-from icectl.plan.maintain.needs import Need
+from icectl.plan.maintain.needs import STEPS, Need
 from icectl.plan.maintain.schedule import Assessed, TableRun
 from icectl.report.maintain_plan import PlannedTable, PolicyTexts, maintenance_text
 from icectl.run.review import TableState
 
 _WINDOW = "window"
-_SPARK_CONF = "compact.spark-conf"
 
 
 def kept_plan(
@@ -37,8 +36,8 @@ def _told(
 
 def _texts(policy: Effective) -> PolicyTexts:
     """A policy as a plan keeps it; not its window, since whoever applies a plan says when."""
-    conf = policy.read(_SPARK_CONF)
-    check_no_secret(conf or ())
+    for step in STEPS:
+        check_no_secret(policy.read(f"{step}.spark-conf") or (), policy.read(f"{step}.remote"))
     return {
         key: {
             "value": text_in_full(key, value.text)

@@ -71,7 +71,7 @@ class DeletedPositions:
         Raises: Unsupported, where such deletes name rows that no other deletes.
         """
         count = sum(
-            int((flags & ~self._flags.get(location, False)).sum())
+            int((flags & np.logical_not(self._flags.get(location, False))).sum())
             for location, flags in self._otherwise_spelled.items()
         )
         if count:

@@ -3,7 +3,7 @@
 import os
 import resource
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 import pytest
@@ -74,28 +74,29 @@ def append_ten_times(spool: Spool, added: pa.RecordBatch) -> None:
         spool.append(added)
 
 
-@pytest.fixture
-def small_files():
-    """A disk with room for 20 kB, as far as this process can tell."""
+@contextmanager
+def room_for(size_bytes: int):
+    """A disk with that much room, as far as this process can tell: in the block, not while the
+    test is reported, which may go to a file too.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.usefixtures("small_files")
 def test_a_full_disk_is_one_error_while_appending(folder):
     many = batch(*[(os.urandom(50).hex(), 1, 1) for _ in range(1000)])
-    with Spool() as spool, pytest.raises(StorageError) as raised:
+    with Spool() as spool, room_for(20_000), pytest.raises(StorageError) as raised:
         append_ten_times(spool, many)
     assert raised.value.message == f"cannot write a temporary file in `{folder}`: file too large"
 
 
-@pytest.mark.usefixtures("small_files")
 def test_a_full_disk_is_one_error_when_the_last_bytes_are_written(folder):
     few = batch(*[(os.urandom(50).hex(), 1, 1) for _ in range(100)])
     with Spool() as spool:
         spool.append(few)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
-        with pytest.raises(StorageError, match="file too large"):
+        with room_for(100), pytest.raises(StorageError, match="file too large"):
             list(spool)
