@@ -3,10 +3,12 @@ them.
 """
 
 import json
+import random
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from jsonschema import Draft202012Validator
 
 from icectl.cli import app
 from icectl.codec.draft_16025.manifest import read_draft, write_draft
@@ -251,3 +253,50 @@ def test_findings_of_a_root_can_be_chosen(root, capsys):
         code, document = run(capsys, "validate", str(root), *words)
         assert code == 4
         assert [one["rule"] for one in document["result"]["findings"]] == ["V4-209"]
+
+
+def test_a_root_of_another_writer_is_resolved_from_where_it_lies(root, tmp_path, capsys):
+    """Without a word of icectl in its footer: relative locations are below the folder above."""
+    folder = tmp_path / "other" / "metadata"
+    folder.mkdir(parents=True)
+    leaf_of(root).rename(folder / "leaf.parquet")
+    read = read_draft(root.read_bytes())
+    rows = read.rows.to_pylist()
+    rows[0]["location"] = "metadata/leaf.parquet"
+    stored = write_draft(pa.Table.from_pylist(rows, schema=read.rows.schema), {})
+    (folder / "root.parquet").write_bytes(stored)
+    code, document = run(capsys, "inspect", str(folder / "root.parquet"), "files")
+    assert (code, len(document["result"]["rows"])) == (0, 3)
+    assert all(
+        row["location"].startswith(f"file:{tmp_path}/other/data/")
+        for row in document["result"]["rows"]
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_damage_of_a_root_ends_in_a_traceback(root, capsys, seed):
+    chance = random.Random(seed)
+    whole = root.read_bytes()
+    codes = set()
+    for _ in range(6):
+        damaged = bytearray(whole)
+        for _ in range(chance.randint(1, 3)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        root.write_bytes(damaged[: chance.choice((len(damaged), chance.randrange(len(damaged))))])
+        codes |= {run(capsys, command, str(root))[0] for command in ("inspect", "validate")}
+    assert codes <= {0, 4, 14, 15}
+
+
+def test_documents_of_the_draft_are_as_their_schemas_say(table, root, tmp_path, capsys):
+    words = (str(table.directory), *FORM, "--to", str(tmp_path / "again"))
+    for command, *arguments in (
+        ("upgrade-to-v4", *words, "--check"),
+        ("upgrade-to-v4", *words),
+        ("inspect", str(root)),
+        ("validate", str(root)),
+    ):
+        assert app.main(["schema", command]) == 0
+        schema = json.loads(capsys.readouterr().out)
+        code, document = run(capsys, command, *arguments)
+        assert code == (4 if "--check" in arguments else 0)
+        Draft202012Validator(schema).validate(document)
