@@ -181,6 +181,20 @@ def test_what_means_nothing_to_a_root_is_wrong_usage(root, capsys, words, code):
     assert run(capsys, "inspect", str(root), *words)[0] == code
 
 
+def test_tables_may_end_as_roots_do(root, tmp_path, capsys, monkeypatch):
+    """A directory by its location or its name, and a name in a catalog."""
+    table = TableBuilder(tmp_path / "t.parquet")
+    table.append(range(3))
+    monkeypatch.chdir(tmp_path)
+    for name in (str(table.directory), f"file://{table.directory}", "t.parquet", "./t.parquet"):
+        code, document = run(capsys, "inspect", name, "entries")
+        assert (code, document["result"]["view"]) == (0, "entries"), name
+    code, document = run(capsys, "inspect", "--catalog", "c", "db.parquet")
+    assert (code, document["error"]["id"]) == (10, "catalog-not-found")
+    monkeypatch.chdir(root.parent)
+    assert run(capsys, "validate", "root.parquet")[0] == 0
+
+
 def test_a_root_that_is_not_there_is_no_table(tmp_path, capsys):
     for command in ("inspect", "validate"):
         assert run(capsys, command, str(tmp_path / "root.parquet"))[0] == 10

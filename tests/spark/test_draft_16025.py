@@ -74,6 +74,9 @@ def test_bitmaps_are_those_of_iceberg():
     ]
 
 
+KINDS = ["version-1", "equality-deletes", "vectors", "merged", "iceberg-1.12", "sfc-1"]
+
+
 def live_entries(table: Path, capsys) -> dict[str, dict]:
     """The live files of a table by location, each with its vector."""
     assert app.main(["inspect", str(table), "entries", "--json"]) == 0
@@ -236,7 +239,7 @@ def counted(rows: list[dict]) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("name", ["version-1", "equality-deletes", "vectors", "merged", "sfc-1"])
+@pytest.mark.parametrize("name", KINDS)
 def test_iceberg_reads_the_entries_of_an_export(exports, capsys, name):
     export = exports[name]
     found = live_in(export.root, export.leaves)
@@ -256,7 +259,7 @@ def test_iceberg_reads_the_entries_of_an_export(exports, capsys, name):
             assert entry["partition"] == "/".join(parts)
 
 
-@pytest.mark.parametrize("name", ["version-1", "equality-deletes", "vectors", "merged", "sfc-1"])
+@pytest.mark.parametrize("name", KINDS)
 def test_what_a_root_says_of_leaves_is_what_iceberg_finds_there(exports, name):
     export = exports[name]
     listed = [entry for entry in export.root if entry["content"] > 2]
