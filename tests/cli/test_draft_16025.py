@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from icectl.cli import app
 from icectl.codec.draft_16025.manifest import read_draft, write_draft
 from icectl.codec.draft_16025.mumbling import write_mumbling
+from tests.builders.drafts import draft_tables
 from tests.builders.table_builder import TableBuilder
 
 FORM = ("--layout", "draft-16025")
@@ -24,12 +25,32 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict]:
     return code, json.loads(capsys.readouterr().out)
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> TableBuilder:
-    table = TableBuilder(tmp_path / "t", format_version=3, partitioning="identity")
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> TableBuilder:
+    """Three data files, of which one has a vector; nothing here changes it."""
+    table = TableBuilder(
+        tmp_path_factory.mktemp("draft") / "t", format_version=3, partitioning="identity"
+    )
     table.append(range(9))
     table.delete_rows([1])
     return table
+
+
+@pytest.fixture(scope="module")
+def export(table: TableBuilder) -> dict[Path, bytes]:
+    """The files of an export of the table, the leaf first."""
+    folder = table.directory.with_name("out")
+    words = [*FORM, "--to", str(folder), "--quiet"]
+    assert app.main(["upgrade-to-v4", str(table.directory), *words]) == 0
+    return {path: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture
+def root(export: dict[Path, bytes]) -> Path:
+    """The root of the export, whatever became of it in another test."""
+    for path, content in export.items():
+        path.write_bytes(content)
+    return list(export)[-1]
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -130,14 +151,6 @@ def test_what_an_export_wrote_goes_where_it_fails(table, tmp_path, capsys):
     code, _ = run(capsys, "upgrade-to-v4", str(table.directory), *FORM, "--to", str(folder))
     assert code != 0
     assert files(folder) == {}
-
-
-@pytest.fixture
-def root(table, tmp_path, capsys) -> Path:
-    """The root of an export with one leaf: three data files, of which one is modified."""
-    folder = tmp_path / "out"
-    assert run(capsys, "upgrade-to-v4", str(table.directory), *FORM, "--to", str(folder))[0] == 0
-    return folder / "root.parquet"
 
 
 def test_a_root_and_its_leaves_are_shown(root, capsys):
@@ -314,3 +327,28 @@ def test_documents_of_the_draft_are_as_their_schemas_say(table, root, tmp_path, 
         code, document = run(capsys, command, *arguments)
         assert code == (4 if "--check" in arguments else 0)
         Draft202012Validator(schema).validate(document)
+
+
+def live_files(capsys, *words: str) -> set[tuple[str, int]]:
+    """The location and the row count of each file that a view has, deletion vectors left out."""
+    rows = run(capsys, "inspect", *words)[1]["result"]["rows"]
+    kept = [row for row in rows if row["content"] not in (1, "position_deletes")]
+    return {
+        (row.get("file_path") or row["location"].removeprefix("file:"), row["record_count"])
+        for row in kept
+    }
+
+
+def test_an_export_has_the_live_files_of_its_table_and_no_findings(tmp_path, capsys):
+    for name, table in draft_tables(tmp_path).items():
+        folder = tmp_path / f"{name}-export"
+        code, _ = run(capsys, "upgrade-to-v4", str(table), *FORM, "--to", str(folder))
+        assert code == 0, name
+        root = str(folder / "root.parquet")
+        found = {
+            (location.removeprefix("file:"), count)
+            for location, count in live_files(capsys, str(table), "files")
+        }
+        assert live_files(capsys, root, "files") == found
+        assert len(found) > 2
+        assert run(capsys, "validate", root)[1]["result"]["findings"] == []
