@@ -10,6 +10,8 @@ from icectl.catalog.warehouse import Means, Warehouse, open_warehouse
 from icectl.cli.options import Common
 from icectl.cli.settings import split_pair
 from icectl.errors import TableNotFound, UsageError
+from icectl.spec.layout import DRAFT_ROOT
+from icectl.storage.location import is_local, local_path
 from icectl.storage.open import StorageOptions
 
 
@@ -66,6 +68,18 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
             "a name such as catalog.namespace.table",
         )
     raise configuration.unknown(catalog)
+
+
+def is_draft_root(common: Common, table: str) -> bool:
+    """Whether TABLE is a Parquet file, and so at most a root of the upstream draft.
+
+    Directories and names in catalogs may end so too. Raises: UsageError, for what may be both.
+    """
+    if not table.endswith(DRAFT_ROOT) or common.catalog is not None:
+        return False
+    if "/" in table:
+        return not (is_local(table) and Path(local_path(table)).is_dir())
+    return Path(table).is_file() and name_in_catalog(common, table) is None
 
 
 def called(common: Common, table: str) -> str:

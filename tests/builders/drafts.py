@@ -15,6 +15,7 @@ def draft_tables(folder: Path) -> Mapping[str, Path]:
         "equality-deletes": _equality_deletes(folder / "v2"),
         "vectors": _vectors(folder / "v3", merged_above=100),
         "merged": _vectors(folder / "merged", merged_above=1),
+        "iceberg-1.12": _in_parquet(folder / "lists"),
         "sfc-1": _tree(folder / "tree"),
     }
 
@@ -46,6 +47,13 @@ def _vectors(directory: Path, *, merged_above: int) -> Path:
     table.append(range(20, 40))
     table.delete_rows([1, 25])
     table.delete_rows([2, 26, 28])
+    return directory
+
+
+def _in_parquet(directory: Path) -> Path:
+    """Version 4 as Iceberg 1.12 writes it, with manifests in Parquet."""
+    _vectors(directory, merged_above=100)
+    upgrade(directory, FixedEnv(), "--layout", "iceberg-1.12", "--eager")
     return directory
 
 

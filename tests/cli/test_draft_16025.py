@@ -3,14 +3,17 @@ them.
 """
 
 import json
+import random
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from jsonschema import Draft202012Validator
 
 from icectl.cli import app
 from icectl.codec.draft_16025.manifest import read_draft, write_draft
 from icectl.codec.draft_16025.mumbling import write_mumbling
+from tests.builders.drafts import draft_tables
 from tests.builders.table_builder import TableBuilder
 
 FORM = ("--layout", "draft-16025")
@@ -22,12 +25,32 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict]:
     return code, json.loads(capsys.readouterr().out)
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> TableBuilder:
-    table = TableBuilder(tmp_path / "t", format_version=3, partitioning="identity")
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> TableBuilder:
+    """Three data files, of which one has a vector; nothing here changes it."""
+    table = TableBuilder(
+        tmp_path_factory.mktemp("draft") / "t", format_version=3, partitioning="identity"
+    )
     table.append(range(9))
     table.delete_rows([1])
     return table
+
+
+@pytest.fixture(scope="module")
+def export(table: TableBuilder) -> dict[Path, bytes]:
+    """The files of an export of the table, the leaf first."""
+    folder = table.directory.with_name("out")
+    words = [*FORM, "--to", str(folder), "--quiet"]
+    assert app.main(["upgrade-to-v4", str(table.directory), *words]) == 0
+    return {path: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture
+def root(export: dict[Path, bytes]) -> Path:
+    """The root of the export, whatever became of it in another test."""
+    for path, content in export.items():
+        path.write_bytes(content)
+    return list(export)[-1]
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -130,14 +153,6 @@ def test_what_an_export_wrote_goes_where_it_fails(table, tmp_path, capsys):
     assert files(folder) == {}
 
 
-@pytest.fixture
-def root(table, tmp_path, capsys) -> Path:
-    """The root of an export with one leaf: three data files, of which one is modified."""
-    folder = tmp_path / "out"
-    assert run(capsys, "upgrade-to-v4", str(table.directory), *FORM, "--to", str(folder))[0] == 0
-    return folder / "root.parquet"
-
-
 def test_a_root_and_its_leaves_are_shown(root, capsys):
     code, document = run(capsys, "inspect", str(root), "entries")
     rows = document["result"]["rows"]
@@ -177,6 +192,20 @@ def test_text_and_lines_of_a_root(root, capsys):
 )
 def test_what_means_nothing_to_a_root_is_wrong_usage(root, capsys, words, code):
     assert run(capsys, "inspect", str(root), *words)[0] == code
+
+
+def test_tables_may_end_as_roots_do(root, tmp_path, capsys, monkeypatch):
+    """A directory by its location or its name, and a name in a catalog."""
+    table = TableBuilder(tmp_path / "t.parquet")
+    table.append(range(3))
+    monkeypatch.chdir(tmp_path)
+    for name in (str(table.directory), f"file://{table.directory}", "t.parquet", "./t.parquet"):
+        code, document = run(capsys, "inspect", name, "entries")
+        assert (code, document["result"]["view"]) == (0, "entries"), name
+    code, document = run(capsys, "inspect", "--catalog", "c", "db.parquet")
+    assert (code, document["error"]["id"]) == (10, "catalog-not-found")
+    monkeypatch.chdir(root.parent)
+    assert run(capsys, "validate", "root.parquet")[0] == 0
 
 
 def test_a_root_that_is_not_there_is_no_table(tmp_path, capsys):
@@ -251,3 +280,75 @@ def test_findings_of_a_root_can_be_chosen(root, capsys):
         code, document = run(capsys, "validate", str(root), *words)
         assert code == 4
         assert [one["rule"] for one in document["result"]["findings"]] == ["V4-209"]
+
+
+def test_a_root_of_another_writer_is_resolved_from_where_it_lies(root, tmp_path, capsys):
+    """Without a word of icectl in its footer: relative locations are below the folder above."""
+    folder = tmp_path / "other" / "metadata"
+    folder.mkdir(parents=True)
+    leaf_of(root).rename(folder / "leaf.parquet")
+    read = read_draft(root.read_bytes())
+    rows = read.rows.to_pylist()
+    rows[0]["location"] = "metadata/leaf.parquet"
+    stored = write_draft(pa.Table.from_pylist(rows, schema=read.rows.schema), {})
+    (folder / "root.parquet").write_bytes(stored)
+    code, document = run(capsys, "inspect", str(folder / "root.parquet"), "files")
+    assert (code, len(document["result"]["rows"])) == (0, 3)
+    assert all(
+        row["location"].startswith(f"file:{tmp_path}/other/data/")
+        for row in document["result"]["rows"]
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_damage_of_a_root_ends_in_a_traceback(root, capsys, seed):
+    chance = random.Random(seed)
+    whole = root.read_bytes()
+    codes = set()
+    for _ in range(6):
+        damaged = bytearray(whole)
+        for _ in range(chance.randint(1, 3)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        root.write_bytes(damaged[: chance.choice((len(damaged), chance.randrange(len(damaged))))])
+        codes |= {run(capsys, command, str(root))[0] for command in ("inspect", "validate")}
+    assert codes <= {0, 4, 14, 15}
+
+
+def test_documents_of_the_draft_are_as_their_schemas_say(table, root, tmp_path, capsys):
+    words = (str(table.directory), *FORM, "--to", str(tmp_path / "again"))
+    for command, *arguments in (
+        ("upgrade-to-v4", *words, "--check"),
+        ("upgrade-to-v4", *words),
+        ("inspect", str(root)),
+        ("validate", str(root)),
+    ):
+        assert app.main(["schema", command]) == 0
+        schema = json.loads(capsys.readouterr().out)
+        code, document = run(capsys, command, *arguments)
+        assert code == (4 if "--check" in arguments else 0)
+        Draft202012Validator(schema).validate(document)
+
+
+def live_files(capsys, *words: str) -> set[tuple[str, int]]:
+    """The location and the row count of each file that a view has, deletion vectors left out."""
+    rows = run(capsys, "inspect", *words)[1]["result"]["rows"]
+    kept = [row for row in rows if row["content"] not in (1, "position_deletes")]
+    return {
+        (row.get("file_path") or row["location"].removeprefix("file:"), row["record_count"])
+        for row in kept
+    }
+
+
+def test_an_export_has_the_live_files_of_its_table_and_no_findings(tmp_path, capsys):
+    for name, table in draft_tables(tmp_path).items():
+        folder = tmp_path / f"{name}-export"
+        code, _ = run(capsys, "upgrade-to-v4", str(table), *FORM, "--to", str(folder))
+        assert code == 0, name
+        root = str(folder / "root.parquet")
+        found = {
+            (location.removeprefix("file:"), count)
+            for location, count in live_files(capsys, str(table), "files")
+        }
+        assert live_files(capsys, root, "files") == found
+        assert len(found) > 2
+        assert run(capsys, "validate", root)[1]["result"]["findings"] == []

@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli import app
+from icectl.codec.draft_16025.manifest import read_draft, write_draft
 from icectl.codec.draft_16025.mumbling import read_mumbling, write_mumbling
 from icectl.codec.draft_16025.pfor import decode_bytes, encode_bytes
+from icectl.entries.draft_16025.rows import Inherited, inherit
+from icectl.storage.local.store import LocalStore
+from icectl.table.draft_16025.root import read_root
 from tests.builders.drafts import draft_tables
+from tests.builders.foreign_table import facts_of
+from tests.builders.relocate import relocate
 from tests.spark.draft_reader import ask, why_missing
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -40,7 +47,7 @@ def descriptors(numbers: np.random.Generator, kind: int) -> np.ndarray:
     return made[kind].astype(np.uint8)
 
 
-def test_bitmaps_are_those_of_iceberg(tmp_path):
+def test_bitmaps_are_those_of_iceberg():
     numbers = np.random.default_rng(5)
     packed = [descriptors(numbers, turn % 6) for turn in range(240)]
     sizes = numbers.choice([1, 256, 5000, 100_000], 80)
@@ -54,7 +61,6 @@ def test_bitmaps_are_those_of_iceberg(tmp_path):
             *(("pfor", values.tobytes().hex()) for values in packed),
             *(("bitmap", write_mumbling(positions).hex()) for positions in sets),
         ],
-        tmp_path,
     )
     for values, answer in zip(packed, answers, strict=False):
         stored = bytes.fromhex(answer)
@@ -66,6 +72,9 @@ def test_bitmaps_are_those_of_iceberg(tmp_path):
     assert answers[len(packed) :] == [
         {"cardinality": len(positions), "positions": positions.tolist()} for positions in sets
     ]
+
+
+KINDS = ["version-1", "equality-deletes", "vectors", "merged", "iceberg-1.12", "sfc-1"]
 
 
 def live_entries(table: Path, capsys) -> dict[str, dict]:
@@ -132,6 +141,30 @@ def with_scheme(location: str) -> str:
     return location if location.startswith(("file:", "s3:")) else f"file:{location}"
 
 
+def test_iceberg_resolves_what_entries_inherit_as_icectl_does(tmp_path, exports):
+    """Rows without numbers of their own, in a manifest that has some."""
+    export = exports["vectors"]
+    leaf = Path(next(iter(export.leaves)).removeprefix("file:"))
+    read = read_draft(leaf.read_bytes())
+    added = dict.fromkeys(NUMBERS) | {"status": 1}
+    rows = [
+        {**row, **(added if place % 3 else {"first_row_id": None})}
+        for place, row in enumerate([*read.rows.to_pylist()] * 3)
+    ]
+    table = pa.Table.from_pylist(rows, schema=read.rows.schema)
+    manifest = tmp_path / "inherits.parquet"
+    manifest.write_bytes(write_draft(table, read.footer))
+    own = {"snapshot_id": 77, "sequence_number": 8, "first_row_id": 5000}
+    (found,) = ask([request(manifest, own)])
+    resolved = inherit(table, Inherited(77, 8, 5000))
+    for name in NUMBERS:
+        assert [entry[name] for entry in found] == resolved[name].to_pylist()
+    assert {row["snapshot_id"] for row in found} > {77}
+
+
+NUMBERS = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
+
+
 @dataclass(frozen=True)
 class Export:
     """One export: its table, what the command told, and the entries that Iceberg reads of it."""
@@ -154,14 +187,14 @@ def exports(tmp_path_factory) -> dict[str, Export]:
         before = {path: path.read_bytes() for path in table.rglob("*") if path.is_file()}
         told[name] = exported(table, folder / f"{name}-export")
         assert {path: path.read_bytes() for path in table.rglob("*") if path.is_file()} == before
-    roots = ask([request(one["root"]) for one in told.values()], folder)
+    roots = ask([request(one["root"]) for one in told.values()])
     asked = [
         (name, entry)
         for name, entries in zip(told, roots, strict=True)
         for entry in entries
         if entry["content"] > 2
     ]
-    answers = ask([request(leaf["location"], leaf) for _, leaf in asked], folder)
+    answers = ask([request(leaf["location"], leaf) for _, leaf in asked])
     leaves: dict[str, dict] = {name: {} for name in told}
     for (name, leaf), rows in zip(asked, answers, strict=True):
         leaves[name][leaf["location"]] = rows
@@ -206,7 +239,7 @@ def counted(rows: list[dict]) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("name", ["version-1", "equality-deletes", "vectors", "merged", "sfc-1"])
+@pytest.mark.parametrize("name", KINDS)
 def test_iceberg_reads_the_entries_of_an_export(exports, capsys, name):
     export = exports[name]
     found = live_in(export.root, export.leaves)
@@ -226,7 +259,7 @@ def test_iceberg_reads_the_entries_of_an_export(exports, capsys, name):
             assert entry["partition"] == "/".join(parts)
 
 
-@pytest.mark.parametrize("name", ["version-1", "equality-deletes", "vectors", "merged", "sfc-1"])
+@pytest.mark.parametrize("name", KINDS)
 def test_what_a_root_says_of_leaves_is_what_iceberg_finds_there(exports, name):
     export = exports[name]
     listed = [entry for entry in export.root if entry["content"] > 2]
@@ -252,3 +285,29 @@ def test_changes_of_the_snapshot_itself_are_told_as_the_draft_does(exports):
     (leaf,) = tree.root
     assert leaf["dead"] == [0, 1, 3]
     assert read_mumbling(bytes.fromhex(leaf["deleted_positions"])).tolist() == [3]
+
+
+def test_iceberg_reads_exports_of_tables_of_other_writers(fixtures_dir, tmp_path, capsys):
+    """Every table that can be exported has no findings, and Iceberg reads the same of each file."""
+    files = []
+    for number, name in enumerate(FOREIGN):
+        table, folder = tmp_path / str(number), tmp_path / f"{number}-export"
+        relocate(fixtures_dir / name, facts_of(fixtures_dir, name), table)
+        exported(table, folder)
+        assert app.main(["validate", str(folder / "root.parquet")]) == 0
+        files += sorted(folder.iterdir())
+    capsys.readouterr()
+    assert len(files) > 2 * len(FOREIGN)
+    for file, entries in zip(files, ask(list(map(request, files))), strict=True):
+        rows = read_root(LocalStore(), str(file)).rows
+        for name in (*SAME, "status", "location", "dv_location", "dv_offset", "dv_snapshot_id"):
+            if name != "first_row_id":
+                assert [entry[name] for entry in entries] == rows[name].to_pylist(), name
+
+
+FOREIGN = (
+    "iceberg-cxx/deletion_vectors", "impala/iceberg_v3_deletion_vectors",
+    "impala/iceberg_v2_delete_equality_partition_evolution", "impala/iceberg_v3_all_types",
+    "duckdb-iceberg/multi_blob_deletion_vectors", "impala/test_default_part",
+    "iceberg-cxx/types__all_spark_types", "dremio/nation",
+)  # fmt: skip

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.cli.app import COMMANDS
 from icectl.cli.commands.inspect import ViewRequest
-from icectl.cli.naming import called, may_be_short, name_in_catalog
+from icectl.cli.naming import called, is_draft_root, may_be_short, name_in_catalog
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.settings import (
@@ -40,7 +40,6 @@ from icectl.report.inspect.summary import print_changes, print_summary
 from icectl.run.inspect import views
 from icectl.run.inspect.views import RowRequest, is_incomplete, oddities_of
 from icectl.run.reader import Gaps, Reader
-from icectl.spec.layout import DRAFT_ROOT
 from icectl.units import parse_instant
 
 if TYPE_CHECKING:  # which is imported where it is shown
@@ -151,7 +150,7 @@ def _show_warehouse(common: Common, tables: Sequence[str], given: ViewRequest) -
 
 def _of_one(common: Common, table: str, view: str, given: ViewRequest) -> Outcome:
     """Run a view of one table, or list tables."""
-    if table.endswith(DRAFT_ROOT):
+    if is_draft_root(common, table):
         from icectl.cli.courses.draft_16025 import show_root
 
         return show_root(common, table, view, given, _format(common, given))

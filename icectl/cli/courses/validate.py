@@ -10,7 +10,7 @@ from icectl.checks.choice import Level, RuleChoice, fails, rule_ids
 from icectl.checks.finding import Severity
 from icectl.cli.commands.validate import ValidateRequest
 from icectl.cli.failures import with_table
-from icectl.cli.naming import called
+from icectl.cli.naming import called, is_draft_root
 from icectl.cli.options import Common
 from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL, parse_option
@@ -24,7 +24,6 @@ from icectl.report.validate import Checked, checked_result, print_checked
 from icectl.run.validate.data import Elsewhere
 from icectl.run.validate.validate import ValidateOptions, validate
 from icectl.run.way_out import BrokenTable
-from icectl.spec.layout import DRAFT_ROOT
 from icectl.units import parse_ratio
 
 ENGINES = ("local", "spark")
@@ -35,7 +34,7 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
 
     Raises: UsageError for options that make no sense together; what reading the metadata raises.
     """
-    if table.endswith(DRAFT_ROOT):
+    if is_draft_root(common, table):
         from icectl.cli.courses.draft_16025 import validate_root
 
         return validate_root(common, table, request)

@@ -75,6 +75,8 @@ class Union:
 def union_of(metadata: TableMetadata) -> Union:
     """The partition fields of all specs of a table, named as the newest spec has them.
 
+    Fields of one name have their ids behind it: columns of a file are told apart by it too.
+
     Raises: Unsupported, where a field's type is not known, or two specs differ in a field.
     """
     found: dict[int, tuple[PartitionField, Type]] = {}
@@ -96,8 +98,14 @@ def union_of(metadata: TableMetadata) -> Union:
                     f"`{item.name}` in another, with another meaning",
                     hint="the draft has one column for all fields with one id",
                 )
+    names = [item.name for item, _ in found.values()]
     fields = tuple(
-        UnionField(number, found[number][0].name, found[number][1]) for number in sorted(found)
+        UnionField(
+            number,
+            item.name if names.count(item.name) == 1 else f"{item.name}_{number}",
+            type_,
+        )
+        for number, (item, type_) in sorted(found.items())
     )
     place = {one.id: at for at, one in enumerate(fields)}
     places = {

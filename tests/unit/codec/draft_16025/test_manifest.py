@@ -304,3 +304,14 @@ def test_specs_that_differ_in_a_field_have_no_union(metadata):
     void = other | {"transform": "void"}
     members["partition-specs"] = [SPECS[1], {"spec-id": 0, "fields": [void]}]
     assert ids(union_of(parse_metadata(members)).type) == {"kept": 1000, "name": 1001}
+
+
+def test_fields_of_one_name_are_told_apart():
+    other = {"source-id": 1, "field-id": 1002, "name": "name", "transform": "identity"}
+    members = plain_members(
+        schemas=[SCHEMA],
+        partition_specs=[{"spec-id": 0, "fields": [other]}, SPECS[1]],
+        last_column_id=7,
+    )
+    union = union_of(parse_metadata(members))
+    assert ids(union.type) == {"kept": 1000, "name_1001": 1001, "name_1002": 1002}
