@@ -1,9 +1,10 @@
 """icectl's commands for Python programs that have a session of Spark: notebooks, DAGs, jobs.
 
-Each function runs one command on one table, on the caller's session, and returns a `Report` with
-what the command line prints under `--json`. Options are those of the command line, as text, in the
-dataclass that declares them. Nothing is printed, asked, or left behind: neither settings of the
-session nor handlers of signals change. What ends a command raises `icectl.errors.IcectlError`.
+Functions of rows write tables of layout sfc-1, and load any. Each other one runs one command on one
+table, on the caller's session, and returns a `Report` with what the command line prints as JSON.
+Options are those of the command line, as text, in the dataclass that declares them. Nothing is
+printed, asked, or left behind: neither settings of the session nor handlers of signals change. What
+ends a command raises `icectl.errors.IcectlError`.
 """
 
 import io
@@ -125,7 +126,6 @@ OnProgress = Callable[[Moment], None]
 """Called with each step of a run, from any of its threads: it has to return soon."""
 
 _NOWHERE = Access()
-
 Result = TypeVar("Result")
 
 
@@ -307,8 +307,8 @@ def append(
 
     Workers write Parquet as the table's properties, partitions and sort order ask for; a column
     that the frame lacks gets its default, or null. Nothing is committed where there are no rows.
-    Raises: IcectlError: Refused, for columns that the table does not have or that would lose
-    something, and for nulls in required ones; Unsupported, for tables of other layouts.
+    Raises: IcectlError: Refused, for columns that are not the table's or would lose something, and
+    nulls in required ones; Unsupported, for tables of other layouts.
     """
     call = _Call(df.sparkSession, table, access, progress)
     return _on_rows(call, lambda common: rows.append(common, table, df, branch))
@@ -324,9 +324,8 @@ def overwrite_partitions(
 ) -> RowChange:
     """Put the rows of a data frame in the place of all that their partitions have, in one commit.
 
-    Which partitions these are is told by the rows; without partition fields it is the whole table.
-    What other writers have committed to them before goes too. Nothing is committed where there are
-    no rows.
+    The rows tell which partitions; without partition fields it is the whole table. What others have
+    committed to them before goes too. Nothing is committed where there are no rows.
     Raises: IcectlError: as append; Refused, where files of other partition specs are live.
     """
     call = _Call(df.sparkSession, table, access, progress)
@@ -345,8 +344,7 @@ def delete_where(
     """Delete the rows of a table of layout sfc-1 that a condition is true of.
 
     `where` is in the language of `--where` (docs/filters.md), on columns. Where it is unknown, for
-    a null, the row stays. Files that have no other rows go; of others a deletion vector is written.
-    `spark` is the session to read with; None is the active one.
+    a null, the row stays. `spark` is the session to read with; None is the active one.
     Raises: IcectlError.
     """
     call = _Call(spark or _active(), table, access, progress)
@@ -387,8 +385,8 @@ def load(
     out what need not be read. UUIDs are text, `fixed` is binary.
     Raises: IcectlError: Unsupported, for columns of types that Spark lacks.
     """
-    call = _Call(spark, table, access, None)
     selection = Selection(snapshot, columns, where)
+    call = _Call(spark, table, access, None)
     return _on_rows(call, lambda common: rows.load(common, table, selection))
 
 
@@ -408,8 +406,7 @@ def _on_rows(call: _Call, work: Callable[[Common], Result]) -> Result:
     invocation = Invocation.on(load_command("compact"), call.table, values)
     console = _console(call.progress)
     shell = _shell(call, console, invocation)
-    known = {entry.name for entry in fields(Common)}
-    common = {name: value for name, value in values.items() if name in known}
+    common = {one.name: values[one.name] for one in fields(Common) if one.name in values}
     with _told_plainly(call, shell, console):
         return work(Common(shell=shell, **common))
 

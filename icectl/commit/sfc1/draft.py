@@ -36,11 +36,15 @@ class TreeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A live file that an operation removes; `offset` tells delete vectors of one file apart."""
+    """A live file that an operation removes; `offset` tells delete vectors of one file apart.
+
+    `leaf` is where it was seen: it is looked for there first.
+    """
 
     content: Content
     location: str
     offset: int | None = None
+    leaf: str | None = None
 
     @property
     def key(self) -> Identity:

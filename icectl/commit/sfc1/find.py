@@ -42,7 +42,8 @@ def find(draft: Draft, change: TreeChange) -> Found:
     vectors = of_contents(change.added, Content.POSITION_DELETES)
     replaced = [str(key) for key in keys(vectors["referenced_file"])]
     gone_data = [comparison_key(one.location) for one in change.removed if _is_data(one.content)]
-    search = _Search(draft, {one.key for one in change.removed}, {*gone_data, *replaced})
+    seen_in = {comparison_key(one.leaf) for one in change.removed if one.leaf is not None}
+    search = _Search(draft, {one.key for one in change.removed}, {*gone_data, *replaced}, seen_in)
     order: list[Place] = []
     for gone in change.removed:
         place = search.places.get(gone.key)
@@ -88,7 +89,9 @@ def _is_data(content: Content) -> bool:
 class _Search:
     """Places of wanted files, and of the delete vectors of wanted data files."""
 
-    def __init__(self, draft: Draft, wanted: set[Identity], data_files: set[str]) -> None:
+    def __init__(
+        self, draft: Draft, wanted: set[Identity], data_files: set[str], first: set[str]
+    ) -> None:
         self.places: dict[Identity, Place] = {}
         self.leaves: dict[str, ListedRow] = {}
         self.vectors: dict[str, list[Place]] = {}
@@ -98,7 +101,8 @@ class _Search:
         self._data_files = _texts(data_files)
         self._look(None, draft.kept, NONE)
         for kind in (Content.DATA_MANIFEST, Content.DELETE_MANIFEST):
-            for key, leaf in _leaves(draft, kind):
+            found = sorted(_leaves(draft, kind), key=lambda one: one[0] not in first)
+            for key, leaf in found:
                 if self._is_done(kind):
                     break
                 self.leaves[key] = leaf

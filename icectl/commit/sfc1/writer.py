@@ -170,11 +170,11 @@ class TreeWriter:
         groups: tuple[int, ...],
     ) -> Proposal:
         """Write a root that says what comes and goes; positions are found in it anew."""
-        del files, groups
+        del groups
         return self.propose(
             metadata,
             snapshot_id,
-            lambda facts, _: replacement(facts, changes),
+            lambda facts, _: replacement(facts, changes, files.manifests),
             summary=changes.mark,
         )
 
@@ -356,18 +356,30 @@ def _totals(
     return {key: str(before[key] + added[key] - removed[key]) for key in added}
 
 
-def replacement(facts: TreeFacts, changes: Changes) -> TreeChange:
+def replacement(
+    facts: TreeFacts, changes: Changes, manifests: Sequence[ManifestFile]
+) -> TreeChange:
     """Rewritten files as a change of a root: what goes and comes, entry by entry.
 
-    New files keep the data sequence number that their entries state (sfc-1 7.5).
+    `manifests` are those that the entries which go were read from. New files keep the data sequence
+    number that their entries state (sfc-1 7.5).
     """
     added = [tree_rows(facts, part, spec_id) for spec_id, part in by_spec(changes.added)]
-    removed = by_row(changes.removed, "content", "location", "content_offset")
+    removed = by_row(changes.removed, "content", "location", "content_offset", "manifest")
     return TreeChange(
         pa.concat_tables([facts.empty(), *added]),
-        tuple(Gone(Content(code), location, offset) for code, location, offset in removed),
+        tuple(
+            Gone(Content(code), location, offset, _leaf_at(manifests, at))
+            for code, location, offset, at in removed
+        ),
         operation="replace",
     )
+
+
+def _leaf_at(manifests: Sequence[ManifestFile], at: int) -> str | None:
+    """The leaf of an entry that was read; None where a root has it."""
+    manifest = manifests[at]
+    return None if manifest.in_root else manifest.manifest_path
 
 
 def leaves_anew(

@@ -152,7 +152,9 @@ class _Deletion:
         ]
         made = changes(files, [one for one in results if one.inputs])
         self.removed_files = len(data_files(made.removed))
-        return self.change.propose(metadata, lambda facts, _: row_change(facts, made), made.added)
+        return self.change.propose(
+            metadata, lambda facts, _: row_change(facts, made, files), made.added
+        )
 
     def _chosen(self, metadata: TableMetadata, files: LiveFiles) -> _Chosen:
         """Choose the files that go as a whole, and those in which rows may be."""

@@ -16,6 +16,7 @@ from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Proposal, Transaction, transaction
 from icectl.entries.rows import Entries, by_row
 from icectl.errors import CommitConflict, Unsupported
+from icectl.plan.compact.groups import LiveFiles
 from icectl.plan.compact.task import RewriteTask
 from icectl.plan.compact.tasks import Bin, TaskMaker
 from icectl.run.read_rows import blank_task
@@ -106,9 +107,9 @@ def changing(
         yield OpenChange(access, branch, opened, access.env.new_snapshot_id())
 
 
-def row_change(facts: TreeFacts, made: Changes) -> TreeChange:
+def row_change(facts: TreeFacts, made: Changes, files: LiveFiles) -> TreeChange:
     """Changes of rows as one of a root: new files are of the snapshot itself, whatever that is."""
-    found = replacement(facts, made)
+    found = replacement(facts, made, files.manifests)
     own = with_column(found.added, "sequence_number", pa.nulls(len(found.added), pa.int64()))
     return replace(found, added=own, operation=None)
 

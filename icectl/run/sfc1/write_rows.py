@@ -128,7 +128,9 @@ class _Overwriting:
         made = changes(files, [GroupResult(0, (whole_files(metadata, maker, gone),), added)])
         live = numbers(files.data, "record_count") - known_deleted_rows(files.matches)
         self.removed_files, self.deleted_rows = len(gone), int(live[gone].sum()) if gone else 0
-        return self.change.propose(metadata, lambda facts, _: row_change(facts, made), made.added)
+        return self.change.propose(
+            metadata, lambda facts, _: row_change(facts, made, files), made.added
+        )
 
     def _replaced(self, files: LiveFiles) -> list[int]:
         """The rows of live data files in the partitions of the new ones. Raises: Refused."""

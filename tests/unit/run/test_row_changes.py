@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -30,6 +31,7 @@ from tests.builders.rows import (
     read_rows,
 )
 from tests.builders.table_builder import TableBuilder
+from tests.stores.wrapped import CountingStore
 
 STORE = LocalStore()
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 9))]
@@ -187,6 +189,21 @@ def test_vectors_grow_and_files_go_with_their_last_row(tmp_path: Path) -> None:
     summary = head(directory)["summary"]
     assert (summary["total-position-deletes"], summary["total-data-files"]) == ("0", "0")
     check_clean(directory)
+
+
+def test_files_are_looked_for_where_they_were_seen(tmp_path: Path) -> None:
+    """All five leaves are read to plan, and of them the one again that a file goes from."""
+    directory = tree(tmp_path / "t", icectl__v4__root__max_data_files="0")
+    for id_ in range(5):
+        appended(directory, rows_of([id_]))
+    store = CountingStore(STORE)
+    change = delete(way_to(directory, store), InlineFinder(store), where("id = 3"), "main")
+    assert change.removed_data_files == 1
+    opened = Counter(place for method, place in store.calls if method in ("open", "read"))
+    leaves = [times for place, times in opened.items() if place.endswith("-m1.parquet")]
+    assert len(leaves) == 5
+    assert sorted(leaves)[:4] == [1, 1, 1, 1]
+    assert ids(directory) == [0, 1, 2, 4]
 
 
 def test_keys_are_equal_in_all_their_columns(tmp_path: Path) -> None:
