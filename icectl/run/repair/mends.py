@@ -169,7 +169,7 @@ class _Search:
             what = "list it no more"
             answers = self.of(location, {"R-034"})
             change = ManifestChange(place, dropped=frozenset({position}))
-            changes = [change, *(self._vectors_of(location) if content == Content.DATA else ())]
+            changes = [change, *self._vectors_of(location)]
             if self._would_lose(changes):
                 self._leave(answers, _FIELDS_LOST)
             elif content == Content.DATA:
