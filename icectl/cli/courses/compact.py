@@ -84,6 +84,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
             prepared.loaded.metadata,
             prepared.removed_delete_files,
             choice,
+            tasks=engine.counts,
         )
         return _run(session, engine, prepared, told, change, Commits(commits, budget))
 
