@@ -139,8 +139,20 @@ class OutputPlaces(Protocol):
         """Put on record whatever the run has written, by a look into the folders of its files."""
 
 
+@dataclass(slots=True)
+class TaskCounts:
+    """How many tasks an engine has run, and how many attempts failed and were repeated."""
+
+    tasks: int = 0
+    repeats: int = 0
+
+
 class Engine(Protocol):
     """An engine, which carries tasks out."""
+
+    @property
+    def counts(self) -> TaskCounts:
+        """What it has run so far; on Spark its tasks, and a stage that was repeated counts once."""
 
     def rewrite(
         self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces

@@ -8,12 +8,19 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 from typing import IO
 
-from icectl.engine.compact_job import CompactJob, MergeJob, OutputPlaces, TaskResult, run_rewrite
+from icectl.engine.compact_job import (
+    CompactJob,
+    MergeJob,
+    OutputPlaces,
+    TaskCounts,
+    TaskResult,
+    run_rewrite,
+)
 from icectl.engine.isolated import Ask, KernelCrashed, Workers
 from icectl.engine.isolated_files import CallFiles, outputs_through
 from icectl.engine.kernels.write_data import FileOutputs
@@ -38,6 +45,7 @@ class LocalEngine:
     progress: Progress
     deadline: Deadline
     concurrency: int
+    counts: TaskCounts = field(default_factory=TaskCounts)
 
     def rewrite(
         self, tasks: Sequence[RewriteTask], job: CompactJob, places: OutputPlaces
@@ -69,6 +77,7 @@ class LocalEngine:
         ):
             here = _Here(ahead.open, workers)
             running = [pool.submit(self._run, task, job, places, here) for task in tasks]
+            self.counts.tasks += len(tasks)
             try:
                 for one in running:
                     yield one.result()
@@ -85,6 +94,7 @@ class LocalEngine:
         Raises: as run_merge; Incomplete, at the time limit. What was written stays.
         """
         self.progress.phase("merging deletes", total=len(tasks))
+        self.counts.tasks += len(tasks)
 
         def outputs(task: MergeDeletesTask) -> FileOutputs:
             """Make the outputs of a task."""

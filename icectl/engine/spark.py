@@ -89,6 +89,9 @@ class Workers(Protocol):
     def speculates(self) -> bool:
         """Whether there may be two attempts at a task at the same time."""
 
+    def task_counts(self) -> tuple[int, int]:
+        """Count the tasks of this run so far, and the failed attempts that were repeated."""
+
     def each(self, kernel: Callable[[Any], Result], tasks: Sequence[Any]) -> list[Result]:
         """Run a kernel on each task, and bring here what it makes of them."""
 
@@ -291,6 +294,21 @@ class Spark:
             finished = max(now, finished)
         with translated():
             return future.result()
+
+    def task_counts(self) -> tuple[int, int]:
+        """Count the tasks of this run so far, and the failed attempts that were repeated.
+
+        A stage that was repeated as a whole counts for one.
+        Raises: EngineError.
+        """
+        with translated():
+            tracker = self.context.statusTracker()
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
+            ids = {stage for job in jobs if job is not None for stage in job.stageIds}
+            found = [tracker.getStageInfo(stage) for stage in ids]
+            stages = [stage for stage in found if stage is not None]
+        repeats = sum(stage.numFailedTasks + stage.currentAttemptId for stage in stages)
+        return sum(stage.numTasks for stage in stages), repeats
 
     def _finished_tasks(self) -> int:
         tracker = self.context.statusTracker()

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +45,8 @@ class ConnectSpark:
     deadline: Deadline
     pool: ThreadPoolExecutor
     folder: str
+    stage_tasks: dict[Any, int] = field(default_factory=dict)
+    """How many tasks each stage of this run has."""
 
     @property
     def core_count(self) -> int:
@@ -60,6 +62,10 @@ class ConnectSpark:
     def speculates(self) -> bool:
         """Whether there may be two attempts at a task at the same time: the protocol can't tell."""
         return True
+
+    def task_counts(self) -> tuple[int, int]:
+        """Count the tasks of this run so far; of failed attempts the protocol tells nothing."""
+        return sum(self.stage_tasks.values()), 0
 
     def each(self, kernel: Callable[[Any], Result], tasks: Sequence[Any]) -> list[Result]:
         """Run a kernel on each task, and bring here what it makes of them; as `Spark.each`."""
@@ -109,6 +115,7 @@ class ConnectSpark:
         def tell(stages: Any, *_: Any, **__: Any) -> None:
             """Note how many tasks each stage has finished."""
             finished.update({one.stage_id: one.num_completed_tasks for one in stages or ()})
+            self.stage_tasks.update({one.stage_id: one.num_tasks for one in stages or ()})
 
         def tagged() -> Result:
             """Run the job so that it can be interrupted."""

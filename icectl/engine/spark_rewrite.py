@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from icectl.engine.compact_job import CompactJob, MergeJob, OutputPlaces, TaskResult, run_rewrite
+from icectl.engine.compact_job import (
+    CompactJob,
+    MergeJob,
+    OutputPlaces,
+    TaskCounts,
+    TaskResult,
+    run_rewrite,
+)
 from icectl.engine.merge_job import run_merge
 from icectl.engine.spark import TaskAttempt, Workers
 from icectl.engine.spark_connect import open_workers
@@ -41,6 +48,7 @@ class SparkEngine:
     storage: StorageOptions
     progress: Progress
     deadline: Deadline
+    counts: TaskCounts = field(default_factory=TaskCounts)
     _stack: ExitStack = field(default_factory=ExitStack)
     _spark: Workers | None = None
 
@@ -101,6 +109,7 @@ class SparkEngine:
             with suppress(IcectlError):
                 places.find()
             raise
+        self.counts.tasks, self.counts.repeats = spark.task_counts()
         if spark.speculates or not is_clean:
             places.find()
         for result in found:

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any
 
 from icectl.engine.choice import EngineChoice
+from icectl.engine.compact_job import TaskCounts
 from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import by_row, take
 from icectl.plan.compact.groups import CHOSEN, CompactGroup, CompactPlan, LiveFiles
@@ -48,6 +49,7 @@ class Compaction:
     failed: Mapping[int, str] = field(default_factory=dict)
     snapshot_ids: Sequence[int] = ()
     new_metadata_file: str | None = None
+    tasks: TaskCounts = field(default_factory=TaskCounts)
 
 
 def compaction_result(told: Compaction) -> dict[str, Any]:
@@ -81,6 +83,8 @@ def compaction_result(told: Compaction) -> dict[str, Any]:
             location
             for (location,) in by_row(take(told.files.deletes, told.plan.dangling), "location")
         ],
+        "tasks": told.tasks.tasks,
+        "repeated_tasks": told.tasks.repeats,
         "left_alone": dict(told.plan.left_alone),
         "snapshot_ids": [id_text(one) for one in told.snapshot_ids],
         "failed": [

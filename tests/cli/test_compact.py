@@ -62,8 +62,9 @@ def ids(directory: Path) -> list[int]:
 
 def test_tasks_run_in_processes_of_their_own(tmp_path, processes) -> None:
     table = build(tmp_path)
-    ended = processes(tmp_path, *SMALL)
+    ended = processes(tmp_path, *SMALL, "--json")
     assert (ended.code, ended.err) == (0, "")
+    assert (result(ended)["tasks"], result(ended)["repeated_tasks"]) == (3, 0)
     assert ids(tmp_path) == sorted(table.ids())
 
 

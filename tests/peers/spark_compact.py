@@ -76,6 +76,7 @@ def main(folder: Path) -> None:
                 Path(os.environ["ICECTL_TEST_AT_LINK"], "kill").touch()
             try:
                 told: dict[str, Any] = {"groups": compact(folder / name, case, engine)}
+                told |= {"tasks": engine.counts.tasks, "repeats": engine.counts.repeats}
             except IcectlError as error:
                 told = {"error": type(error).__name__, "message": error.message}
             print(json.dumps({"name": name} | told), flush=True)

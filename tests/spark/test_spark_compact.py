@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,12 @@ def test_rows_of_a_sorted_group_are_in_order_across_its_files(told: Told) -> Non
     assert joined == sorted(joined)
 
 
+def test_tasks_are_counted_through_all_of_a_run(told: Told) -> None:
+    counts = [told.said[name]["tasks"] for name in WORKING]
+    assert counts[0] >= 1
+    assert all(low < high for low, high in pairwise(counts))
+
+
 def test_rows_of_another_spec_are_in_the_files_of_their_partitions(told: Told) -> None:
     files = live_files(told.folder / "respecced")
     found = {path.parent.name: set(keys(path, lambda row: row["category"])) for path in files}
@@ -170,6 +177,7 @@ def test_z_ordered_rows_stay_in_their_partitions(told: Told) -> None:
 def test_a_worker_that_is_killed_leaves_nothing_and_its_task_is_tried_again(told: Told) -> None:
     assert told.was_killed
     assert told.said["retried"]["groups"] > 1
+    assert told.said["respecced"]["repeats"] == 0 < told.said["retried"]["repeats"]
     assert new_files(told.folder / "retried") == set(live_files(told.folder / "retried"))
 
 

@@ -8,7 +8,8 @@ import sys
 import tarfile
 import time
 import zipfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,9 @@ import pytest
 
 from icectl import __version__
 from tests.builders.compactions import build
-from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
+from tests.builders.expiry import aged_table
+from tests.builders.orphans import age, stray
+from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
 from tests.conftest import ROOT
 from tests.spark.clusters import Cluster, python_without_icectl, standalone, submit
 from tests.spark.engine import AT_LINK, command, environment, on_spark, why_skipped
@@ -110,12 +113,21 @@ def unreferenced(directory: Path) -> set[Path]:
     return set((directory / "data").rglob("*.parquet")) - named
 
 
-def compact(cluster: Cluster, table: Path, python: str, **settings: str) -> subprocess.Popen[str]:
+def compact(
+    cluster: Cluster, table: Path, python: str, *words: str, **settings: str
+) -> subprocess.Popen[str]:
     """Start a compaction in a session of icectl's own on the cluster."""
+    return started(cluster, python, settings, "compact", str(table), *SMALL, *words)
+
+
+def started(
+    cluster: Cluster, python: str, settings: Mapping[str, str], *words: str
+) -> subprocess.Popen[str]:
+    """Start a command in a session of icectl's own on the cluster."""
     conf = SETTINGS | settings
     return subprocess.Popen(
         command(
-            "-m", "icectl", "compact", str(table), *SMALL, "--json", "--master", cluster.master,
+            "-m", "icectl", *words, "--json", "--master", cluster.master,
             *(f"--spark-conf={key}={value}" for key, value in conf.items()),
         ),
         cwd=cluster.folder,
@@ -260,6 +272,112 @@ def test_what_a_driver_that_dies_leaves_goes_with_the_next_run(
     assert done.returncode == 0, done.stderr
     assert rows(table) == before
     assert not unreferenced(table)
+
+
+@contextmanager
+def written_down(folder: Path) -> Iterator[tuple[dict[str, str], list[dict[str, Any]]]]:
+    """Settings by which Spark writes down what it does, and what it wrote in the end."""
+    folder.mkdir()
+    events: list[dict[str, Any]] = []
+    yield (
+        {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": folder.as_uri(),
+        },
+        events,
+    )
+    for path in folder.rglob("events_*"):
+        events += [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def attempts(events: list[dict[str, Any]]) -> dict[int, int]:
+    """How often each stage of a shuffle was begun."""
+    infos = [one["Stage Info"] for one in events if one["Event"] == "SparkListenerStageSubmitted"]
+    return Counter(info["Stage ID"] for info in infos)
+
+
+def test_a_shuffle_that_is_lost_between_its_stages_is_made_again(
+    cluster: Cluster, shipped: Shipped, table: Path, tmp_path: Path
+) -> None:
+    """Rows that were dealt out are on disks of executors, which die as files are written."""
+    before = rows(table)
+    with held(cluster) as met, written_down(tmp_path / "events") as (settings, events):
+        python = str(shipped.installed / "bin/python")
+        run = compact(cluster, table, python, "--zorder", "id,amount", **settings)
+        wait_for(met, run)
+        for worker in cluster.workers:
+            for executor in executors(worker.pid):
+                os.kill(executor, signal.SIGKILL)
+        code, told = ended(run)
+    assert (code, told["status"]) == (0, "done"), told["error"]
+    assert min(sorted(attempts(events).values())[-2:]) >= 2  # that which deals, and which writes
+    assert rows(table) == before
+    assert not unreferenced(table)
+
+
+def test_executors_come_as_there_is_work_and_go_when_they_idle(
+    cluster: Cluster, shipped: Shipped, table: Path, tmp_path: Path
+) -> None:
+    before = rows(table)
+    dynamic = {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": "0",
+        "spark.dynamicAllocation.executorIdleTimeout": "1s",
+        "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
+    }
+    with written_down(tmp_path / "events") as (settings, events):
+        python = str(shipped.installed / "bin/python")
+        run = compact(cluster, table, python, "--zorder", "id,amount", **settings, **dynamic)
+        code, told = ended(run)
+    assert (code, told["status"]) == (0, "done"), told["error"]
+    kinds = [one["Event"] for one in events]
+    assert kinds.index("SparkListenerExecutorAdded") > kinds.index("SparkListenerJobStart")
+    assert rows(table) == before
+    assert not unreferenced(table)
+
+
+def test_workers_of_a_cluster_find_what_is_found_without_them(
+    cluster: Cluster, shipped: Shipped, tmp_path: Path
+) -> None:
+    """Faults of data files, and orphans, are those that icectl finds alone; these are removed."""
+    table = aged_table(tmp_path).directory
+    for number in range(12):
+        stray(table, f"data/day={number % 3}/hour={number}/lost.parquet")
+    age(table, 7)
+    damaged = Path(min(live(table)))
+    damaged.write_bytes(damaged.read_bytes()[:-8] + b"nofooter")
+    age(damaged, 7)
+    python = str(shipped.installed / "bin/python")
+    check = ("validate", str(table), "--level", "data")
+    seek = ("remove-orphans", str(table), "--older-than", "1d", "--max-fraction", "1")
+    alone = [here(*check), here(*seek, "--dry-run")]
+    on_workers = [
+        ended(started(cluster, python, {}, *check, "--engine", "spark")),
+        ended(started(cluster, python, {}, *seek, "--engine", "spark", "--yes")),
+    ]
+    assert [code for code, _ in on_workers] == [code for code, _ in alone] == [4, 0]
+    assert on_workers[0][1]["result"]["findings"] == alone[0][1]["result"]["findings"]
+    orphans = [{item["path"] for item in told["result"]["orphans"]} for _, told in
+               (on_workers[1], alone[1])]  # fmt: skip
+    assert orphans[0] == orphans[1]
+    assert len([path for path in orphans[0] if path.endswith("/lost.parquet")]) == 12
+    assert on_workers[1][1]["result"]["removed"] == len(orphans[0])
+    assert here(*seek, "--dry-run")[1]["status"] == "nothing-to-do"
+
+
+def live(directory: Path) -> set[str]:
+    """The data files of the current snapshot."""
+    return {entry["data_file"]["file_path"] for entry in live_entries(head(directory))}
+
+
+def here(*words: str) -> tuple[int, Any]:
+    """Run a command without Spark: its exit code, and its document."""
+    run = [sys.executable, "-m", "icectl", *words, "--json"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
 
 
 def wait_until_no_executor_is_left(cluster: Cluster) -> None:

@@ -88,6 +88,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
         choice,
     )
     with _engine(session, request, choice) as engine:
+        told = replace(told, tasks=engine.counts)
         return _run(session, engine, prepared, told, change, Commits(commits, budget))
 
 

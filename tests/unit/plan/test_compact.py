@@ -544,3 +544,24 @@ def test_files_that_lie_apart_in_a_partition_are_ordered_together_where_they_are
     found = planned(*rows, order=ZOrder((1,)), max_group_bytes=3000)
     assert [len(group.files) for group in found.groups] == [1, 1, 1, 1, 1, 5]
     assert found.left_alone == {}
+
+
+def test_no_task_is_larger_than_one_file_however_uneven_partitions_are() -> None:
+    """One partition has a hundred times the files of each other one, and one file of 50 MB."""
+    a, b = key("a"), key("b")
+    offsets = list(range(4, 500 * K, 10 * K))
+    found = planned(
+        *files(100 * K, 600, "a", spec_id=1, partition_key=a),
+        data(
+            "large", file_size_in_bytes=500 * K, split_offsets=offsets, spec_id=1, partition_key=a
+        ),
+        *files(100 * K, 6, "b", spec_id=1, partition_key=b),
+        output_spec_id=1,
+        sizes=Sizes(200 * K, 150 * K, 360 * K),
+        max_group_bytes=2000 * K,
+    )
+    tasks = [task for group in found.groups for task in group.tasks]
+    assert max(task.expected_bytes for task in tasks) <= 280 * K
+    assert {group.partition_key for group in found.groups} == {a, b}
+    assert max(group.input_bytes for group in found.groups) <= 2000 * K
+    assert 0 <= 61_100 * K - sum(task.expected_bytes for task in tasks) < 10  # of rounding
