@@ -85,8 +85,8 @@ class BrokenTable:
     def _look(self, level: WholeLevel, broken: frozenset[str]) -> str | None:
         try:
             metadata = self.catalog.load().metadata
-        except CorruptTable:
-            return self._older_metadata()
+        except CorruptTable as error:
+            return self._older_metadata(is_cut_off=error.rule in ("R-005", "R-006"))
         return self._older_snapshot(metadata, level, broken)
 
     def _older_snapshot(
@@ -119,8 +119,8 @@ class BrokenTable:
             self.store, metadata, level, 1, SilentProgress(), deadline, broken
         ).newest("main")
 
-    def _older_metadata(self) -> str:
-        """The metadata file before the newest, which cannot be read or breaks a rule."""
+    def _older_metadata(self, *, is_cut_off: bool) -> str:
+        """The metadata file before the newest, which is cut off, or breaks a rule."""
         given = getattr(self.catalog, "metadata_file", None)
         folder = locations.join(self.name, METADATA_FOLDER)
         if given is not None:
@@ -135,10 +135,10 @@ class BrokenTable:
         told = f"the newest whole metadata file before {name} is `{before}`"
         if given is not None or not is_file_system_table(versions):
             return f"{told}: point the catalog at it, or restore {name} from a copy"
-        return (
-            f"{told}: `icectl inspect {quote(before)}` shows it, and `icectl repair {table}` goes "
-            "back to it where that is safe"
-        )
+        shown = f"{told}: `icectl inspect {quote(before)}` shows it, and"
+        if not is_cut_off:
+            return f"{shown} the engine that wrote {name} may set right what it says, or a copy"
+        return f"{shown} `icectl repair {table}` goes back to it where that is safe"
 
 
 def _is_general(finding: Finding) -> bool:

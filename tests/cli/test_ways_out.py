@@ -138,6 +138,18 @@ def test_a_truncated_metadata_file_names_the_whole_one_before_it(
     assert run(str(files[-3])).code == 0
 
 
+def test_repair_is_no_way_out_of_metadata_that_say_something_wrong(
+    table: TableBuilder, run: Run
+) -> None:
+    """It goes back only from what is cut off: these may be right for others."""
+    newest = Path(table.metadata_location)
+    newest.write_text(newest.read_text().replace('"last-column-id"', '"last-id"'))
+    ended = run(table.location, "--yes", command="repair")
+    assert ended.code == 15
+    assert "v3.metadata.json` shows it, and the engine that wrote v4.metadata.json" in ended.err
+    assert "icectl repair" not in ended.err
+
+
 def test_commands_of_hints_name_the_table(table: TableBuilder, run: Run) -> None:
     ended = run(table.location, "files", "--snapshot", "5")
     assert ended.err.endswith(f"hint: `icectl inspect {table.location} snapshots` lists them\n")
