@@ -127,7 +127,7 @@ def test_a_branch_without_a_snapshot_is_refused(tmp_path, capsys):
         (("--to", "x"), "go together"),
         ((*FORM, "--to", "x", "--eager"), "`--eager` means nothing"),
         ((*FORM, "--to", "x", "--lazy"), "`--lazy` means nothing"),
-        (("--layout", "draft"), "`--layout` is one of"),
+        (("--layout", "draft"), "`--layout` is `sfc-1` or"),
     ],
 )
 def test_options_that_do_not_go_together_are_wrong_usage(table, capsys, words, told):

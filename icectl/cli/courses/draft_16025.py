@@ -52,7 +52,12 @@ def export(common: Common, table: str, request: UpgradeRequest, change: Change) 
     planning = change.dry_run or change.check
     if not planning:
         done = write_export(Means(reader.store, reader.progress, reader.deadline), plan)
-        told = replace(told, bytes_written=done.size_bytes, live_count=done.live_count)
+        told = replace(
+            told,
+            bytes_written=done.size_bytes,
+            live_count=done.live_count,
+            leaf_count=len(done.files) - 1,
+        )
     return Outcome(
         command="upgrade-to-v4",
         result=export_result(told),

@@ -53,8 +53,11 @@ def _options(request: UpgradeRequest) -> UpgradeOptions:
         raise UsageError("`--convert-position-deletes` needs `--eager`")
     layout = LAYOUTS_OF_VERSION_4.get(request.layout)
     if layout is None:
-        known = ", ".join(f"`{name}`" for name in (*LAYOUTS_OF_VERSION_4, DRAFT_16025))
-        raise UsageError(f"`--layout` is one of {known}, not `{request.layout}`")
+        known = " or ".join(f"`{name}`" for name in LAYOUTS_OF_VERSION_4)
+        raise UsageError(
+            f"`--layout` is {known}, not `{request.layout}`",
+            hint=f"`--layout {DRAFT_16025} --to FOLDER` exports, and upgrades nothing",
+        )
     for option, given in (
         ("--convert-position-deletes", request.convert_position_deletes),
         ("--allow-read-only", request.allow_read_only),

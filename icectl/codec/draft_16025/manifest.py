@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from icectl.codec.arrow_failures import translated
 from icectl.codec.parquet.schema import FIELD_ID, child_fields, field_id
+from icectl.codec.sfc1.manifest import format_codes
 from icectl.entries.draft_16025.rows import (
     CONTENTS,
     COUNTS,
@@ -22,6 +23,7 @@ from icectl.entries.draft_16025.rows import (
     STATS,
     DraftStatus,
 )
+from icectl.entries.sfc1.rows import whole
 from icectl.errors import CorruptTable
 from icectl.spec.manifest import FileFormat
 
@@ -212,7 +214,7 @@ class _Parts:
         self._table, self._shape = table, shape
         # flatten, and not field: a member of a null struct is null, whatever lies beneath.
         self._groups = {
-            group: _whole(table.column(shape.top[group])).flatten() for group in shape.members
+            group: whole(table.column(shape.top[group])).flatten() for group in shape.members
         }
         self.count = table.num_rows
 
@@ -220,7 +222,7 @@ class _Parts:
         """The values of a column."""
         if column.group is None:
             at = self._shape.top.get(column.id)
-            return None if at is None else _whole(self._table.column(at))
+            return None if at is None else whole(self._table.column(at))
         at = self._shape.members.get(column.group, {}).get(column.id)
         return None if at is None else self._groups[column.group][at]
 
@@ -249,20 +251,10 @@ def _column(parts: _Parts, column: _Column) -> pa.Array:
     if values.null_count and not wanted.nullable:  # V4-200
         raise _broken(f"column {column.id} of a manifest has nulls")
     if column.name == "file_format":
-        return _format_codes(values)
+        return format_codes(values)
     if column.name in ("status", "content"):
         _check_codes(column.name, values)
     return values.cast(wanted.type)
-
-
-def _format_codes(values: pa.Array) -> pa.Array:
-    """Codes of file formats; names are compared without case, others are unknown."""
-    encoded = pc.utf8_upper(values).dictionary_encode()
-    codes = [
-        FileFormat.__members__.get(name, FileFormat.UNKNOWN)
-        for name in encoded.dictionary.to_pylist()
-    ]
-    return pa.array(codes, pa.int8()).take(encoded.indices)
 
 
 def _check_codes(name: str, values: pa.Array) -> None:
@@ -287,15 +279,6 @@ def _readable() -> Iterator[None]:
         raise _broken(error.message.removesuffix(f" ({error.rule})")) from error
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """The one array that a column is read as."""
-    return (
-        column.chunk(0)
-        if column.num_chunks == 1
-        else pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
-    )
-
-
 # -- writing ------------------------------------------------------------------------------------
 
 
@@ -305,7 +288,7 @@ def _made(rows: pa.Table, number: int) -> tuple[pa.Field, pa.Array] | None:
         name = _STRUCTS[number]
         if name not in rows.column_names or not rows.schema.field(name).type.num_fields:
             return None
-        return _identified(rows.schema.field(name), number), _whole(rows[name])
+        return _identified(rows.schema.field(name), number), whole(rows[name])
     if number in _GROUPS:
         members = [one for one in _COLUMNS if one.group == number]
         columns = [_stored(rows, one) for one in members]
@@ -342,7 +325,7 @@ def _identified(one: pa.Field, number: int) -> pa.Field:
 
 
 def _stored(rows: pa.Table, column: _Column) -> pa.Array:
-    values = _whole(rows[column.name])
+    values = whole(rows[column.name])
     if column.name == "file_format":
         return pa.array([one.name.lower() for one in FileFormat]).take(values)
     return values.cast(_field(column).type)

@@ -310,7 +310,7 @@ def _column(stored: pa.Table, shape: _Shape, column: _Column) -> pa.Array:
     if values is None:
         return pa.nulls(len(stored), wanted.type)
     if column.name == "file_format":
-        return _format_codes(values)
+        return format_codes(values)
     if column.required and column.group != _LEAF_COUNTS and values.null_count:  # V4-041
         raise CorruptTable(f"column {column.id} of a manifest has nulls", rule="V4-041")
     if column.name == "status":
@@ -344,7 +344,7 @@ def _check_contents(values: pa.Array) -> None:
         raise CorruptTable("a manifest has a row of an unknown content type", rule="V4-044")
 
 
-def _format_codes(values: pa.Array) -> pa.Array:
+def format_codes(values: pa.Array) -> pa.Array:
     """Codes of file formats; names are compared without case, others are unknown."""
     encoded = pc.utf8_upper(values).dictionary_encode()
     codes = [
