@@ -167,7 +167,7 @@ class _Evaluation:
 
     def _is_known(self, leaf: Leaf) -> Mask:
         """Whether a condition is true or false of every row: no null in what it compares."""
-        if isinstance(leaf, IsNull | IsNan):
+        if isinstance(leaf, IsNull | IsNan) or self._is_required(leaf.column):
             return self._all(True)  # noqa: FBT003
         known = self._all(False)  # noqa: FBT003
         for found in self._partitions:
@@ -181,6 +181,12 @@ class _Evaluation:
             stored = of_field(self.flattened["null_value_counts"], field_id, len(self.entries))
             known |= pc.fill_null(stored, -1).to_numpy(zero_copy_only=False) == 0
         return known
+
+    def _is_required(self, column: Column) -> bool:
+        """Whether no schema lets a column, or a struct around it, be null (R-095)."""
+        lines = [schema.line_to(column.field_id or 0) for schema in self.schemas]
+        known = [item.required for line in lines for item in line]
+        return bool(known) and all(known)  # R-095
 
     def _transform(self, column: Column, item: PartitionField) -> Transform | None:
         """Return a partition field's transform of a column; None where it says nothing of it."""
