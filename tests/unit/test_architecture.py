@@ -192,8 +192,8 @@ KNOW_SFC1 = {
     "table/row_safety.py",
 }
 """What may name a layout's own modules beside these: a command that makes such tables, functions
-that write rows of them, tables of what there is for each layout, and the draft, where it is as sfc-1
-but for names."""
+that write rows of them, tables of what there is for each layout, and the draft, which differs in
+some places by names alone."""
 
 
 def test_what_only_a_layout_knows_is_chosen_not_imported() -> None:
