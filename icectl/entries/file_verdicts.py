@@ -41,6 +41,9 @@ class FileVerdict(IntEnum):
     OF_SMALL_VECTOR_FILES = 14
 
 
+Verdicts = npt.NDArray[np.int8]
+"""Codes of FileVerdict."""
+
 DELETES = (FileVerdict.MANY_DELETE_FILES, FileVerdict.MANY_DELETED_ROWS)
 
 
@@ -55,14 +58,14 @@ class Limits:
     every: bool
 
 
-def judge(matches: Matches, limits: Limits, selected: Mask) -> Integers:
+def judge(matches: Matches, limits: Limits, selected: Mask) -> Verdicts:
     """The verdict on each data file: deletes count before size.
 
     Shape: one Verdict per data file.
     Order: of `matches.data`.
     """
     sizes = numbers(matches.data, "file_size_in_bytes")
-    verdicts = np.full(len(sizes), FileVerdict.FINE, np.int64)
+    verdicts = np.full(len(sizes), FileVerdict.FINE, np.int8)
     if limits.every:
         verdicts[:] = FileVerdict.ASKED_FOR
     has_rows_to_part = numbers(matches.data, "record_count") > 1
@@ -71,8 +74,9 @@ def judge(matches: Matches, limits: Limits, selected: Mask) -> Integers:
     if limits.delete_files is not None:
         many = delete_counts(matches) >= max(limits.delete_files, 1)
         verdicts[many] = FileVerdict.MANY_DELETE_FILES
-    verdicts[deleted_ratios(matches) >= limits.delete_ratio] = FileVerdict.MANY_DELETED_ROWS
-    formats = numbers(matches.data, "file_format")
+    if len(matches.deletes) or not limits.delete_ratio:
+        verdicts[deleted_ratios(matches) >= limits.delete_ratio] = FileVerdict.MANY_DELETED_ROWS
+    formats = np.asarray(matches.data.table["file_format"].to_numpy())
     readable = np.isin(formats, [FileFormat.AVRO, FileFormat.ORC, FileFormat.PARQUET])
     verdicts[~readable] = FileVerdict.UNREADABLE
     verdicts[~selected] = FileVerdict.NOT_SELECTED
@@ -88,16 +92,14 @@ def deleted_ratios(matches: Matches) -> npt.NDArray[np.float64]:
     return np.asarray(deleted / np.maximum(records, 1), np.float64)
 
 
-def live_bytes(matches: Matches) -> Integers:
-    """Estimated bytes of each file's rows that are not known to be deleted."""
+def live_bytes(matches: Matches, stored: Integers) -> Integers:
+    """Estimated bytes of each file's rows that are not known to be deleted, of its stored bytes."""
     if not len(matches.deletes):
-        return numbers(matches.data, "file_size_in_bytes")
-    kept = 1 - deleted_ratios(matches)
-    estimated = np.ceil(numbers(matches.data, "file_size_in_bytes") * kept)
-    return np.asarray(estimated, np.int64)
+        return stored
+    return np.asarray(np.ceil(stored * (1 - deleted_ratios(matches))), np.int64)
 
 
-def chosen(verdicts: Integers) -> Integers:
+def chosen(verdicts: Verdicts) -> Integers:
     """Rows of the files with a reason to be rewritten."""
     return np.flatnonzero(verdicts >= FileVerdict.ASKED_FOR)
 
@@ -133,7 +135,7 @@ def _place(key: bytes | None, types: Sequence[Type | None]) -> tuple[bool, Seque
     return (key is None, () if key is None else [sort_key(one) for one in decode_key(key, types)])
 
 
-def counted(verdicts: Integers) -> dict[FileVerdict, int]:
+def counted(verdicts: Verdicts) -> dict[FileVerdict, int]:
     """Count the files per verdict that there is."""
     return {
         FileVerdict(code): int(count)
@@ -154,4 +156,4 @@ def at_locations(files: Entries, locations: Collection[str]) -> Mask:
 
 def of_specs(files: Entries, spec_ids: Collection[int]) -> Mask:
     """Whether each file is of one of these specs."""
-    return np.isin(numbers(files, "spec_id"), sorted(spec_ids))
+    return np.isin(files.table["spec_id"].to_numpy(), sorted(spec_ids))

@@ -227,11 +227,22 @@ def where(entries: E, mask: pa.Array | pa.ChunkedArray | npt.NDArray[np.bool_]) 
     """Rows whose mask is true; null counts as false.
 
     Order: kept.
+    Cost: memory for the chunks that lose rows; the others are not copied.
     """
     kept = pa.array(mask) if isinstance(mask, np.ndarray) else mask
-    if pc.all(kept, skip_nulls=False, min_count=0).as_py():
+    if _all_true(kept):
         return entries
-    return type(entries)(entries.table.filter(kept))
+    flags = kept.combine_chunks() if isinstance(kept, pa.ChunkedArray) else kept
+    parts, start = [], 0
+    for batch in entries.table.to_batches():
+        own = flags.slice(start, batch.num_rows)
+        start += batch.num_rows
+        parts.append(batch if _all_true(own) else batch.filter(own))
+    return type(entries)(pa.Table.from_batches(parts, entries.table.schema))
+
+
+def _all_true(mask: pa.Array | pa.ChunkedArray) -> bool:
+    return bool(pc.all(mask, skip_nulls=False, min_count=0).as_py())
 
 
 def without(entries: E, rows: npt.NDArray[np.int64]) -> E:

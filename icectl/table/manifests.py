@@ -3,16 +3,16 @@
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Generic, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import EMPTY, Entries, RawEntries, concat, renumbered
+from icectl.entries.rows import Entries, RawEntries, concat, renumbered
 from icectl.entries.schemes import with_schemes
+from icectl.entries.shared_values import SharedValues
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, Unsupported
 from icectl.progress import Progress
@@ -181,6 +181,7 @@ def load_entries_to_match(
     Shape: referenced_data_file is filled from the path bounds of older position delete files.
     Order: (`manifest`, `manifest_pos`); `manifest` indexes `manifests`.
     Raises: as scan_manifests.
+    Cost: memory for what differs from row to row.
     """
     of_deletes = columns | {"lower_bounds", "upper_bounds"}
     wanted = [
@@ -190,20 +191,15 @@ def load_entries_to_match(
     scanned = scan_together(
         store, metadata, manifests, wanted, concurrency=concurrency, progress=progress
     )
-    parts: list[RawEntries] = []
+    shared, parts = SharedValues(), []
     for part in scanned:
+        found = part
         if wanted[part.first] is of_deletes:
             named = with_schemes(metadata, with_referenced_data_files(part.rows)).table
-            parts.append(RawEntries(named.drop_columns(sorted(of_deletes - columns))))
-        else:
-            parts.append(part.rows)
-    return _inherited(parts, manifests)
-
-
-def _inherited(parts: Sequence[RawEntries], manifests: Sequence[ManifestFile]) -> Entries:
-    if not parts:
-        return EMPTY
-    return inherit(RawEntries(pa.concat_tables([part.table for part in parts])), manifests)
+            rows = RawEntries(named.drop_columns(sorted(of_deletes - columns)))
+            found = replace(part, rows=rows)
+        parts.append(shared.shared(_resolved(found, manifests)))
+    return concat(parts)
 
 
 _Stored = tuple[Sequence[int], Sequence[FileRead]]

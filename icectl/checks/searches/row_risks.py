@@ -107,7 +107,11 @@ def live_twice(files: Entries, rows: Sequence[int]) -> int:
 
 def repeated(keys: pa.ChunkedArray) -> Integers:
     """The places whose key an earlier one has; null has none in common."""
-    prints = np.concatenate([np.zeros(0, np.uint64), *map(fingerprints, keys.chunks)])
+    prints = np.empty(len(keys), np.uint64)
+    start = 0
+    for chunk in keys.chunks:
+        prints[start : start + len(chunk)] = fingerprints(chunk)
+        start += len(chunk)
     prints.sort()
     if not (prints[1:] == prints[:-1]).any():
         return np.empty(0, np.int64)

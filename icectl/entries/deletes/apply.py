@@ -202,14 +202,13 @@ def reach(matches: Matches, data_rows: Integers, delete_rows: Integers) -> tuple
 
     Shape: two flags for each pair of rows; a delete applies where both are true (R-111).
     """
-    data, deletes = matches.data, matches.deletes
-    own = data.table.select(rows.GROUP_KEYS).take(pa.array(data_rows))
-    theirs = deletes.table.select(rows.GROUP_KEYS).take(pa.array(delete_rows))
-    same = pc.and_(*(pc.equal(own[key], theirs[key]) for key in rows.GROUP_KEYS))
-    older = (
-        rows.numbers(data, "sequence_number")[data_rows]
-        <= rows.numbers(deletes, "sequence_number")[delete_rows]
+    columns = [*rows.GROUP_KEYS, "sequence_number"]
+    own, theirs = (
+        rows.take(Entries(files.table.select(columns)), places)
+        for files, places in ((matches.data, data_rows), (matches.deletes, delete_rows))
     )
+    same = pc.and_(*(pc.equal(own.table[key], theirs.table[key]) for key in rows.GROUP_KEYS))
+    older = rows.numbers(own, "sequence_number") <= rows.numbers(theirs, "sequence_number")
     return older, _flags(same)  # R-111
 
 

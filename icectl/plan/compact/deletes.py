@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from icectl.entries.columns.values import Integers
+import numpy as np
+
 from icectl.entries.deletes.apply import delete_counts
 from icectl.entries.deletes.by_file import Applied
-from icectl.entries.file_verdicts import FileVerdict, everything, of_specs
+from icectl.entries.file_verdicts import FileVerdict, Verdicts, of_specs
 from icectl.entries.rows import by_row
 from icectl.plan.binpack import pack
 from icectl.plan.compact.groups import (
@@ -63,9 +64,9 @@ def plan_deletes(
     return CompactPlan(pin, branch, options, groups, planning.verdicts, dangling)
 
 
-def _verdicts(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Integers:
+def _verdicts(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Verdicts:
     """Judge each data file before its deletes are looked at."""
-    verdicts = everything(files.data) * int(FileVerdict.MERGED)
+    verdicts = np.full(len(files.data), FileVerdict.MERGED, np.int8)
     verdicts[~selected(metadata, files, options)] = FileVerdict.NOT_SELECTED
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     return verdicts
@@ -105,7 +106,7 @@ class _Planning:
     metadata: TableMetadata
     files: LiveFiles
     options: CompactOptions
-    verdicts: Integers
+    verdicts: Verdicts
 
     def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
         """Note what is found of some data files."""

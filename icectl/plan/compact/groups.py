@@ -20,6 +20,7 @@ from icectl.entries.file_verdicts import (
     DELETES,
     FileVerdict,
     Limits,
+    Verdicts,
     at_locations,
     by_partition,
     chosen,
@@ -224,7 +225,7 @@ class CompactPlan:
     branch: Branch
     options: CompactOptions
     groups: tuple[CompactGroup, ...]
-    verdicts: Integers
+    verdicts: Verdicts
     dangling: tuple[int, ...]
 
     @property
@@ -278,12 +279,13 @@ def plan(
     )
     verdicts = judge(files.matches, limits, selected(metadata, files, options))
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
+    stored = numbers(files.data, "file_size_in_bytes")
     planning = _Planning(
         files,
         options,
         verdicts,
-        stored=numbers(files.data, "file_size_in_bytes"),
-        live=live_bytes(files.matches),
+        stored=stored,
+        live=live_bytes(files.matches, stored),
         records=numbers(files.data, "record_count"),
     )
     # Without partitions it is known where rows of other specs come to.
@@ -395,7 +397,7 @@ class _Planning:
 
     files: LiveFiles
     options: CompactOptions
-    verdicts: Integers
+    verdicts: Verdicts
     stored: Integers
     live: Integers
     records: Integers
