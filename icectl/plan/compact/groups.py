@@ -286,7 +286,6 @@ def plan(
         verdicts,
         stored=stored,
         live=live_bytes(files.matches, stored),
-        records=numbers(files.data, "record_count"),
     )
     # Without partitions it is known where rows of other specs come to.
     others = (
@@ -400,7 +399,6 @@ class _Planning:
     verdicts: Verdicts
     stored: Integers
     live: Integers
-    records: Integers
 
     def leave(self, rows: Sequence[int], verdict: FileVerdict) -> None:
         """Note why candidates are left alone."""
@@ -514,7 +512,7 @@ class _Planning:
             reason=self._reason(rows),
             input_files=len(rows),
             input_bytes=self._total(rows),
-            input_rows=int(self.records[list(rows)].sum()),
+            input_rows=make.row_count(rows),
             expected_files=sum(sizes.parts(bin_.expected_bytes) for bin_ in draft.bins),
             expected_bytes=sum(bin_.expected_bytes for bin_ in draft.bins),
         )

@@ -111,6 +111,11 @@ class TaskMaker:
             blank, inputs=inputs, delete_files=delete_files, expected_bytes=bin_.expected_bytes
         )
 
+    def row_count(self, rows: Sequence[int]) -> int:
+        """The rows that some of the chosen data files have."""
+        place = _INPUT.index("record_count")
+        return sum(self._values[row][place] for row in rows)
+
     def inputs(
         self, rows: Sequence[int], split: tuple[int, int] | None
     ) -> tuple[tuple[InputFile, ...], tuple[DeleteFile, ...]]:

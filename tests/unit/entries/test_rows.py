@@ -67,6 +67,16 @@ def test_where_copies_nothing_when_every_row_stays() -> None:
     assert rows.where(FILES, pa.array([True] * len(FILES))) is FILES
 
 
+def test_where_copies_no_chunk_that_keeps_all_its_rows() -> None:
+    table = pa.concat_tables([FILES.table, FILES.table])
+    kept = rows.where(type(FILES)(table), np.arange(len(table)) != 1).table
+    assert kept.equals(
+        pa.concat_tables([FILES.table.slice(0, 1), FILES.table.slice(2), FILES.table])
+    )
+    last = kept["location"].chunks[-1]
+    assert last.buffers()[2].address == FILES.table["location"].chunk(0).buffers()[2].address
+
+
 def test_part_is_a_stretch_of_rows() -> None:
     assert named(rows.part(FILES, 1, 3)) == ["b", "c"]
     assert named(rows.part(FILES, 6, 6)) == []
