@@ -1,8 +1,8 @@
 """Files of kernels in worker processes: this process has the stores, and opens what they ask for.
 
 A worker reads and writes files of this machine by itself, by the path of what was opened here; the
-bytes of all others pass between the two. New files are finished here, or undone where a worker has
-not come to their end.
+bytes of all others pass between the two, through memory that both have where the system lets them.
+New files are finished here, or undone where a worker has not come to their end.
 """
 
 import io
@@ -18,9 +18,12 @@ from icectl.engine.isolated import Ask, Kernel
 from icectl.engine.kernels.write_data import FileOutputs
 from icectl.storage.counting import CountingReader
 from icectl.storage.local.store import write_to
+from icectl.storage.memory_file import MemoryFile, memory_file, path_in_memory
 from icectl.storage.store import Store
 
 _BUFFER_BYTES = 1 << 20
+_KEPT_BYTES = 8 << 20
+"""Of shared memory that is kept for the next bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +46,15 @@ class _Read:
     number: int
     offset: int
     size_bytes: int
+    by_memory: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
+    """Bytes to write, or how many of those in shared memory."""
+
     number: int
-    content: bytes
+    content: bytes | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +64,44 @@ class _Close:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A file that was opened; `path` is where a worker can do so too."""
+    """A file that was opened; `path` is where a worker can do so too.
+
+    `content` is memory that has all of its bytes, `shared` memory that they pass through: both may
+    be out of a worker's reach.
+    """
 
     number: int
     path: str | None
     size_bytes: int
+    content: str | None = None
+    shared: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A file that is open for a worker; `shared` is memory that its bytes pass through."""
+
+    file: IO[bytes]
+    stack: ExitStack
+    shared: MemoryFile | None
+
+    def read(self, question: _Read) -> bytes | int:
+        """The bytes, or how many there are now in shared memory."""
+        self.file.seek(question.offset)
+        content = self.file.read(question.size_bytes)
+        if self.shared is None or not question.by_memory:
+            return content
+        if self.shared.seek(0, os.SEEK_END) > _KEPT_BYTES:
+            self.shared.truncate(0)
+        self.shared.fill(content)
+        return len(content)
+
+    def write(self, content: bytes | int) -> int:
+        """Write bytes, or so many of those in shared memory."""
+        if isinstance(content, int):
+            assert self.shared is not None
+            content = os.pread(self.shared.fileno(), content, 0)
+        return self.file.write(content)
 
 
 @dataclass(slots=True)
@@ -78,7 +117,7 @@ class CallFiles:
     opened: Callable[[str], None]
     reading: str | None = None
     """What was opened last to be read."""
-    _open: dict[int, tuple[IO[bytes], ExitStack]] = field(default_factory=dict)
+    _open: dict[int, _Kept] = field(default_factory=dict)
     _count: int = 0
 
     def __enter__(self) -> "CallFiles":
@@ -90,8 +129,8 @@ class CallFiles:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for _, stack in self._open.values():
-            stack.__exit__(kind, error, trace)
+        for kept in self._open.values():
+            kept.stack.__exit__(kind, error, trace)
 
     def answer(self, question: Any) -> Any:
         """Do what a worker asks for. Raises: what the store raises."""
@@ -104,16 +143,12 @@ class CallFiles:
                 stack = ExitStack()
                 file = stack.enter_context(self.store.open_new(location))
                 return self._kept(file, stack, 0)
-            case _Read(number, offset, size_bytes):
-                file, _ = self._open[number]
-                file.seek(offset)
-                return file.read(size_bytes)
+            case _Read(number):
+                return self._open[number].read(question)
             case _Write(number, content):
-                file, _ = self._open[number]
-                return file.write(content)
+                return self._open[number].write(content)
             case _Close(number):
-                _, stack = self._open.pop(number)
-                return stack.close()
+                return self._open.pop(number).stack.close()
 
     def _opened(self, location: str) -> _Opened:
         self.reading = location
@@ -128,8 +163,11 @@ class CallFiles:
 
     def _kept(self, file: IO[bytes], stack: ExitStack, size_bytes: int) -> _Opened:
         self._count += 1
-        self._open[self._count] = file, stack
-        return _Opened(self._count, path_of(file), size_bytes)
+        path, content, shared = path_of(file), path_in_memory(file), None
+        if path is None and content is None and (shared := memory_file()) is not None:
+            stack.enter_context(shared)
+        self._open[self._count] = _Kept(file, stack, shared)
+        return _Opened(self._count, path, size_bytes, content, shared.path if shared else None)
 
 
 def read_by_path(
@@ -166,9 +204,37 @@ def outputs_through(ask: Ask) -> FileOutputs:
         opened: _Opened = ask(_Open(location))
         if opened.path is not None:
             return Path(opened.path).open("rb")
+        content = _reached(opened.content)
+        if content is not None:
+            return io.BufferedReader(_HeldFile(ask, opened, content), _BUFFER_BYTES)
         return io.BufferedReader(_AskedFile(ask, opened), _BUFFER_BYTES)
 
     return FileOutputs(lambda partition: str(ask(_Next(partition))), create, read)
+
+
+def _reached(path: str | None) -> int | None:
+    """A descriptor of the other process's memory; None where it is out of reach."""
+    if path is None:
+        return None
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:  # some systems keep processes apart
+        return None
+
+
+class _HeldFile(io.FileIO):
+    """A file all of whose bytes are in memory that both processes have."""
+
+    def __init__(self, ask: Ask, opened: _Opened, descriptor: int) -> None:
+        super().__init__(descriptor, "rb")
+        self._ask = ask
+        self._file = opened
+
+    def close(self) -> None:
+        """Close the file, at the other end too."""
+        if not self.closed:
+            self._ask(_Close(self._file.number))
+        super().close()
 
 
 class _SentFile(io.RawIOBase):
@@ -178,6 +244,7 @@ class _SentFile(io.RawIOBase):
         super().__init__()
         self._ask = ask
         self._number = opened.number
+        self._shared = _reached(opened.shared)
         self._at = 0
 
     def writable(self) -> bool:
@@ -190,10 +257,21 @@ class _SentFile(io.RawIOBase):
 
     def write(self, content: Any, /) -> int:
         """Send bytes to the other end, and return how many."""
-        octets = bytes(content)
-        self._ask(_Write(self._number, octets))
-        self._at += len(octets)
-        return len(octets)
+        octets = memoryview(content).cast("B")
+        if self._shared is None:
+            self._ask(_Write(self._number, bytes(octets)))
+            count = len(octets)
+        else:
+            count = os.pwrite(self._shared, octets, 0)
+            self._ask(_Write(self._number, count))
+        self._at += count
+        return count
+
+    def close(self) -> None:
+        """Let go of the memory; the other end learns of the end by itself."""
+        if not self.closed and self._shared is not None:
+            os.close(self._shared)
+        super().close()
 
 
 class _AskedFile(io.RawIOBase):
@@ -203,6 +281,7 @@ class _AskedFile(io.RawIOBase):
         super().__init__()
         self._ask = ask
         self._file = opened
+        self._shared = _reached(opened.shared)
         self._at = 0
 
     def readable(self) -> bool:
@@ -215,13 +294,19 @@ class _AskedFile(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         """Ask for the next bytes, and return how many came."""
-        wanted = min(memoryview(buffer).nbytes, max(self._file.size_bytes - self._at, 0))
+        octets = memoryview(buffer).cast("B")
+        wanted = min(octets.nbytes, max(self._file.size_bytes - self._at, 0))
         if wanted == 0:
             return 0
-        content = self._ask(_Read(self._file.number, self._at, wanted))
-        memoryview(buffer).cast("B")[: len(content)] = content
-        self._at += len(content)
-        return len(content)
+        by_memory = self._shared is not None
+        told = self._ask(_Read(self._file.number, self._at, wanted, by_memory))
+        if self._shared is not None:
+            count = os.preadv(self._shared, [octets[:told]], 0)
+        else:
+            count = len(told)
+            octets[:count] = told
+        self._at += count
+        return count
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Move to a place, and return it."""
@@ -236,5 +321,7 @@ class _AskedFile(io.RawIOBase):
     def close(self) -> None:
         """Close the file, at the other end too."""
         if not self.closed:
+            if self._shared is not None:
+                os.close(self._shared)
             self._ask(_Close(self._file.number))
         super().close()

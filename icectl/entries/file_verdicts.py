@@ -65,7 +65,7 @@ def judge(matches: Matches, limits: Limits, selected: Mask) -> Verdicts:
     Order: of `matches.data`.
     """
     sizes = numbers(matches.data, "file_size_in_bytes")
-    verdicts = np.full(len(sizes), FileVerdict.FINE, np.int8)
+    verdicts = everywhere(matches.data, FileVerdict.FINE)
     if limits.every:
         verdicts[:] = FileVerdict.ASKED_FOR
     has_rows_to_part = numbers(matches.data, "record_count") > 1
@@ -81,6 +81,11 @@ def judge(matches: Matches, limits: Limits, selected: Mask) -> Verdicts:
     verdicts[~readable] = FileVerdict.UNREADABLE
     verdicts[~selected] = FileVerdict.NOT_SELECTED
     return verdicts
+
+
+def everywhere(data: Entries, verdict: FileVerdict) -> Verdicts:
+    """The same verdict on every data file."""
+    return np.full(len(data), verdict, np.int8)
 
 
 def deleted_ratios(matches: Matches) -> npt.NDArray[np.float64]:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import IO
 
 from icectl.storage.location import is_local
+from icectl.storage.memory_file import MemoryFile
 from icectl.storage.store import Store
 
 _LARGEST_BYTES = 16 << 20
@@ -78,7 +79,7 @@ class ReadAhead:
         if len(content) != size_bytes:  # metadata is wrong about it
             self._released(size_bytes)
             return self._store.open(location)
-        return _Held(content, lambda: self._released(size_bytes))
+        return _held(content, lambda: self._released(size_bytes))
 
     def _released(self, size_bytes: int) -> None:
         with self._lock:
@@ -98,16 +99,34 @@ class ReadAhead:
                 self._bytes += size_bytes
 
 
-class _Held(io.BytesIO):
-    """A file that is here as a whole, until it is closed."""
+class _Told:
+    """A file that tells when it is closed."""
 
-    def __init__(self, content: bytes, closed: Callable[[], None]) -> None:
-        super().__init__(content)
-        self._on_close: Callable[[], None] | None = closed
+    on_close: Callable[[], None] | None = None
 
     def close(self) -> None:
         """Give its bytes back to the budget."""
-        super().close()
-        if self._on_close is not None:
-            told, self._on_close = self._on_close, None
+        super().close()  # type: ignore[misc]
+        if self.on_close is not None:
+            told, self.on_close = self.on_close, None
             told()
+
+
+class _Shared(_Told, MemoryFile):
+    """A file that is here as a whole, for other processes too."""
+
+
+class _Held(_Told, io.BytesIO):
+    """A file that is here as a whole."""
+
+
+def _held(content: bytes, closed: Callable[[], None]) -> IO[bytes]:
+    """A file of these bytes, where others find it if the system has that."""
+    held: _Shared | _Held
+    try:
+        held = _Shared()
+        held.fill(content)
+    except OSError:
+        held = _Held(content)
+    held.on_close = closed
+    return held

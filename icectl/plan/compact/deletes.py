@@ -9,11 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
 from icectl.entries.deletes.apply import delete_counts
 from icectl.entries.deletes.by_file import Applied
-from icectl.entries.file_verdicts import FileVerdict, Verdicts, of_specs
+from icectl.entries.file_verdicts import FileVerdict, Verdicts, everywhere, of_specs
 from icectl.entries.rows import by_row
 from icectl.plan.binpack import pack
 from icectl.plan.compact.groups import (
@@ -66,7 +64,7 @@ def plan_deletes(
 
 def _verdicts(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Verdicts:
     """Judge each data file before its deletes are looked at."""
-    verdicts = np.full(len(files.data), FileVerdict.MERGED, np.int8)
+    verdicts = everywhere(files.data, FileVerdict.MERGED)
     verdicts[~selected(metadata, files, options)] = FileVerdict.NOT_SELECTED
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     return verdicts
