@@ -57,14 +57,11 @@ class LocalEngine:
                 raise Incomplete("stopped")
 
         count = min(self.concurrency, os.cpu_count() or 1, 1 + total // _WORTH_A_WORKER_BYTES)
-        read = [
-            (file.location, file.size_bytes)
-            for task in tasks
-            for file in task.inputs
-            if file.split is None
-        ]
+        inputs = [file for task in tasks for file in task.inputs]
+        split = {file.location for file in inputs if file.split is not None}
+        whole = [(file.location, file.size_bytes) for file in inputs if file.split is None]
         with (
-            ReadAhead(self.store, read, self.concurrency) as ahead,
+            ReadAhead(self.store, whole, self.concurrency, split) as ahead,
             Workers(check) as workers,
             ThreadPoolExecutor(count) as pool,
         ):

@@ -1,36 +1,58 @@
-"""Files of a store read before they are asked for, each by one request, within a byte budget."""
+"""Files of a store read before they are asked for, within a byte budget.
+
+Small ones come by one request each, in their order; large ones in parts, several at once, from
+where a reader is.
+"""
 
 import io
-from collections import deque
-from collections.abc import Callable, Iterable
+import os
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 from icectl.storage.location import is_local
 from icectl.storage.memory_file import MemoryFile
 from icectl.storage.store import Store
 
 _LARGEST_BYTES = 16 << 20
-"""Larger files are read by their column chunks, each long enough for its request."""
+"""Larger files are read in parts."""
+
+_PART_BYTES, _PARTS_AHEAD = 4 << 20, 3
+"""Parts of a large file, and how many come behind the one that is read."""
+
+_END_BYTES = 64 << 10
+"""The end of a file, where a footer is, which an open file has already."""
 
 _BUDGET_BYTES = 96 << 20
 """Of files that are under way, or here and not closed yet."""
 
 _AT_ONCE = 32
+_BUFFER_BYTES = 1 << 18
 
 
 class ReadAhead:
     """Opens files of a store; those told of in advance are read in their order. A context.
 
-    Files of this machine, and large ones, are left to the store. Any thread may open; what was
-    opened once is opened anew by the store.
+    Files of this machine are left to the store. Any thread may open; what was opened once is opened
+    anew by the store.
     """
 
-    def __init__(self, store: Store, files: Iterable[tuple[str, int]], concurrency: int) -> None:
-        """Begin to read; `files` are locations with their sizes by metadata."""
+    def __init__(
+        self,
+        store: Store,
+        files: Iterable[tuple[str, int]],
+        concurrency: int,
+        read_in_places: Collection[str] = (),
+    ) -> None:
+        """Begin to read; `files` are locations with their sizes by metadata.
+
+        Of files that are only `read_in_places` no more is read than is asked for.
+        """
         self._store = store
+        self._read_in_places = frozenset(read_in_places)
         self._lock = Lock()
         self._waiting = deque(
             (location, size)
@@ -40,11 +62,8 @@ class ReadAhead:
         self._running: dict[str, tuple[Future[bytes], int]] = {}
         self._passed: set[str] = set()
         self._bytes = 0
-        self._pool = (
-            ThreadPoolExecutor(min(concurrency, _AT_ONCE), thread_name_prefix="read-ahead")
-            if self._waiting
-            else None
-        )
+        # Its threads start as they are needed.
+        self._pool = ThreadPoolExecutor(min(concurrency, _AT_ONCE), thread_name_prefix="read-ahead")
         self._start_more()
 
     def __enter__(self) -> "ReadAhead":
@@ -59,8 +78,7 @@ class ReadAhead:
         with self._lock:
             self._waiting.clear()
             self._running.clear()
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
 
     def open(self, location: str) -> IO[bytes]:
         """A seekable reader. Raises: as the store's reading does."""
@@ -69,7 +87,7 @@ class ReadAhead:
             if found is None:
                 self._passed.add(location)  # it was faster than this
         if found is None:
-            return self._store.open(location)
+            return self._in_parts(location)
         future, size_bytes = found
         try:
             content = future.result()
@@ -80,6 +98,22 @@ class ReadAhead:
             self._released(size_bytes)
             return self._store.open(location)
         return _held(content, lambda: self._released(size_bytes))
+
+    def _in_parts(self, location: str) -> IO[bytes]:
+        file = self._store.open(location)
+        if is_local(location) or location in self._read_in_places:
+            return file
+        size_bytes = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        if size_bytes <= _PART_BYTES:
+            return file
+
+        def part(number: int) -> Future[bytes]:
+            offset = number * _PART_BYTES
+            length = min(_PART_BYTES, size_bytes - offset)
+            return self._pool.submit(self._store.read_range, location, offset, length)
+
+        return io.BufferedReader(_InParts(file, size_bytes, part), _BUFFER_BYTES)
 
     def _released(self, size_bytes: int) -> None:
         with self._lock:
@@ -92,7 +126,6 @@ class ReadAhead:
                 location, size_bytes = self._waiting.popleft()
                 if location in self._passed or location in self._running:
                     continue
-                assert self._pool is not None
                 # One byte more than there should be shows where metadata is wrong.
                 future = self._pool.submit(self._store.read_range, location, 0, size_bytes + 1)
                 self._running[location] = future, size_bytes
@@ -130,3 +163,72 @@ def _held(content: bytes, closed: Callable[[], None]) -> IO[bytes]:
         held = _Held(content)
     held.on_close = closed
     return held
+
+
+class _InParts(io.RawIOBase):
+    """A large file, read on behind the place where a reader is."""
+
+    def __init__(
+        self, file: IO[bytes], size_bytes: int, read: Callable[[int], Future[bytes]]
+    ) -> None:
+        """Read parts by number; `file` gives the end, which it has."""
+        super().__init__()
+        self._file = file
+        self._size_bytes = size_bytes
+        self._read = read
+        self._at = 0
+        self._parts: OrderedDict[int, Future[bytes]] = OrderedDict()
+
+    def readable(self) -> bool:
+        """Return True: the file can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True: reading may start anywhere."""
+        return True
+
+    def tell(self) -> int:
+        """Return the place in the file."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move to a place, and return it."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}[whence]
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read the next bytes, up to the end of their part, and return how many came."""
+        octets = memoryview(buffer).cast("B")
+        if self._at >= self._size_bytes - _END_BYTES:
+            self._file.seek(self._at)
+            content = self._file.read(len(octets))
+        else:
+            number, start = divmod(self._at, _PART_BYTES)
+            content = self._part(number)[start : start + len(octets)]
+        octets[: len(content)] = content
+        self._at += len(content)
+        return len(content)
+
+    def _part(self, number: int) -> bytes:
+        last = (self._size_bytes - 1) // _PART_BYTES
+        for each in range(number, min(number + _PARTS_AHEAD, last) + 1):
+            if each not in self._parts:
+                self._parts[each] = self._read(each)
+        self._parts.move_to_end(number)
+        while len(self._parts) > 2 * _PARTS_AHEAD:
+            self._parts.popitem(last=False)[1].cancel()
+        try:
+            return self._parts[number].result()
+        except BaseException:
+            del self._parts[number]
+            raise
+
+    def close(self) -> None:
+        """Let go of what was read ahead, and close the file."""
+        if not self.closed:
+            for part in self._parts.values():
+                part.cancel()
+            self._parts.clear()
+            self._file.close()
+        super().close()

@@ -365,8 +365,10 @@ class _Checks:
     @contextmanager
     def ahead(self, tasks: Sequence[_Task], concurrency: int) -> Iterator[None]:
         """Read the files of tasks before these begin, in their order, if all of each is read."""
-        whole = [] if self._by_footers else tasks
-        files = [(task.location, task.size_bytes) for task in whole if task.location is not None]
+        files = [(task.location, task.size_bytes) for task in tasks if task.location is not None]
+        if self._by_footers:
+            yield
+            return
         with ReadAhead(self._store, files, concurrency) as ahead:
             self._open = ahead.open
             yield

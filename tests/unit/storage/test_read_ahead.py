@@ -116,3 +116,50 @@ def test_what_nobody_opens_does_not_keep_the_run(store):
     with ReadAhead(slow, files(), 1):
         held.set()
     assert slow.counts["read_range"] <= 10
+
+
+@pytest.fixture
+def large(store, monkeypatch):
+    """A file of ten parts, of which an open one has the last two bytes."""
+    monkeypatch.setattr(read_ahead, "_LARGEST_BYTES", 9)
+    monkeypatch.setattr(read_ahead, "_PART_BYTES", 10)
+    monkeypatch.setattr(read_ahead, "_END_BYTES", 2)
+    monkeypatch.setattr(read_ahead, "_BUFFER_BYTES", 1)
+    store.replace(f"{BASE}/large", bytes(range(95)))
+    return f"{BASE}/large"
+
+
+def test_a_large_file_is_read_in_parts_each_once(store, large):
+    with ReadAhead(store, [(large, 95)], 4) as ahead, ahead.open(large) as file:
+        assert file.seek(-2, 2) == 93
+        assert file.read() == bytes([93, 94])
+        assert "read_range" not in store.counts
+        file.seek(0)
+        assert file.read(25) == bytes(range(25))
+        assert file.read(1) == bytes([25])
+        assert file.read() == bytes(range(26, 95))
+        assert file.seek(-80, 1) == 15
+        assert file.tell() == 15
+    assert store.counts == {"replace": 1, "open": 1, "read_range": 10}
+
+
+def test_parts_behind_a_reader_are_under_way_but_no_more_of_them_than_three(store, large):
+    with ReadAhead(store, [], 4) as ahead, ahead.open(large) as file:
+        file.seek(30)
+        assert file.read(1) == bytes([30])
+    assert 1 <= store.counts["read_range"] <= 4
+
+
+def test_a_large_file_that_is_read_in_places_is_left_to_the_store(store, large):
+    with ReadAhead(store, [], 4, [large]) as ahead, ahead.open(large) as file:
+        file.seek(30)
+        assert file.read(10) == bytes(range(30, 40))
+    assert "read_range" not in store.counts
+
+
+def test_a_part_that_failed_is_read_again_where_it_is_asked_for_again(store, large):
+    faulty = FaultyStore(store, 1, "before", frozenset({"read_range"}))
+    with ReadAhead(faulty, [], 1) as ahead, ahead.open(large) as file:
+        with pytest.raises(StorageError):
+            file.read(1)
+        assert file.read(12) == bytes(range(12))
