@@ -4,7 +4,9 @@
 
 icectl's planning columns against fastavro with a reader schema of the same columns, and against
 PyIceberg's fetch_manifest_entry, in turn, in one process each; then the peak memory of each, all
-columns, and writing. Loading the compiled scan is part of icectl's time in the cold figure only.
+columns, writing, and `inspect` of a table of that manifest against a process of fastavro's, starts
+of Python included. Loading the compiled scan is part of icectl's time in the cold figure only. The
+same entries in Parquet too, as Iceberg 1.12 writes them.
 """
 
 import io
@@ -22,14 +24,17 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import fastavro
 
+from icectl.codec.manifest.convert import in_file_format
 from icectl.codec.manifest.manifest import read_manifest, write_manifest
+from icectl.codec.manifest.write import ManifestForm
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
-from icectl.spec.manifest import ManifestContent
-from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, entries
-from tests.benchmarks.measure import Run, call, in_turn, median, ratio, verdict
+from icectl.spec.manifest import FileFormat, ManifestContent
+from tests.benchmarks.big_table import SCHEMA, SNAPSHOT_ID, SPEC, build, entries
+from tests.benchmarks.measure import Run, call, cpu_ratio, in_turn, median, process, ratio, verdict
 from tests.benchmarks.peers import pyiceberg_entries
 
+FASTAVRO = "fastavro"
 PLANNED_FIELDS = {
     "content",
     "file_path",
@@ -68,8 +73,13 @@ def read_with_icectl(path: Path, columns: frozenset[str] = PLANNING_COLUMNS) -> 
     return len(read_manifest(path.read_bytes(), columns=columns, manifest=0, spec=SPEC)[1])
 
 
+def read_parquet(path: Path) -> int:
+    return read_with_icectl(path.with_suffix(".parquet"))
+
+
 READERS = {
     "icectl": read_with_icectl,
+    "icectl-parquet": read_parquet,
     "icectl-all": lambda path: read_with_icectl(path, ALL_COLUMNS),
     "fastavro": read_with_fastavro,
     "pyiceberg": read_with_pyiceberg,
@@ -80,6 +90,18 @@ def peak_bytes() -> int:
     """Peak memory of this program alone: the system's count of a child starts with its parent's."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def _whole_processes(folder: Path, count: int, manifest: Path) -> tuple[list[Run], list[Run]]:
+    """`icectl inspect` of one manifest, and a process that reads it with fastavro."""
+    build(folder / "table", 1, count)
+    icectl = str(Path(sys.executable).parent / "icectl")
+    shown, peer = in_turn(
+        3,
+        lambda: process([icectl, "inspect", str(folder / "table")]),
+        lambda: process([sys.executable, __file__, FASTAVRO, str(manifest)]),
+    )
+    return shown, peer
 
 
 def main() -> int:
@@ -107,9 +129,13 @@ def main() -> int:
         path = Path(directory) / "manifest.avro"
         path.write_bytes(write())
         start = time.perf_counter()
-        write()
+        content = write()
         print(f"{count} entries, {path.stat().st_size} bytes stored")
-        print(f"icectl writes {count / (time.perf_counter() - start):,.0f} entries/s")
+        print(f"icectl writes: {count / (time.perf_counter() - start):,.0f} entries/s")
+        start = time.perf_counter()
+        form = ManifestForm(SCHEMA, SPEC, 4, ManifestContent.DATA, FileFormat.PARQUET)
+        path.with_suffix(".parquet").write_bytes(in_file_format(content, form))
+        print(f"as Parquet: {count / (time.perf_counter() - start):,.0f} entries/s more")
 
         def timed(name: str) -> Run:
             return call(lambda: READERS[name](path))
@@ -125,7 +151,14 @@ def main() -> int:
             peak = int(subprocess.run(command, check=True, capture_output=True).stdout)
             seconds = time.perf_counter() - start
             print(f"{name}: process {seconds:.2f} s, peak {peak / 2**20:,.0f} MiB")
+        shown, peer = _whole_processes(Path(directory), count, path)
+        print(
+            f"inspect, start included: {median([run.cpu_seconds for run in shown]):.2f} s "
+            f"processor; fastavro {median([run.cpu_seconds for run in peer]):.2f} s"
+        )
         reached = [
+            verdict("whole processes, times fastavro", cpu_ratio(peer, shown), 8, at_most=False),
+            verdict("Parquet / Avro", ratio(runs["icectl-parquet"], runs["icectl"]), 1.0),
             verdict("times fastavro", ratio(runs["fastavro"], runs["icectl"]), 20, at_most=False),
             verdict("times PyIceberg", ratio(runs["pyiceberg"], runs["icectl"]), 15, at_most=False),
         ]

@@ -6,6 +6,8 @@ small: the seconds of reading 1,000 objects of 8 KB and of listing 20,000, by ob
 inspect: of a table of 2,000 manifests of 50 files, in turn with a process that only reads them.
 compact: 1,000 data files of 1 MB compacted by the local engine, in turn with a bare copy of the
 same objects by obstore, each got and put again with 32 in flight; the ratio of their bandwidths.
+Then the same files compacted on the local disk, and what pyarrow takes that only decodes and
+encodes them, in two processes: the floor, below which nothing comes that reads rows.
 validate: level `data` of the same table, in turn with getting its objects.
 """
 
@@ -26,6 +28,7 @@ from icectl.env import SystemEnv
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.store import Store
 from tests.benchmarks import big_table, compact_tables
+from tests.benchmarks.bench_compact import Table, copy_files
 from tests.benchmarks.measure import Run, call, in_turn, median, process, ratio, verdict
 from tests.stores import s3_servers
 from tests.stores.s3_servers import BY_S3FS, free_port
@@ -35,7 +38,7 @@ READ, LISTED = 1_000, 20_000
 ROWS, COPIED_AT_ONCE = 22_000, 32
 MANIFESTS, ENTRIES = 2_000, 50
 AT_ONCE = 48
-BARE = "--bare"
+BARE, COPY = "--bare", "--copy"
 
 
 def delaying(port: int) -> int:
@@ -101,6 +104,7 @@ class Lake:
         self.directory.parent.mkdir(parents=True)
         paths = compact_tables.build(self.directory, file_count, ROWS, location=self.location)
         self.bytes = sum(path.stat().st_size for path in paths)
+        self.paths = paths
         self.names = [f"wh/t/data/{path.name}" for path in paths]
         self._kept = {path for path in self.directory.rglob("*") if path.is_file()}
         self.options = {
@@ -158,6 +162,39 @@ def compared(name: str, lake: Lake, command: Sequence[str], *, puts: bool) -> No
     )
 
 
+def floor(folder: Path, lake: Lake) -> None:
+    """Print what the same compaction takes without a store, and pyarrow that checks nothing."""
+    table = Table(folder / "local", compact_tables.adopt(folder / "local", lake.paths))
+
+    def copied() -> Run:
+        with ThreadPoolExecutor(2) as pool:
+            halves = [
+                [sys.executable, __file__, COPY, str(table.directory), str(half)]
+                for half in range(2)
+            ]
+            both = list(pool.map(process, halves))
+        return Run(max(run.wall_seconds for run in both), sum(run.cpu_seconds for run in both))
+
+    for name, runs in zip(
+        ("compact on a local disk", "pyarrow decodes and encodes, no more"),
+        in_turn(1, lambda: table.compact("--yes"), copied),
+        strict=True,
+    ):
+        seconds = median([run.wall_seconds for run in runs])
+        cpu = median([run.cpu_seconds for run in runs])
+        print(
+            f"{name}: {lake.bytes / 1e6 / seconds:.0f} MB/s ({seconds:.1f} s, of processors "
+            f"{cpu:.1f} s)",
+            flush=True,
+        )
+
+
+def copy_half(directory: Path, half: int) -> None:
+    """Copy every other data file of a table into one."""
+    paths = sorted((directory / "data").glob("?????.parquet"))[half::2]
+    copy_files(directory / f"copy-{half}", paths)
+
+
 def inspected(folder: Path, options: Mapping[str, str]) -> bool:
     """Print what `inspect` of a table of many manifests takes; whether it is what is wanted."""
     local, place = folder / "bench" / "streamed", "s3://bench/streamed"
@@ -211,6 +248,7 @@ def main() -> int:
             lake = Lake(Path(folder), f"http://127.0.0.1:{port}", given.files)
             if "compact" in given.what:
                 compared("compact", lake, ("compact", "--engine", "local", "--yes"), puts=True)
+                floor(Path(folder), lake)
             if "validate" in given.what:
                 compared("validate", lake, ("validate", "--level", "data"), puts=False)
         return 0 if as_wanted else 1
@@ -219,5 +257,7 @@ def main() -> int:
 if __name__ == "__main__":
     if sys.argv[1:2] == [BARE]:
         read_alone(json.loads(sys.argv[2]))
+    elif sys.argv[1:2] == [COPY]:
+        copy_half(Path(sys.argv[2]), int(sys.argv[3]))
     else:
         sys.exit(main())

@@ -157,6 +157,18 @@ def build(
     return paths
 
 
+def adopt(directory: Path, paths: Sequence[Path]) -> list[Path]:
+    """A table in a directory of its own with the same data files, as links."""
+    (directory / "data").mkdir(parents=True)
+    (directory / "metadata").mkdir()
+    linked = [directory / "data" / path.name for path in paths]
+    for path, link in zip(paths, linked, strict=True):
+        link.hardlink_to(path)
+    entries = [_entry(path, COLUMNS, Content.DATA) for path in linked]
+    _commit(directory, [entries], str(directory))
+    return linked
+
+
 def _entry(path: Path, schema: Schema, content: Content) -> dict[str, Any]:
     with path.open("rb") as file:
         metrics = read_metrics(file, schema)
