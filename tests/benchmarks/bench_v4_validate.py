@@ -78,7 +78,7 @@ def main() -> int:
             f"({median([run.cpu_seconds for run in runs]):.2f} s processor), "
             f"{max(run.peak_bytes for run in runs) >> 20} MiB"
         )
-    reached = verdict("validate of version 4 / of version 2", cpu_ratio(found[0], found[1]), 1.5)
+    reached = verdict("validate of version 4 / of version 2", cpu_ratio(found[0], found[1]), 2)
     return 0 if reached else 1
 
 
