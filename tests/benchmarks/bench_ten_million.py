@@ -124,11 +124,11 @@ def main() -> int:
                 runs.append(run(name, table))
             shutil.rmtree(table)
     for part in range(len(PARTS)):
-        print(f"{manifests // PARTS[part] * count:,} entries", end="")
-        for name, runs in found.items():
-            print(f"; {name} {runs[part].cpu_seconds:.1f} s", end="")
-            print(f" {runs[part].peak_bytes >> 20:,} MiB", end="")
-        print()
+        figures = (
+            f"{name} {runs[part].cpu_seconds:.1f} s {runs[part].peak_bytes >> 20:,} MiB"
+            for name, runs in found.items()
+        )
+        print(f"{manifests // PARTS[part] * count:,} entries: {'; '.join(figures)}")
     reached = []
     for name, runs in found.items():
         grown = runs[-1].cpu_seconds / runs[-2].cpu_seconds

@@ -11,6 +11,7 @@ document too: processor time and memory hold then, seconds do not.
 import argparse
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -21,6 +22,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "docs" / "performance.md"
 BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
+_FIGURE = re.compile(r": (?=[0-9]|[^:]*$)")
+"""What stands between the name of a figure and the figure."""
+
 QUIET_LOAD = 0.5
 """Programs that want a processor, on average, before a benchmark: below it is the machine's own."""
 
@@ -59,8 +63,8 @@ def figures(name: str, arguments: Sequence[str]) -> str:
     minutes = (time.monotonic() - began) / 60
     print(f"{name}: {minutes:.1f} minutes, load {load:.1f} before it", file=sys.stderr)
     about = script.read_text().splitlines()[0].strip('"')
-    rows = [line.partition(": ") for line in done.stdout.splitlines() if line]
-    table = [f"| {what} | {figure.replace('|', '/')} |" for what, _, figure in rows]
+    rows = [_FIGURE.split(line, 1) for line in done.stdout.splitlines() if line]
+    table = [f"| {' | '.join([*row, ''][:2]).replace('; ', '<br>')} |" for row in rows]
     return "\n".join(
         [
             f"### {about}",
