@@ -1,6 +1,7 @@
 """Files in memory that other processes of this machine read and write too, by a path.
 
-What they take from there passes through no pipe, and nobody waits for the other's end of it.
+What they take from there passes through no pipe, and nobody waits for the other's end of it. Where
+a system keeps processes apart the path leads them nowhere: who opens it needs another way.
 """
 
 import io
