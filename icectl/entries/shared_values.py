@@ -19,7 +19,7 @@ class SharedValues:
         """The same rows, whose chunks of one value lie where those of earlier rows do.
 
         Order: kept.
-        Cost: memory for one chunk of each column that has one value, however many tables do.
+        Cost: memory for one chunk of each column that has one value.
         """
         table = entries.table
         columns = [
