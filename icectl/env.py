@@ -17,16 +17,16 @@ class Env(Protocol):
     """Clock and identifiers of one run."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC."""
+        """Return milliseconds since 1970-01-01 UTC."""
 
     def monotonic_seconds(self) -> float:
-        """Seconds on a clock that never goes back; differences only."""
+        """Return seconds on a clock that never goes back; differences only."""
 
     def new_uuid(self) -> str:
-        """A random version 4 UUID in its canonical lower-case form."""
+        """Return a random version 4 UUID in its canonical lower-case form."""
 
     def new_snapshot_id(self) -> int:
-        """A positive 63-bit id that is not derived from time alone (R-033)."""
+        """Return a positive 63-bit id that is not derived from time alone (R-033)."""
 
     def host_name(self) -> str:
         """Name of this machine, for journals and commit summaries."""
@@ -40,19 +40,19 @@ class SystemEnv:
     """The machine's own clock and randomness."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC."""
+        """Return milliseconds since 1970-01-01 UTC."""
         return time.time_ns() // 1_000_000
 
     def monotonic_seconds(self) -> float:
-        """Seconds on a clock that never goes back; differences only."""
+        """Return seconds on a clock that never goes back; differences only."""
         return time.monotonic()
 
     def new_uuid(self) -> str:
-        """A random version 4 UUID in its canonical lower-case form."""
+        """Return a random version 4 UUID in its canonical lower-case form."""
         return str(uuid.uuid4())
 
     def new_snapshot_id(self) -> int:
-        """A positive 63-bit id that is not derived from time alone (R-033)."""
+        """Return a positive 63-bit id that is not derived from time alone (R-033)."""
         return int.from_bytes(os.urandom(8), "big") >> 1 or 1
 
     def host_name(self) -> str:
@@ -76,7 +76,7 @@ class InstantEnv:
         self.instant_ms = None
 
     def now_ms(self) -> int:
-        """The instant, or the time after the release."""
+        """Return the instant, or the time after the release."""
         return self.env.now_ms() if self.instant_ms is None else self.instant_ms
 
     def monotonic_seconds(self) -> float:

@@ -47,7 +47,7 @@ def parse_size(text: str) -> int:
 
 
 def print_size(size_bytes: int) -> str:
-    """Bytes with a binary unit and three or four digits: `1.5 MiB`, `812 B`."""
+    """Return bytes with a binary unit and three or four digits: `1.5 MiB`, `812 B`."""
     if abs(size_bytes) < 1024:
         return f"{size_bytes} B"
     value = float(size_bytes)
@@ -59,12 +59,12 @@ def print_size(size_bytes: int) -> str:
 
 
 def print_count(count: int, noun: str) -> str:
-    """A number of things: `1 file`, `2,000 files`."""
+    """Return a number of things: `1 file`, `2,000 files`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def print_value(value: object) -> str:
-    """A value as Python writes it, cut off where it is long: `'abc'`, `7`, `'aaa...'`."""
+    """Return a value as Python writes it, cut off where it is long: `'abc'`, `7`, `'aaa...'`."""
     if isinstance(value, str | bytes) and len(value) > _LONG:
         noun = "characters" if isinstance(value, str) else "bytes"
         return f"{value[:_SHOWN]!r}... ({len(value):,} {noun})"
@@ -77,7 +77,10 @@ def print_text(text: str) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds of `90s`, `15m`, `24h`, `7d`, `2w`, `1h30m`; UsageError for a bare number."""
+    """Return milliseconds of `90s`, `15m`, `24h`, `7d`, `2w`, `1h30m`.
+
+    UsageError for a bare number.
+    """
     parts = _DURATION_PART.findall(text) if _DURATION.fullmatch(text.strip()) else []
     if not parts or any(unit not in DURATION_UNITS_MS for _, unit in parts):
         raise UsageError(
@@ -87,7 +90,7 @@ def parse_duration(text: str) -> int:
 
 
 def print_duration(duration_ms: int) -> str:
-    """A duration with its two largest units: `3d 4h`, `1m 5s`, `250ms`."""
+    """Return a duration with its two largest units: `3d 4h`, `1m 5s`, `250ms`."""
     if abs(duration_ms) < 1000:
         return f"{duration_ms}ms"
     parts: list[str] = []
@@ -134,7 +137,7 @@ def _parse_iso(text: str) -> int | None:
 
 
 def print_instant(instant_ms: int) -> str:
-    """An instant as ISO 8601 in UTC: `2026-01-02T03:04:05Z`, with `.678` where it has them.
+    """Return an instant as ISO 8601 in UTC: `2026-01-02T03:04:05Z`, with `.678` where it has them.
 
     One outside the years 1 to 9999 is printed as its number of milliseconds.
     """
@@ -147,12 +150,15 @@ def print_instant(instant_ms: int) -> str:
 
 
 def print_limit(instant_ms: int) -> str:
-    """An instant that bounds an age; where the age reaches back before the year 1, that year."""
+    """Return an instant that bounds an age.
+
+    Where the age reaches back before the year 1, that year.
+    """
     return print_instant(max(instant_ms, _YEAR_1_MS))
 
 
 def parse_ratio(text: str) -> float:
-    """A ratio from 0 to 1; `5%` is 0.05. Raises: UsageError."""
+    """Return a ratio from 0 to 1; `5%` is 0.05. Raises: UsageError."""
     number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
     try:
         ratio = float(number) / (100 if percent else 1)

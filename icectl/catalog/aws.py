@@ -76,7 +76,7 @@ def identity_of(
 def signed(
     request: Request, keys: AwsKeys, service: str, region: str, now_ms: int
 ) -> Mapping[str, str]:
-    """The headers of a request with its signature among them, as Signature Version 4 has it.
+    """Return the headers of a request with its signature among them, as Signature Version 4 has it.
 
     All headers are signed that stay as they are. Units: now_ms, milliseconds since 1970.
     """
@@ -95,13 +95,13 @@ def signed(
 
 
 def endpoint_of(service: str, region: str) -> str:
-    """The address of a service in a region."""
+    """Return the address of a service in a region."""
     found = [domain for start, domain in _DOMAINS.items() if region.startswith(f"{start}-")]
     return f"https://{service}.{region}.{found[0] if found else 'amazonaws.com'}/"
 
 
 def _canonical(request: Request) -> tuple[str, str]:
-    """The names of the headers that are signed, and the request as it is signed."""
+    """Return the names of the headers that are signed, and the request as it is signed."""
     parts = urlsplit(request.url)
     host = parts.netloc.rpartition("@")[2].lower().removesuffix(_PORTS.get(parts.scheme, ""))
     headers = {
@@ -136,7 +136,7 @@ def _given(
 
 
 def _of_environment(profile: str | None) -> tuple[AwsKeys, str] | None:
-    """The keys in the environment, which count where no profile is named for the catalog."""
+    """Return the keys in the environment, which count where no profile is named for the catalog."""
     key, secret = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
     if profile is not None or not key or not secret:
         return None
@@ -164,7 +164,7 @@ def _session(who: str, profile: str | None) -> Any:
 
 
 def _of_session(who: str, group: str, session: Any) -> tuple[Callable[[], AwsKeys], str]:
-    """What botocore finds, which renews itself. Raises: StorageError."""
+    """Return what botocore finds, which renews itself. Raises: StorageError."""
     from botocore.exceptions import BotoCoreError
 
     try:

@@ -55,7 +55,7 @@ class CatalogSettings:
         return found
 
     def lines(self) -> Iterator[str]:
-        """Each property with its origin, without secrets, for `--verbose`."""
+        """Yield each property with its origin, without secrets, for `--verbose`."""
         for key, value in sorted(self.properties.items()):
             told = "***" if is_secret_property(key, value) else value
             for password in passwords_in(told):
@@ -87,7 +87,7 @@ class Configuration:
     def settings(
         self, name: str, environment: Mapping[str, str], given: Mapping[str, str]
     ) -> CatalogSettings:
-        """One catalog's settings, `given` being properties on the command line.
+        """Return one catalog's settings, `given` being properties on the command line.
 
         A catalog may be configured by these alone. The name stays as it was written: SQL catalogs
         tell their tables by it.
@@ -106,7 +106,7 @@ class Configuration:
         return CatalogSettings(name, _kind(name, properties), properties, origins)
 
     def unknown(self, name: str) -> TableNotFound:
-        """The error for a catalog that is not configured: it lists those that are."""
+        """Return the error for a catalog that is not configured: it lists those that are."""
         known = sorted(self.catalogs)
         near = get_close_matches(name.lower(), known, n=1)
         listed = ", ".join(f"`{each}`" for each in known)
@@ -127,7 +127,7 @@ def read_configuration(
     own: Layer,
     folders: Callable[[], Sequence[Path]],
 ) -> Configuration:
-    """All catalogs that are configured; `own` are those of icectl.toml.
+    """Return all catalogs that are configured; `own` are those of icectl.toml.
 
     `folders` are where PyIceberg's file may lie beside the one that PYICEBERG_HOME names; the first
     file that says something counts. Raises: UsageError, for a file that cannot be read.
@@ -145,7 +145,7 @@ def read_configuration(
 
 
 def own_layer(loaded: Mapping[str, Any], file: Path) -> Layer:
-    """The catalogs of icectl.toml, by the contents of its table `catalog`.
+    """Return the catalogs of icectl.toml, by the contents of its table `catalog`.
 
     Raises: UsageError, for a value that is no text, number or boolean, and for a secret.
     """
@@ -160,7 +160,7 @@ def own_layer(loaded: Mapping[str, Any], file: Path) -> Layer:
 
 
 def is_secret_property(key: str, value: str) -> bool:
-    """Whether a property of this name holds a credential."""
+    """Return whether a property of this name holds a credential."""
     words = key.lower().replace("_", "-")
     if _NO_SECRETS.search(words) or _PLAIN_VALUE.fullmatch(value):
         return False
@@ -227,7 +227,7 @@ def _from_variables(environment: Mapping[str, str]) -> Layer:
 
 
 def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Keys in lower case, those of tables within joined by dots."""
+    """Yield keys in lower case, those of tables within joined by dots."""
     for key, value in table.items():
         name = f"{above}{key}".lower()
         if isinstance(value, Mapping):
@@ -263,7 +263,7 @@ def _from_environment(catalog: str, key: str, text: str, environment: Mapping[st
 
 
 def _kind(name: str, properties: Mapping[str, str]) -> str:
-    """The kind that the properties name, else that of the URI.
+    """Return the kind that the properties name, else that of the URI.
 
     Raises: UsageError; Unsupported.
     """

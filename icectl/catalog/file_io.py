@@ -62,7 +62,7 @@ def with_file_io(given: StorageOptions, properties: Mapping[str, str]) -> Storag
 def with_file_io_at(
     given: StorageOptions, properties: Mapping[str, Mapping[str, str]]
 ) -> StorageOptions:
-    """The same, where properties are of all locations that begin with a prefix."""
+    """Return the same, where properties are of all locations that begin with a prefix."""
     places = dict(given.places)
     for prefix, values in properties.items():
         for schemes, keys in _KINDS:
@@ -84,7 +84,7 @@ def _translated(properties: Mapping[str, str], keys: Mapping[str, str]) -> Mappi
 
 
 def _of_s3(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """Options of S3 that hold another value than the property does."""
+    """Return options of S3 that hold another value than the property does."""
     options = {}
     style = properties.get("s3.path-style-access", "").lower()
     if properties.get("s3.force-virtual-addressing", "").lower() == "true" or style == "false":

@@ -92,14 +92,14 @@ class Http:
 
 
 def shown_url(url: str) -> str:
-    """A URL without what may be secret: user, password, query."""
+    """Return a URL without what may be secret: user, password, query."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}" if parts.scheme else parts.path
 
 
 def _was_not_sent(error: Exception) -> bool:
-    """Whether an error can only come before the first byte of a request."""
+    """Return whether an error can only come before the first byte of a request."""
     before = (
         urllib3.exceptions.NewConnectionError,
         urllib3.exceptions.ConnectTimeoutError,
@@ -137,7 +137,7 @@ def _number(properties: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _proxy(uri: str) -> str | None:
-    """The proxy that the environment names for an address."""
+    """Return the proxy that the environment names for an address."""
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(uri)

@@ -43,7 +43,7 @@ def parse_name(text: str) -> tuple[str, ...]:
 
 
 def dotted(parts: tuple[str, ...]) -> str:
-    """A name of these parts, which `parse_name` reads back."""
+    """Return a name of these parts, which `parse_name` reads back."""
     return ".".join(part if _PLAIN.fullmatch(part) else _quoted(part) for part in parts)
 
 

@@ -218,7 +218,7 @@ def commit_file(
 
 
 def next_metadata(base: LoadedTable, updates: Sequence[Update], now_ms: int) -> TableMetadata:
-    """The metadata after some updates, as the file that follows `base` holds it.
+    """Return the metadata after some updates, as the file that follows `base` holds it.
 
     Raises: Refused, where an update breaks a rule.
     """
@@ -228,7 +228,7 @@ def next_metadata(base: LoadedTable, updates: Sequence[Update], now_ms: int) -> 
 
 
 def changed(base: LoadedTable, content: bytes) -> str | None:
-    """Why the file that was loaded is no base any more, if so.
+    """Return why the file that was loaded is no base any more, if so.
 
     Raises: Refused, when another table is there now.
     """
@@ -240,7 +240,7 @@ def changed(base: LoadedTable, content: bytes) -> str | None:
 
 
 def unmet(metadata: TableMetadata, requirements: Sequence[Requirement]) -> str | None:
-    """Why a requirement does not hold; None where all do."""
+    """Return why a requirement does not hold; None where all do."""
     reasons = (check(metadata, requirement) for requirement in requirements)
     return next((reason for reason in reasons if reason is not None), None)
 

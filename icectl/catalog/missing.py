@@ -8,7 +8,7 @@ from icectl.errors import TableNotFound
 
 
 def no_table(catalog: str, name: TableName, beside: Sequence[str]) -> TableNotFound:
-    """The error for a table that is not there; `beside` are the names in its namespace."""
+    """Return the error for a table that is not there; `beside` are the names in its namespace."""
     near = _near(name.name, beside)
     shown = ", ".join(f"`{dotted((catalog, *name.namespace, each))}`" for each in near)
     listing = dotted((catalog, *name.namespace))
@@ -19,7 +19,7 @@ def no_table(catalog: str, name: TableName, beside: Sequence[str]) -> TableNotFo
 
 
 def no_namespace(catalog: str, namespace: tuple[str, ...], known: Sequence[str]) -> TableNotFound:
-    """The error for a namespace that is not there; `known` are those of one level."""
+    """Return the error for a namespace that is not there; `known` are those of one level."""
     listed = ", ".join(f"`{each}`" for each in _near(".".join(namespace), known) or known[:5])
     return TableNotFound(
         f"catalog `{catalog}` has no namespace `{dotted(namespace)}`",
@@ -28,7 +28,7 @@ def no_namespace(catalog: str, namespace: tuple[str, ...], known: Sequence[str])
 
 
 def no_iceberg_table(catalog: str, name: TableName, what: str) -> TableNotFound:
-    """The error for what a catalog has under the name and is another thing, in words."""
+    """Return the error for what a catalog has under the name and is another thing, in words."""
     return TableNotFound(
         f"`{name}` in catalog `{catalog}` is {what}, no Iceberg table",
         hint=f"`icectl inspect {dotted((catalog, *name.namespace))}` lists the Iceberg tables",

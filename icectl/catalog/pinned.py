@@ -60,5 +60,5 @@ class PinnedCatalog:
 
 
 def unpinned(catalog: Catalog) -> Catalog:
-    """The catalog itself, of whatever kind it is."""
+    """Return the catalog itself, of whatever kind it is."""
     return catalog.catalog if isinstance(catalog, PinnedCatalog) else catalog

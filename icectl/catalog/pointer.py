@@ -246,7 +246,7 @@ def _table(metadata: TableMetadata, location: str, capabilities: Capabilities) -
 
 
 def folder_of(metadata: TableMetadata) -> str:
-    """Where the table wants its metadata files (R-161)."""
+    """Return where the table wants its metadata files (R-161)."""
     path = read(metadata.properties, METADATA_PATH)
     return path.rstrip("/") if path else locations.join(metadata.location, "metadata")
 

@@ -43,7 +43,10 @@ _CATALOGS = "SELECT DISTINCT catalog_name FROM iceberg_tables ORDER BY catalog_n
 
 
 def connect(means: Means) -> "SqlWarehouse":
-    """The catalog in a database. Raises: UsageError; Unsupported, where its driver is missing."""
+    """Return the catalog in a database.
+
+    Raises: UsageError; Unsupported, where its driver is missing.
+    """
     settings = means.settings
     database = database_of(settings.name, settings.properties)
     storage = with_file_io(means.storage, settings.properties)
@@ -69,23 +72,23 @@ class Rows:
     catalog: str
 
     def one(self, namespace: str, name: str) -> Row | None:
-        """The row of a table or view. Raises: StorageError; TableNotFound."""
+        """Return the row of a table or view. Raises: StorageError; TableNotFound."""
         with self._reading() as ask:
             found = ask(_SELECT, (self.catalog, namespace, name))
         return found[0] if found else None
 
     def all(self) -> Sequence[Row]:
-        """Every row, by namespace and name. Raises: StorageError; TableNotFound."""
+        """Return every row, by namespace and name. Raises: StorageError; TableNotFound."""
         with self._reading() as ask:
             return ask(_NAMES, (self.catalog,))
 
     def of(self, namespace: str) -> Sequence[Row]:
-        """Every row of one namespace, by name. Raises: StorageError; TableNotFound."""
+        """Return every row of one namespace, by name. Raises: StorageError; TableNotFound."""
         with self._reading() as ask:
             return ask(_IN_NAMESPACE, (self.catalog, namespace))
 
     def namespaces(self) -> Sequence[str]:
-        """Every namespace that holds a table or has properties. Raises: as `all`."""
+        """Return every namespace that holds a table or has properties. Raises: as `all`."""
         with self._cursor() as cursor:
             try:
                 cursor.execute(self.database.sql(_NAMESPACES), (self.catalog,) * 2)
@@ -95,7 +98,7 @@ class Rows:
         return sorted({row.namespace for row in self.all()})
 
     def catalogs(self) -> Sequence[str]:
-        """The names of all catalogs in the database. Raises: as `all`."""
+        """Return the names of all catalogs in the database. Raises: as `all`."""
         with self._cursor() as cursor, self._told():
             cursor.execute(_CATALOGS)
             return [str(row[0]) for row in cursor.fetchall()]
@@ -203,7 +206,7 @@ class SqlWarehouse:
     store: Store
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """The namespaces right below one: levels are separated by dots in the database.
+        """Yield the namespaces right below one: levels are separated by dots in the database.
 
         Raises: TableNotFound; StorageError.
         """
@@ -215,7 +218,7 @@ class SqlWarehouse:
         yield from (each for each in below if len(each) > depth)
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
-        """The tables right in a namespace. Raises: TableNotFound; StorageError."""
+        """Yield the tables right in a namespace. Raises: TableNotFound; StorageError."""
         joined = ".".join(namespace)
         found = [row for row in self.rows.of(joined) if not row.is_view]
         if not found and not any(
@@ -225,21 +228,24 @@ class SqlWarehouse:
         yield from (TableName(namespace, row.name) for row in found)
 
     def table(self, name: TableName) -> TableInCatalog:
-        """One table."""
+        """Return one table."""
         shown = dotted((self.means.settings.name, *name.namespace, name.name))
         catalog = PointerCatalog(SqlPointer(self, name), self.store, self.means.env, shown)
         storage = with_file_io(self.means.storage, self.means.settings.properties)
         return TableInCatalog(catalog, self.store, lambda: storage)
 
     def places(self) -> Iterator[Place]:
-        """Where every table has its files, by its metadata file. Raises: StorageError."""
+        """Yield where every table has its files, by its metadata file. Raises: StorageError."""
         found = [row for row in self.rows.all() if not row.is_view and row.metadata_location]
         with ThreadPoolExecutor(self.means.storage.concurrency) as pool:
             for of_one in pool.map(self._places, found):
                 yield from of_one
 
     def _places(self, row: Row) -> Sequence[Place]:
-        """Where a table lies; where its metadata cannot be read, where it would usually be."""
+        """Return where a table lies.
+
+        Where its metadata cannot be read, where it would usually be.
+        """
         assert row.metadata_location is not None
         name = TableName(tuple(row.namespace.split(".")), row.name)
         try:
@@ -249,7 +255,7 @@ class SqlWarehouse:
         return list(places(name, metadata.location, metadata.properties))
 
     def not_found(self, name: TableName) -> TableNotFound:
-        """The error for a table that is not there, with names that are near."""
+        """Return the error for a table that is not there, with names that are near."""
         joined = ".".join(name.namespace)
         beside = [row.name for row in self.rows.of(joined)]
         if not beside:
@@ -261,7 +267,7 @@ class SqlWarehouse:
         return no_namespace(self.means.settings.name, namespace, known) if known else self._empty()
 
     def _empty(self) -> TableNotFound:
-        """The error where no row has the catalog's name."""
+        """Return the error where no row has the catalog's name."""
         catalog, others = self.means.settings.name, list(self.rows.catalogs())
         listed = ", ".join(f"`{each}`" for each in others[:5])
         return TableNotFound(

@@ -55,7 +55,7 @@ class Database:
     open: Callable[[], Any] = field(repr=False)
 
     def connect(self) -> Any:
-        """A new connection, in no transaction. Raises: StorageError; TableNotFound."""
+        """Return a new connection, in no transaction. Raises: StorageError; TableNotFound."""
         try:
             return self.open()
         except self.errors as error:
@@ -67,26 +67,26 @@ class Database:
             ) from error
 
     def failure(self, error: Exception, what: str = "cannot read") -> StorageError:
-        """The error to tell, for one of the driver's."""
+        """Return the error to tell, for one of the driver's."""
         return StorageError(
             f"{what} the database {self.shown}: {reason_of(error)}",
             hint="check the catalog's `uri`, what its user may do, and that the database runs",
         )
 
     def is_conflict(self, error: Exception) -> bool:
-        """Whether a statement failed since another transaction changed the same rows."""
+        """Return whether a statement failed since another transaction changed the same rows."""
         code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
         if self.family == "mysql" and error.args:
             code = error.args[0]
         return code in _CONFLICTS.get(self.family, ())
 
     def sql(self, statement: str) -> str:
-        """A statement whose parameters are written `?`, as the driver wants them."""
+        """Return a statement whose parameters are written `?`, as the driver wants them."""
         return statement.replace("?", self.placeholder)
 
 
 def database_of(catalog: str, properties: Mapping[str, str]) -> Database:
-    """The database that a catalog's properties name; nothing is connected to yet.
+    """Return the database that a catalog's properties name; nothing is connected to yet.
 
     Raises: UsageError; Unsupported, where its driver is not installed.
     """
@@ -105,7 +105,7 @@ def database_of(catalog: str, properties: Mapping[str, str]) -> Database:
 
 
 def reason_of(error: Exception) -> str:
-    """What a driver says, on one line."""
+    """Return what a driver says, on one line."""
     last = error.args[-1] if error.args else ""
     return " ".join(str(last if isinstance(last, str) else error).split()) or type(error).__name__
 
@@ -161,7 +161,7 @@ def _server(
 
 
 def _plain(uri: str) -> str:
-    """A URI without what stands behind the database's name: it may hold a password too."""
+    """Return a URI without what stands behind the database's name: it may hold a password too."""
     return uri.partition("?")[0]
 
 
@@ -170,7 +170,10 @@ def _typed(value: str) -> str | int:
 
 
 def _driver(family: str, wanted: str) -> Any:
-    """The driver that a URI asks for, where it is there; else another of the same database."""
+    """Return the driver that a URI asks for, where it is there.
+
+    Else another of the same database.
+    """
     known = _DRIVERS[family]
     for name in sorted(known, key=lambda name: name.lower() != wanted):
         try:

@@ -23,7 +23,7 @@ _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 def uncommitted(
     versions: Sequence[MetadataVersion], store: Store, env: Env
 ) -> tuple[Sequence[MetadataVersion], Sequence[MetadataVersion]]:
-    """Files of commits that are under way, and files that such commits have left over.
+    """Return files of commits that are under way, and files that such commits have left over.
 
     By the clock that dates the files; one without a time is never old.
     """
@@ -58,7 +58,7 @@ def wait_for_end(store: Store, env: Env, directory: str) -> None:
 
 
 def busy(version: MetadataVersion) -> Conflict:
-    """The conflict with the commit that a file belongs to."""
+    """Return the conflict with the commit that a file belongs to."""
     return Conflict(
         f"another writer is in the middle of a commit, as {version.name} shows",
         "nothing was changed; run the command again. If no writer is at work, that file is left "

@@ -38,7 +38,7 @@ class MetadataVersion:
 
 
 def is_metadata_file_name(name: str) -> bool:
-    """Whether a file of this name is a metadata file: hidden ones and check sums are not."""
+    """Return whether a file of this name is a metadata file: hidden ones and check sums are not."""
     return name.endswith(_SUFFIXES) and not name.startswith(".")
 
 
@@ -59,7 +59,7 @@ def metadata_version(location: str, modified_ms: int | None = None) -> MetadataV
 
 
 def list_versions(store: Store, directory: str) -> tuple[MetadataVersion, ...]:
-    """The metadata files directly in a directory.
+    """Return the metadata files directly in a directory.
 
     Order: by name.
     """
@@ -71,7 +71,7 @@ def list_versions(store: Store, directory: str) -> tuple[MetadataVersion, ...]:
 
 
 def without_uncommitted(versions: Sequence[MetadataVersion]) -> tuple[MetadataVersion, ...]:
-    """The files that are versions of a table; all of them where none looks like one.
+    """Return the files that are versions of a table; all of them where none looks like one.
 
     Order: kept.
     """
@@ -80,7 +80,7 @@ def without_uncommitted(versions: Sequence[MetadataVersion]) -> tuple[MetadataVe
 
 
 def is_file_system_table(versions: Sequence[MetadataVersion]) -> bool:
-    """Whether every version is named `v<N>.metadata.json`, so that no catalog has a say.
+    """Return whether every version is named `v<N>.metadata.json`, so that no catalog has a say.
 
     What engines rename into such names is none of a catalog's files.
     """
@@ -99,7 +99,7 @@ def doubled_versions(versions: Sequence[MetadataVersion]) -> tuple[int, ...]:
 def newest(
     versions: Sequence[MetadataVersion], last_updated_ms: Callable[[MetadataVersion], int]
 ) -> MetadataVersion:
-    """The file of the highest number; among those of one number, the one updated last.
+    """Return the file of the highest number; among those of one number, the one updated last.
 
     A name that follows neither convention counts only where no other has its number.
     `last_updated_ms` reads a file and is called only where numbers do not decide.

@@ -57,7 +57,7 @@ class Place:
 def places(
     table: TableName, location: str | None, properties: Mapping[str, str]
 ) -> Iterator[Place]:
-    """The places of a table (R-161)."""
+    """Yield the places of a table (R-161)."""
     if location is not None:
         yield Place(table, location)
     for folder in named_folders(location or "", properties).values():
@@ -68,22 +68,22 @@ class Warehouse(Protocol):
     """One configured catalog. Nothing is connected to before it is asked for something."""
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """The namespaces right below one; paged inside.
+        """Yield the namespaces right below one; paged inside.
 
         Raises: TableNotFound, where `parent` is none; StorageError.
         """
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
-        """The tables right in a namespace, views left out; paged inside.
+        """Yield the tables right in a namespace, views left out; paged inside.
 
         Raises: TableNotFound, where there is no such namespace; StorageError.
         """
 
     def table(self, name: TableName) -> TableInCatalog:
-        """One table; whether it exists is seen when it is loaded."""
+        """Return one table; whether it exists is seen when it is loaded."""
 
     def places(self) -> Iterator[Place] | None:
-        """Where every table of the catalog has its files; None where that cannot be asked.
+        """Yield where every table of the catalog has its files; None where that cannot be asked.
 
         Raises: StorageError, while it is read too.
         """
@@ -98,7 +98,7 @@ _MODULES: Mapping[str, str] = {
 
 
 def open_warehouse(means: Means) -> Warehouse:
-    """A configured catalog, by the module of its kind, which is imported for it alone.
+    """Return a configured catalog, by the module of its kind, which is imported for it alone.
 
     Each of them has a function `connect(means) -> Warehouse`. Raises: UsageError; Unsupported, for
     a library that is not installed.

@@ -25,12 +25,12 @@ class RuleChoice:
     skipped: frozenset[str] = frozenset()
 
     def keeps(self, found: Finding) -> bool:
-        """Whether a finding is reported."""
+        """Return whether a finding is reported."""
         return (not self.only or found.rule in self.only) and found.rule not in self.skipped
 
 
 def rule_ids(option: str, texts: Iterable[str]) -> frozenset[str]:
-    """The rules that an option names. Raises: UsageError for one that there is not."""
+    """Return the rules that an option names. Raises: UsageError for one that there is not."""
     ids = frozenset(text.strip().upper() for text in texts)
     for id_ in sorted(ids - RULES.keys()):
         near = get_close_matches(id_, RULES, n=1)
@@ -46,6 +46,6 @@ def counts(findings: Iterable[Finding]) -> Mapping[Severity, int]:
 
 
 def fails(findings: Iterable[Finding], fail_on: Severity) -> bool:
-    """Whether a finding is as bad as `fail_on`, or worse."""
+    """Return whether a finding is as bad as `fail_on`, or worse."""
     failing = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
     return any(finding.severity in failing for finding in findings)

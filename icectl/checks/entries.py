@@ -36,7 +36,7 @@ def types_of_bounds(metadata: TableMetadata) -> BoundTypes:
 
 
 def top_level_ids(metadata: TableMetadata) -> frozenset[int]:
-    """The columns of any schema that are in no other: they have one value for each row."""
+    """Return the columns of any schema that are in no other: they have one value for each row."""
     return frozenset(field.id for schema in metadata.schemas for field in schema.fields)
 
 

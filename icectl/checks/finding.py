@@ -40,13 +40,13 @@ def finding(
     severity: Severity | None = None,
     hint: str | None = None,
 ) -> Finding:
-    """A finding with the severity and the hint of its rule, unless the case has its own."""
+    """Return a finding with the severity and the hint of its rule, unless the case has its own."""
     known = RULES[rule]
     return Finding(rule, severity or known.severity, subject, message, hint or known.fix)
 
 
 def is_absolute(location: str) -> bool:
-    """Whether a location is a URI or an absolute path (R-164)."""
+    """Return whether a location is a URI or an absolute path (R-164)."""
     return _ABSOLUTE.match(location) is not None
 
 

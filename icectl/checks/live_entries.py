@@ -13,7 +13,7 @@ from icectl.units import print_count
 
 
 def roots(metadata: TableMetadata) -> Sequence[str]:
-    """The places where files of the table should lie (R-161)."""
+    """Return the places where files of the table should lie (R-161)."""
     data_path = metadata.properties.get(DATA_PATH.name)
     return [metadata.location, *([data_path] if data_path else [])]
 
@@ -55,7 +55,7 @@ def check_live_entries(
 
 
 def check_places(subject: str, outside: Sequence[Fault]) -> Iterator[Finding]:
-    """Files that lie outside of the table, as faults of its manifests (R-161)."""
+    """Find files that lie outside of the table, as faults of its manifests (R-161)."""
     if outside:  # R-161
         count = sum(fault.count for fault in outside)
         lie = f"{print_count(count, 'file')} {'lies' if count == 1 else 'lie'}"
@@ -98,7 +98,7 @@ def _row_ids(
 
 
 def _summary(snapshot: Snapshot, totals: Totals, subject: str) -> Iterator[Finding]:
-    """The totals that a summary states are those of the manifests (R-031)."""
+    """Check that the totals that a summary states are those of the manifests (R-031)."""
     stated = snapshot.summary or {}
     differing = [
         f"{name} is {stated[name]}, not {found}"

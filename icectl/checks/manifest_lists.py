@@ -112,7 +112,7 @@ def _numbers(
 def _left_over(
     snapshot: Snapshot, manifests: Sequence[ManifestFile], subject: str
 ) -> Iterator[Finding]:
-    """Manifests that only tell what an older snapshot removed (R-056)."""
+    """Find manifests that only tell what an older snapshot removed (R-056)."""
     found = [
         item.manifest_path
         for item in manifests

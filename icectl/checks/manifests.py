@@ -37,7 +37,7 @@ def check_manifest(
     size_bytes: int,
     rows: RawEntries,
 ) -> Iterator[Finding]:
-    """A manifest against its header and every row of a manifest list that describes it.
+    """Check a manifest against its header and every row of a manifest list that describes it.
 
     `described` are the distinct rows that name the manifest; there is at least one.
     Spec: R-044, R-047, R-050, R-051, R-053, R-060, R-061, R-063, R-068, R-071, R-073, R-177, R-212.
@@ -89,7 +89,7 @@ def _header(metadata: TableMetadata, subject: str, header: ManifestHeader) -> It
 
 
 def _of_distinct_kinds(described: Sequence[ManifestFile]) -> Sequence[ManifestFile]:
-    """One row for each content and spec that manifest lists name."""
+    """Return one row for each content and spec that manifest lists name."""
     return list({(row.content, row.partition_spec_id): row for row in described}.values())
 
 
@@ -114,7 +114,10 @@ def _kind(metadata: TableMetadata, row: ManifestFile, header: ManifestHeader) ->
 
 
 def _same_fields(spec: PartitionSpec, stored: Sequence[Mapping[str, Any]] | None) -> bool:
-    """Whether a header has the sources and transforms of the spec; names may have changed."""
+    """Return whether a header has the sources and transforms of the spec.
+
+    Names may have changed.
+    """
     if stored is None:
         return True
     found = [(_sources(item), str(item.get("transform", "")).lower()) for item in stored]
@@ -130,7 +133,7 @@ def _sources(item: Mapping[str, Any]) -> Any:
 def _counts(
     metadata: TableMetadata, row: ManifestFile, counts: Mapping[Status, tuple[int, int]]
 ) -> Iterator[Finding]:
-    """The counts of a list are those of the entries (R-051).
+    """Check that the counts of a list are those of the entries (R-051).
 
     A wrong number of live files makes readers pass a manifest over, and a wrong number of rows
     assigns row ids twice (R-102); other counts mislead no reader.

@@ -69,7 +69,7 @@ def _counters(metadata: TableMetadata) -> Iterator[Finding]:
 def _counter(
     metadata: TableMetadata, name: str, rule: str, counter: int, used: Iterable[int]
 ) -> Iterator[Finding]:
-    """A counter against what is in use; `rule` is what version 4 calls R-014 there."""
+    """Check a counter against what is in use; `rule` is what version 4 calls R-014 there."""
     highest = max(used, default=counter)
     if highest > counter:  # R-014
         known = rule if layout_of_table(metadata) is Layout.SFC_1 else "R-014"
@@ -77,7 +77,7 @@ def _counter(
 
 
 def check_row_counters(metadata: TableMetadata) -> Iterator[Finding]:
-    """The counters that the next commit numbers its rows by (R-014, R-104).
+    """Find the counters that the next commit numbers its rows by (R-014, R-104).
 
     Below a number in use, new rows get ids that others have, or fall under older deletes.
     """

@@ -38,7 +38,7 @@ def check_partitions(
     header: ManifestHeader,
     columns: Columns,
 ) -> Iterator[Finding]:
-    """The partitions of a manifest against its spec, and every summary of them in a list.
+    """Check the partitions of a manifest against its spec, and every summary of them in a list.
 
     Spec: R-053, R-068, R-071, R-073.
     """

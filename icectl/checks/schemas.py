@@ -77,7 +77,7 @@ def _schema(metadata: TableMetadata, schema: Schema) -> Iterator[Finding]:
 
 
 def _fields(fields: Sequence[NestedField]) -> Iterator[NestedField]:
-    """Fields and everything in them, repeated ids included."""
+    """Yield fields and everything in them, repeated ids included."""
     for field in fields:
         yield field
         yield from _fields(children(field.type))

@@ -12,7 +12,7 @@ OPERATIONS = frozenset({"append", "replace", "overwrite", "delete"})
 
 
 def check_snapshots(metadata: TableMetadata) -> Iterator[Finding]:
-    """Snapshots, their parents, sequence numbers and row ids, and the refs that name them.
+    """Find snapshots, their parents, sequence numbers and row ids, and the refs that name them.
 
     Spec: R-015, R-022, R-027, R-030, R-031, R-033, R-035, R-040, R-055, R-101, R-177, R-185.
     """
@@ -95,12 +95,12 @@ def _parent(metadata: TableMetadata, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _numbered(metadata: TableMetadata, snapshot: Snapshot) -> bool:
-    """Whether a snapshot is of a version with sequence numbers."""
+    """Return whether a snapshot is of a version with sequence numbers."""
     return metadata.format_version > 1 and snapshot.sequence_number > 0
 
 
 def _returns(metadata: TableMetadata, snapshot: Snapshot) -> bool:
-    """Whether following the parents of a snapshot leads back to it."""
+    """Return whether following the parents of a snapshot leads back to it."""
     seen: set[int] = set()
     current: Snapshot | None = snapshot
     while current is not None and current.parent_snapshot_id is not None:

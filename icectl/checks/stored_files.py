@@ -33,7 +33,7 @@ _NAMES: Mapping[FileKind, str] = {
 def check_stored_file(
     location: str, kind: FileKind, expected: int | None, found: int | None, problem: str | None
 ) -> Finding:
-    """A file that is missing (`found` None) or of another size than the table says.
+    """Return a file that is missing (`found` None) or of another size than the table says.
 
     `problem` says why the store would not tell.
     Spec: R-034, R-063, R-140, R-142.
@@ -51,7 +51,7 @@ def check_stored_file(
 
 
 def check_gone_files(locations: Sequence[str]) -> Iterator[Finding]:
-    """Files of DELETED rows that were not found (V4-183)."""
+    """Find files of DELETED rows that were not found (V4-183)."""
     if locations:  # V4-183
         message = f"{len(locations):,} files of DELETED rows are gone; one is `{locations[0]}`"
         yield finding("V4-183", "removed files", message)
@@ -69,7 +69,7 @@ class MetadataFile:
 def check_metadata_files(
     table_uuid: str | None, files: Sequence[MetadataFile], lost: Sequence[str], *, numbered: bool
 ) -> Iterator[Finding]:
-    """The metadata files in and below a table, and those of its log that are gone (`lost`).
+    """Find the metadata files in and below a table, and those of its log that are gone (`lost`).
 
     `numbered` says that versions of files in one folder are unique, as in file-system tables.
     Spec: R-002, R-024, R-162.
@@ -91,7 +91,7 @@ def check_metadata_files(
 def check_version_hint(
     hint: int | str | None, version: int | None, table: str
 ) -> Iterator[Finding]:
-    """The version hint of a file-system table, `hint` None where it names nothing (R-163)."""
+    """Find the version hint of a file-system table, `hint` None where it names nothing (R-163)."""
     if version is None:
         return
     if hint is None:  # R-163

@@ -337,7 +337,7 @@ def _report_failure(run: _Run, raised: BaseException) -> int:
 
 
 def _way_out(run: _Run, error: IcectlError) -> str | None:
-    """The hint of an error, made from what is whole of the table, with the table's name."""
+    """Return the hint of an error, made from what is whole of the table, with the table's name."""
     if run.shell is None or run.invocation is None:
         hint = error.hint  # the command line is no good
     else:
@@ -356,7 +356,7 @@ def _print_document(console: Console, built: Mapping[str, Any]) -> None:
 
 
 def _for_ci(run: _Run) -> bool:
-    """Whether CI is what reads the output of a run that has begun."""
+    """Return whether CI is what reads the output of a run that has begun."""
     if run.shell is None or run.invocation is None:
         return False
     return run.invocation.value("format") in ("github", "junit", "sarif")

@@ -29,19 +29,19 @@ def explained(raised: BaseException) -> tuple[IcectlError, int]:
 
 
 def with_command(hint: str, command: str) -> str:
-    """A hint that names the command that was run."""
+    """Return a hint that names the command that was run."""
     return hint.replace("`icectl COMMAND ", f"`icectl {command} ")
 
 
 def with_table(hint: str, table: str) -> str:
-    """A hint whose commands name the table."""
+    """Return a hint whose commands name the table."""
     return re.sub(r"(`icectl [a-z0-9-]+) TABLE\b", lambda found: f"{found[1]} {quote(table)}", hint)
 
 
 def way_out(
     error: IcectlError, ways_out: Sequence[Callable[[CorruptTable], str | None]], table: str | None
 ) -> str | None:
-    """The hint of an error, made from what is whole of the table, with the table's name."""
+    """Return the hint of an error, made from what is whole of the table, with the table's name."""
     hint = error.hint
     if isinstance(error, CorruptTable):
         for better in ways_out:

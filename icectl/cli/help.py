@@ -97,7 +97,7 @@ def usage(command: Command, parameters: Sequence[Any]) -> str:
 
 
 def is_in_group(parameter: Any, group: str) -> bool:
-    """Whether a parameter is an option of the group; `--help` has none."""
+    """Return whether a parameter is an option of the group; `--help` has none."""
     return isinstance(parameter, TyperOption) and parameter.rich_help_panel == group
 
 
@@ -113,7 +113,7 @@ def option_row(option: TyperOption) -> tuple[str, str]:
 
 
 def is_flag(option: TyperOption) -> bool:
-    """Whether an option stands alone, without a value."""
+    """Return whether an option stands alone, without a value."""
     return bool(option.is_flag or option.count)
 
 
@@ -162,7 +162,7 @@ def unknown_command(name: str, known: Sequence[str]) -> UsageError:
 
 
 def _by_parts(name: str, known: Sequence[str]) -> list[str]:
-    """The commands of which one word is like a name that was mistyped."""
+    """Return the commands of which one word is like a name that was mistyped."""
     words = {word: one for one in known for word in one.split("-") if len(word) > 2}
     return [words[near] for near in get_close_matches(name, words, n=1)]
 

@@ -124,7 +124,7 @@ def _ended(table: str, outcome: Outcome) -> TableEnd:
 
 
 def _quiet(shell: Shell) -> Shell:
-    """The same shell for one table: nothing is printed, and nobody is asked."""
+    """Return the same shell for one table: nothing is printed, and nobody is asked."""
     options = ConsoleOptions(verbosity=-1, progress=False, json=True)
     console = Console(io.StringIO(), io.StringIO(), io.StringIO(), shell.env, options)
     return replace(shell, console=console, ways_out=[])
@@ -152,7 +152,7 @@ def _outcome(command: str, ends: Sequence[TableEnd], change: Change | None) -> O
 
 
 def _status(code: int, statuses: set[str]) -> Status:
-    """The status of all tables together."""
+    """Return the status of all tables together."""
     if code in (3, 12):
         return "unknown" if code == 12 else "incomplete"
     if "planned" in statuses:

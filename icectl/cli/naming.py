@@ -36,7 +36,7 @@ class NameInCatalog:
 
 
 def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
-    """The name that TABLE is; None where it is a location.
+    """Return the name that TABLE is; None where it is a location.
 
     A `/` makes it a location, and so does an existing path, unless it is a catalog's name too.
     Raises: UsageError, for what may be both; TableNotFound, for a catalog that is not configured.
@@ -71,7 +71,7 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
 
 
 def is_draft_root(common: Common, table: str) -> bool:
-    """Whether TABLE is a Parquet file, and so at most a root of the upstream draft.
+    """Return whether TABLE is a Parquet file, and so at most a root of the upstream draft.
 
     Directories and names in catalogs may end so too. Raises: UsageError, for what may be both.
     """
@@ -83,17 +83,20 @@ def is_draft_root(common: Common, table: str) -> bool:
 
 
 def called(common: Common, table: str) -> str:
-    """What hints call the table: TABLE, behind its catalog where an option named that."""
+    """Return what hints call the table: TABLE, behind its catalog where an option named that."""
     return table if common.catalog is None else f"{dotted((common.catalog,))}.{table}"
 
 
 def may_be_short(common: Common, table: str) -> bool:
-    """Whether TABLE may be a name too short for a table's; no configuration is read for that."""
+    """Return whether TABLE may be a name too short for a table's.
+
+    No configuration is read for that.
+    """
     return "/" not in table and table.count(".") < (1 if common.catalog is not None else 2)
 
 
 def warehouse_of(common: Common, name: NameInCatalog, storage: StorageOptions) -> Warehouse:
-    """The catalog of a name, of which nothing is read yet.
+    """Return the catalog of a name, of which nothing is read yet.
 
     Raises: UsageError; TableNotFound; Unsupported.
     """
@@ -122,7 +125,7 @@ def _configuration(common: Common) -> Configuration:
 
 
 def _folders() -> list[Path]:
-    """Where PyIceberg looks for its file; a user may have no home."""
+    """Return where PyIceberg looks for its file; a user may have no home."""
     try:
         return [Path.home(), Path.cwd()]
     except (RuntimeError, OSError):

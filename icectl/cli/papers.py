@@ -69,7 +69,7 @@ def _man(named: Sequence[str], commands: Mapping[str, str]) -> str:
 
 
 def _one_of(paper: str, named: Sequence[str], known: Mapping[str, str]) -> str:
-    """The one word that was given. Raises: UsageError, where it is none that is known."""
+    """Return the one word that was given. Raises: UsageError, where it is none that is known."""
     if len(named) == 1 and named[0] in known:
         return named[0]
     told = f"`{' '.join(named)}` is none of" if named else "name one of"

@@ -25,7 +25,7 @@ _CHANGE = tuple(entry.name for entry in fields(Change))
 
 
 def planning_env(invocation: Invocation, env: Env) -> Env:
-    """The clock of a run whose plan is to be kept: it stands still.
+    """Return the clock of a run whose plan is to be kept: it stands still.
 
     Raises: UsageError, for `--save-plan` without a plan.
     """
@@ -128,7 +128,7 @@ def settings_in_full(settings: Settings, command: str) -> dict[str, Mapping[str,
 
 
 def text_in_full(key: str, text: str) -> str:
-    """The text of a setting; where it is a path, one that means the same in every folder."""
+    """Return the text of a setting; where it is a path, one that means the same in every folder."""
     return _in_full(text) if key.rpartition(".")[2] in _LOCATIONS else text
 
 

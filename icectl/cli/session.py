@@ -236,7 +236,7 @@ def _others(warehouse: Warehouse, catalog: str, own: TableName) -> "CatalogTable
 
 
 def storage_of(common: Common, path_map: tuple[tuple[str, str], ...] = ()) -> StorageOptions:
-    """What the user says of storage. Raises: UsageError."""
+    """Return what the user says of storage. Raises: UsageError."""
     shell = common.shell
     return StorageOptions(
         options=_storage_options(common),

@@ -59,11 +59,11 @@ class Setting(Generic[_Value]):
         return "--" + self.key.rpartition(".")[2]
 
     def concerns(self, command: str) -> bool:
-        """Whether a command goes by it."""
+        """Return whether a command goes by it."""
         return "." not in self.key or self.is_of(command)
 
     def is_of(self, command: str) -> bool:
-        """Whether a command goes by it, and no other."""
+        """Return whether a command goes by it, and no other."""
         return self.key.rpartition(".")[0] == command
 
 
@@ -143,7 +143,10 @@ def whole_number(
 
 
 def split_pair(text: str, option: str, parts: tuple[str, str, str]) -> tuple[str, str]:
-    """The two parts of an option's text around a `=`. Raises: UsageError, where one is missing."""
+    """Return the two parts of an option's text around a `=`.
+
+    Raises: UsageError, where one is missing.
+    """
     name, separator, value = parts
     if not separator or not name:
         raise UsageError(f"`{option}`: `{text}` has no `=` between its two parts")
@@ -362,7 +365,7 @@ def resolve(
 
 
 def texts_of(settings: Settings, command: str) -> dict[str, dict[str, str]]:
-    """The settings of one command that were set anywhere: texts and their layers, by key."""
+    """Return the settings of one command that were set anywhere: texts and their layers, by key."""
     found = {
         setting.key: settings.values[setting.key] for setting in SETTINGS if setting.is_of(command)
     }
@@ -482,7 +485,7 @@ def _scalar(file: Path, key: str, value: Any) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a storage option of this name holds a credential."""
+    """Return whether a storage option of this name holds a credential."""
     return name == "key" or any(word in name.lower() for word in _SECRET_KEYS)
 
 

@@ -58,7 +58,7 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
 
 
 def may_be_none(target: str) -> bool:
-    """Whether it is no mistake that a target stands for no table.
+    """Return whether it is no mistake that a target stands for no table.
 
     Patterns may, and so may what a shell makes of one: files and folders of other things.
     """
@@ -66,19 +66,22 @@ def may_be_none(target: str) -> bool:
 
 
 def is_many(common: Common, targets: Sequence[str]) -> bool:
-    """Whether targets may stand for more than one table; nothing is asked for that."""
+    """Return whether targets may stand for more than one table; nothing is asked for that."""
     return len(targets) > 1 or _is_glob(common, targets[0])
 
 
 def parts_of(text: str) -> tuple[str, ...]:
-    """The parts of a name, or of a location, or of a pattern of either. Raises: UsageError."""
+    """Return the parts of a name, or of a location, or of a pattern of either.
+
+    Raises: UsageError.
+    """
     if "/" in text:
         return tuple(_absolute(text).split("/"))
     return parse_name(text)
 
 
 def _is_glob(common: Common, target: str) -> bool:
-    """Whether a target is a pattern, not the location of something with such a name."""
+    """Return whether a target is a pattern, not the location of something with such a name."""
     if not is_pattern(target):
         return False
     return common.catalog is not None or not _is_there(target)
@@ -106,7 +109,7 @@ def _name(common: Common, target: str) -> NameInCatalog | None:
 
 
 def _in_catalog(common: Common, name: NameInCatalog) -> Iterator[str]:
-    """Tables of a catalog, by names alone. Raises: TableNotFound; StorageError."""
+    """Yield tables of a catalog, by names alone. Raises: TableNotFound; StorageError."""
     warehouse = warehouse_of(common, name, storage_of(common))
     pattern = name.parts
     inside = fixed_part(pattern)
@@ -138,7 +141,7 @@ def _check_there(warehouse: Warehouse, name: NameInCatalog) -> None:
 
 
 def _is_namespace(warehouse: Warehouse, parts: tuple[str, ...]) -> bool:
-    """Whether there is a namespace of this name; a table of the same name comes first."""
+    """Return whether there is a namespace of this name; a table of the same name comes first."""
     try:
         beside = {(*table.namespace, table.name) for table in warehouse.tables(parts[:-1])}
     except TableNotFound:
@@ -160,12 +163,12 @@ def _all_below(warehouse: Warehouse, namespace: tuple[str, ...]) -> Iterator[tup
 
 
 def _called(common: Common, catalog: str, parts: tuple[str, ...]) -> str:
-    """What a command can call a table, behind its catalog unless an option names that."""
+    """Return what a command can call a table, behind its catalog unless an option names that."""
     return dotted(parts if common.catalog is not None else (catalog, *parts))
 
 
 def _in_folders(common: Common, target: str) -> Iterator[str]:
-    """Tables at and below locations. Raises: StorageError."""
+    """Yield tables at and below locations. Raises: StorageError."""
     if not _is_glob(common, target):
         base, pattern = target.rstrip("/") or "/", None
     else:

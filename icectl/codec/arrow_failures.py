@@ -40,13 +40,13 @@ def translated(kind: str) -> Iterator[None]:
 
 
 def damaged(kind: str, why: object) -> CorruptTable:
-    """The error for a data file whose bytes are not what its format says."""
+    """Return the error for a data file whose bytes are not what its format says."""
     message = f"the {kind} file is damaged: {first_line(why)}"
     return CorruptTable(message, rule="R-099", hint=RESTORE)  # R-099
 
 
 def beyond(kind: str, why: object) -> Unsupported:
-    """The error for a data file that uses what this program can't read."""
+    """Return the error for a data file that uses what this program can't read."""
     return Unsupported(f"the {kind} file can't be read: {first_line(why)}")
 
 

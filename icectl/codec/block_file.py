@@ -20,7 +20,7 @@ class BlockFile(io.RawIOBase):
         self._blocks: dict[int, bytes] = {}
 
     def with_most(self, most: int) -> "BlockFile":
-        """The same file by blocks of its own, of which it keeps so many."""
+        """Return the same file by blocks of its own, of which it keeps so many."""
         return BlockFile(self._file, most)
 
     def forget(self) -> None:
@@ -46,7 +46,7 @@ class BlockFile(io.RawIOBase):
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        """The bytes from here on, as many as asked for or as there are."""
+        """Return the bytes from here on, as many as asked for or as there are."""
         start = min(self._position, self._size)
         end = self._size if size < 0 else min(start + size, self._size)
         self._position = end

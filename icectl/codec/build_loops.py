@@ -27,7 +27,7 @@ _HAVE_ZIG = {
 
 
 def packaged_compilers() -> Sequence[str]:
-    """The packages that an installation needs to build: none where a compiler works."""
+    """Return the packages that an installation needs to build: none where a compiler works."""
     with tempfile.TemporaryDirectory() as folder:
         if build(Path(folder)) is not None:
             return []

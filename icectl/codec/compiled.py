@@ -44,7 +44,7 @@ def library_name() -> str:
 
 @cache
 def loops() -> Any:
-    """The loops as functions of a library; None where it was not built for these sources."""
+    """Return the loops as functions of a library; None where it was not built for these sources."""
     try:
         library = ctypes.CDLL(str(SOURCE.with_name(library_name())))
     except OSError:
@@ -59,7 +59,10 @@ def loops() -> Any:
 
 
 def address(array: Any, kind: Any) -> int:
-    """Where the numbers of an array of numpy lie; they are of this kind, one behind the other."""
+    """Return where the numbers of an array of numpy lie.
+
+    They are of this kind, one behind the other.
+    """
     if array.dtype != kind or not array.flags.c_contiguous:
         raise TypeError(f"not {kind} side by side: {array.dtype}, {array.strides} bytes apart")
     place: int = array.ctypes.data

@@ -50,7 +50,7 @@ class DataFile(Protocol):
         """
 
     def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:
-        """The rows, with the top-level columns that have one of these ids at any depth.
+        """Yield the rows, with the top-level columns that have one of these ids at any depth.
 
         None is every column, with an id or without.
         Shape: columns in the order of the file; without one, batches have rows all the same.

@@ -56,7 +56,10 @@ def _is_ascii(column: pa.Array) -> bool:
 
 
 def chosen(schema: pa.Schema, field_ids: Collection[int] | None) -> list[int]:
-    """Positions of the top-level fields that have one of these ids, at any depth; None is all."""
+    """Return positions of the top-level fields that have one of these ids, at any depth.
+
+    None is all.
+    """
     if field_ids is None:
         return list(range(len(schema)))
     wanted = frozenset(field_ids)
@@ -64,7 +67,7 @@ def chosen(schema: pa.Schema, field_ids: Collection[int] | None) -> list[int]:
 
 
 def ids_of(field: pa.Field) -> Iterator[int]:
-    """The ids of a field and of all fields inside it."""
+    """Yield the ids of a field and of all fields inside it."""
     number = field_id(field)
     if number is not None:
         yield number
@@ -85,7 +88,7 @@ def let_go(batch: pa.RecordBatch) -> None:
 
 
 def dressed(columns: list[pa.Array], schema: pa.Schema, row_count: int) -> pa.RecordBatch:
-    """The batch of these columns in the types, and with the ids, of a schema."""
+    """Return the batch of these columns in the types, and with the ids, of a schema."""
     if not columns:
         rows = pa.Array.from_buffers(pa.struct([]), row_count, [None])
         return pa.RecordBatch.from_struct_array(rows)
@@ -94,7 +97,7 @@ def dressed(columns: list[pa.Array], schema: pa.Schema, row_count: int) -> pa.Re
 
 
 def retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The array in another type that holds the same values, at any depth.
+    """Return the array in another type that holds the same values, at any depth.
 
     A list of records of a key and a value becomes a map; bytes become decimals; what timestamps
     have beyond their unit is cut off, downward.

@@ -82,7 +82,7 @@ class InventoryManifest:
 
 
 def form_of(content: bytes) -> Form:
-    """The kind of a file, by its first bytes."""
+    """Return the kind of a file, by its first bytes."""
     found = (form for beginning, form in _BEGINNINGS.items() if content.startswith(beginning))
     return next(found, Form.CSV)
 
@@ -159,7 +159,7 @@ def _csv(file: IO[bytes], columns: Sequence[str], *, gzipped: bool) -> Iterator[
 
 
 def _header(file: IO[bytes], *, gzipped: bool) -> Sequence[str]:
-    """The cells of the first line."""
+    """Return the cells of the first line."""
     try:
         line = (gzip.GzipFile(fileobj=file) if gzipped else file).readline(_LONGEST_HEADER)
     except (EOFError, zlib.error) as error:

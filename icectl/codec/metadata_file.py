@@ -28,7 +28,7 @@ def is_gzip(content: bytes) -> bool:
 
 
 def read_members(content: bytes) -> Mapping[str, Any]:
-    """The JSON object of a metadata file. Raises: CorruptTable R-005 or R-006."""
+    """Return the JSON object of a metadata file. Raises: CorruptTable R-005 or R-006."""
     try:
         text = gzip.decompress(content) if is_gzip(content) else content
     except (OSError, EOFError, zlib.error) as error:
@@ -62,7 +62,7 @@ def find_table_uuid(beginning: bytes) -> str | None:
 
 
 def find_last_updated_ms(beginning: bytes) -> int | None:
-    """The last-updated-ms, where it stands as `find_table_uuid` finds the table-uuid."""
+    """Return the last-updated-ms, where it stands as `find_table_uuid` finds the table-uuid."""
     found = _leading(_LEADING_TIME, beginning)
     return None if found is None else int(found)
 
@@ -78,12 +78,12 @@ def _leading(pattern: re.Pattern[bytes], beginning: bytes) -> bytes | None:
 
 
 def read_metadata(content: bytes) -> TableMetadata:
-    """The table that a metadata file describes. Raises: CorruptTable, Unsupported."""
+    """Return the table that a metadata file describes. Raises: CorruptTable, Unsupported."""
     return parse_metadata(read_members(content))
 
 
 def read_metadata_to_show(content: bytes, table_location: str) -> TableMetadata:
-    """The table that a metadata file describes, as far as it makes sense, and what does not.
+    """Return the table that a metadata file describes, as far as it makes sense, and what does not.
 
     `table_location` stands where the file names none. Raises: CorruptTable, where nothing does;
     Unsupported.
@@ -92,7 +92,7 @@ def read_metadata_to_show(content: bytes, table_location: str) -> TableMetadata:
 
 
 def write_metadata(metadata: TableMetadata, *, compressed: bool) -> bytes:
-    """The bytes of a metadata file; equal metadata gives equal bytes."""
+    """Return the bytes of a metadata file; equal metadata gives equal bytes."""
     text = json.dumps(metadata_json(metadata), ensure_ascii=False, separators=(",", ":")).encode()
     return gzip.compress(text, mtime=0) if compressed else text
 

@@ -21,7 +21,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def row_hashes(columns: Sequence[pa.Array], row_count: int) -> Hashes:
-    """The hash of each row of some columns.
+    """Return the hash of each row of some columns.
 
     Order: kept.
     """
@@ -32,7 +32,10 @@ def row_hashes(columns: Sequence[pa.Array], row_count: int) -> Hashes:
 
 
 def sum_of(hashes: Hashes) -> int:
-    """One number for a set of rows, whatever their order; those of parts add up modulo 2**64."""
+    """Return one number for a set of rows, whatever their order.
+
+    Those of parts add up modulo 2**64.
+    """
     return scan.total(hashes)
 
 

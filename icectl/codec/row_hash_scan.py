@@ -106,7 +106,7 @@ def _last(valid: _Array, first: int, seed: np.uint64) -> tuple[int | None, int, 
 
 
 def _mixed(values: _Hashes) -> _Hashes:
-    """Numbers that depend on every bit of the values."""
+    """Return numbers that depend on every bit of the values."""
     values = (values ^ (values >> _30)) * _FIRST
     values = (values ^ (values >> _27)) * _SECOND
     return values ^ (values >> _31)
@@ -137,7 +137,7 @@ def _one_nan(values: _Hashes, kind: int) -> _Hashes:
 
 
 def _bytes(content: _Array, offsets: _Array, seed: np.uint64) -> _Hashes:
-    """What is mixed to make the hash of each byte string."""
+    """Return what is mixed to make the hash of each byte string."""
     starts, lengths = offsets[:-1], np.diff(offsets)
     states: _Hashes = seed ^ (lengths.astype(np.uint64) * _STEP)
     for at in range(0, int(lengths.max(initial=0)) - _WORD, _WORD):

@@ -93,7 +93,7 @@ class LiveHead:
         return None if found is None else found[1]
 
     def applied(self, location: str) -> tuple[set[DeleteKey], Mapping[DeleteKey, EqualityDelete]]:
-        """Vectors and position deletes of a live data file, and its equality deletes."""
+        """Return vectors and position deletes of a live data file, and its equality deletes."""
         found = self._applied[self._entries[location][0]]
         by_position = {self._deletes[at][0] for at in (*found.vectors, *found.position_deletes)}
         return by_position, dict(self._deletes[at] for at in found.equality_deletes)
@@ -101,7 +101,7 @@ class LiveHead:
     def equality_deletes_after(
         self, sequence_number: int, partitions: Collection[tuple[int, bytes]]
     ) -> bool:
-        """Whether there are equality deletes of some partitions above a sequence number."""
+        """Return whether there are equality deletes of some partitions above a sequence number."""
         columns = ("content", "sequence_number", "spec_id", "partition_key")
         return any(
             content == Content.EQUALITY_DELETES
@@ -113,7 +113,7 @@ class LiveHead:
 
 
 def head_of(files: LiveFiles, results: Iterable[GroupResult]) -> LiveHead:
-    """A head, ready for the questions of `conflict` about some groups."""
+    """Return a head, ready for the questions of `conflict` about some groups."""
     return LiveHead(files, {file.location for result in results for file in result.inputs})
 
 
@@ -137,7 +137,7 @@ def conflict(result: GroupResult, head: LiveHead) -> str | None:
 
 
 def _moves(task: RewriteTask) -> bool:
-    """Whether rows change their partition, and with it the equality deletes that apply."""
+    """Return whether rows change their partition, and with it the equality deletes that apply."""
     return task.partition_key is None or any(file.spec_id != task.spec_id for file in task.inputs)
 
 

@@ -29,7 +29,7 @@ class DataOutputs:
         self._lock = Lock()
 
     def next(self, task: Task, partition: str) -> str:
-        """The location of a task's next file in the folder of a partition."""
+        """Return the location of a task's next file in the folder of a partition."""
         with self._lock:
             self._counts[task.task_id] += 1
             number = int(task.task_id.partition("-")[2])

@@ -23,7 +23,7 @@ def journal_location(metadata_folder: str, command: str, uuid: str) -> str:
 
 
 def uuid_of(location: str) -> str | None:
-    """The uuid of the run that a journal is of; None for other files."""
+    """Return the uuid of the run that a journal is of; None for other files."""
     match = _FILE_NAME.fullmatch(name(location))
     return match[1] if match else None
 

@@ -44,7 +44,7 @@ _Kind = tuple[int, ManifestContent]
 
 
 def writer(access: TableAccess, branch: str, outputs: Outputs) -> SnapshotWriter:
-    """A writer of one snapshot."""
+    """Return a writer of one snapshot."""
     return ListWriter(access, branch, outputs)
 
 
@@ -263,7 +263,7 @@ class ListWriter:
 def _counts(
     written: Sequence[ManifestFile], kept: Sequence[ManifestFile], before: Sequence[ManifestFile]
 ) -> Mapping[str, str]:
-    """What a summary says of manifests."""
+    """Return what a summary says of manifests."""
     return {
         "manifests-created": str(len(written)),
         "manifests-kept": str(len(kept)),
@@ -272,7 +272,7 @@ def _counts(
 
 
 def _kept(files: LiveFiles, removed: Entries) -> list[ManifestFile]:
-    """Manifests that are listed as they are: no entry goes, and some are live (R-056)."""
+    """Return manifests that are listed as they are: no entry goes, and some are live (R-056)."""
     touched = set(count_by_value(removed, "manifest"))
     counts = count_by_manifest(live(files.entries), len(files.manifests))
     return [

@@ -149,7 +149,10 @@ class ManifestWriter:
     def _moved(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Integers
     ) -> Generator[Moved, None, None]:
-        """Entries encoded anew, source after source; reading and encoding have their threads."""
+        """Yield entries encoded anew, source after source.
+
+        Reading and encoding have their threads.
+        """
         ends = [0]
         for count in count_by_manifest(entries, len(sources)):
             ends.append(ends[-1] + count)
@@ -186,7 +189,7 @@ class ManifestWriter:
     def _stored(
         self, writer: PieceWriter, entries: Entries, pieces: Integers, columns: Sequence[str]
     ) -> Generator[Written, None, None]:
-        """The manifests that the pieces make; comparing and storing have their threads."""
+        """Yield the manifests that the pieces make; comparing and storing have their threads."""
         held_by = by_piece(entries, pieces)
         piece_sizes = list(writer.sizes().values())
         chosen = fill(piece_sizes, self.target_size_bytes)
@@ -214,7 +217,7 @@ class ManifestWriter:
             yield from in_threads(store, compared, sizes, threads=self.concurrency)
 
     def _compared(self, made: _Made, columns: Sequence[str]) -> ManifestFile:
-        """The row of a manifest, which has been compared with its entries in some columns.
+        """Return the row of a manifest, which has been compared with its entries in some columns.
 
         Locations are compared by their hashes where the entries have no more than these.
         """

@@ -94,7 +94,7 @@ class OutputJournal:
 
 
 def new_journal(env: Env, metadata_folder: str, command: str, data: DataPlaces) -> OutputJournal:
-    """The journal of this process, not written yet."""
+    """Return the journal of this process, not written yet."""
     uuid = env.new_uuid()
     location = journals.journal_location(metadata_folder, command, uuid)
     return OutputJournal(location, uuid, env.now_ms(), _host(env), os.getpid(), data)
@@ -177,7 +177,7 @@ class Leftovers:
             self._warn(error)
 
     def _taken_over(self, listed: Sequence[FileStatus]) -> Sequence[OutputJournal]:
-        """All journals there are; those of dead runs are marked as abandoned."""
+        """Return all journals there are; those of dead runs are marked as abandoned."""
         try:
             found = [
                 journal
@@ -265,7 +265,7 @@ class _Reached:
         self._described = frozenset(named.table["key"].to_pylist())
 
     def names_some(self, places: Iterable[str]) -> bool:
-        """Whether one of these is a manifest list or a manifest of some snapshot."""
+        """Return whether one of these is a manifest list or a manifest of some snapshot."""
         return any(loosest_key(place) in self._described for place in places)
 
     def without_metadata(self, places: Iterable[str]) -> list[str]:
@@ -273,7 +273,7 @@ class _Reached:
         return [place for place in places if loosest_key(place) not in self._described]
 
     def without_live(self, places: Sequence[str], uuid: str) -> list[str]:
-        """Those, with a uuid in their names, that are live in no snapshot (R-191).
+        """Return those, with a uuid in their names, that are live in no snapshot (R-191).
 
         Raises: what reading manifests raises.
         """
@@ -285,7 +285,7 @@ class _Reached:
 
 
 def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
-    """The uuids of runs that may still commit what they wrote, however long ago they began.
+    """Return the uuids of runs that may still commit what they wrote, however long ago they began.
 
     Those of runs that nobody marked as abandoned, but for processes that are seen to be over.
     Raises: StorageError, where the journals cannot be listed.
@@ -308,7 +308,7 @@ def running(store: Store, env: Env, loaded: LoadedTable) -> tuple[str, ...]:
 
 
 def _is_running(env: Env, journal: OutputJournal) -> bool:
-    """Whether the process of a run may be there: those of other machines are not seen."""
+    """Return whether the process of a run may be there: those of other machines are not seen."""
     return journal.host != _host(env) or _is_there(journal.pid)
 
 
@@ -340,7 +340,7 @@ def is_output(file_name: str, uuid: str) -> bool:
 
 
 def data_outputs(store: Store, journal: OutputJournal) -> Iterator[str]:
-    """Data and delete files of a run, whoever wrote them. Raises: what listing raises."""
+    """Yield data and delete files of a run, whoever wrote them. Raises: what listing raises."""
     for folder in journal.data.folders:
         for status in store.list_directory(folder):
             if _is_data_output(name(status.location), journal.uuid):

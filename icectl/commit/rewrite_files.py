@@ -64,14 +64,14 @@ class FileRewrite:
         return replace(made, files=made.files.union(data))
 
     def _files(self, metadata: TableMetadata) -> LiveFiles:
-        """The live files of the branch's head, which most often is the one planned on."""
+        """Return the live files of the branch's head, which most often is the one planned on."""
         snapshot = head(metadata, self.planned.branch)
         if snapshot is not None and snapshot.snapshot_id == self.planned.snapshot_id:
             return self.planned.files
         return self.reader.load(metadata, snapshot, self.planned.files.named_files)
 
     def _holding(self, files: LiveFiles) -> list[GroupResult]:
-        """The groups that may be committed on a head; why others may not is noted."""
+        """Return the groups that may be committed on a head; why others may not is noted."""
         view = head_of(files, self.results)
         reasons = {result.number: conflict(result, view) for result in self.results}
         self.lost = {number: reason for number, reason in reasons.items() if reason is not None}

@@ -38,7 +38,7 @@ class Composed:
 
 
 def head(metadata: TableMetadata, branch: str) -> Snapshot | None:
-    """The newest snapshot of a branch; None where it has none.
+    """Return the newest snapshot of a branch; None where it has none.
 
     Raises: CommitConflict where the branch is gone.
     """
@@ -51,7 +51,7 @@ def head(metadata: TableMetadata, branch: str) -> Snapshot | None:
 
 
 def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
-    """The newest snapshot of a branch that the caller names; None where main has none yet.
+    """Return the newest snapshot of a branch that the caller names; None where main has none yet.
 
     Raises: UsageError, where there is no such branch.
     """
@@ -109,7 +109,7 @@ def put_on(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[Up
 
 
 def carried_totals(summary: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The totals of a summary, which hold on after a commit that changes no file (R-031)."""
+    """Return the totals of a summary, which hold on after a commit that changes no file (R-031)."""
     return {key: value for key, value in (summary or {}).items() if key.startswith("total-")}
 
 

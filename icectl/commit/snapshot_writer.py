@@ -72,6 +72,6 @@ class SnapshotWriter(Protocol):
 
 
 def writer_of(access: TableAccess, layout: Layout, branch: str, outputs: Outputs) -> SnapshotWriter:
-    """The writer of a new snapshot of a branch."""
+    """Return the writer of a new snapshot of a branch."""
     found: SnapshotWriter = import_module(_WRITERS[layout]).writer(access, branch, outputs)
     return found

@@ -42,7 +42,7 @@ def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
 
 
 def confirmed(choice: EngineChoice) -> EngineChoice:
-    """The choice once there is work: what was chosen by a look must be good for it too.
+    """Return the choice once there is work: what was chosen by a look must be good for it too.
 
     It takes an import of PySpark and a start of Java.
     """

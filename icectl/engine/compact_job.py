@@ -45,7 +45,7 @@ class TypedSpec:
 
 
 def typed_specs(metadata: TableMetadata) -> Mapping[int, TypedSpec]:
-    """Every partition spec of a table, by id."""
+    """Return every partition spec of a table, by id."""
     return {
         spec.spec_id: TypedSpec(spec, result_types(spec, metadata.schemas))
         for spec in metadata.partition_specs
@@ -193,7 +193,7 @@ def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> Tas
 
 
 def file_group(task: RewriteTask, job: CompactJob) -> FileGroup:
-    """The task as the kernel takes it."""
+    """Return the task as the kernel takes it."""
     typed = job.specs[task.spec_id]
     return FileGroup(
         tuple(_source(file, job) for file in task.inputs),
@@ -219,7 +219,7 @@ def _source(file: InputFile, job: CompactJob) -> SourceFile:
 
 
 def _constants(file: InputFile, job: CompactJob) -> Mapping[int, Value]:
-    """The values of identity partition fields, by source column (R-180)."""
+    """Return the values of identity partition fields, by source column (R-180)."""
     typed = job.specs[file.spec_id]
     values = decode_key(file.partition_key, typed.types)
     return {
@@ -230,14 +230,14 @@ def _constants(file: InputFile, job: CompactJob) -> Mapping[int, Value]:
 
 
 def partition_of(key: bytes, typed: TypedSpec) -> Partition:
-    """A partition with the path of its files."""
+    """Return a partition with the path of its files."""
     if typed.spec.is_unpartitioned:
         return Partition(key, "")
     return Partition(key, partition_path(typed.spec, typed.types, decode_key(key, typed.types)))
 
 
 def deletes_by_position(task: Task, scheme: str) -> DeletesOfGroup:
-    """The position delete files and vectors of a task as kernels take them."""
+    """Return the position delete files and vectors of a task as kernels take them."""
     positions: dict[int, set[str]] = {}
     vectors = []
     for file in task.inputs:
@@ -277,7 +277,7 @@ def _delete_source(file: DeleteFile) -> SourceFile:
 
 
 def entries_of(files: tuple[WrittenFile, ...], task: RewriteTask, job: CompactJob) -> pa.Table:
-    """Entries of new files of a task, as a result has them."""
+    """Return entries of new files of a task, as a result has them."""
     return data_entries(files, task.spec_id, task.sequence_number, job.sort_order_id)
 
 
@@ -287,7 +287,7 @@ def data_entries(
     sequence_number: int | None,
     sort_order_id: int | None,
 ) -> pa.Table:
-    """Entries of new data files: ADDED, without a snapshot id, with every column."""
+    """Return entries of new data files: ADDED, without a snapshot id, with every column."""
     rows = [
         {
             "content": Content.DATA,
@@ -310,7 +310,7 @@ def data_entries(
 
 
 def carried_metrics(found: FileMetrics) -> dict[str, object]:
-    """Metrics as entries carry them; a map without a key is left out."""
+    """Return metrics as entries carry them; a map without a key is left out."""
     maps = {
         "column_sizes": found.column_sizes,
         "value_counts": found.value_counts,

@@ -44,7 +44,7 @@ class Keys:
     field_ids: tuple[int, ...]
 
     def deletes(self, locations: Sequence[str]) -> EqualityDeletes:
-        """The keys as deletes of some data files by value."""
+        """Return the keys as deletes of some data files by value."""
         file = SourceFile("the keys", "parquet", self.count, 0)
         return EqualityDeletes(file, self.field_ids, frozenset(locations))
 
@@ -117,7 +117,7 @@ def _searches(job: FindJob, locations: Sequence[str]) -> Iterator[tuple[_Hits, s
 
 
 def _of_condition(condition: Predicate, rows: StoredRows) -> Mask:
-    """Which rows a condition is true of: unknown is not true."""
+    """Return which rows a condition is true of: unknown is not true."""
     found = matches(condition, rows.source.project(rows.batch, rows.positions))
     return np.asarray(
         pc.fill_null(found, fill_value=False).to_numpy(zero_copy_only=False), np.bool_
@@ -125,14 +125,14 @@ def _of_condition(condition: Predicate, rows: StoredRows) -> Mask:
 
 
 def _of_keys(index: EqualityIndex, rows: StoredRows) -> Mask:
-    """Which rows have one of the keys."""
+    """Return which rows have one of the keys."""
     flags = np.zeros(len(rows.positions), np.bool_)
     flags[index.deleted(rows.source, rows.batch)] = True
     return flags
 
 
 def keys_of(given: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
-    """Keys to look for, and a condition that holds for each row that has one of them.
+    """Return keys to look for, and a condition that holds for each row that has one of them.
 
     Raises: Refused, for columns that the table does not have and for nulls, which equal nothing.
     """

@@ -86,7 +86,7 @@ class _Kept:
     shared: MemoryFile | None
 
     def read(self, question: _Read) -> bytes | int:
-        """The bytes, or how many there are now in shared memory."""
+        """Return the bytes, or how many there are now in shared memory."""
         self.file.seek(question.offset)
         content = self.file.read(question.size_bytes)
         if self.shared is None or not question.by_memory:
@@ -185,7 +185,7 @@ def path_of(file: IO[bytes]) -> str | None:
 
 
 def outputs_through(ask: Ask) -> FileOutputs:
-    """The worker's end: `Files.answer` does at the other one what is asked."""
+    """Yield the worker's end: `Files.answer` does at the other one what is asked."""
 
     @contextmanager
     def create(location: str) -> Iterator[IO[bytes]]:
@@ -213,7 +213,7 @@ def outputs_through(ask: Ask) -> FileOutputs:
 
 
 def _reached(path: str | None) -> int | None:
-    """A descriptor of the other process's memory; None where it is out of reach."""
+    """Return a descriptor of the other process's memory; None where it is out of reach."""
     if path is None:
         return None
     try:

@@ -135,7 +135,7 @@ class _Here:
 
 
 def _read_bytes(file: InputFile) -> int:
-    """The bytes of a file that a task reads."""
+    """Return the bytes of a file that a task reads."""
     return file.size_bytes if file.split is None else file.split[1] - file.split[0]
 
 

@@ -39,7 +39,7 @@ class Listing(Protocol):
         """Symbolic links to files among them: the table may reach what they lead to."""
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
-        """The files that are not known, each with its verdict, as table.unreached finds them.
+        """Yield the files that are not known, each with its verdict, as table.unreached finds them.
 
         Shape: UNREACHED_SCHEMA. Order: none.
         """
@@ -82,7 +82,7 @@ class LocalListing:
         return self.spool.total_bytes
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
-        """The files that are not known, each with its verdict."""
+        """Yield the files that are not known, each with its verdict."""
         for batch in self.spool:
             yield unreached(batch, known, rule)
 

@@ -218,7 +218,7 @@ class Spark:
             return found, not self.speculates and not self._has_failed_tasks()
 
     def _has_failed_tasks(self) -> bool:
-        """Whether a task or a stage of this run was tried again."""
+        """Return whether a task or a stage of this run was tried again."""
         tracker = self.context.statusTracker()
         jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(self.group))
         ids = {stage for job in jobs if job is not None for stage in job.stageIds}
@@ -277,7 +277,7 @@ class Spark:
         return kept
 
     def _awaited(self, job: Callable[[], Result]) -> Result:
-        """The result of a job, whose finished tasks are told as progress."""
+        """Return the result of a job, whose finished tasks are told as progress."""
 
         def grouped() -> Result:
             """Run the job as one of this run's."""
@@ -358,7 +358,7 @@ class Sent:
 
 
 def _on_disks() -> dict[str, Any]:
-    """Where checkpoints go; Spark 3 knows but memory first, and then disks."""
+    """Return where checkpoints go; Spark 3 knows but memory first, and then disks."""
     import pyspark
 
     if pyspark.__version__.startswith("3."):
@@ -367,7 +367,7 @@ def _on_disks() -> dict[str, Any]:
 
 
 def packed(batch: pa.RecordBatch) -> bytes:
-    """A batch as a payload."""
+    """Return a batch as a payload."""
     buffer = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.ipc.new_stream(buffer, batch.schema, options=options) as writer:
@@ -377,7 +377,7 @@ def packed(batch: pa.RecordBatch) -> bytes:
 
 
 def unpacked(payload: bytes) -> pa.RecordBatch:
-    """The batch of a payload."""
+    """Return the batch of a payload."""
     return pa.ipc.open_stream(payload).read_next_batch()
 
 
@@ -448,7 +448,10 @@ def _answer_payloads(
 
 
 def _rows(task_id: str, answers: Callable[[], Iterable[Answer]]) -> Iterator[pa.RecordBatch]:
-    """A row for each answer; an error of icectl's is one, so that Spark does not try again."""
+    """Yield a row for each answer.
+
+    An error of icectl's is one, so that Spark does not try again.
+    """
     try:
         for kind, payload in answers():
             yield _row(task_id, kind, payload)
@@ -482,7 +485,7 @@ def translated() -> Iterator[None]:
 
 
 def _reason(message: str) -> str:
-    """The line that says what happened: the last error of a Python worker, or Java's own."""
+    """Return the line that says what happened: the last error of a Python worker, or Java's own."""
     lines = message.splitlines()
     if _NO_WORKER in message:  # Python has ended before it took a task; what it said is in between
         told_by_python = message.rsplit(_NO_WORKER, maxsplit=1)[-1].split(_ITS_PATH, maxsplit=1)[0]

@@ -108,7 +108,7 @@ class ConnectSpark:
         return self._awaited(job)
 
     def _awaited(self, job: Callable[[], Result]) -> Result:
-        """The result of a job, whose finished tasks are told as progress."""
+        """Return the result of a job, whose finished tasks are told as progress."""
         tag = f"icectl-{Path(self.folder).name}"
         finished: dict[Any, int] = {}
 
@@ -244,7 +244,7 @@ def _check_server(remote: str) -> None:
 
 
 def _collected(frame: Any) -> list[Any]:
-    """What a frame of numbers and pickled results holds, in the order of the numbers."""
+    """Return what a frame of numbers and pickled results holds, in the order of the numbers."""
     table = frame.toArrow().sort_by("number")
     return [pickle.loads(payload.as_buffer()) for payload in table["payload"]]  # noqa: S301 - ours
 

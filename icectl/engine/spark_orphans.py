@@ -57,7 +57,7 @@ class _SparkListing:
     links: Sequence[str]
 
     def unreached(self, known: KnownLocations, rule: OrphanRule) -> Iterator[pa.RecordBatch]:
-        """The files that are not known, each with its verdict."""
+        """Yield the files that are not known, each with its verdict."""
         yield from self.here.unreached(known, rule)
         if self.there is None:
             return

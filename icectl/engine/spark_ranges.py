@@ -111,7 +111,7 @@ def rewrite_in_ranges(
 
 
 def _pieces(at: int, task: RewriteTask) -> Iterator[_Piece]:
-    """Files of a task, of some size together."""
+    """Yield files of a task, of some size together."""
     files, size_bytes = [], 0
     for file in task.inputs:
         files.append(file)

@@ -52,7 +52,7 @@ class SparkReader:
         return [one for some in found for one in some]
 
     def load(self, tasks: Sequence[RewriteTask], job: "LoadJob") -> Any:
-        """A frame of the rows of all tasks, which workers read once it is asked for them.
+        """Return a frame of the rows of all tasks, which workers read once it is asked for them.
 
         Raises: Unsupported, over Spark Connect and for types that Spark lacks.
         """
@@ -104,7 +104,7 @@ def _load(
 
 
 def _reading(storage: StorageOptions) -> FileOutputs:
-    """The files of a table, to be read alone."""
+    """Return the files of a table, to be read alone."""
     store = open_store(storage, SystemEnv())
 
     def next_location(_: str) -> str:

@@ -129,7 +129,7 @@ def spark_session(options: SparkOptions, progress: Progress, deadline: Deadline)
 
 
 def _found(options: SparkOptions, deadline: Deadline, pool: ThreadPoolExecutor) -> Any:
-    """The context of others."""
+    """Return the context of others."""
     with translated():
         if options.session is not None:
             return options.session.sparkContext
@@ -150,14 +150,14 @@ def _left_alone(spark: Spark) -> Iterator[None]:
 
 
 def _all_succeeded(spark: Spark) -> bool:
-    """Whether all jobs of this run came to a good end."""
+    """Return whether all jobs of this run came to a good end."""
     tracker = spark.context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(spark.group)]
     return all(job is None or job.status == "SUCCEEDED" for job in jobs)
 
 
 def _is_done(spark: Spark) -> bool:
-    """Whether nothing of this run goes on in its session, or may do so unseen."""
+    """Return whether nothing of this run goes on in its session, or may do so unseen."""
     with suppress(EngineError), translated():
         return not spark.speculates and _all_succeeded(spark)
     return False
@@ -264,13 +264,13 @@ def _end_log(log: IO[bytes]) -> None:
 
 
 def _running() -> Any:
-    """The context of this process; None where there is none: getOrCreate would make one."""
+    """Return the context of this process; None where there is none: getOrCreate would make one."""
     known = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     return None if known is None else known._active_spark_context  # noqa: SLF001 - see above
 
 
 def _submitted() -> Any:
-    """The context of a submitted program."""
+    """Return the context of a submitted program."""
     from pyspark import SparkConf, SparkContext
 
     return SparkContext.getOrCreate(SparkConf())
@@ -294,7 +294,7 @@ def _context(starting: Future[Any], deadline: Deadline, log: IO[bytes]) -> Any:
 
 
 def _started(options: SparkOptions, log: IO[bytes]) -> Any:
-    """A context whose Java process writes to the log, not to the terminal."""
+    """Return a context whose Java process writes to the log, not to the terminal."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 

@@ -78,7 +78,7 @@ class SparkFrame:
         return entries
 
     def _distributed(self, job: WriteJob) -> Any:
-        """The frame, rows of one partition together."""
+        """Return the frame, rows of one partition together."""
         from pyspark.sql.types import BinaryType, StructField, StructType
 
         with translated():
@@ -88,7 +88,10 @@ class SparkFrame:
 
 
 def collected(frame: Any) -> pa.Table:
-    """The rows of a small frame, brought here. Raises: Unsupported, before Spark 4; EngineError."""
+    """Return the rows of a small frame, brought here.
+
+    Raises: Unsupported, before Spark 4; EngineError.
+    """
     if not hasattr(frame, "toArrow"):
         raise Unsupported("keys are read from data frames of Spark 4 or newer")
     with translated():
@@ -106,7 +109,7 @@ def check_classic(session: Any) -> None:
 
 
 def _keyed(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows with the keys of their partitions, on a worker."""
+    """Yield rows with the keys of their partitions, on a worker."""
     with told():
         for batch in batches:
             names = [*batch.schema.names, _PARTITION]

@@ -24,7 +24,7 @@ class Workplace:
 
     @staticmethod
     def of(storage: StorageOptions, names: FileNames) -> "Workplace":
-        """One that crosses to other processes: what warns stays here."""
+        """Return one that crosses to other processes: what warns stays here."""
         return Workplace(storage.crossing(), names)
 
     @contextmanager

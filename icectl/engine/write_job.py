@@ -58,7 +58,7 @@ def run_write(batches: Iterator[pa.RecordBatch], job: WriteJob, outputs: FileOut
 
 
 def partition_keys(job: WriteJob, batch: pa.RecordBatch) -> pa.Array:
-    """The partition of each row of a frame, as its canonical key. Raises: as run_write."""
+    """Return the partition of each row of a frame, as its canonical key. Raises: as run_write."""
     wanted = job.rows.wanted
     (rows,) = job.rows.of([batch])
     return partitioner(job.spec.spec, wanted, arrow_schema(wanted)).keys(rows)

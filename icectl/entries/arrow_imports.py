@@ -172,7 +172,7 @@ class _FewFunctions:
 
 
 def _names_in(whole: CodeType) -> frozenset[str]:
-    """The names and texts in the code of a module."""
+    """Return the names and texts in the code of a module."""
     codes, found = [whole], set[str]()
     while codes:
         code = codes.pop()

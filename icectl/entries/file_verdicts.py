@@ -60,7 +60,7 @@ class Limits:
 
 
 def judge(matches: Matches, limits: Limits, selected: Mask) -> Verdicts:
-    """The verdict on each data file: deletes count before size.
+    """Return the verdict on each data file: deletes count before size.
 
     Shape: one Verdict per data file.
     Order: of `matches.data`.
@@ -85,12 +85,12 @@ def judge(matches: Matches, limits: Limits, selected: Mask) -> Verdicts:
 
 
 def everywhere(data: Entries, verdict: FileVerdict) -> Verdicts:
-    """The same verdict on every data file."""
+    """Return the same verdict on every data file."""
     return np.full(len(data), verdict, np.int8)
 
 
 def deleted_ratios(matches: Matches) -> npt.NDArray[np.float64]:
-    """The part of each file's rows that deletes of this file alone are known to delete."""
+    """Return the part of each file's rows that deletes of this file alone are known to delete."""
     if not len(matches.deletes):
         return np.zeros(len(matches.data))
     records = numbers(matches.data, "record_count")
@@ -106,7 +106,7 @@ def live_bytes(matches: Matches, stored: Integers) -> Integers:
 
 
 def chosen(verdicts: Verdicts) -> Integers:
-    """Rows of the files with a reason to be rewritten."""
+    """Return rows of the files with a reason to be rewritten."""
     return np.flatnonzero(verdicts >= FileVerdict.ASKED_FOR)
 
 
@@ -155,16 +155,16 @@ def everything(data: Entries) -> Mask:
 
 
 def at_locations(files: Entries, locations: Collection[str]) -> Mask:
-    """Whether each file is at one of these locations."""
+    """Return whether each file is at one of these locations."""
     named = pc.is_in(files.table["location"], value_set=pa.array(locations, pa.string()))
     return np.asarray(named.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def of_specs(files: Entries, spec_ids: Collection[int]) -> Mask:
-    """Whether each file is of one of these specs."""
+    """Return whether each file is of one of these specs."""
     return np.isin(files.table["spec_id"].to_numpy(), sorted(spec_ids))
 
 
 def of_snapshots(files: Entries, snapshot_ids: Collection[int]) -> Mask:
-    """Whether each file came with one of these snapshots."""
+    """Return whether each file came with one of these snapshots."""
     return np.isin(files.table["snapshot_id"].to_numpy(), sorted(snapshot_ids))

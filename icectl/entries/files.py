@@ -57,7 +57,7 @@ NO_FILES = Files(SCHEMA.empty_table())
 def files(
     locations: Sequence[str], keys: Sequence[str], kind: FileKind, sizes: Sequence[int | None]
 ) -> Files:
-    """Files of one kind. Order: as given."""
+    """Return files of one kind. Order: as given."""
     columns = [
         pa.array(locations, pa.string()),
         pa.array(keys, pa.string()),
@@ -68,7 +68,7 @@ def files(
 
 
 def content_files(entries: RawEntries | Entries, keys: pa.ChunkedArray) -> Files:
-    """The files that entries name, a Puffin file once for each of its vectors.
+    """Return the files that entries name, a Puffin file once for each of its vectors.
 
     Shape: as entries. Order: kept.
     """
@@ -84,7 +84,7 @@ def content_files(entries: RawEntries | Entries, keys: pa.ChunkedArray) -> Files
 
 
 def sized_keys(entries: RawEntries | Entries) -> pa.ChunkedArray:
-    """Keys that are the same for entries which give one file the same size.
+    """Return keys that are the same for entries which give one file the same size.
 
     Shape: as entries. Order: kept.
     """
@@ -93,12 +93,12 @@ def sized_keys(entries: RawEntries | Entries) -> pa.ChunkedArray:
 
 
 def together(parts: Iterable[Files]) -> Files:
-    """Files of several tables in one. Order: kept."""
+    """Return files of several tables in one. Order: kept."""
     return Files(pa.concat_tables([NO_FILES.table, *(part.table for part in parts)]))
 
 
 def distinct(found: Files) -> Files:
-    """Every file once.
+    """Return every file once.
 
     Order: by kind, then location: the order in which files are deleted (what is left always
     describes what is left).
@@ -111,7 +111,7 @@ def distinct(found: Files) -> Files:
 
 
 def without(found: Files, keys: pa.ChunkedArray | pa.Array) -> Files:
-    """The files whose key is not among `keys`. Order: kept."""
+    """Return the files whose key is not among `keys`. Order: kept."""
     own = found.table["key"]
     if len(own) < len(keys):  # a table of the fewer is made sooner
         keys = keys.filter(_among(keys, own))
@@ -124,12 +124,12 @@ def _among(keys: pa.ChunkedArray | pa.Array, others: pa.ChunkedArray | pa.Array)
 
 
 def excluding(found: Files, locations: Collection[str]) -> Files:
-    """The files whose location is not among the given ones. Order: kept."""
+    """Return the files whose location is not among the given ones. Order: kept."""
     return Files(found.table.filter(pc.invert(_named(found, locations))))
 
 
 def including(found: Files, locations: Collection[str]) -> Files:
-    """The files whose location is among the given ones. Order: kept."""
+    """Return the files whose location is among the given ones. Order: kept."""
     return Files(found.table.filter(_named(found, locations)))
 
 
@@ -139,30 +139,30 @@ def _named(found: Files, locations: Collection[str]) -> pa.ChunkedArray:
 
 
 def beginning_with(found: Files, prefix: str) -> tuple[Files, Files]:
-    """The files whose location begins with `prefix`, and the others. Order: kept."""
+    """Return the files whose location begins with `prefix`, and the others. Order: kept."""
     mask = pc.starts_with(found.table["location"], prefix)
     return Files(found.table.filter(mask)), Files(found.table.filter(pc.invert(mask)))
 
 
 def containing(found: Files, part: str) -> Files:
-    """The files whose location contains `part`. Order: kept."""
+    """Return the files whose location contains `part`. Order: kept."""
     return Files(found.table.filter(pc.match_substring(found.table["location"], part)))
 
 
 def keys_ending_with(found: Files, end: str) -> list[str]:
-    """The keys that end so. Order: kept."""
+    """Return the keys that end so. Order: kept."""
     keys = found.table["key"]
     ending: list[str] = keys.filter(pc.ends_with(keys, end)).to_pylist()
     return ending
 
 
 def of_kind(found: Files, kind: FileKind) -> Files:
-    """The files of one kind. Order: kept."""
+    """Return the files of one kind. Order: kept."""
     return Files(found.table.filter(pc.equal(found.table["kind"], int(kind))))
 
 
 def slices(found: Files, size: int) -> Iterator[Files]:
-    """The files in pieces of at most `size`. Order: kept."""
+    """Yield the files in pieces of at most `size`. Order: kept."""
     for start in range(0, len(found), size):
         yield Files(found.table.slice(start, size))
 
@@ -175,7 +175,7 @@ def count_by_kind(found: Files) -> Mapping[FileKind, int]:
 
 
 def total_bytes(found: Files) -> int:
-    """Bytes of the files whose size is known."""
+    """Return bytes of the files whose size is known."""
     return int(pc.sum(found.table["size_bytes"]).as_py() or 0)
 
 

@@ -27,19 +27,19 @@ class ListedFile:
 
 
 def listed_files(found: Listed) -> Iterator[ListedFile]:
-    """Every file, a part of the table at a time. Order: kept."""
+    """Yield every file, a part of the table at a time. Order: kept."""
     for batch in found.table.to_batches(max_chunksize=10_000):
         columns = [batch[name].to_pylist() for name in ("location", "size_bytes", "modified_ms")]
         yield from map(ListedFile, *columns)
 
 
 def listed_bytes(found: Listed) -> int:
-    """The bytes of all files."""
+    """Return the bytes of all files."""
     return int(pc.sum(found.table["size_bytes"]).as_py() or 0)
 
 
 def listed_together(parts: Iterable[Listed]) -> Listed:
-    """The files of several tables, at least one, in one. Order: kept."""
+    """Return the files of several tables, at least one, in one. Order: kept."""
     return Listed(pa.concat_tables([part.table for part in parts]))
 
 
@@ -49,25 +49,25 @@ def listed_none(found: Listed) -> Listed:
 
 
 def listed_slices(found: Listed, size: int) -> Iterator[Listed]:
-    """The files in pieces of at most `size`. Order: kept."""
+    """Yield the files in pieces of at most `size`. Order: kept."""
     for start in range(0, len(found), size):
         yield Listed(found.table.slice(start, size))
 
 
 def where(found: Listed, flags: Sequence[bool] | pa.BooleanArray) -> Listed:
-    """The files whose flag is set. Order: kept."""
+    """Return the files whose flag is set. Order: kept."""
     mask = flags if isinstance(flags, pa.BooleanArray) else pa.array(flags, pa.bool_())
     return Listed(found.table.filter(mask))
 
 
 def but(found: Listed, locations: Collection[str]) -> Listed:
-    """The files at other locations than these. Order: kept."""
+    """Return the files at other locations than these. Order: kept."""
     named = pa.array(locations, pa.string())
     return Listed(found.table.filter(pc.invert(pc.is_in(found.table["location"], value_set=named))))
 
 
 def below(found: Listed, bases: Collection[str]) -> tuple[Listed, Listed]:
-    """The files below any of the locations, and the others. Order: kept."""
+    """Return the files below any of the locations, and the others. Order: kept."""
     inside = pa.array([False] * len(found), pa.bool_())
     for base in bases:
         inside = pc.or_(

@@ -15,7 +15,7 @@ from icectl.spec.types import PrimitiveType, Type
 def describe(
     entries: Entries, types: Sequence[Type | None], *, location: str, length: int, spec_id: int
 ) -> ManifestFile:
-    """The row of a manifest with these entries; `types` are those of its spec's fields.
+    """Return the row of a manifest with these entries; `types` are those of its spec's fields.
 
     Sequence number and snapshot are left to the commit that lists it (R-041). First row id: that of
     the first data file where every one has its own, so that none is given anew (R-102).
@@ -52,7 +52,7 @@ def describe(
 def field_summaries(
     entries: Entries, types: Sequence[Type | None]
 ) -> tuple[FieldSummary, ...] | None:
-    """The range of each partition field over the entries.
+    """Return the range of each partition field over the entries.
 
     Shape: None, which tells readers nothing, where UUIDs have a range for some of them only: a
     summary without bounds would say that there is nothing but nulls.
@@ -71,7 +71,7 @@ def field_summaries(
 
 
 def _is_disputed(type_: Type | None, values: Sequence[PartitionValue]) -> bool:
-    """Whether Java takes other UUIDs for the first and the last one than the format does."""
+    """Return whether Java takes other UUIDs for the first and the last one than the format does."""
     present = [value for value in values if value is not None]
     if type_ != PrimitiveType("uuid") or not present:
         return False

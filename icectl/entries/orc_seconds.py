@@ -32,7 +32,7 @@ _LAST_PARTS = ("year", "month", "day", "hour")
 
 
 def second_of(type_: Type) -> int | None:
-    """A second in the units of a type of timestamps; None of other types."""
+    """Return a second in the units of a type of timestamps; None of other types."""
     return UNITS_PER_SECOND.get(type_.name) if isinstance(type_, PrimitiveType) else None
 
 
@@ -51,7 +51,7 @@ def may_leave(
     types: Sequence[Type | None],
     schema: Schema,
 ) -> Mask:
-    """Whether rows of data files, by what is shown of them, may belong to other partitions.
+    """Return whether rows of data files, by what is shown of them, may belong to other partitions.
 
     Shape: one for each of the rows `found` of `data`; `types` are those of the spec's values.
     Raises: CorruptTable R-068.
@@ -75,7 +75,10 @@ def may_leave(
 
 
 def _timed(spec: PartitionSpec, schema: Schema) -> Iterator[tuple[int, int | None]]:
-    """The places of fields made of timestamps, with the value that such rows have; None for any."""
+    """Yield the places of fields made of timestamps, with the value that such rows have.
+
+    None for any.
+    """
     for at, item in enumerate(spec.fields):
         source = schema.field(item.source_ids[0])
         if source is None or second_of(source.type) is None:

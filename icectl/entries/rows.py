@@ -45,7 +45,7 @@ _LOCAL_SPELLING = r"^(?i:file):(?:(?://(?:localhost)?)?(/(?:[^/]|$))|([^/]))"
 
 
 def entries_from(rows: Sequence[Mapping[str, Any]]) -> Entries:
-    """Entries of rows by column; what a row lacks is null.
+    """Return entries of rows by column; what a row lacks is null.
 
     Order: kept.
     """
@@ -53,7 +53,7 @@ def entries_from(rows: Sequence[Mapping[str, Any]]) -> Entries:
 
 
 def live(entries: E) -> E:
-    """Rows that a scan reads: status ADDED or EXISTING.
+    """Return rows that a scan reads: status ADDED or EXISTING.
 
     Order: kept.
     """
@@ -61,7 +61,7 @@ def live(entries: E) -> E:
 
 
 def of_status(entries: E, *statuses: Status) -> E:
-    """Rows with one of the statuses.
+    """Return rows with one of the statuses.
 
     Order: kept.
     """
@@ -69,7 +69,7 @@ def of_status(entries: E, *statuses: Status) -> E:
 
 
 def as_existing(entries: E) -> E:
-    """The same rows with status EXISTING.
+    """Return the same rows with status EXISTING.
 
     Order: kept.
     """
@@ -79,7 +79,7 @@ def as_existing(entries: E) -> E:
 
 
 def with_some_deleted(entries: E, gone: npt.NDArray[np.bool_], snapshot_id: int) -> E:
-    """The same rows as a snapshot writes them that removes some: DELETED by it, or EXISTING.
+    """Return the same rows as a snapshot writes them that removes some: DELETED by it, or EXISTING.
 
     Order: kept.
     Spec: R-064.
@@ -93,7 +93,7 @@ def with_some_deleted(entries: E, gone: npt.NDArray[np.bool_], snapshot_id: int)
 
 
 def with_snapshot(entries: E, snapshot_id: int) -> E:
-    """The same rows with a snapshot id where they have none.
+    """Return the same rows with a snapshot id where they have none.
 
     Order: kept.
     """
@@ -113,7 +113,7 @@ def with_values(entries: E, column: str, values: Sequence[Any]) -> E:
 
 
 def of(entries: E, *contents: Content) -> E:
-    """Rows with one of the contents; position delete files and vectors share one (R-118).
+    """Return rows with one of the contents; position delete files and vectors share one (R-118).
 
     Order: kept.
     """
@@ -129,7 +129,7 @@ def data_files(entries: E) -> E:
 
 
 def delete_files(entries: E) -> E:
-    """Rows of position delete files, deletion vectors and equality delete files.
+    """Return rows of position delete files, deletion vectors and equality delete files.
 
     Order: kept.
     """
@@ -137,7 +137,7 @@ def delete_files(entries: E) -> E:
 
 
 def equality_delete_files(entries: E) -> E:
-    """Rows of equality delete files.
+    """Return rows of equality delete files.
 
     Order: kept.
     """
@@ -145,7 +145,7 @@ def equality_delete_files(entries: E) -> E:
 
 
 def position_delete_files(entries: E) -> E:
-    """Rows of position delete files that are no deletion vectors.
+    """Return rows of position delete files that are no deletion vectors.
 
     Order: kept.
     """
@@ -153,7 +153,7 @@ def position_delete_files(entries: E) -> E:
 
 
 def deletion_vectors(entries: E) -> E:
-    """Rows of deletion vectors: position deletes in a Puffin file.
+    """Return rows of deletion vectors: position deletes in a Puffin file.
 
     Order: kept.
     """
@@ -161,7 +161,7 @@ def deletion_vectors(entries: E) -> E:
 
 
 def in_manifests(entries: E, manifests: Collection[int]) -> E:
-    """Rows read from the manifests with these indices.
+    """Return rows read from the manifests with these indices.
 
     Order: kept.
     """
@@ -169,7 +169,7 @@ def in_manifests(entries: E, manifests: Collection[int]) -> E:
 
 
 def of_specs(entries: E, spec_ids: Collection[int]) -> E:
-    """Rows written with one of the partition specs.
+    """Return rows written with one of the partition specs.
 
     Order: kept.
     """
@@ -177,7 +177,7 @@ def of_specs(entries: E, spec_ids: Collection[int]) -> E:
 
 
 def by_spec(entries: E) -> Iterator[tuple[int, E]]:
-    """Rows by their partition spec.
+    """Yield rows by their partition spec.
 
     Order: specs ascend; rows keep theirs.
     """
@@ -186,7 +186,7 @@ def by_spec(entries: E) -> Iterator[tuple[int, E]]:
 
 
 def are_among(entries: E, others: E) -> npt.NDArray[np.bool_]:
-    """Whether each row is one of the others, by manifest and position in it.
+    """Return whether each row is one of the others, by manifest and position in it.
 
     Order: kept.
     """
@@ -198,7 +198,7 @@ def are_among(entries: E, others: E) -> npt.NDArray[np.bool_]:
 
 
 def are_at(entries: E, locations: Collection[str]) -> npt.NDArray[np.bool_]:
-    """Whether each row's location is one of these, as spelt.
+    """Return whether each row's location is one of these, as spelt.
 
     Order: kept.
     """
@@ -206,7 +206,7 @@ def are_at(entries: E, locations: Collection[str]) -> npt.NDArray[np.bool_]:
 
 
 def are_deletes(entries: E, keys: Collection[tuple[str, int | None]]) -> npt.NDArray[np.bool_]:
-    """Whether each row's location and content offset are one of these.
+    """Return whether each row's location and content offset are one of these.
 
     Order: kept.
     Cost: as by_row.
@@ -216,7 +216,7 @@ def are_deletes(entries: E, keys: Collection[tuple[str, int | None]]) -> npt.NDA
 
 
 def smaller_than(entries: E, size_bytes: int) -> E:
-    """Rows of files below a size.
+    """Return rows of files below a size.
 
     Order: kept.
     """
@@ -224,7 +224,7 @@ def smaller_than(entries: E, size_bytes: int) -> E:
 
 
 def where(entries: E, mask: pa.Array | pa.ChunkedArray | npt.NDArray[np.bool_]) -> E:
-    """Rows whose mask is true; null counts as false.
+    """Return rows whose mask is true; null counts as false.
 
     Order: kept.
     Cost: memory for the chunks that lose rows; the others are not copied.
@@ -246,7 +246,7 @@ def _all_true(mask: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def without(entries: E, rows: npt.NDArray[np.int64]) -> E:
-    """All rows but those at these positions of the table.
+    """Return all rows but those at these positions of the table.
 
     Order: kept.
     """
@@ -256,7 +256,7 @@ def without(entries: E, rows: npt.NDArray[np.int64]) -> E:
 
 
 def planning(entries: E) -> E:
-    """The planning columns alone, where masks and joins would copy carried ones for nothing.
+    """Return the planning columns alone, where masks and joins would copy carried ones for nothing.
 
     Order: kept.
     """
@@ -265,7 +265,7 @@ def planning(entries: E) -> E:
 
 
 def only(entries: E, locations: pa.Array | pa.ChunkedArray) -> E:
-    """Rows whose location is one of `locations`, compared by `location_keys`.
+    """Return rows whose location is one of `locations`, compared by `location_keys`.
 
     Order: kept.
     """
@@ -273,7 +273,7 @@ def only(entries: E, locations: pa.Array | pa.ChunkedArray) -> E:
 
 
 def minus(entries: E, locations: pa.Array | pa.ChunkedArray) -> E:
-    """Rows whose location is none of `locations`, compared by `location_keys`.
+    """Return rows whose location is none of `locations`, compared by `location_keys`.
 
     Order: kept.
     """
@@ -302,7 +302,7 @@ def locations(entries: E) -> pa.Array:
 
 
 def repeats(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Whether each value occurs earlier too; null never does.
+    """Return whether each value occurs earlier too; null never does.
 
     Shape: one flag per value.
     Order: kept.
@@ -316,7 +316,7 @@ def repeats(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
 
 
 def concat(parts: Iterable[Entries]) -> Entries:
-    """All parts one after the other, without a copy.
+    """Return all parts one after the other, without a copy.
 
     Shape: the columns of the parts, which must agree; every column when there is no part.
     Order: that of the parts.
@@ -326,7 +326,7 @@ def concat(parts: Iterable[Entries]) -> Entries:
 
 
 def numbered(entries: E, manifest: int) -> E:
-    """The rows with another number in their `manifest` column.
+    """Return the rows with another number in their `manifest` column.
 
     Order: kept.
     """
@@ -337,7 +337,7 @@ def numbered(entries: E, manifest: int) -> E:
 
 
 def renumbered(entries: E, offset: int) -> E:
-    """The rows with the numbers in their `manifest` column moved up.
+    """Return the rows with the numbers in their `manifest` column moved up.
 
     Order: kept.
     """
@@ -348,7 +348,7 @@ def renumbered(entries: E, offset: int) -> E:
 
 
 def in_order(entries: E) -> E:
-    """The same rows ordered by (`manifest`, `manifest_pos`)."""
+    """Return the same rows ordered by (`manifest`, `manifest_pos`)."""
     return type(entries)(
         entries.table.sort_by([("manifest", "ascending"), ("manifest_pos", "ascending")])
     )
@@ -364,7 +364,7 @@ def sample(entries: E, ratio: float, seed: int) -> E:
 
 
 def take(entries: E, rows: Sequence[int] | npt.NDArray[np.int64] | pa.Array) -> E:
-    """The rows at these positions of the table.
+    """Return the rows at these positions of the table.
 
     Order: that of `rows`.
     Raises: IndexError, for a position that there is not.
@@ -390,7 +390,7 @@ def take(entries: E, rows: Sequence[int] | npt.NDArray[np.int64] | pa.Array) -> 
 
 
 def part(entries: E, start: int, stop: int) -> E:
-    """The rows from one position of the table up to another, without a copy.
+    """Return the rows from one position of the table up to another, without a copy.
 
     Order: kept.
     """
@@ -398,7 +398,7 @@ def part(entries: E, start: int, stop: int) -> E:
 
 
 def by_row(entries: E, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """One tuple per row of the named columns; for bounded numbers of rows.
+    """Yield one tuple per row of the named columns; for bounded numbers of rows.
 
     Order: kept.
     Cost: Python objects, some microseconds a row.
@@ -408,7 +408,10 @@ def by_row(entries: E, *columns: str) -> Iterator[tuple[Any, ...]]:
 
 
 def differing_column(one: Entries, other: Entries, columns: Iterable[str]) -> str | None:
-    """The first of the columns in which two tables differ, row by row; None where none does."""
+    """Return the first of the columns in which two tables differ, row by row.
+
+    None where none does.
+    """
     for name in columns:
         if one.table[name].combine_chunks() != other.table[name].combine_chunks():
             return name
@@ -421,7 +424,7 @@ def total(entries: E, column: str) -> int:
 
 
 def grouped(entries: E) -> pa.Table:
-    """Files per partition.
+    """Return files per partition.
 
     Shape: spec_id, partition_key, file_count, size_bytes, record_count, min_size_bytes,
     max_size_bytes; one row per (spec_id, partition_key).
@@ -443,7 +446,7 @@ def grouped(entries: E) -> pa.Table:
 
 
 def index_in(values: pa.Array | pa.ChunkedArray, known: pa.Array) -> npt.NDArray[np.int64]:
-    """The position of each value in `known`, -1 where it is null or not there.
+    """Return the position of each value in `known`, -1 where it is null or not there.
 
     Order: kept.
     """
@@ -452,7 +455,7 @@ def index_in(values: pa.Array | pa.ChunkedArray, known: pa.Array) -> npt.NDArray
 
 
 def numbers(entries: E, column: str) -> npt.NDArray[np.int64]:
-    """A number column without nulls as a numpy array.
+    """Return a number column without nulls as a numpy array.
 
     Order: kept.
     """

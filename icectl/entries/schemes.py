@@ -14,7 +14,7 @@ _LOCATIONS = ("location", "referenced_data_file")
 
 
 def without_scheme(locations: pa.Array) -> pa.Array:
-    """Whether each location has no scheme. Order: kept; null stays null."""
+    """Return whether each location has no scheme. Order: kept; null stays null."""
     import pyarrow.compute as pc
 
     return pc.invert(pc.match_substring_regex(locations, _ABSOLUTE))

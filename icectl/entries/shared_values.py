@@ -16,7 +16,7 @@ class SharedValues:
         self._last: dict[str, pa.Array] = {}
 
     def shared(self, entries: E) -> E:
-        """The same rows, whose chunks of one value lie where those of earlier rows do.
+        """Return the same rows, whose chunks of one value lie where those of earlier rows do.
 
         Order: kept.
         Cost: memory for one chunk of each column that has one value.

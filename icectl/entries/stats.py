@@ -19,7 +19,7 @@ DELETE_FILE_PATH_ID = 2147483546
 
 
 def flat(entries: E, column: str) -> pa.Table:
-    """One row per key of a metrics map.
+    """Return one row per key of a metrics map.
 
     Shape: row (position in the table of entries), field_id, value.
     Order: row, then as stored.
@@ -40,7 +40,7 @@ def flat(entries: E, column: str) -> pa.Table:
 
 
 def metric(entries: E, column: str, field_id: int) -> pa.Array:
-    """The value that a metrics map holds for one field.
+    """Return the value that a metrics map holds for one field.
 
     Shape: one value per entry; null where the map or the key is missing (R-130).
     Order: kept.
@@ -50,7 +50,7 @@ def metric(entries: E, column: str, field_id: int) -> pa.Array:
 
 
 def of_field(flattened: pa.Table, field_id: int, entry_count: int) -> pa.Array:
-    """The values of one field out of a `flat` table.
+    """Return the values of one field out of a `flat` table.
 
     Shape: one value per entry; null where the map or the key is missing (R-130).
     Order: of the entries.
@@ -66,7 +66,7 @@ def of_field(flattened: pa.Table, field_id: int, entry_count: int) -> pa.Array:
 
 
 def bounds(entries: E, field_id: int, which: Literal["lower", "upper"]) -> pa.Array:
-    """The lower or upper bounds of one field, as stored.
+    """Return the lower or upper bounds of one field, as stored.
 
     Shape: one binary value per entry; null where unknown.
     Order: kept.
@@ -75,7 +75,7 @@ def bounds(entries: E, field_id: int, which: Literal["lower", "upper"]) -> pa.Ar
 
 
 def field_ids(entries: E, column: str) -> list[int]:
-    """The field ids that a metrics map has for any entry.
+    """Return the field ids that a metrics map has for any entry.
 
     Order: ascending.
     """

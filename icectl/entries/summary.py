@@ -78,7 +78,7 @@ def summarise(entries: Entries) -> Totals:
 def summary_counters(
     totals: Totals, kind: Literal["total", "added", "removed"]
 ) -> Mapping[str, int]:
-    """The counters of a snapshot summary that these totals give.
+    """Return the counters of a snapshot summary that these totals give.
 
     Spec: Snapshots, summary; R-031. Keys are those of the reference implementation; position
     deletes count the records of vectors too.

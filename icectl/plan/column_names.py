@@ -15,7 +15,7 @@ def near(name: str, names: Sequence[str]) -> str:
 
 
 def container_of(name: str, schema: Schema) -> str | None:
-    """The list or map that a column lies in; None for one whose rows have one value each."""
+    """Return the list or map that a column lies in; None for one whose rows have one value each."""
     above = name.split(".")
     for end in range(1, len(above)):
         parent = schema.field_named(".".join(above[:end]))

@@ -87,7 +87,7 @@ def plan(
     *,
     clean_expired_metadata: bool,
 ) -> ExpirePlan:
-    """The expiry of the snapshots that `retention` lets go.
+    """Return the expiry of the snapshots that `retention` lets go.
 
     Deletable is what they reach and no snapshot that stays reaches.
     """
@@ -109,7 +109,7 @@ def plan(
 
 
 def held_to(plan: ExpirePlan, only: Reviewed) -> ExpirePlan:
-    """The plan without schemas and specs that a plan does not name which was reviewed."""
+    """Return the plan without schemas and specs that a plan does not name which was reviewed."""
     schemas, specs = only.subjects(REMOVE_SCHEMA), only.subjects(REMOVE_SPEC)
     return replace(
         plan,
@@ -119,7 +119,7 @@ def held_to(plan: ExpirePlan, only: Reviewed) -> ExpirePlan:
 
 
 def lost_statistics(metadata: TableMetadata) -> tuple[int, ...]:
-    """The snapshots of statistics that are not in the table (R-141). Order: ascending."""
+    """Return the snapshots of statistics that are not in the table (R-141). Order: ascending."""
     described = {item.snapshot_id for item in metadata.statistics}
     described |= {item.snapshot_id for item in metadata.partition_statistics}
     return tuple(sorted(described - set(metadata.snapshots_by_id)))
@@ -137,7 +137,7 @@ def _unused_specs(metadata: TableMetadata, reached: Reached) -> tuple[int, ...]:
 def _unused_schemas(
     metadata: TableMetadata, retention: Retention, reached: Reached, specs: frozenset[int]
 ) -> tuple[int, ...]:
-    """Schemas that nothing which stays refers to (R-185); `specs` are those that go.
+    """Return schemas that nothing which stays refers to (R-185); `specs` are those that go.
 
     Equality deletes may name columns that only an old schema knows (R-123): with one, all stay.
     """
@@ -155,7 +155,7 @@ def _unused_schemas(
 
 
 def _sources(metadata: TableMetadata, gone: frozenset[int]) -> Iterable[int]:
-    """The columns that partition specs which stay, and sort orders, are made of."""
+    """Yield the columns that partition specs which stay, and sort orders, are made of."""
     for spec in metadata.partition_specs:
         if spec.spec_id not in gone:
             for field in spec.fields:
@@ -166,7 +166,7 @@ def _sources(metadata: TableMetadata, gone: frozenset[int]) -> Iterable[int]:
 
 
 def _unlogged(metadata: TableMetadata, retention: Retention) -> tuple[int, ...]:
-    """Snapshots that stay with no name, and leave the log with all before a gap (R-026)."""
+    """Return snapshots that stay with no name, and leave the log with all before a gap (R-026)."""
     gone = {decision.snapshot_id for decision in retention.expired}
     log = [entry.snapshot_id for entry in metadata.snapshot_log]
     gaps = [position for position, id_ in enumerate(log) if id_ in gone]
@@ -178,7 +178,7 @@ def _unlogged(metadata: TableMetadata, retention: Retention) -> tuple[int, ...]:
 
 
 def updates(metadata: TableMetadata, plan: ExpirePlan) -> Sequence[Update]:
-    """The changes that make the plan true of the metadata that it was made from."""
+    """Return the changes that make the plan true of the metadata that it was made from."""
     return [
         *_expiring(metadata, plan.retention),
         *([RemoveSchemas(plan.schema_ids)] if plan.schema_ids else []),
@@ -221,7 +221,7 @@ def as_landed(plan: ExpirePlan, metadata: TableMetadata) -> ExpirePlan:
 
 
 def still_deletable(files: Iterable[Files], protected: Iterable[pa.ChunkedArray]) -> Files:
-    """The files whose key is among none of the protected ones, each once (R-191).
+    """Return the files whose key is among none of the protected ones, each once (R-191).
 
     Order: that in which they are deleted.
     """

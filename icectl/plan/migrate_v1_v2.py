@@ -156,7 +156,10 @@ def _findings(metadata: TableMetadata, heads: Sequence[RefHead]) -> Iterator[Fin
 
 
 def updates(metadata: TableMetadata, lists: Mapping[int, str], new_uuid: str) -> Sequence[Update]:
-    """The changes that migrate; `lists` has the new manifest list of each embedding snapshot."""
+    """Return the changes that migrate.
+
+    `lists` has the new manifest list of each embedding snapshot.
+    """
     if metadata.format_version >= TO_VERSION:
         return ()
     assigned = [AssignUuid(new_uuid)] if metadata.table_uuid is None else []

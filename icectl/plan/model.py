@@ -24,7 +24,7 @@ class Pin:
 
 
 def pin_of(metadata: TableMetadata, metadata_location: str) -> Pin:
-    """The state of a table as it is now."""
+    """Return the state of a table as it is now."""
     return Pin(
         metadata.table_uuid,
         metadata_location,

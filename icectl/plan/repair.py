@@ -111,7 +111,7 @@ class RepairPlan:
         return not self.remedies and any(left.finding.severity == "error" for left in self.left)
 
     def of(self, *kinds: Kind) -> tuple[Remedy, ...]:
-        """The repairs of some kinds. Order: kept."""
+        """Return the repairs of some kinds. Order: kept."""
         return tuple(remedy for remedy in self.remedies if remedy.kind in kinds)
 
 

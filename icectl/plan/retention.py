@@ -86,7 +86,7 @@ class _Rules:
     calendar: Mapping[str, int]
 
     def of(self, ref: SnapshotRef) -> tuple[int, int]:
-        """The cutoff instant and the count of one branch; its own settings win (R-021)."""
+        """Return the cutoff instant and the count of one branch; its own settings win (R-021)."""
         age_ms = _positive(ref.max_snapshot_age_ms)
         cutoff = self.cutoff_ms if age_ms is None else self.now_ms - age_ms  # R-021
         return cutoff, _positive(ref.min_snapshots_to_keep) or self.min_snapshots  # R-021
@@ -113,7 +113,7 @@ def decide(metadata: TableMetadata, policy: Policy, now_ms: int) -> Retention:
 def decide_again(
     metadata: TableMetadata, policy: Policy, now_ms: int, confirmed: Retention
 ) -> Retention:
-    """The decision on newer metadata: nothing goes but what was confirmed, for the refs too.
+    """Return the decision on newer metadata: nothing goes but what was confirmed, for the refs too.
 
     Raises: Refused, as `decide`.
     """
@@ -135,7 +135,7 @@ def decide_again(
 
 
 def _by_rules(rules: _Rules, removed: tuple[RemovedRef, ...]) -> Retention:
-    """The decision where the refs in `removed` protect nothing any more."""
+    """Return the decision where the refs in `removed` protect nothing any more."""
     metadata = rules.metadata
     gone = {ref.name for ref in removed}
     refs = {name: ref for name, ref in metadata.refs.items() if name not in gone}
@@ -149,7 +149,7 @@ def _by_rules(rules: _Rules, removed: tuple[RemovedRef, ...]) -> Retention:
 
 
 def _positive(setting: int | None) -> int | None:
-    """A setting of a ref that makes sense; others count as not given (R-027)."""
+    """Return a setting of a ref that makes sense; others count as not given (R-027)."""
     return setting if setting is not None and setting > 0 else None  # R-027
 
 
@@ -240,7 +240,7 @@ def _label(timestamp_ms: int, period: str) -> str:
 
 
 def _in_branches(metadata: TableMetadata, refs: Mapping[str, SnapshotRef]) -> set[int]:
-    """Snapshots in the history of a branch."""
+    """Return snapshots in the history of a branch."""
     branches = (ref for ref in refs.values() if ref.type == "branch")
     return {
         item.snapshot_id

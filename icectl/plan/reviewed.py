@@ -35,7 +35,7 @@ class Reviewed:
     acts: frozenset[Act]
 
     def subjects(self, kind: str) -> frozenset[str]:
-        """What all changes of a kind are done to."""
+        """Return what all changes of a kind are done to."""
         return frozenset(act.subject for act in self.acts if act.kind == kind)
 
     @property
@@ -51,7 +51,7 @@ class Reviewed:
 
 
 def acts_of(command: str, result: Mapping[str, Any]) -> frozenset[Act]:
-    """Every change that the result of a plan of a command names."""
+    """Return every change that the result of a plan of a command names."""
     return frozenset(_ACTS[command](result))
 
 

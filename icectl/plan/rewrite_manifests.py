@@ -100,7 +100,7 @@ class Listed:
         return count_by_manifest(live(self.entries), len(self.manifests))
 
     def file_format(self, manifests: Collection[int], wanted: FileFormat | None) -> FileFormat:
-        """The file format of what takes the place of some manifests."""
+        """Return the file format of what takes the place of some manifests."""
         if wanted is not None:
             return wanted
         return FileFormat.AVRO if self.parquet.isdisjoint(manifests) else FileFormat.PARQUET
@@ -169,7 +169,10 @@ def plan(
 def held_to(
     metadata: TableMetadata, plan: RewritePlan, listed: Listed, only: Reviewed
 ) -> RewritePlan:
-    """The plan of those manifests alone that a plan names which was reviewed; the others stay."""
+    """Return the plan of those manifests alone that a plan names which was reviewed.
+
+    The others stay.
+    """
     named = only.subjects(REWRITE_MANIFEST)
 
     def held(group: ManifestGroup) -> ManifestGroup:
@@ -300,7 +303,7 @@ def rewriting(
     options: RewriteOptions,
     reason: str,
 ) -> ManifestGroup:
-    """The group with some of its manifests rewritten, for a reason."""
+    """Return the group with some of its manifests rewritten, for a reason."""
     entries = live_in(listed, rewritten)
     return replace(
         group,
@@ -315,7 +318,7 @@ def rewriting(
 
 
 def _needed(listed: Listed, manifests: Sequence[int], options: RewriteOptions) -> int:
-    """Manifests of the target size that hold the bytes of some, and their live entries."""
+    """Return manifests of the target size that hold the bytes of some, and their live entries."""
     stored = sum(listed.manifests[at].manifest_length for at in manifests)
     needed = max(1, ceil(stored / options.target_size_bytes))
     if options.max_entries is None:
@@ -325,14 +328,14 @@ def _needed(listed: Listed, manifests: Sequence[int], options: RewriteOptions) -
 
 
 def live_in(listed: Listed, manifests: Collection[int]) -> Entries:
-    """The live entries of some manifests (R-110)."""
+    """Return the live entries of some manifests (R-110)."""
     return live(in_manifests(listed.entries, manifests))
 
 
 def group_clusters(
     metadata: TableMetadata, group: ManifestGroup, entries: Entries, options: RewriteOptions
 ) -> Clusters:
-    """The clusters of a group's entries, by the fields asked for, or by all.
+    """Return the clusters of a group's entries, by the fields asked for, or by all.
 
     Raises: CorruptTable R-068.
     """
@@ -356,7 +359,7 @@ def group_pieces(
     entries: Entries,
     options: RewriteOptions,
 ) -> Integers:
-    """The piece that each of a group's live entries belongs to.
+    """Return the piece that each of a group's live entries belongs to.
 
     Shape: one number for each entry, from 0 without a gap; pieces follow each other in the order of
     the clusters.

@@ -84,7 +84,7 @@ def logged_snapshot_id(metadata: TableMetadata, at_ms: int) -> int | None:
 
 
 def parse_snapshot_id(option: str, text: str | None) -> int | None:
-    """The snapshot id that an option was given. Raises: UsageError."""
+    """Return the snapshot id that an option was given. Raises: UsageError."""
     if text is None:
         return None
     try:

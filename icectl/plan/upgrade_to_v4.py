@@ -257,7 +257,7 @@ def _spelled_otherwise(metadata: TableMetadata, heads: Sequence[BranchHead]) -> 
 
 
 def _changes_layout(metadata: TableMetadata, layout: Layout) -> bool:
-    """Whether the table is of version 4 already, in another layout."""
+    """Return whether the table is of version 4 already, in another layout."""
     return metadata.format_version >= TO_VERSION and layout_of_table(metadata) is not layout
 
 
@@ -353,7 +353,7 @@ def _encrypted(metadata: TableMetadata, heads: Sequence[BranchHead]) -> Iterator
 def _ids(
     metadata: TableMetadata, heads: Sequence[BranchHead], made: Sequence[Expression]
 ) -> Iterator[Finding]:
-    """Every expression has an id, and room for its statistics (sfc-1 U-04, U-12)."""
+    """Check that every expression has an id, and room for its statistics (sfc-1 U-04, U-12)."""
     if made and made[-1].expr_id > _HIGHEST_ID:  # sfc-1 U-12
         message = f"its expressions would need ids up to {made[-1].expr_id}"
         yield _finding("U-12", "`last-column-id`", message)

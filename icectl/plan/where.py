@@ -80,7 +80,7 @@ class _Token:
 
 
 def parse_where(text: str, metadata: TableMetadata) -> Predicate:
-    """The condition that a text says, its values of the types of the table's columns.
+    """Return the condition that a text says, its values of the types of the table's columns.
 
     Raises: UsageError, naming the position from 1, for a text that is no condition, a name that
     there is not, and a value that is not of its column's type.
@@ -143,7 +143,7 @@ class _Parser:
         return token
 
     def _accept(self, *shown: str) -> str | None:
-        """The next token where it is one of these words or signs, which is then passed."""
+        """Return the next token where it is one of these words or signs, which is then passed."""
         if self._next.kind in ("keyword", "sign") and self._next.text in shown:
             return self._take().text
         return None
@@ -200,7 +200,7 @@ class _Parser:
         return Not(found) if negated else found
 
     def _turned(self, value: _Token) -> Predicate:
-        """A comparison with the value on the left."""
+        """Return a comparison with the value on the left."""
         operator = self._accept(*_COMPARISONS)
         if operator is None:
             raise self._expected("a comparison")
@@ -335,14 +335,14 @@ def _unquoted(text: str) -> str:
 
 
 def _prefix(pattern: str) -> tuple[str, str]:
-    """The text up to the first wildcard, and the pattern from there on."""
+    """Return the text up to the first wildcard, and the pattern from there on."""
     match = re.match(r"(?:[^%_\\]|\\.)*", pattern, re.DOTALL)
     end = match.end() if match else 0
     return re.sub(r"\\(.)", r"\1", pattern[:end], flags=re.DOTALL), pattern[end:]
 
 
 def _typed(type_: Type, token: _Token) -> Value:
-    """The value of a token. Raises: ValueError, ArithmeticError, struct.error."""
+    """Return the value of a token. Raises: ValueError, ArithmeticError, struct.error."""
     match type_:
         case DecimalType(precision, scale):
             value = Decimal(_of_kind("number", token))
@@ -380,7 +380,7 @@ def _integer(bits: int) -> Callable[[_Token], int]:
 
 
 def _single(token: _Token) -> float:
-    """A float, rounded as the column's own values are."""
+    """Return a float, rounded as the column's own values are."""
     value: float = struct.unpack("<f", struct.pack("<f", float(_of_kind("number", token))))[0]
     return value
 
@@ -394,7 +394,7 @@ def _boolean(token: _Token) -> bool:
 
 
 def _timestamp(name: str, text: str) -> int:
-    """A timestamp, or a date for its midnight; a column without a zone takes no zone."""
+    """Return a timestamp, or a date for its midnight; a column without a zone takes no zone."""
     text = text.strip().replace(" ", "T", 1)
     if "T" not in text:
         text += "T00:00"

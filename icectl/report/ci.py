@@ -77,7 +77,7 @@ def _told(built: Mapping[str, Any], table: str) -> list[_Told]:
 
 
 def _of_row(built: Mapping[str, Any], row: Mapping[str, Any]) -> list[_Told]:
-    """What there is to tell of one table of several; of one without findings nothing."""
+    """Return what there is to tell of one table of several; of one without findings nothing."""
     table, result = row["table"], row["result"]
     if result is None:
         told = _Told(table, row["status"], "error", table, row["reason"], row["hint"])
@@ -88,7 +88,7 @@ def _of_row(built: Mapping[str, Any], row: Mapping[str, Any]) -> list[_Told]:
 
 
 def _of_maintained(row: Mapping[str, Any]) -> Iterator[_Told]:
-    """The work that a table of a warehouse has, or why it could not be told."""
+    """Yield the work that a table of a warehouse has, or why it could not be told."""
     table, planned = (
         row["table"],
         {one["step"] for one in row["steps"] if one["status"] == "planned"},
@@ -122,7 +122,7 @@ def _of_health(result: Mapping[str, Any], table: str, *, fails: bool) -> Sequenc
 
 
 def _tables_of(built: Mapping[str, Any], table: str) -> list[str]:
-    """The tables of a run, whether there is anything to tell of them or not."""
+    """Return the tables of a run, whether there is anything to tell of them or not."""
     rows = (built["result"] or {}).get("tables")
     return [table] if rows is None else [row["table"] for row in rows]
 
@@ -144,7 +144,10 @@ def _escaped(text: str) -> str:
 
 
 def _junit(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:
-    """One suite a run, a case a finding; those that do not fail the run are what a case says."""
+    """Return one suite a run, a case a finding.
+
+    Those that do not fail the run are what a case says.
+    """
     failing = [one for one in told if one.fails and one.severity != "info"]
     errors = sum(one.is_error for one in told)
     silent = [each for each in _tables_of(built, table) if all(one.table != each for one in told)]
@@ -174,7 +177,7 @@ def _junit(told: Sequence[_Told], built: Mapping[str, Any], table: str) -> str:
 
 
 def _xml(text: str) -> str:
-    """A text without the characters that XML has no way to hold."""
+    """Return a text without the characters that XML has no way to hold."""
     return text.translate(_NO_XML)
 
 

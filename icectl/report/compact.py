@@ -94,7 +94,7 @@ def compaction_result(told: Compaction) -> dict[str, Any]:
 
 
 def _files_of(told: Compaction) -> Iterator[list[dict[str, Any]]]:
-    """The data files of each group."""
+    """Yield the data files of each group."""
     # All at once: however few rows are taken, pyarrow goes through all of the table.
     taken = take(told.files.data, [at for group in told.plan.groups for at in group.files])
     rows = by_row(taken, "location", "file_size_in_bytes", "record_count")
@@ -130,7 +130,10 @@ def _status(told: Compaction, group: CompactGroup) -> str:
 
 
 def partition_text(metadata: TableMetadata, group: CompactGroup) -> str | None:
-    """The path of a group's partition; None where its rows move to partitions of their own."""
+    """Return the path of a group's partition.
+
+    None where its rows move to partitions of their own.
+    """
     spec = metadata.spec(group.spec_id)
     if group.partition_key is None or spec is None:
         return None

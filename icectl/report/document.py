@@ -88,7 +88,7 @@ def _head(command: str | None) -> dict[str, Any]:
 
 
 def table_json(table: TableIdentity) -> dict[str, Any]:
-    """The table that a run began with, or a plan was made of."""
+    """Return the table that a run began with, or a plan was made of."""
     return {
         "location": table.location,
         "uuid": table.uuid,
@@ -188,7 +188,7 @@ def plan_schema(command: str) -> dict[str, Any]:
 
 
 def _result_schema(command: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema of a command's result, and the definitions that it refers to."""
+    """Return the schema of a command's result, and the definitions that it refers to."""
     result = load_schema(command)
     result.pop("$schema", None)
     return result, result.pop("$defs", {})

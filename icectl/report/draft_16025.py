@@ -23,7 +23,7 @@ class Export:
 
 
 def export_result(export: Export) -> dict[str, Any]:
-    """The result of a plan or a run, in the form of an upgrade's."""
+    """Return the result of a plan or a run, in the form of an upgrade's."""
     leaves = print_count(export.leaf_count, "leaf manifest")
     steps = [
         {"step": "write-leaves", "detail": f"{leaves}, one for each manifest"},

@@ -37,18 +37,18 @@ class Expiry:
 
 
 def planned_result(expiry: Expiry) -> dict[str, Any]:
-    """The result of a plan: `deleted` counts what a run would delete, `files` names it."""
+    """Return the result of a plan: `deleted` counts what a run would delete, `files` names it."""
     planned = expiry.deletable if expiry.deletes_files else NO_FILES
     return _result(expiry, planned)
 
 
 def expired_result(expiry: Expiry) -> dict[str, Any]:
-    """The result of a run: `deleted` counts what is gone."""
+    """Return the result of a run: `deleted` counts what is gone."""
     return _result(expiry, expiry.removed)
 
 
 def untouched_result(expiry: Expiry, reason: str) -> dict[str, Any]:
-    """The result where nothing was changed after all: every snapshot is kept."""
+    """Return the result where nothing was changed after all: every snapshot is kept."""
     decisions = tuple(
         item if item.kept else replace(item, kept=True, reason=reason)
         for item in expiry.plan.retention.decisions

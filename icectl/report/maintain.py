@@ -21,12 +21,12 @@ class Maintained:
 
 
 def maintained_result(told: Maintained) -> dict[str, Any]:
-    """The run for JSON."""
+    """Return the run for JSON."""
     return {"tables": [table_row(one) for one in told.tables], "totals": totals(told)}
 
 
 def table_row(table: TableRun) -> dict[str, Any]:
-    """One table for JSON."""
+    """Return one table for JSON."""
     worst = table.worst
     return {
         "table": table.name,
@@ -45,7 +45,10 @@ def table_row(table: TableRun) -> dict[str, Any]:
 
 
 def totals(told: Maintained) -> dict[str, Any]:
-    """What all tables come to, for JSON; of tables that could not be read nothing is counted."""
+    """Return what all tables come to, for JSON.
+
+    Of tables that could not be read nothing is counted.
+    """
     counts = dict.fromkeys(STATUSES, 0)
     for table in told.tables:
         counts[table.status] += 1
@@ -58,7 +61,7 @@ def totals(told: Maintained) -> dict[str, Any]:
 
 
 def question(tables: Sequence[TableRun]) -> str:
-    """What is asked before anything is changed."""
+    """Return what is asked before anything is changed."""
     count = sum(bool(one.left) for one in tables)
     steps: dict[str, int] = {}
     for table in tables:
@@ -108,7 +111,7 @@ def _print_end(console: Console, told: Maintained) -> None:
 
 
 def _what(table: TableRun, *, planning: bool) -> str:
-    """What was done, or would be, and why not, in one line."""
+    """Return what was done, or would be, and why not, in one line."""
     why = reason_of(table) or ""
     if table.status == "skipped" and not planning:
         return why
@@ -133,7 +136,7 @@ def _what(table: TableRun, *, planning: bool) -> str:
 
 
 def reason_of(table: TableRun) -> str | None:
-    """Why a table is not what it should be; None where it is."""
+    """Return why a table is not what it should be; None where it is."""
     if table.skipped is not None:
         return table.skipped
     worst = table.worst
@@ -163,7 +166,7 @@ def _now(table: TableRun) -> Facts | None:
 
 
 def _facts(facts: Facts | None) -> dict[str, Any] | None:
-    """The figures of a table; planning a scan of it opens every manifest."""
+    """Return the figures of a table; planning a scan of it opens every manifest."""
     if facts is None:
         return None
     return {

@@ -82,7 +82,10 @@ def maintenance_text(tables: Iterable[tuple[str, TableRun, PolicyTexts]], instan
 
 
 def _steps(table: TableRun, instant_ms: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """The steps of a table that were planned of one state of it; second: why others were not."""
+    """Return the steps of a table that were planned of one state of it.
+
+    Second: why others were not.
+    """
     needed = {need.step: need.reason for need in table.first.needs}
     steps: list[dict[str, Any]] = []
     moved: list[str] = []

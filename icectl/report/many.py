@@ -29,7 +29,7 @@ class TableEnd:
 
 
 def many_result(ends: Sequence[TableEnd]) -> dict[str, Any]:
-    """All tables for JSON."""
+    """Return all tables for JSON."""
     return {
         "tables": [
             {
@@ -91,18 +91,21 @@ def print_troubles(
 
 
 def what_was_done(command: str, figures: Mapping[str, int]) -> str:
-    """What a command has done or would do to a table, in few words; empty for nothing to tell."""
+    """Return what a command has done or would do to a table, in few words.
+
+    Empty for nothing to tell.
+    """
     tell = _TOLD.get(command)
     return "" if tell is None else tell(figures)
 
 
 def _status(end: TableEnd) -> str:
-    """The status for people: a check that was done, and has found errors, says so."""
+    """Return the status for people: a check that was done, and has found errors, says so."""
     return "errors" if (end.status, end.exit_code) == ("done", 4) else end.status
 
 
 def worst_finding(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The first error that `validate` has found, or what it has found first."""
+    """Return the first error that `validate` has found, or what it has found first."""
     findings: Sequence[Mapping[str, Any]] = result.get("findings", ())
     errors = [one for one in findings if one["severity"] == "error"]
     return next(iter(errors or findings), None)

@@ -51,7 +51,7 @@ _Sample = tuple[str, dict[str, str], float]
 
 
 def _table_samples(row: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_Sample]:
-    """The samples of one table of several, and of each step on it."""
+    """Yield the samples of one table of several, and of each step on it."""
     yield "icectl_last_run_exit_code", labels, row["exit"]
     yield "icectl_last_run_success", labels, int(row["exit"] == 0)
     yield "icectl_last_run_status", {**labels, "status": row["status"]}, 1
@@ -63,7 +63,7 @@ def _table_samples(row: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_
 
 
 def _figures(result: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_Sample]:
-    """The counts and bytes of a result. Order: by name."""
+    """Yield the counts and bytes of a result. Order: by name."""
     for name, value in sorted(numbers_of(result)):
         kind = "bytes" if name.endswith("_bytes") else "count"
         yield f"icectl_last_run_{kind}", {**labels, "name": name}, value
@@ -88,7 +88,7 @@ def write_metrics(path: Path, text: str, env: Env) -> None:
 
 
 def _verdicts(result: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """The verdict of each check of a table's health, and of all together."""
+    """Yield the verdict of each check of a table's health, and of all together."""
     if result.get("view") != "health":
         return
     places = {"ok": 0, "attention": 1, "critical": 2}

@@ -55,7 +55,7 @@ class Orphans:
 
 
 def orphans_result(told: Orphans) -> dict[str, Any]:
-    """The result: what was found, and of it what was deleted or moved."""
+    """Return the result: what was found, and of it what was deleted or moved."""
     plan, removed = told.plan, told.removed
     count = 0 if removed is None else len(removed)
     total = 0 if removed is None else listed_bytes(removed)
@@ -93,7 +93,7 @@ def _files(found: Listed) -> list[dict[str, Any]]:
 
 
 def _left_alone(told: Orphans) -> dict[str, int]:
-    """Files that nothing refers to and that stay all the same, by reason."""
+    """Return files that nothing refers to and that stay all the same, by reason."""
     found = {verdict.name.lower(): count for verdict, count in told.plan.left_alone.items()}
     spared = ("gone", "changed", "referenced", "with_its_file")
     return found | {name: told.spared.get(name, 0) for name in spared}

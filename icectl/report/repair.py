@@ -29,7 +29,7 @@ class Repair:
 
 
 def repair_result(repair: Repair) -> dict[str, Any]:
-    """The result of a plan or a run."""
+    """Return the result of a plan or a run."""
     plan = repair.plan
     return {
         "level": plan.level,

@@ -79,7 +79,7 @@ def print_pairs(console: Console, pairs: Sequence[tuple[str, str]], *, indent: i
 def _value_lines(
     value: str, available: int | None, indent: int, left: int
 ) -> tuple[list[str], int | None]:
-    """The lines of a value, and where they begin if that is below its name."""
+    """Return the lines of a value, and where they begin if that is below its name."""
     at = indent + left + len(_GAP)
     if available is None or at + text_width(value) <= available:
         return [value], None
@@ -138,14 +138,14 @@ class _Part:
     indent: str
 
     def of(self, row: Sequence[str]) -> Sequence[str]:
-        """The cells of a row in this line."""
+        """Return the cells of a row in this line."""
         return [row[number] for number in self.numbers]
 
 
 def _parts(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int | None
 ) -> Sequence[_Part]:
-    """The lines that a row takes: one, where enough is left of every cell."""
+    """Return the lines that a row takes: one, where enough is left of every cell."""
     natural, widths = _widths(columns, rows, None), _widths(columns, rows, available)
     whole = _Part(range(len(columns)), columns, widths, "")
     if available is None or _is_readable(columns, natural, widths, available):
@@ -182,7 +182,7 @@ def _part(
 def _is_readable(
     columns: Sequence[Column], natural: Sequence[int], widths: Sequence[int], available: int
 ) -> bool:
-    """Whether a row fits into a line, and no cell is cut to nothing."""
+    """Return whether a row fits into a line, and no cell is cut to nothing."""
     if sum(widths) + len(_GAP) * (len(columns) - 1) > available:
         return False
     return all(
@@ -218,7 +218,7 @@ def _widths(
 def _lines(
     columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]
 ) -> Iterable[Sequence[str]]:
-    """The cells of each line of a row, of which cells that are wrapped make several."""
+    """Yield the cells of each line of a row, of which cells that are wrapped make several."""
     parts = [
         (wrap(cell, width, break_on_hyphens=False) if column.cut == "wrap" else None) or [cell]
         for column, cell, width in zip(columns, row, widths, strict=True)

@@ -97,7 +97,7 @@ class Upgrade:
 
 
 def upgrade_result(upgrade: Upgrade) -> dict[str, Any]:
-    """The result of a plan or a run."""
+    """Return the result of a plan or a run."""
     plan = upgrade.plan
     return {
         "from_version": plan.from_version,
@@ -128,7 +128,7 @@ def question(upgrade: Upgrade) -> str:
 
 
 def _only_rewrites(plan: UpgradePlan) -> bool:
-    """Whether the table has its version already, but not all of its manifests."""
+    """Return whether the table has its version already, but not all of its manifests."""
     return [item.step for item in plan.steps] == ["rewrite-manifests"]
 
 

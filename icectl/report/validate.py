@@ -40,7 +40,7 @@ class Checked:
 
 
 def checked_result(checked: Checked) -> dict[str, Any]:
-    """The result of a check. Order: findings as they were found."""
+    """Return the result of a check. Order: findings as they were found."""
     return {
         "level": checked.level,
         "sample": checked.sample,

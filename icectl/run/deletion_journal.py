@@ -29,7 +29,7 @@ class Journal:
     files: Files
 
     def has_landed(self, metadata: TableMetadata) -> bool:
-        """Whether the commit that the run recorded is in the table."""
+        """Return whether the commit that the run recorded is in the table."""
         return not any(metadata.snapshot(id_) is not None for id_ in self.snapshot_ids)
 
 
@@ -58,7 +58,7 @@ def _content(journal: Journal) -> bytes:
 def unfinished(
     store: Store, listed: Sequence[FileStatus], command: str, progress: Progress
 ) -> list[Journal]:
-    """The journals of a command among the files of the metadata folder.
+    """Return the journals of a command among the files of the metadata folder.
 
     One that cannot be read is named in a warning and left alone.
     """

@@ -44,7 +44,7 @@ class Entry:
 
 
 def tables_in(warehouse: Warehouse, catalog: str, namespace: tuple[str, ...]) -> Iterator[Entry]:
-    """The tables in a namespace and in those below it, or in the whole catalog.
+    """Yield the tables in a namespace and in those below it, or in the whole catalog.
 
     Raises: TableNotFound, where there is no such namespace; StorageError.
     """
@@ -56,7 +56,7 @@ def tables_in(warehouse: Warehouse, catalog: str, namespace: tuple[str, ...]) ->
 
 
 def tables_below(store: Store, env: Env, directory: str) -> Iterator[Entry]:
-    """The tables in and below a folder, by the metadata files there. Order: by location.
+    """Yield the tables in and below a folder, by the metadata files there. Order: by location.
 
     Cost: a listing of all that is there. Raises: StorageError.
     """
@@ -72,7 +72,7 @@ def tables_below(store: Store, env: Env, directory: str) -> Iterator[Entry]:
 def table_rows(
     entries: Iterable[Entry], concurrency: int, progress: Progress, deadline: Deadline
 ) -> Iterator[Row]:
-    """One row a table, by its metadata; one that cannot be read says why in `error`.
+    """Yield one row a table, by its metadata; one that cannot be read says why in `error`.
 
     Tables are loaded while rows are consumed. Raises: Incomplete, where time runs out.
     """
@@ -95,7 +95,10 @@ def _row(entry: Entry) -> Row:
 
 
 def _facts(loaded: LoadedTable) -> Row:
-    """What metadata tells of a table; files and bytes where its newest snapshot counts them."""
+    """Return what metadata tells of a table.
+
+    Files and bytes where its newest snapshot counts them.
+    """
     metadata = loaded.metadata
     snapshot = metadata.current_snapshot
     summary = {} if snapshot is None else snapshot.summary or {}

@@ -115,7 +115,7 @@ def _legacy_manifests(access: TableAccess, loaded: LoadedTable) -> int:
 def _heads(
     access: TableAccess, metadata: TableMetadata, unreadable: dict[int, Finding]
 ) -> Sequence[RefHead]:
-    """The heads of all refs, main first; a snapshot that several name is read once."""
+    """Return the heads of all refs, main first; a snapshot that several name is read once."""
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
     if metadata.current_snapshot_id is not None:
         refs = {"main": metadata.current_snapshot_id} | refs
@@ -239,7 +239,7 @@ def _write_lists(
 def _described(
     access: TableAccess, metadata: TableMetadata, snapshot: Snapshot
 ) -> Sequence[ManifestFile]:
-    """The embedded manifests with their counts and summaries, counted from their entries."""
+    """Return the embedded manifests with their counts and summaries, counted from their entries."""
     manifests = read_snapshot_manifests(access.store, metadata, snapshot)
     entries = _entries(access, metadata, manifests)
     described = []

@@ -41,7 +41,7 @@ class FrameReader(Protocol):
     """What makes a frame of rows, wherever they are read."""
 
     def load(self, tasks: Sequence[RewriteTask], job: LoadJob) -> Any:
-        """A frame of the rows of all tasks."""
+        """Return a frame of the rows of all tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,10 @@ def _choice(snapshot: int | str | None) -> SnapshotChoice:
 
 
 def _schema_of(metadata: TableMetadata, snapshot: Snapshot | None, selection: Selection) -> Schema:
-    """The schema of a snapshot that is named; without a name the table's, as with conditions."""
+    """Return the schema of a snapshot that is named.
+
+    Without a name the table's, as with conditions.
+    """
     if isinstance(selection.snapshot, int) and snapshot is not None and selection.where is None:
         found = (one for one in metadata.schemas if one.schema_id == snapshot.schema_id)
         return next(found, metadata.current_schema)
@@ -98,7 +101,10 @@ def _columns(schema: Schema, names: Sequence[str] | None) -> Schema:
 
 
 def condition_ids(condition: Predicate) -> frozenset[int]:
-    """The columns that a condition on rows is about. Raises: UsageError, for partition fields."""
+    """Return the columns that a condition on rows is about.
+
+    Raises: UsageError, for partition fields.
+    """
     found = set()
     for leaf in leaves(condition):
         if leaf.column.field_id is None:
@@ -111,7 +117,7 @@ def condition_ids(condition: Predicate) -> frozenset[int]:
 
 
 def _with(schema: Schema, wanted: Schema, more: frozenset[int]) -> Schema:
-    """Columns, and behind them those that have fields with more ids."""
+    """Return columns, and behind them those that have fields with more ids."""
     have = {item.id for item in wanted.fields}
     tops = {schema.line_to(id_)[0].id for id_ in more} - have
     rest = tuple(item for item in schema.fields if item.id in tops)
@@ -119,7 +125,7 @@ def _with(schema: Schema, wanted: Schema, more: frozenset[int]) -> Schema:
 
 
 def condition_job(metadata: TableMetadata, condition: Predicate) -> CompactJob:
-    """What tasks need to know to look for rows that a condition may be true of."""
+    """Return what tasks need to know to look for rows that a condition may be true of."""
     schema = metadata.current_schema
     return reading_job(
         metadata, _with(schema, Schema(schema.schema_id, ()), condition_ids(condition))
@@ -127,7 +133,7 @@ def condition_job(metadata: TableMetadata, condition: Predicate) -> CompactJob:
 
 
 def reading_job(metadata: TableMetadata, columns: Schema) -> CompactJob:
-    """What tasks need to know to read some columns."""
+    """Return what tasks need to know to read some columns."""
     return CompactJob(
         TableColumns(columns, every_column(metadata), name_mapping(metadata)),
         typed_specs(metadata),
@@ -157,5 +163,5 @@ def _tasks(
 
 
 def blank_task(metadata: TableMetadata) -> RewriteTask:
-    """A task that reads nothing yet."""
+    """Return a task that reads nothing yet."""
     return RewriteTask("r-0", 0, (), (), metadata.default_spec_id, None, 0, 0, 0)

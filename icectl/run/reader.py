@@ -60,7 +60,7 @@ class Reader:
         return self.loaded.metadata
 
     def manifests(self, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]:
-        """The manifests of a snapshot, to be shown; none without one."""
+        """Return the manifests of a snapshot, to be shown; none without one."""
         self.deadline.check()
         if snapshot is None:
             return ()
@@ -69,7 +69,7 @@ class Reader:
         return self.lists([snapshot])[snapshot.snapshot_id]
 
     def lists(self, snapshots: Sequence[Snapshot]) -> Mapping[int, tuple[ManifestFile, ...]]:
-        """The manifests of snapshots by snapshot id, to be shown.
+        """Return the manifests of snapshots by snapshot id, to be shown.
 
         Order: that of `snapshots`.
         """
@@ -108,7 +108,10 @@ class Reader:
         (self.gaps.odd if is_shown else self.gaps.problems).setdefault(problem.message, problem)
 
     def scan(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Iterator[Entries]:
-        """The entries of manifests, a few MiB at a time; what cannot be read is passed over."""
+        """Yield the entries of manifests, a few MiB at a time.
+
+        What cannot be read is passed over.
+        """
         scanned = scan_entries(
             self.store,
             self.metadata,
@@ -125,7 +128,7 @@ class Reader:
             yield entries
 
     def load(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
-        """The entries of manifests in one table."""
+        """Return the entries of manifests in one table."""
         return self._load(load_entries, manifests, columns)
 
     def load_to_match(self, manifests: Sequence[ManifestFile], columns: frozenset[str]) -> Entries:
@@ -135,7 +138,7 @@ class Reader:
     def _load(
         self, load: Load, manifests: Sequence[ManifestFile], columns: frozenset[str]
     ) -> Entries:
-        """All that can be read; halves are tried where that is not all."""
+        """Return all that can be read; halves are tried where that is not all."""
         self.deadline.check()
         try:
             return load(

@@ -54,7 +54,7 @@ class _Own:
 
 
 def with_proven_list(reader: Reader, head: ReadHead) -> ReadHead:
-    """A head whose list is lost with what it listed, where that is proved; else as it was.
+    """Return a head whose list is lost with what it listed, where that is proved; else as it was.
 
     Shape: the manifests of the snapshot before, then its own; `changes` are what it did to them.
     Raises: StorageError of the store; Incomplete.
@@ -75,7 +75,7 @@ def with_proven_list(reader: Reader, head: ReadHead) -> ReadHead:
 
 
 def _before(reader: Reader, snapshot: Snapshot) -> ReadHead | None:
-    """What the parent lists, nothing where there is none; None where that cannot be read."""
+    """Return what the parent lists, nothing where there is none; None where that cannot be read."""
     if snapshot.parent_snapshot_id is None:
         return ReadHead(snapshot, ManifestListRead(snapshot), (), ())
     parent = reader.metadata.snapshot(snapshot.parent_snapshot_id)
@@ -115,7 +115,7 @@ def _own_manifests(reader: Reader, snapshot: Snapshot) -> list[_Own] | None:
 
 
 def _unlisted(reader: Reader, snapshot: Snapshot, known: set[str]) -> list[ManifestFile]:
-    """What may be manifests of the snapshot in the metadata folder, and no list names."""
+    """Return what may be manifests of the snapshot in the metadata folder, and no list names."""
     found: dict[str, int] = {}
     for batch in reader.store.list(reader.loaded.metadata_folder):
         reader.deadline.check()
@@ -137,7 +137,7 @@ def _unlisted(reader: Reader, snapshot: Snapshot, known: set[str]) -> list[Manif
 
 
 def _is_by(read: ManifestRead, snapshot: Snapshot) -> bool:
-    """Whether a manifest says itself that the snapshot added or removed files."""
+    """Return whether a manifest says itself that the snapshot added or removed files."""
     assert read.rows is not None
     changed = of_status(read.rows, Status.ADDED, Status.DELETED)
     return (snapshot.snapshot_id,) in by_row(changed, "snapshot_id")
@@ -158,7 +158,7 @@ def _is_sure_of_row_ids(snapshot: Snapshot, before: ReadHead, own: Iterable[_Own
 
 
 def _rows_without_id(own: _Own) -> int:
-    """Rows of an unlisted manifest to which the lost list gave ids."""
+    """Return rows of an unlisted manifest to which the lost list gave ids."""
     header, rows = own.read.content
     if own.manifest.partition_spec_id != _ANY_SPEC or header.content is not ManifestContent.DATA:
         return 0
@@ -189,7 +189,10 @@ def _numbered(own: _Own, snapshot: Snapshot) -> _Own:
 
 
 def _joined(head: ReadHead, before: ReadHead, own: list[_Own]) -> ReadHead | None:
-    """The files before, those that went, and those that came; None where they do not add up."""
+    """Return the files before, those that went, and those that came.
+
+    None where they do not add up.
+    """
     came = [Entries(one.added.table.select(PLANNING.names)) for one in own]
     added, removed = concat(came), concat(one.removed for one in own)
     gone = set(_keys(removed))
@@ -236,7 +239,7 @@ def _keys(entries: Entries) -> Iterator[_Key]:
 
 
 def _is_told(snapshot: Snapshot, added: Entries, removed: Entries, alive: Entries) -> bool:
-    """Whether the summary tells of just these files: what is not told counts as none."""
+    """Return whether the summary tells of just these files: what is not told counts as none."""
     told: Mapping[str, str] = snapshot.summary or {}
     if not len(added) and not len(removed) and snapshot.operation != "replace":
         return False  # it did something, and nothing says what

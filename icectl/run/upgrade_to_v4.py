@@ -111,7 +111,7 @@ def prepare(access: TableAccess, options: UpgradeOptions) -> PreparedUpgrade:
 
 
 def _branches(metadata: TableMetadata) -> Sequence[tuple[str, Snapshot]]:
-    """The branches and their heads, main first."""
+    """Return the branches and their heads, main first."""
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.type == "branch"}
     names = sorted(refs, key=lambda name: (name != "main", name))
     found = [(name, metadata.snapshot(refs[name])) for name in names]
@@ -309,12 +309,15 @@ def _lacks_root(metadata: TableMetadata, branch: str) -> bool:
 
 
 def _listed(_: TableAccess, facts: TreeFacts, __: ParentState) -> TreeChange:
-    """A root that lists the manifests as they are."""
+    """Return a root that lists the manifests as they are."""
     return TreeChange(facts.empty(), operation="replace")
 
 
 def _rewritten(access: TableAccess, facts: TreeFacts, state: ParentState) -> TreeChange:
-    """A root of new leaves; what version 4 can't say stays in its old manifests (sfc-1 11.5)."""
+    """Return a root of new leaves.
+
+    What version 4 can't say stays in its old manifests (sfc-1 11.5).
+    """
     keys = frozenset(
         comparison_key(leaf.name)
         for leaf in leaf_rows(state.rows)

@@ -53,7 +53,7 @@ class BrokenTable:
         return self.way_out("metadata") or error.hint
 
     def hinted(self, findings: tuple[Finding, ...], level: WholeLevel) -> tuple[Finding, ...]:
-        """The findings, with hints by what is whole in the place of general ones."""
+        """Return the findings, with hints by what is whole in the place of general ones."""
         general = [one.severity == "error" and _is_general(one) for one in findings]
         broken = frozenset(
             one.subject for one, is_general in zip(findings, general, strict=True) if is_general
@@ -120,7 +120,7 @@ class BrokenTable:
         ).newest("main")
 
     def _older_metadata(self, *, is_cut_off: bool) -> str:
-        """The metadata file before the newest, which is cut off, or breaks a rule."""
+        """Return the metadata file before the newest, which is cut off, or breaks a rule."""
         given = getattr(self.catalog, "metadata_file", None)
         folder = locations.join(self.name, METADATA_FOLDER)
         if given is not None:

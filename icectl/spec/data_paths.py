@@ -38,7 +38,10 @@ def delete_file_name(
 def data_location(
     table_location: str, properties: Mapping[str, str], partition: str, file_name: str
 ) -> str:
-    """The location of a new data file; `partition` is its partition's path, or empty (R-161)."""
+    """Return the location of a new data file.
+
+    `partition` is its partition's path, or empty (R-161).
+    """
     table_location = table_location.rstrip("/")
     is_spread = read(properties, OBJECT_STORAGE)
     below = _below(table_location, properties, is_spread=is_spread)
@@ -57,7 +60,7 @@ def data_location(
 def data_folder(
     table_location: str, properties: Mapping[str, str], partition: str | None
 ) -> tuple[str, bool]:
-    """The folder of new data files of a partition, and whether they are right in it.
+    """Return the folder of new data files of a partition, and whether they are right in it.
 
     They are anywhere below it where files are spread, or the partition is not known.
     """
@@ -78,7 +81,10 @@ def named_folders(table_location: str, properties: Mapping[str, str]) -> Mapping
 
 
 def _below(table_location: str, properties: Mapping[str, str], *, is_spread: bool) -> str:
-    """The folder of all data files, of old properties as well; it may lie below the table."""
+    """Return the folder of all data files, of old properties as well.
+
+    It may lie below the table.
+    """
     known = (DATA_PATH, *((OBJECT_STORAGE_PATH,) if is_spread else ()), FOLDER_STORAGE_PATH)
     named = (read(properties, one) for one in known)
     found = next((one for one in named if one is not None), f"{table_location}/data")

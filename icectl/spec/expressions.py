@@ -78,7 +78,7 @@ def expression_from_json(value: Mapping[str, Any]) -> Expression:
 
 
 def expression_json(expression: Expression) -> dict[str, Any]:
-    """The JSON form of an expression."""
+    """Return the JSON form of an expression."""
     members: dict[str, Any] = {_LINK: expression.expr_id}
     if expression.type is not None:
         members["type"] = type_json(expression.type)
@@ -95,7 +95,7 @@ def expression_json(expression: Expression) -> dict[str, Any]:
 def linked_spec_from_json(
     value: Mapping[str, Any], expressions: Mapping[int, Expression], schemas: Sequence[Schema]
 ) -> PartitionSpec:
-    """A spec whose fields are links to expressions, or to columns (sfc-1 2.3).
+    """Return a spec whose fields are links to expressions, or to columns (sfc-1 2.3).
 
     Raises: ValueError, KeyError or TypeError, when it is none or names nothing (V4-010);
     CorruptTable, where it says itself what the expression contradicts (V4-011, V4-013).
@@ -150,7 +150,7 @@ def _identity(number: int, schemas: Sequence[Schema]) -> Expression:
 
 
 def linked_spec_json(spec: PartitionSpec) -> dict[str, Any]:
-    """The version 4 form of a spec, whose fields have expressions all."""
+    """Return the version 4 form of a spec, whose fields have expressions all."""
     fields = [{_LINK: item.expr_id} | dict(item.unknown) for item in spec.fields]
     return {"spec-id": spec.spec_id, "fields": fields} | dict(spec.unknown)
 
@@ -215,7 +215,7 @@ def guard(
 def without_links(
     specs: Sequence[PartitionSpec], default_spec_id: int
 ) -> tuple[PartitionSpec, ...]:
-    """The specs as layouts without expressions have them: fields say all themselves.
+    """Return the specs as layouts without expressions have them: fields say all themselves.
 
     The guard goes, which no file is of. Order: kept.
     """

@@ -38,7 +38,10 @@ DRAFT_ROOT = ".parquet"
 
 
 def layout_of_table(metadata: TableMetadata) -> Layout:
-    """The layout of the snapshots that commits add to a table; older ones may have another."""
+    """Return the layout of the snapshots that commits add to a table.
+
+    Older ones may have another.
+    """
     has_roots = metadata.format_version >= 4 and not metadata.keeps_manifest_lists
     return Layout.SFC_1 if has_roots else Layout.MANIFEST_LISTS
 
@@ -52,12 +55,12 @@ def layout_name(metadata: TableMetadata) -> str | None:
 
 
 def layout_of(snapshot: Snapshot) -> Layout:
-    """The layout of a snapshot (V4-030)."""
+    """Return the layout of a snapshot (V4-030)."""
     return Layout.MANIFEST_LISTS if snapshot.root_manifest is None else Layout.SFC_1
 
 
 def layout_of_manifest(manifest: ManifestFile) -> Layout:
-    """The layout that reads a manifest: Avro ones without dead rows are the same in each."""
+    """Return the layout that reads a manifest: Avro ones without dead rows are the same in each."""
     if manifest.file_format is FileFormat.AVRO and not manifest.dead:
         return Layout.MANIFEST_LISTS
     return Layout.SFC_1

@@ -25,7 +25,7 @@ def with_scheme(table_location: str, location: str) -> str:
 
 
 def has_scheme(location: str) -> bool:
-    """Whether a location begins with a scheme, as those of version 4 do (sfc-1 L1)."""
+    """Return whether a location begins with a scheme, as those of version 4 do (sfc-1 L1)."""
     return _SCHEME.match(location) is not None
 
 
@@ -48,14 +48,14 @@ def absolute(metadata: TableMetadata, location: str) -> str:
 
 
 def relative_base(metadata: TableMetadata) -> str:
-    """What new locations are written relative to (sfc-1 L4); empty where they are whole."""
+    """Return what new locations are written relative to (sfc-1 L4); empty where they are whole."""
     may_be_relative = layout_of_table(metadata) is Layout.SFC_1
     wanted = may_be_relative and read(metadata.properties, RELATIVE_LOCATIONS)
     return metadata.location if wanted else ""
 
 
 def resolved(table_location: str, location: str) -> str:
-    """A location of version 4 as an absolute one (sfc-1 L1).
+    """Return a location of version 4 as an absolute one (sfc-1 L1).
 
     Raises: Unsupported, where it begins with a slash: by the letter it lies below the table, but
     whoever wrote it may have meant a path of the machine, and files were deleted for the other's.
@@ -84,7 +84,7 @@ def named_in_vector(metadata: TableMetadata, location: str) -> str:
 
 
 def shortened(table_location: str, location: str) -> str:
-    """A location as a relative one, where it lies below the table's (sfc-1 L4)."""
+    """Return a location as a relative one, where it lies below the table's (sfc-1 L4)."""
     base = f"{table_location.rstrip('/')}/"
     rest = location.removeprefix(base)
     # What is left must not read as something else.
@@ -92,7 +92,7 @@ def shortened(table_location: str, location: str) -> str:
 
 
 def with_locations(metadata: TableMetadata, of: Callable[[str], str]) -> TableMetadata:
-    """The metadata with every location but the table's own replaced (sfc-1 L5)."""
+    """Return the metadata with every location but the table's own replaced (sfc-1 L5)."""
     return replace(
         metadata,
         snapshots=tuple(_of_snapshot(item, of) for item in metadata.snapshots),

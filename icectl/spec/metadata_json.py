@@ -66,7 +66,7 @@ UNUSABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, Recu
 
 
 def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
-    """The table that a metadata JSON object describes.
+    """Return the table that a metadata JSON object describes.
 
     Raises: Unsupported, for a newer format version (R-001); CorruptTable with the rule, when a
     member that reading cannot do without is absent or makes no sense.
@@ -137,7 +137,7 @@ def _required(members: Mapping[str, Any], name: str, rule: str) -> Any:
 
 
 def _number(members: Mapping[str, Any], name: str, rule: str, default: int | None = None) -> int:
-    """A whole number; required where there is no default."""
+    """Return a whole number; required where there is no default."""
     value = members.get(name)
     if value is None:
         value = _required(members, name, rule) if default is None else default
@@ -145,7 +145,7 @@ def _number(members: Mapping[str, Any], name: str, rule: str, default: int | Non
 
 
 def _whole(value: Any) -> int:
-    """A whole number, also as text (R-206), of at most 64 bits."""
+    """Return a whole number, also as text (R-206), of at most 64 bits."""
     number = int(value) if isinstance(value, str) else value  # R-206
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"{print_value(value)} is no whole number")
@@ -155,7 +155,7 @@ def _whole(value: Any) -> int:
 
 
 def _versioned(members: Mapping[str, Any], name: str, version: int, default: int) -> int:
-    """A number that is required from version 2 on and has a default in version 1 (R-010)."""
+    """Return a number that is required from version 2 on and has a default in version 1 (R-010)."""
     if version == 1:
         return _number(members, name, "R-010", default)  # R-010
     return _number(members, name, "R-011")  # R-011
@@ -199,7 +199,10 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _texts(value: Mapping[str, Any]) -> dict[str, str]:
-    """Text by name; what another writer left as a number or a truth value is spelled as JSON."""
+    """Return text by name.
+
+    What another writer left as a number or a truth value is spelled as JSON.
+    """
     return {
         key: item if isinstance(item, str) else json.dumps(item)
         for key, item in value.items()
@@ -349,7 +352,7 @@ def _snapshot(value: Mapping[str, Any]) -> Snapshot:
 
 
 def _embedded_manifests(value: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The manifests that a version 1 snapshot lists itself (R-030)."""
+    """Return the manifests that a version 1 snapshot lists itself (R-030)."""
     if value.get("manifests") is None:
         return None
     return tuple(_each(value, "manifests", _text, "R-030"))  # R-030
@@ -405,7 +408,7 @@ def _partition_statistics_file(value: Mapping[str, Any]) -> PartitionStatisticsF
 
 
 def _specs_json(metadata: TableMetadata) -> dict[str, Any]:
-    """The partition specs (R-173), and in layout sfc-1 what their fields compute."""
+    """Return the partition specs (R-173), and in layout sfc-1 what their fields compute."""
     if metadata.format_version < 4 or metadata.keeps_manifest_lists:
         return {"partition-specs": [spec_json(spec) for spec in metadata.partition_specs]}
     return {
@@ -415,7 +418,7 @@ def _specs_json(metadata: TableMetadata) -> dict[str, Any]:
 
 
 def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
-    """The JSON object of a table, members in the order of the reference implementation.
+    """Return the JSON object of a table, members in the order of the reference implementation.
 
     Members that a version must not write are left out (R-011, R-177), unknown ones kept (R-018).
     """
@@ -474,7 +477,7 @@ def _put(members: dict[str, Any], name: str, value: Any) -> None:
 
 
 def snapshot_json(snapshot: Snapshot, version: int) -> dict[str, Any]:
-    """The JSON object of a snapshot in a table of a format version."""
+    """Return the JSON object of a snapshot in a table of a format version."""
     members: dict[str, Any] = {}
     if version > 1 or snapshot.sequence_number:
         members["sequence-number"] = snapshot.sequence_number  # R-035
@@ -493,7 +496,7 @@ def snapshot_json(snapshot: Snapshot, version: int) -> dict[str, Any]:
 
 
 def ref_json(ref: SnapshotRef) -> dict[str, Any]:
-    """The JSON object of a branch or tag."""
+    """Return the JSON object of a branch or tag."""
     members: dict[str, Any] = {"snapshot-id": ref.snapshot_id, "type": ref.type}
     _put(members, "min-snapshots-to-keep", ref.min_snapshots_to_keep)
     _put(members, "max-snapshot-age-ms", ref.max_snapshot_age_ms)

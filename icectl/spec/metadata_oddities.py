@@ -32,7 +32,7 @@ _FIRST_VERSION = {"next-row-id": 3, "expressions": 4}
 
 
 def parse_generously(members: Mapping[str, Any], location: str) -> TableMetadata:
-    """The table that a metadata JSON object describes, as far as it makes sense.
+    """Return the table that a metadata JSON object describes, as far as it makes sense.
 
     What does not is left out, or stands at a value of no meaning, and is named in `oddities`;
     `location` is the table's where the object does not tell.
@@ -54,7 +54,7 @@ def parse_generously(members: Mapping[str, Any], location: str) -> TableMetadata
 
 
 def _skeleton(version: int, location: str) -> dict[str, Any]:
-    """The least that describes a table."""
+    """Return the least that describes a table."""
     empty = {"type": "struct", "schema-id": 0, "fields": []}
     return {
         "format-version": version,
@@ -84,7 +84,7 @@ class _Reading:
     oddities: list[Oddity] = field(default_factory=list)
 
     def metadata(self) -> TableMetadata:
-        """The table, with what was left out. Raises: CorruptTable."""
+        """Return the table, with what was left out. Raises: CorruptTable."""
         for name in ("table-uuid", "location", "properties"):
             self._single(name)
         for name in _LISTS:
@@ -118,7 +118,7 @@ class _Reading:
         self.oddities.append(Oddity(error.rule, told, name, lost))
 
     def _is_due(self, name: str) -> bool:
-        """Whether the format version knows a member."""
+        """Return whether the format version knows a member."""
         return _FIRST_VERSION.get(name, 1) <= int(self.read["format-version"])
 
     def _single(self, name: str) -> None:
@@ -147,7 +147,7 @@ class _Reading:
             self.read |= self._with_items(name, kept)
 
     def _with_items(self, name: str, items: Sequence[Any]) -> dict[str, Any]:
-        """A list, and what names one of its entries, so that it can be judged."""
+        """Return a list, and what names one of its entries, so that it can be judged."""
         changed: dict[str, Any] = {name: list(items)}
         if name in _CURRENT:
             current, own_id = _CURRENT[name]
@@ -207,7 +207,10 @@ class _Reading:
         self.read[name] = value
 
     def _head_of_main(self) -> Any:
-        """The snapshot of branch main, which is the current one too (R-015); None without one."""
+        """Return the snapshot of branch main, which is the current one too (R-015).
+
+        None without one.
+        """
         refs = self.members.get("refs")
         main = refs.get("main") if isinstance(refs, dict) else None
         head = main.get("snapshot-id") if isinstance(main, dict) else None
@@ -240,7 +243,7 @@ def _readable(
     refused: Callable[[int, Any, CorruptTable], list[Any]],
     start: int = 0,
 ) -> Iterator[Any]:
-    """The items that can be read: halves are judged until single items are refused.
+    """Yield the items that can be read: halves are judged until single items are refused.
 
     Order: kept. Cost: n log n for a few that cannot.
     """
@@ -256,7 +259,7 @@ def _readable(
 
 
 def _shorter(name: str, item: Any) -> Iterator[dict[str, Any]]:
-    """An entry without each of its members in turn, or with what can stand for one."""
+    """Yield an entry without each of its members in turn, or with what can stand for one."""
     if (name not in _SHORTENED and name != "refs") or not isinstance(item, dict):
         return
     for left_out in item:

@@ -34,7 +34,7 @@ FULL, TRUNCATE_16 = MetricsMode(True, _UNLIMITED), MetricsMode(True, 16)  # noqa
 def metrics_modes(
     properties: Mapping[str, str], schema: Schema, sorted_ids: Collection[int]
 ) -> Mapping[int, MetricsMode]:
-    """The mode of each column without fields of its own, as the table's properties say.
+    """Return the mode of each column without fields of its own, as the table's properties say.
 
     `sorted_ids` are the columns of the table's sort order, whose bounds are always worth having.
     Texts that name no mode are passed over, as the reference implementation does.
@@ -78,14 +78,14 @@ def _by_depth(fields: tuple[NestedField, ...]) -> Iterator[int]:
 
 
 def lower_bound(type_: Type, bound: bytes, longest: int) -> bytes:
-    """The single-value bytes of a bound at or below a value, cut to a length."""
+    """Return the single-value bytes of a bound at or below a value, cut to a length."""
     if type_ == PrimitiveType("string"):
         return bound.decode()[:longest].encode()
     return bound[:longest] if type_ == PrimitiveType("binary") else bound
 
 
 def upper_bound(type_: Type, bound: bytes, longest: int) -> bytes | None:
-    """The single-value bytes of a bound at or above a value, cut to a length.
+    """Return the single-value bytes of a bound at or above a value, cut to a length.
 
     Shape: None where what remains of the value is the last of all of its length.
     """
@@ -99,7 +99,7 @@ def upper_bound(type_: Type, bound: bytes, longest: int) -> bytes | None:
 
 
 def _next_text(text: str) -> bytes | None:
-    """The smallest text after all that begin with this one."""
+    """Return the smallest text after all that begin with this one."""
     kept = text.rstrip(chr(_LAST_CODE_POINT))
     if not kept:
         return None

@@ -29,14 +29,17 @@ def civil_date(days: int) -> tuple[int, int, int]:
 
 
 def print_date(days: int) -> str:
-    """A date as ISO 8601; a year after 9999 has a plus sign, as the reference implementation's."""
+    """Return a date as ISO 8601.
+
+    A year after 9999 has a plus sign, as the reference implementation's.
+    """
     year, month, day = civil_date(days)
     shown = f"+{year}" if year > 9999 else f"{year:05}" if year < 0 else f"{year:04}"
     return f"{shown}-{month:02}-{day:02}"
 
 
 def parse_date(text: str) -> int:
-    """The days of an ISO 8601 date. Raises: ValueError."""
+    """Return the days of an ISO 8601 date. Raises: ValueError."""
     match = _DATE.fullmatch(text)
     if match is None:
         raise ValueError(f"`{text}` is no date")
@@ -46,7 +49,7 @@ def parse_date(text: str) -> int:
 
 
 def print_clock(count: int, units_per_second: int) -> str:
-    """A time of day with seconds and, where it has a fraction, all digits of its unit."""
+    """Return a time of day with seconds and, where it has a fraction, all digits of its unit."""
     seconds, fraction = divmod(count, units_per_second)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
@@ -56,7 +59,7 @@ def print_clock(count: int, units_per_second: int) -> str:
 
 
 def parse_clock(text: str, units_per_second: int) -> int:
-    """The units since midnight of an ISO 8601 time; digits beyond the unit are dropped.
+    """Return the units since midnight of an ISO 8601 time; digits beyond the unit are dropped.
 
     Raises: ValueError.
     """
@@ -72,13 +75,13 @@ def parse_clock(text: str, units_per_second: int) -> int:
 
 
 def print_timestamp(count: int, units_per_second: int) -> str:
-    """A timestamp as ISO 8601 without a zone."""
+    """Return a timestamp as ISO 8601 without a zone."""
     days, rest = divmod(count, DAY_SECONDS * units_per_second)
     return f"{print_date(days)}T{print_clock(rest, units_per_second)}"
 
 
 def parse_timestamp(text: str, units_per_second: int) -> int:
-    """The units since 1970-01-01 of an ISO 8601 timestamp; UTC where it has no zone.
+    """Return the units since 1970-01-01 of an ISO 8601 timestamp; UTC where it has no zone.
 
     Raises: ValueError.
     """

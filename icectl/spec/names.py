@@ -38,7 +38,7 @@ class MetadataFileName:
 
 
 def parse_metadata_file_name(name: str) -> MetadataFileName | None:
-    """The parts of a metadata file's name; None for any other name (R-160, R-162)."""
+    """Return the parts of a metadata file's name; None for any other name (R-160, R-162)."""
     if match := _FILE_SYSTEM.fullmatch(name):
         return MetadataFileName("file-system", int(match[1]), None, bool(match[2] or match[3]))
     if match := _CATALOG.fullmatch(name):
@@ -47,10 +47,10 @@ def parse_metadata_file_name(name: str) -> MetadataFileName | None:
 
 
 def metadata_file_name(version: int, *, gzip: bool) -> str:
-    """The name of a file-system table's metadata file: `v7.metadata.json` (R-162)."""
+    """Return the name of a file-system table's metadata file: `v7.metadata.json` (R-162)."""
     return f"v{version}{'.gz' if gzip else ''}.metadata.json"  # R-006
 
 
 def catalog_metadata_file_name(version: int, uuid: str, *, gzip: bool) -> str:
-    """The name of a catalog table's metadata file: `00007-<uuid>.metadata.json` (R-160)."""
+    """Return the name of a catalog table's metadata file: `00007-<uuid>.metadata.json` (R-160)."""
     return f"{version:05}-{uuid}{'.gz' if gzip else ''}.metadata.json"

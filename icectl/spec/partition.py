@@ -44,13 +44,13 @@ class PartitionSpec:
 
 
 def spec_from_json(value: Mapping[str, Any]) -> PartitionSpec:
-    """A spec from its JSON. Raises: ValueError, KeyError or TypeError, when it is none."""
+    """Return a spec from its JSON. Raises: ValueError, KeyError or TypeError, when it is none."""
     unknown = {key: item for key, item in value.items() if key not in {"spec-id", "fields"}}
     return PartitionSpec(int(value["spec-id"]), fields_from_json(value["fields"]), unknown)
 
 
 def fields_from_json(value: Sequence[Mapping[str, Any]]) -> tuple[PartitionField, ...]:
-    """The fields of a spec; without any ids they are 1000 and the position (R-010, R-078).
+    """Return the fields of a spec; without any ids they are 1000 and the position (R-010, R-078).
 
     Raises: ValueError, when some have an id and others do not; KeyError or TypeError.
     """
@@ -81,12 +81,12 @@ def sources_json(ids: tuple[int, ...]) -> dict[str, Any]:
 
 
 def spec_json(spec: PartitionSpec) -> dict[str, Any]:
-    """The JSON form of a spec."""
+    """Return the JSON form of a spec."""
     return {"spec-id": spec.spec_id, "fields": fields_json(spec)} | dict(spec.unknown)
 
 
 def fields_json(spec: PartitionSpec) -> list[dict[str, Any]]:
-    """The fields of a spec alone, as v1 metadata and manifests hold them (R-060)."""
+    """Return the fields of a spec alone, as v1 metadata and manifests hold them (R-060)."""
     return [
         sources_json(item.source_ids)
         | {"field-id": item.field_id, "name": item.name, "transform": item.transform.text}

@@ -26,7 +26,7 @@ class TableProperty(Generic[T]):
 
 
 def read(properties: Mapping[str, str], wanted: TableProperty[T]) -> T:
-    """The value of a property, or its default.
+    """Return the value of a property, or its default.
 
     Raises: Refused, when the table holds a text that is no value of the property.
     """
@@ -61,7 +61,7 @@ def _number(minimum: int) -> Callable[[str], int]:
 
 
 def _at_least_one(text: str) -> int:
-    """A count of which the reference implementation takes 0 for 1."""
+    """Return a count of which the reference implementation takes 0 for 1."""
     return max(1, _number(0)(text))
 
 

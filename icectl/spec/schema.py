@@ -43,25 +43,31 @@ class Schema:
         return dict(self._named.values())
 
     def field(self, field_id: int) -> NestedField | None:
-        """The field with an id, at any depth."""
+        """Return the field with an id, at any depth."""
         return self.all_fields.get(field_id)
 
     def line_to(self, field_id: int) -> tuple[NestedField, ...]:
-        """The fields that lead through structs to one, and that one; empty where there are none."""
+        """Return the fields that lead through structs to one, and that one.
+
+        Empty where there are none.
+        """
         return _line(self.fields, field_id)
 
     def name_of(self, field_id: int) -> str | None:
-        """The dotted name of a field."""
+        """Return the dotted name of a field."""
         found = self._named.get(field_id)
         return found[0] if found else None
 
     def field_named(self, name: str) -> NestedField | None:
-        """The field with a dotted name; case counts."""
+        """Return the field with a dotted name; case counts."""
         return self._by_name.get(name)
 
 
 def children(type_: Type) -> tuple[NestedField, ...]:
-    """The fields directly inside a type; list and map parts under their names in the format."""
+    """Return the fields directly inside a type.
+
+    List and map parts under their names in the format.
+    """
     match type_:
         case StructType(fields):
             return fields
@@ -96,7 +102,7 @@ def _walk(prefix: str, fields: tuple[NestedField, ...]) -> Iterator[tuple[str, N
 
 
 def schema_from_json(value: Mapping[str, Any]) -> Schema:
-    """A schema from its JSON; a missing schema id reads as 0 (R-010).
+    """Return a schema from its JSON; a missing schema id reads as 0 (R-010).
 
     Raises: ValueError, KeyError or TypeError, when it is no schema.
     """
@@ -109,7 +115,7 @@ def schema_from_json(value: Mapping[str, Any]) -> Schema:
 
 
 def schema_json(schema: Schema) -> dict[str, Any]:
-    """The JSON form of a schema."""
+    """Return the JSON form of a schema."""
     known: dict[str, Any] = {"type": "struct", "schema-id": schema.schema_id}
     if schema.identifier_field_ids:
         known["identifier-field-ids"] = list(schema.identifier_field_ids)

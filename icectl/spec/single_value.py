@@ -58,7 +58,10 @@ _SPECIAL_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf
 
 
 def unscaled(value: Value, scale: int) -> int:
-    """The integer behind a decimal of a scale. Raises: ValueError, when digits would be lost."""
+    """Return the integer behind a decimal of a scale.
+
+    Raises: ValueError, when digits would be lost.
+    """
     shifted = Decimal(value).scaleb(scale, EXACT)
     whole = int(shifted)
     if whole != shifted:
@@ -67,7 +70,7 @@ def unscaled(value: Value, scale: int) -> int:
 
 
 def encode(type_: Type, value: Value) -> bytes:
-    """The single-value bytes of a value (R-091).
+    """Return the single-value bytes of a value (R-091).
 
     Raises: ValueError, for types without them and for values outside of the type.
     """
@@ -114,7 +117,7 @@ def _checked_length(type_: Type, content: bytes, lengths: set[int]) -> bytes:
 
 
 def decode(type_: Type, content: bytes) -> Value:
-    """The value of single-value bytes, narrower ones of a promoted column too (R-096).
+    """Return the value of single-value bytes, narrower ones of a promoted column too (R-096).
 
     Raises: ValueError, when the bytes are no value of the type.
     """
@@ -154,7 +157,7 @@ def _decode_primitive(name: str, content: bytes) -> Value:
 
 
 def _decode_wide_integer(name: str, content: bytes) -> int:
-    """An 8-byte integer, or the 4 bytes of the type that it was promoted from (R-096)."""
+    """Return an 8-byte integer, or the 4 bytes of the type that it was promoted from (R-096)."""
     value = int.from_bytes(content, "little", signed=True)
     if len(content) == 8:
         return value
@@ -166,7 +169,7 @@ def _decode_wide_integer(name: str, content: bytes) -> int:
 
 
 def to_json(type_: Type, value: Value) -> Any:
-    """The JSON single value (R-094); structs by field id, maps as key and value arrays."""
+    """Return the JSON single value (R-094); structs by field id, maps as key and value arrays."""
     if value is None:
         return None
     match type_:
@@ -189,7 +192,7 @@ def to_json(type_: Type, value: Value) -> Any:
 
 
 def from_json(type_: Type, value: Any) -> Value:
-    """The value of a JSON single value (R-094). Raises: ValueError, when it is none."""
+    """Return the value of a JSON single value (R-094). Raises: ValueError, when it is none."""
     if value is None:
         return None
     try:
@@ -214,7 +217,7 @@ def from_json(type_: Type, value: Any) -> Value:
 
 
 def _typed(expected: type, value: Any) -> Any:
-    """The value itself, for what Python would convert from any other JSON type."""
+    """Return the value itself, for what Python would convert from any other JSON type."""
     if type(value) is not expected:
         raise TypeError(f"{print_value(value)} is no {expected.__name__}")
     return value
@@ -266,7 +269,7 @@ _PARSERS: Mapping[str, Callable[[Any], Value]] = {
 
 
 def text(type_: Type, value: Value) -> str:
-    """A value as people read it, which for most types is its JSON form too."""
+    """Return a value as people read it, which for most types is its JSON form too."""
     match type_:
         case _ if value is None:
             return "null"

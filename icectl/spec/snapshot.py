@@ -92,7 +92,7 @@ class PartitionStatisticsFile:
 
 
 def ancestors(snapshots_by_id: Mapping[int, Snapshot], snapshot_id: int) -> Iterator[Snapshot]:
-    """A snapshot and its ancestors.
+    """Yield a snapshot and its ancestors.
 
     Order: newest first; ends at a parent that is gone, and at a cycle.
     """

@@ -40,7 +40,7 @@ class SortOrder:
 
 
 def order_from_json(value: Mapping[str, Any]) -> SortOrder:
-    """An order from its JSON. Raises: ValueError, KeyError or TypeError, when it is none."""
+    """Return an order from its JSON. Raises: ValueError, KeyError or TypeError, when it is none."""
     fields = tuple(
         SortField(
             source_ids(item),
@@ -56,7 +56,7 @@ def order_from_json(value: Mapping[str, Any]) -> SortOrder:
 
 
 def order_json(order: SortOrder) -> dict[str, Any]:
-    """The JSON form of an order."""
+    """Return the JSON form of an order."""
     fields = [
         {"transform": item.transform.text}
         | sources_json(item.source_ids)
@@ -68,7 +68,7 @@ def order_json(order: SortOrder) -> dict[str, Any]:
 
 
 def order_text(order: SortOrder, schema: Schema) -> str:
-    """An order in one line: `category asc nulls first, bucket[4](id) desc nulls last`."""
+    """Return an order in one line: `category asc nulls first, bucket[4](id) desc nulls last`."""
     if not order.fields:
         return "unsorted"
     keys = []

@@ -36,7 +36,7 @@ class Transform:
 
 
 def parse_transform(value: str) -> Transform:
-    """A transform from its text, whose case does not matter; others are carried (R-007)."""
+    """Return a transform from its text, whose case does not matter; others are carried (R-007)."""
     name = value.lower()
     if name in KNOWN:
         return Transform(name, value)
@@ -47,7 +47,7 @@ def parse_transform(value: str) -> Transform:
 
 
 def result_type(transform: Transform, source: Type) -> Type | None:
-    """The type of a transform's result (R-071); None for an unknown transform."""
+    """Return the type of a transform's result (R-071); None for an unknown transform."""
     match transform.name:
         case "bucket" | "year" | "month" | "hour":
             return _INT
@@ -60,7 +60,7 @@ def result_type(transform: Transform, source: Type) -> Type | None:
 
 
 def takes(transform: Transform, source: Type) -> bool:
-    """Whether a transform takes columns of a type (R-071); no unknown one does."""
+    """Return whether a transform takes columns of a type (R-071); no unknown one does."""
     name = source.name if isinstance(source, PrimitiveType) else ""
     match transform.name:
         case "identity" | "void":
@@ -79,7 +79,7 @@ def takes(transform: Transform, source: Type) -> bool:
 
 
 def apply(transform: Transform, source: Type, value: Value) -> Value:
-    """The partition value of a column value; null stays null (R-070).
+    """Return the partition value of a column value; null stays null (R-070).
 
     Units: years, months, days, hours since 1970-01-01 00:00 UTC, rounded down (R-072).
     Raises: ValueError, when the transform is unknown or does not take the type.
@@ -134,7 +134,7 @@ def _date_unit(transform: Transform, source: Type, value: int) -> int:
 
 
 def bucket_hash(type_: Type, value: Value) -> int:
-    """The signed 32-bit murmur3 hash of a value (R-075, R-076).
+    """Return the signed 32-bit murmur3 hash of a value (R-075, R-076).
 
     Raises: ValueError, for types without a hash.
     """
@@ -164,7 +164,7 @@ def _canonical_double(value: float) -> bytes:
 
 
 def human(transform: Transform, source: Type, value: Value) -> str:
-    """A partition value as the reference implementation shows it in paths: `2024-01-02-03`.
+    """Return a partition value as the reference implementation shows it in paths: `2024-01-02-03`.
 
     Result types do for `source`, since only identity and truncate look at it.
     """

@@ -120,7 +120,7 @@ _GEOGRAPHY = re.compile(
 
 
 def parse_type(value: object) -> Type:
-    """A type from its JSON: a string for primitives, an object for struct, list and map.
+    """Return a type from its JSON: a string for primitives, an object for struct, list and map.
 
     Raises: ValueError, when it is no type of any known version; KeyError or TypeError, when a
         member of a nested type is absent or malformed.
@@ -159,7 +159,10 @@ def _parse_primitive(text: str) -> Type:
 
 
 def parse_field(value: Mapping[str, Any]) -> NestedField:
-    """A struct field from its JSON; members that this program does not know are kept (R-018)."""
+    """Return a struct field from its JSON.
+
+    Members that this program does not know are kept (R-018).
+    """
     return NestedField(
         int(value["id"]),
         str(value["name"]),
@@ -173,7 +176,7 @@ def parse_field(value: Mapping[str, Any]) -> NestedField:
 
 
 def type_json(type_: Type) -> str | dict[str, Any]:
-    """The JSON form of a type, as the reference implementation spells it."""
+    """Return the JSON form of a type, as the reference implementation spells it."""
     match type_:
         case StructType(fields):
             return {"type": "struct", "fields": [field_json(item) for item in fields]}
@@ -198,7 +201,7 @@ def type_json(type_: Type) -> str | dict[str, Any]:
 
 
 def field_json(item: NestedField) -> dict[str, Any]:
-    """The JSON form of a struct field."""
+    """Return the JSON form of a struct field."""
     known: dict[str, Any] = {
         "id": item.id,
         "name": item.name,
@@ -215,7 +218,7 @@ def field_json(item: NestedField) -> dict[str, Any]:
 
 
 def type_text(type_: Type) -> str:
-    """A type in one line, for people: `decimal(9, 2)`, `struct<1: a: optional int>`."""
+    """Return a type in one line, for people: `decimal(9, 2)`, `struct<1: a: optional int>`."""
     match type_:
         case PrimitiveType(name):
             return name
@@ -243,12 +246,12 @@ def type_text(type_: Type) -> str:
 
 
 def is_nested(type_: Type) -> bool:
-    """Whether a type has fields of its own."""
+    """Return whether a type has fields of its own."""
     return isinstance(type_, StructType | ListType | MapType)
 
 
 def min_version(type_: Type) -> int:
-    """The first format version that may use a type itself, nested fields aside (R-177)."""
+    """Return the first format version that may use a type itself, nested fields aside (R-177)."""
     if isinstance(type_, GeometryType | GeographyType):  # R-090
         return 3
     return 3 if isinstance(type_, PrimitiveType) and type_.name in VERSION_3_PRIMITIVES else 1

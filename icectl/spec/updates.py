@@ -144,12 +144,12 @@ ALL_UPDATES: frozenset[type[Update]] = frozenset(get_args(Update))
 
 
 def apply(metadata: TableMetadata, update: Update) -> TableMetadata:
-    """The metadata after one update. Raises: Refused, when the update breaks a rule."""
+    """Return the metadata after one update. Raises: Refused, when the update breaks a rule."""
     return _APPLY[type(update)](metadata, update)
 
 
 def apply_all(metadata: TableMetadata, updates: Iterable[Update]) -> TableMetadata:
-    """The metadata after all updates, in their order."""
+    """Return the metadata after all updates, in their order."""
     for update in updates:
         metadata = apply(metadata, update)
     return metadata
@@ -306,7 +306,7 @@ def _remove_snapshots(metadata: TableMetadata, update: RemoveSnapshots) -> Table
 def _without_gaps(
     log: tuple[SnapshotLogEntry, ...], kept: set[int]
 ) -> tuple[SnapshotLogEntry, ...]:
-    """The log after its last entry that names a snapshot which is not kept (R-026)."""
+    """Return the log after its last entry that names a snapshot which is not kept (R-026)."""
     named = [position for position, item in enumerate(log) if item.snapshot_id not in kept]
     return log[named[-1] + 1 :] if named else log  # R-026
 

@@ -37,7 +37,7 @@ class Driver:
     lock: Lock = field(default_factory=Lock)
 
     def store(self) -> RemoteStore:
-        """The store by the options that hold now. Raises: Unsupported, without a driver."""
+        """Return the store by the options that hold now. Raises: Unsupported, without a driver."""
         options = self.renewed.current()
         with self.lock:
             is_same = self.opened_with is options
@@ -51,7 +51,7 @@ class Driver:
 
 
 def bucket_store(driver: Driver) -> Callable[[], Store]:
-    """How to have the store of a bucket; nothing is connected to before it is used.
+    """Return how to have the store of a bucket; nothing is connected to before it is used.
 
     Raises: StorageError, where its credentials are not what they should be.
     """

@@ -36,7 +36,10 @@ class Renewed:
         return self._expire is not None
 
     def current(self) -> Mapping[str, str]:
-        """All options; the same object as long as they hold. Raises: what whoever is asked does."""
+        """Return all options; the same object as long as they hold.
+
+        Raises: what whoever is asked does.
+        """
         found = self._ask()
         with self._lock:
             if found != self._options:
@@ -78,7 +81,7 @@ class AwsSession:
         return found
 
     def keys(self) -> AwsKeys:
-        """The keys that hold now. Raises: what botocore does."""
+        """Return the keys that hold now. Raises: what botocore does."""
         with self._lock:
             if self._credentials is None:
                 self._credentials = self._session.get_credentials()

@@ -140,7 +140,10 @@ class AnswerLost(StorageError):
 
 
 def local_failure(doing: str, location: str, error: OSError) -> StorageError:
-    """The error for a local file that could not be used; `doing` says for what, as in `read`."""
+    """Return the error for a local file that could not be used.
+
+    `doing` says for what, as in `read`.
+    """
     reason, shown = error.strerror or str(error), locations.shown(location)
     hint = _LOCAL_HINTS.get(error.errno or 0)
     if error.errno == errno.ENAMETOOLONG:
@@ -158,7 +161,7 @@ def _abbreviated(name: str) -> str:
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same request may well succeed in a moment."""
+    """Return whether the same request may well succeed in a moment."""
     return any(_is_transient(cause) for cause in _causes(error))
 
 
@@ -187,7 +190,7 @@ def remote_failure(
 
 
 def was_refused(error: Exception) -> bool:
-    """Whether storage has answered that it did nothing, or was never reached."""
+    """Return whether storage has answered that it did nothing, or was never reached."""
     if _class_names(error) & _NOT_SENT or any(_class_names(e) & _NOT_SENT for e in _causes(error)):
         return True
     statuses = [_status(cause) for cause in _causes(error)]
@@ -195,7 +198,7 @@ def was_refused(error: Exception) -> bool:
 
 
 def error_code(error: Exception) -> str | None:
-    """The code of the S3 answer behind an error, as in `NoSuchBucket`."""
+    """Return the code of the S3 answer behind an error, as in `NoSuchBucket`."""
     for cause in _causes(error):
         response = getattr(cause, "response", None)
         if isinstance(response, dict):
@@ -252,7 +255,7 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status, where drivers keep it."""
+    """Return the HTTP status, where drivers keep it."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")

@@ -87,7 +87,7 @@ class InventoryFiles:
     same_store: SameStore
 
     def below(self, location: str) -> Iterator[pa.RecordBatch]:
-        """The files below a location, as Store.list gives them.
+        """Yield the files below a location, as Store.list gives them.
 
         Raises: UsageError, where there is none; what reading an inventory raises.
         """
@@ -103,7 +103,7 @@ class InventoryFiles:
             )
 
     def _below(self, batch: pa.RecordBatch, location: str) -> pa.RecordBatch:
-        """The rows below a location, spelled as it is."""
+        """Return the rows below a location, spelled as it is."""
         import pyarrow.compute as pc
 
         named = batch["location"]

@@ -56,12 +56,12 @@ class Rows:
         self._count(other.waiting)
 
     def take_full(self) -> list[pa.RecordBatch]:
-        """The full batches, which are then forgotten here."""
+        """Return the full batches, which are then forgotten here."""
         full, self.full = self.full, []
         return full
 
     def take_all(self) -> list[pa.RecordBatch]:
-        """All rows, the last batch being as short as it is."""
+        """Return all rows, the last batch being as short as it is."""
         if self.waiting:
             self._set_aside()
         return self.take_full()

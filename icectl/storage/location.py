@@ -29,7 +29,7 @@ _PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+://[^/@:]*):[^/@]*@")
 
 
 def scheme(location: str) -> str:
-    """The URI scheme in lower case; empty for a path without one.
+    """Return the URI scheme in lower case; empty for a path without one.
 
     Spec: sfc-1 L1, two or more characters.
     """
@@ -38,7 +38,7 @@ def scheme(location: str) -> str:
 
 
 def is_local(location: str) -> bool:
-    """Whether the location is a path of this machine."""
+    """Return whether the location is a path of this machine."""
     return scheme(location) in {"", "file"}
 
 
@@ -48,7 +48,7 @@ def is_relative(location: str) -> bool:
 
 
 def relative_ones(locations: pa.Array) -> pa.Array:
-    """The locations that are relative. Order: kept."""
+    """Return the locations that are relative. Order: kept."""
     return locations.filter(pc.invert(pc.match_substring_regex(locations, _ABSOLUTE.pattern)))
 
 
@@ -70,7 +70,7 @@ def roots(locations: pa.Array) -> pa.Array:
 
 
 def local_path(location: str) -> str:
-    """The path behind `file:/p`, `file:///p`, `file://localhost/p`, `/p` or a relative path.
+    """Return the path behind `file:/p`, `file:///p`, `file://localhost/p`, `/p` or a relative path.
 
     Raises: ValueError, when the location is of another scheme or another host.
     """
@@ -86,7 +86,7 @@ def local_path(location: str) -> str:
 
 
 def comparison_key(location: str) -> str:
-    """The form under which two spellings of one file are equal.
+    """Return the form under which two spellings of one file are equal.
 
     Spec: sfc-1 L3, only the spellings of local paths are equal to each other.
     """
@@ -121,7 +121,7 @@ def before_path(location: str) -> str:
 
 
 def loosest_key(location: str) -> str:
-    """The form under which everything that could be one file is equal.
+    """Return the form under which everything that could be one file is equal.
 
     Scheme and authority are dropped, percent escapes decoded, also those that were escaped again
     (a path as a URI), repeated slashes collapsed, `.` and `..` resolved.
@@ -175,7 +175,10 @@ def _paths(locations: pa.Array) -> pa.Array:
 
 
 def is_within(location: str, base: str) -> bool:
-    """Whether a location is `base` or lies below it; a path that climbs out with `..` does not."""
+    """Return whether a location is `base` or lies below it.
+
+    A path that climbs out with `..` does not.
+    """
     key, base_key = comparison_key(location), comparison_key(base).rstrip("/")
     if key.rstrip("/") == base_key:
         return True
@@ -194,7 +197,7 @@ def name(location: str) -> str:
 
 
 def parent(location: str) -> str:
-    """The directory a location lies in; a root is its own parent, `.` is a bare name's."""
+    """Return the directory a location lies in; a root is its own parent, `.` is a bare name's."""
     trimmed = location.rstrip("/")
     if _ROOT.fullmatch(trimmed):
         return location
@@ -210,5 +213,5 @@ def check_sum(location: str) -> str:
 
 
 def shown(location: str) -> str:
-    """The location as messages print it: without a password it may carry."""
+    """Return the location as messages print it: without a password it may carry."""
     return _PASSWORD.sub(r"\1:***@", location)

@@ -28,7 +28,7 @@ class MemoryFile(io.FileIO):
 
 
 def memory_file() -> MemoryFile | None:
-    """An empty file in memory; None where the system has none."""
+    """Return an empty file in memory; None where the system has none."""
     try:
         return MemoryFile()
     except OSError:

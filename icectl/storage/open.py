@@ -42,25 +42,28 @@ class StorageOptions:
     renewed: Vendor | None = field(default=None, repr=False)
 
     def now(self) -> "StorageOptions":
-        """The options with the places that are valid at this moment. Raises: StorageError."""
+        """Return the options with the places that are valid at this moment.
+
+        Raises: StorageError.
+        """
         return self if self.renewed is None else replace(self, places=self.renewed())
 
     def crossing(self) -> "StorageOptions":
-        """The options for another process: what warns stays in this one."""
+        """Return the options for another process: what warns stays in this one."""
         return replace(self, warn=_LOGGER.debug)
 
     def place(self, location: str) -> str:
-        """The prefix whose options a location has; empty where there is none."""
+        """Return the prefix whose options a location has; empty where there is none."""
         fitting = (start for start in self.places if location.startswith(start))
         return max(fitting, key=len, default="")
 
     def of(self, location: str) -> Mapping[str, str]:
-        """The options by which a location is reached."""
+        """Return the options by which a location is reached."""
         return {**self.places.get(self.place(location), {}), **self.options}
 
 
 def requests_at_once(given: int | None, location: str) -> int:
-    """How many files are read or removed at the same time, where the user does not say.
+    """Return how many files are read or removed at the same time, where the user does not say.
 
     Those of a store wait for answers most of the time; those of a disk do not.
     """
@@ -70,7 +73,7 @@ def requests_at_once(given: int | None, location: str) -> int:
 
 
 def open_store(options: StorageOptions, env: Env) -> Store:
-    """The store for every location of a table, whichever schemes its metadata names.
+    """Return the store for every location of a table, whichever schemes its metadata names.
 
     Nothing is connected to before it is used, and each scheme's driver is imported then.
     """
@@ -90,7 +93,7 @@ class SchemeStore:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def of(self, location: str) -> Store:
-        """The store that keeps a location."""
+        """Return the store that keeps a location."""
         if locations.is_local(location):
             return self.local
         key = _key(self.options.now(), location)
@@ -109,7 +112,7 @@ class SchemeStore:
         return opened()
 
     def read(self, location: str) -> bytes:
-        """All bytes of one file."""
+        """Return all bytes of one file."""
         return self._of("read", location).read(location)
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
@@ -125,7 +128,7 @@ class SchemeStore:
         return self._of("stat", location).stat(location)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """All files below a location."""
+        """Yield all files below a location."""
         return self._of("list", location).list(location)
 
     def split(self, location: str, count: int) -> Split:
@@ -133,11 +136,11 @@ class SchemeStore:
         return self._of("split", location).split(location, count)
 
     def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-        """All files of some parts of one split."""
+        """Yield all files of some parts of one split."""
         return self._of("list_parts", parts[0].location).list_parts(parts)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        """The files directly in one directory; empty where there is none."""
+        """Return the files directly in one directory; empty where there is none."""
         return self._of("list_directory", location).list_directory(location)
 
     def create(self, location: str, content: bytes) -> None:
@@ -149,7 +152,7 @@ class SchemeStore:
         self._of("replace", location).replace(location, content)
 
     def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
-        """A file to write, which is there, whole, once this is left without an error."""
+        """Return a file to write, which is there, whole, once this is left without an error."""
         return self._of("open_new", location).open_new(location)
 
     def copy(self, source: str, target: str) -> None:
@@ -157,7 +160,7 @@ class SchemeStore:
         self._of("copy", source).copy(source, target)
 
     def clock_ms(self, location: str) -> int | None:
-        """The time by which the storage dates new files."""
+        """Return the time by which the storage dates new files."""
         return self._of("clock_ms", location).clock_ms(location)
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:

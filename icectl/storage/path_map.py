@@ -38,7 +38,7 @@ class PathMapStore:
         return location if best is None else best[1]
 
     def read(self, location: str) -> bytes:
-        """All bytes of one file."""
+        """Return all bytes of one file."""
         return self.store.read(self.mapped(location))
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
@@ -55,7 +55,7 @@ class PathMapStore:
         return None if status is None else replace(status, location=location)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """All files below a location, spelled as below the location asked for."""
+        """Yield all files below a location, spelled as below the location asked for."""
         mapped = self.mapped(location)
         for batch in self.store.list(mapped):
             yield _respelled_rows(batch, mapped, location)
@@ -73,14 +73,14 @@ class PathMapStore:
         )
 
     def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-        """All files of some parts of one split."""
+        """Yield all files of some parts of one split."""
         for part in parts:
             mapped = self.mapped(part.location)
             for batch in self.store.list_parts([replace(part, location=mapped)]):
                 yield _respelled_rows(batch, mapped, part.location)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        """The files directly in one directory; empty where there is none."""
+        """Return the files directly in one directory; empty where there is none."""
         mapped = self.mapped(location)
         return [
             replace(file, location=_respelled(file.location, mapped, location))
@@ -100,7 +100,7 @@ class PathMapStore:
         raise _refused(target)
 
     def clock_ms(self, location: str) -> int | None:
-        """The time by which the storage dates new files."""
+        """Return the time by which the storage dates new files."""
         return self.store.clock_ms(self.mapped(location))
 
     def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
@@ -125,7 +125,7 @@ def _keys(location: str) -> tuple[str, ...]:
 
 
 def _below(key: str, start: str) -> bool:
-    """Whether `start` is a prefix that ends where a name ends."""
+    """Return whether `start` is a prefix that ends where a name ends."""
     return f"{key}/".startswith(f"{start.rstrip('/')}/")
 
 

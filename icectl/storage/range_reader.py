@@ -17,7 +17,10 @@ class Tail:
 
 
 def range_reader(tail: Tail, read: Callable[[int, int], bytes]) -> IO[bytes]:
-    """A seekable reader over `read(offset, length)`; what the tail holds is not read again."""
+    """Return a seekable reader over `read(offset, length)`.
+
+    What the tail holds is not read again.
+    """
     return io.BufferedReader(_RangeReader(tail, read), _READ_AHEAD_BYTES)
 
 

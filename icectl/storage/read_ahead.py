@@ -81,7 +81,7 @@ class ReadAhead:
         self._pool.shutdown(cancel_futures=True)
 
     def open(self, location: str) -> IO[bytes]:
-        """A seekable reader. Raises: as the store's reading does."""
+        """Return a seekable reader. Raises: as the store's reading does."""
         with self._lock:
             found = self._running.pop(location, None)
             if found is None:
@@ -154,7 +154,7 @@ class _Held(_Told, io.BytesIO):
 
 
 def _held(content: bytes, closed: Callable[[], None]) -> IO[bytes]:
-    """A file of these bytes, where others find it if the system has that."""
+    """Return a file of these bytes, where others find it if the system has that."""
     held: _Shared | _Held
     try:
         held = _Shared()

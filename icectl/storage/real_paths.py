@@ -37,7 +37,7 @@ class FolderNames:
                 self._names.setdefault(identity, []).append(folder)
 
     def other_names(self, files: pa.Array) -> Iterator[tuple[Places, pa.Array]]:
-        """Files under the other names of their folders: each time which ones, and the names.
+        """Yield files under the other names of their folders: each time which ones, and the names.
 
         A name of the folder that they have already is none of these.
         """

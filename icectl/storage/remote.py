@@ -56,7 +56,7 @@ def open_remote(
     warn: Callable[[str], None],
     renewed: Callable[[], Mapping[str, str]] | None = None,
 ) -> "RemoteStore":
-    """The store for a location, through the fsspec driver of its scheme; `warn` takes news.
+    """Return the store for a location, through the fsspec driver of its scheme; `warn` takes news.
 
     `renewed` has the options as they are valid now, where credentials end.
     Raises: Unsupported, when there is no such driver; StorageError, when it cannot start.
@@ -107,7 +107,7 @@ class RemoteStore:
     renews: bool = False
 
     def read(self, location: str) -> bytes:
-        """All bytes of one file."""
+        """Return all bytes of one file."""
         path = self._path(location)
         content: bytes = self._call("read", location, partial(self.filesystem.cat_file, path))
         return content
@@ -122,7 +122,10 @@ class RemoteStore:
         return self._call("read", location, partial(self._range, location, offset, length))
 
     def open(self, location: str) -> IO[bytes]:
-        """A seekable reader; each of its reads is repeated when it fails for a passing reason."""
+        """Return a seekable reader.
+
+        Each of its reads is repeated when it fails for a passing reason.
+        """
         status = self.stat(location)
         if status is None:
             raise FileNotFoundError(location)
@@ -138,7 +141,7 @@ class RemoteStore:
         return None if found["type"] == "directory" else _status(location, found)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """All files below a location."""
+        """Yield all files below a location."""
         if self.protocol == "s3":
             yield from list_objects(
                 self.filesystem, location, self._listing_call(location), self.concurrency
@@ -154,7 +157,7 @@ class RemoteStore:
         return Split(begun.rows.take_all(), [Part(directory) for directory in begun.next])
 
     def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-        """All files of some parts of one split."""
+        """Yield all files of some parts of one split."""
         if self.protocol == "s3":
             call = self._listing_call(parts[0].location)
             yield from list_ranges(self.filesystem, parts, call, self.concurrency)
@@ -163,7 +166,7 @@ class RemoteStore:
             yield from run_steps(directories, self._scan, self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        """The files directly in one directory; empty where there is none."""
+        """Return the files directly in one directory; empty where there is none."""
         found = [
             _status(path, entry)
             for path, entry in self._entries(location)
@@ -208,7 +211,7 @@ class RemoteStore:
         self._call("copy", source, action)
 
     def clock_ms(self, location: str) -> int | None:
-        """The time of the server; None where its driver does not tell."""
+        """Return the time of the server; None where its driver does not tell."""
         if self.protocol != "s3":
             return None
         return server_time_ms(self.filesystem, location, partial(self._call, "list", location))
@@ -309,7 +312,7 @@ def _modified_ms(found: Mapping[str, Any]) -> int | None:
 
 
 def secrets_of(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of options that no message repeats."""
+    """Return the values of options that no message repeats."""
     words = ("key", "secret", "token", "password", "credential", "connection_string")
     return tuple(
         value for name, value in options.items() if value and any(w in name.lower() for w in words)

@@ -21,7 +21,7 @@ def retry(
     is_transient: Callable[[Exception], bool],
     translated: Callable[[Exception], Exception],
 ) -> Result:
-    """The result of `action`, tried up to six times with pauses that double in between.
+    """Return the result of `action`, tried up to six times with pauses that double in between.
 
     Raises: the translation of the last error, or of the first that is not transient.
     """

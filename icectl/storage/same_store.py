@@ -27,7 +27,7 @@ class SameStore:
     authorities: Mapping[str, str] = field(default_factory=dict)
 
     def holds(self, location: str, other: str) -> bool:
-        """Whether two locations are proven to be of one store.
+        """Return whether two locations are proven to be of one store.
 
         The spellings of S3 and those of local paths are; so is an authority that is left out.
         """
@@ -37,11 +37,14 @@ class SameStore:
         return first == second or not first or not second
 
     def same_scheme(self, location: str, other: str) -> bool:
-        """Whether two locations are on one kind of storage."""
+        """Return whether two locations are on one kind of storage."""
         return self._scheme(location) == self._scheme(other)
 
     def respelled(self, location: str, base: str) -> str | None:
-        """The location as one that begins with `base`; None where it is neither that nor below."""
+        """Return the location as one that begins with `base`.
+
+        None where it is neither that nor below.
+        """
         if not self.holds(location, base):
             return None
         start, path = root(base), location[len(root(location)) :].rstrip("/")

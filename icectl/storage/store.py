@@ -55,13 +55,13 @@ class Store(Protocol):
     """
 
     def read(self, location: str) -> bytes:
-        """All bytes of one file."""
+        """Return all bytes of one file."""
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
         """Read `length` bytes from `offset`, fewer at the end; below 0 it counts from there."""
 
     def open(self, location: str) -> IO[bytes]:
-        """A seekable reader, for Parquet footers and row groups."""
+        """Return a seekable reader, for Parquet footers and row groups."""
 
     def stat(self, location: str) -> FileStatus | None:
         """Size and time of one file; None where there is none."""
@@ -79,10 +79,10 @@ class Store(Protocol):
         """
 
     def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-        """All files of some parts of one `split`."""
+        """Yield all files of some parts of one `split`."""
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        """The files directly in one directory; empty where there is none."""
+        """Return the files directly in one directory; empty where there is none."""
 
     def create(self, location: str, content: bytes) -> None:
         """Write a whole new file, atomically; FileExistsError where one is there (R-162)."""
@@ -104,10 +104,10 @@ class Store(Protocol):
         """Delete files; those already gone count as removed."""
 
     def clock_ms(self, location: str) -> int | None:
-        """The time by which the storage dates new files; None where it is this machine's."""
+        """Return the time by which the storage dates new files; None where it is this machine's."""
 
 
 def dating_clock_ms(store: Store, env: Env, location: str) -> int:
-    """The time now by the clock that dates files there."""
+    """Return the time now by the clock that dates files there."""
     told = store.clock_ms(location)
     return env.now_ms() if told is None else told

@@ -18,12 +18,12 @@ _NAME = re.compile(TEMPORARY)
 
 
 def temporary_name(number: int, end: str) -> str:
-    """The name of a file that is being written; `number` is its own in this process."""
+    """Return the name of a file that is being written; `number` is its own in this process."""
     return f".icectl-{os.getpid()}-{number}-{end}"
 
 
 def probe_name(uuid: str) -> str:
-    """The name of a file that only shows what the storage allows."""
+    """Return the name of a file that only shows what the storage allows."""
     return f".icectl-probe-{uuid}"
 
 

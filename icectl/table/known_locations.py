@@ -25,7 +25,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 def location_hashes(locations: pa.Array | pa.ChunkedArray) -> Hashes:
-    """A hash of the loosest key of each location, of which none is null.
+    """Return a hash of the loosest key of each location, of which none is null.
 
     Shape: one hash per location. Order: kept.
     """
@@ -62,7 +62,7 @@ class KnownLocations:
             self._merge()
 
     def contains(self, locations: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
-        """Whether each location is known, in whatever spelling.
+        """Return whether each location is known, in whatever spelling.
 
         Shape: one flag per location. Order: kept.
         """
@@ -83,7 +83,7 @@ class KnownLocations:
 
     @staticmethod
     def opened(path: str) -> "KnownLocations":
-        """The set in a file: pages of it are read when they are looked up, and shared.
+        """Return the set in a file: pages of it are read when they are looked up, and shared.
 
         Whoever adds to it does so in memory.
         """
@@ -122,7 +122,7 @@ class KnownFiles:
             self._folders.add(locations)
 
     def contain(self, locations: pa.Array) -> pa.BooleanArray:
-        """Whether each file is known.
+        """Return whether each file is known.
 
         Shape: one flag per location. Order: kept.
         """
@@ -173,5 +173,5 @@ def _plain(locations: pa.Array, spans: Spans) -> tuple[int, Flags]:
 
 
 def _rows(spans: Spans, places: Integers) -> Integers:
-    """The rows in whose bytes the places lie."""
+    """Return the rows in whose bytes the places lie."""
     return np.searchsorted(spans.starts, places, side="right") - 1

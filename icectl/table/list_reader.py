@@ -26,7 +26,7 @@ _MANY_LISTS = 16
 
 
 def reader(metadata: TableMetadata, snapshots: int) -> SnapshotReader:
-    """A reader for so many snapshots: the compiled scan takes its time to load."""
+    """Return a reader for so many snapshots: the compiled scan takes its time to load."""
     many = snapshots >= _MANY_LISTS
     return ListReader(metadata, ManifestListReader().read if many else read_manifest_list)
 
@@ -136,7 +136,7 @@ class ListReader:
 
 
 def _shown(found: ManifestListRead, content: bytes) -> ManifestListRead:
-    """A damaged list with its manifests, where it is good enough to be shown."""
+    """Return a damaged list with its manifests, where it is good enough to be shown."""
     try:
         manifests = read_manifest_list(content, to_show=True)
     except CorruptTable:

@@ -13,7 +13,7 @@ from icectl.table.snapshot_reader import ManifestListRead, SnapshotReader, reade
 
 
 def snapshot_reader(metadata: TableMetadata, snapshot: Snapshot) -> SnapshotReader:
-    """The reader of one snapshot."""
+    """Return the reader of one snapshot."""
     return reader_of(metadata, layout_of(snapshot))
 
 
@@ -85,7 +85,7 @@ def load_manifest_lists(
 def _readers(
     metadata: TableMetadata, snapshots: Sequence[Snapshot]
 ) -> Callable[[Layout], SnapshotReader]:
-    """A reader for each layout, ready for so many snapshots."""
+    """Return a reader for each layout, ready for so many snapshots."""
     found = {
         layout: reader_of(metadata, layout, snapshots=len(snapshots))
         for layout in dict.fromkeys(map(layout_of, snapshots))
@@ -94,7 +94,7 @@ def _readers(
 
 
 def distinct_manifests(lists: Iterable[Sequence[ManifestFile]]) -> tuple[ManifestFile, ...]:
-    """Every manifest of several manifest lists once, by location.
+    """Return every manifest of several manifest lists once, by location.
 
     Order: first appearance.
     """

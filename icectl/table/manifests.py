@@ -232,7 +232,7 @@ def try_manifests(
 
 
 def _one_by_one(part: "ManifestsRead") -> Sequence[ManifestRead]:
-    """Each manifest with its rows, which are not copied."""
+    """Return each manifest with its rows, which are not copied."""
     numbers = part.rows.table["manifest"].to_numpy()
     bounds = np.searchsorted(numbers, np.arange(part.first, part.first + len(part.headers) + 1))
     return [
@@ -314,7 +314,10 @@ class _Decoder(Generic[_Done]):
         return _processors(self.concurrency) if len(self.manifests) == 1 else 1
 
     def decode(self, stored: _Stored) -> Sequence[tuple[int, _Done | _Failed]]:
-        """A group as one, or each of its manifests where one has a problem; and how many it is."""
+        """Return a group as one, or each of its manifests where one has a problem.
+
+        And how many it is.
+        """
         indices, contents = stored
         found = [content for content in contents if isinstance(content, bytes)]
         try:
@@ -356,7 +359,10 @@ def _decoded(
     indices: Sequence[int],
     threads: int,
 ) -> tuple[Sequence[ManifestHeader], RawEntries]:
-    """Manifests like `manifest`, which is the first of them; only those of lists are several."""
+    """Return manifests like `manifest`, which is the first of them.
+
+    Only those of lists are several.
+    """
     reader = reader_of(metadata, layout_of_manifest(manifest))
     return reader.decode(contents, manifest, columns=columns, indices=indices, threads=threads)
 
@@ -364,7 +370,7 @@ def _decoded(
 def _groups(
     manifests: Sequence[ManifestFile], wanted: Sequence[frozenset[str]]
 ) -> Sequence[Sequence[int]]:
-    """Manifests side by side that can be decoded together."""
+    """Return manifests side by side that can be decoded together."""
     groups: list[list[int]] = []
     size = 0
     for index, manifest in enumerate(manifests):

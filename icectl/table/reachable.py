@@ -86,7 +86,7 @@ class Homes:
                 noted.setdefault(manifests[number].identity, set()).add(key)
 
     def lost(self, manifests: Iterable[ManifestFile]) -> set[str]:
-        """The data files of vectors in some manifests that are live in none of these."""
+        """Return the data files of vectors in some manifests that are live in none of these."""
         ids = [item.identity for item in manifests]
         named = set[str]().union(*(self._named.get(id_, ()) for id_ in ids))
         return named.difference(*(self._present.get(id_, ()) for id_ in ids))
@@ -110,7 +110,7 @@ class Live:
 def manifest_lists(
     reader: ReachReader, metadata: TableMetadata, snapshots: Sequence[Snapshot]
 ) -> Mapping[int, tuple[ManifestFile, ...]]:
-    """The manifests of each snapshot, by snapshot id. Raises: what reading them raises."""
+    """Return the manifests of each snapshot, by snapshot id. Raises: what reading them raises."""
     return load_manifest_lists(
         reader.store,
         metadata,
@@ -133,7 +133,7 @@ def live_files(
 def read_live(
     reader: ReachReader, metadata: TableMetadata, manifests: Sequence[ManifestFile]
 ) -> Live:
-    """The files of live entries in the manifests, and the schemas of the manifests.
+    """Return the files of live entries in the manifests, and the schemas of the manifests.
 
     Raises: StorageError, CorruptTable, when one manifest cannot be read.
     Cost: memory for each file once; manifests that repeat files are thinned out on the way.
@@ -201,7 +201,7 @@ class _Gathered:
 
 
 def _names_files(manifest: ManifestFile) -> bool:
-    """Whether delete vectors in a manifest have to be those of live files (V4-122)."""
+    """Return whether delete vectors in a manifest have to be those of live files (V4-122)."""
     is_of_root = layout_of_manifest(manifest) is Layout.SFC_1
     return is_of_root and manifest.content is ManifestContent.DELETES
 
@@ -238,7 +238,7 @@ def _list_of(snapshot: Snapshot) -> str | None:
 
 
 def statistics_files(metadata: TableMetadata, snapshot_ids: Collection[int]) -> Files:
-    """The statistics files of snapshots, there or not (R-141)."""
+    """Return the statistics files of snapshots, there or not (R-141)."""
     table = {
         item.statistics_path: item.file_size_in_bytes
         for item in metadata.statistics
@@ -284,5 +284,5 @@ def _named(kind: FileKind, found: Mapping[str, int | None], sizes: Mapping[str, 
 def all_manifests(
     lists: Mapping[int, Sequence[ManifestFile]], snapshots: Iterable[Snapshot]
 ) -> tuple[ManifestFile, ...]:
-    """The manifests of several snapshots, each once."""
+    """Return the manifests of several snapshots, each once."""
     return distinct_manifests(lists[snapshot.snapshot_id] for snapshot in snapshots)

@@ -80,7 +80,7 @@ class References:
         self._manifests_read |= {item.identity for item in manifests}
 
     def unread(self, metadata: TableMetadata) -> list[Snapshot]:
-        """The snapshots that `add` would read."""
+        """Return the snapshots that `add` would read."""
         read = self._snapshots_read
         return [each for each in metadata.snapshots if each.snapshot_id not in read]
 
@@ -108,7 +108,7 @@ class References:
         return self._files.locations
 
     def reach(self, locations: pa.Array) -> pa.BooleanArray:
-        """Whether the table refers to each file, by any name of the folder that it lies in.
+        """Return whether the table refers to each file, by any name of the folder that it lies in.
 
         Shape: one flag per location. Order: kept.
         """
@@ -122,7 +122,7 @@ class References:
         self.doubtful |= self._same_store.doubtful(stored, self._places)
 
     def _elsewhere(self, stored: pa.Array) -> pa.Array:
-        """The locations that do not begin as one of the places does."""
+        """Return the locations that do not begin as one of the places does."""
         for place in self._places:
             stored = stored.filter(pc.invert(pc.starts_with(stored, place.rstrip("/") + "/")))
         return stored
@@ -149,7 +149,7 @@ class OtherWays:
         self._tail = f"/{locations.name(self._base)}/"
 
     def of(self, stored: pa.Array) -> list[str]:
-        """The locations that some of the stored ones may have too. Order: none."""
+        """Return the locations that some of the stored ones may have too. Order: none."""
         import pyarrow.compute as pc
 
         others = stored.filter(pc.invert(pc.starts_with(stored, f"{self._base}/")))

@@ -57,7 +57,7 @@ def row_changes(store: Store, added: Entries, removed: Entries) -> RowChanges:
 
 
 def first_vectors(added: Entries, removed: Entries) -> set[str]:
-    """Data files that were there before and have got their first delete vector."""
+    """Return data files that were there before and have got their first delete vector."""
     referenced = {
         comparison_key(name) for (name,) in by_row(deletion_vectors(added), "referenced_data_file")
     }

@@ -26,7 +26,7 @@ from icectl.units import print_count
 
 
 def open_to_change(catalog: Catalog) -> LoadedTable:
-    """The current metadata of a table that may be changed.
+    """Return the current metadata of a table that may be changed.
 
     Raises: Refused, where a commit would not be safe; CorruptTable; what open_table raises.
     """

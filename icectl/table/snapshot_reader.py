@@ -97,7 +97,7 @@ class SnapshotReader(Protocol):
         """
 
     def killed(self, manifest: ManifestFile) -> ManifestFile:
-        """The same manifest with what is dead in it alive, and the other way round."""
+        """Return the same manifest with what is dead in it alive, and the other way round."""
 
     def decode(
         self,
@@ -120,13 +120,13 @@ class SnapshotReader(Protocol):
 
 
 def reader_of(metadata: TableMetadata, layout: Layout, *, snapshots: int = 1) -> SnapshotReader:
-    """The reader of a table's snapshots of one layout, ready for so many of them."""
+    """Return the reader of a table's snapshots of one layout, ready for so many of them."""
     found: SnapshotReader = import_module(_READERS[layout]).reader(metadata, snapshots)
     return found
 
 
 def of_one_file(error: StorageError | CorruptTable | Unsupported) -> Problem:
-    """What is wrong with one file. Raises: the error, where the store itself fails."""
+    """Return what is wrong with one file. Raises: the error, where the store itself fails."""
     if isinstance(error, StorageError) and error.error_id not in OF_ONE_FILE:
         raise error
     return error

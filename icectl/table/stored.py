@@ -118,7 +118,7 @@ def _generator(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, N
 
 
 def _metadata_files(listed: pa.Table) -> Sequence[str]:
-    """Files that are named like metadata files."""
+    """Return files that are named like metadata files."""
     named = pc.match_substring(listed["location"], ".metadata.json")
     return [
         location

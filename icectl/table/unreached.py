@@ -27,7 +27,7 @@ _METADATA_FILE = (
 
 
 def unreached(listed: pa.RecordBatch, known: KnownLocations, rule: OrphanRule) -> pa.RecordBatch:
-    """The listed files that are not among the known ones.
+    """Return the listed files that are not among the known ones.
 
     A check sum `.x.crc` is judged as the file `x` is that it belongs to.
     Shape: UNREACHED_SCHEMA. Order: kept.
@@ -55,7 +55,7 @@ def described_files(locations: pa.Array) -> pa.Array:
 
 
 def metadata_files(listed: pa.RecordBatch) -> list[str]:
-    """The locations of metadata JSON files, of whatever table. Order: kept.
+    """Return the locations of metadata JSON files, of whatever table. Order: kept.
 
     The logs of other table formats count too: their tables may share the data files.
     """
@@ -71,7 +71,7 @@ def metadata_files(listed: pa.RecordBatch) -> list[str]:
 
 
 def symbolic_links(listed: pa.RecordBatch) -> list[str]:
-    """The locations of links to files, which only a local listing shows: they have no time.
+    """Return the locations of links to files, which only a local listing shows: they have no time.
 
     Order: kept.
     """
@@ -115,7 +115,7 @@ def lone_check_sums(found: Listed) -> Sequence[tuple[str, str]]:
 
 
 def check_sums_last(found: Listed) -> tuple[Listed, Listed]:
-    """Files that are no check sums, and check sums. Order: kept."""
+    """Return files that are no check sums, and check sums. Order: kept."""
     locations = found.table["location"].combine_chunks()
     is_check_sum = pc.not_equal(described_files(locations), locations)
     return Listed(found.table.filter(pc.invert(is_check_sum))), Listed(
@@ -124,7 +124,7 @@ def check_sums_last(found: Listed) -> tuple[Listed, Listed]:
 
 
 def _verdicts(locations: pa.Array, modified_ms: pa.Array, rule: OrphanRule) -> pa.Array:
-    """The first reason to stay that holds; ORPHAN where none does."""
+    """Return the first reason to stay that holds; ORPHAN where none does."""
     is_old = pc.less(modified_ms, rule.older_than_ms)
     reasons = [
         (OrphanVerdict.JOURNAL, pc.match_substring_regex(locations, _JOURNAL)),
@@ -141,14 +141,14 @@ def _verdicts(locations: pa.Array, modified_ms: pa.Array, rule: OrphanRule) -> p
 
 
 def _are_of_runs(locations: pa.Array, uuids: Sequence[str]) -> pa.BooleanArray:
-    """Whether a location holds one of the uuids."""
+    """Return whether a location holds one of the uuids."""
     if not uuids:
         return pa.repeat(pa.scalar(value=False), len(locations))
     return pc.match_substring_regex(locations, "|".join(uuids))
 
 
 def _are_hidden(locations: pa.Array, rule: OrphanRule) -> pa.Array:
-    """Whether a part of the location behind its base begins with `_` or `.`.
+    """Return whether a part of the location behind its base begins with `_` or `.`.
 
     The names of icectl's own files of a moment count as any other: a killed run has left them.
     """

@@ -48,7 +48,7 @@ class WholeMetadata:
 def newest_whole_metadata(
     store: Store, versions: Sequence[MetadataVersion], broken: str
 ) -> WholeMetadata | None:
-    """The newest metadata file with a lower number than a broken one that can be read.
+    """Return the newest metadata file with a lower number than a broken one that can be read.
 
     `versions` are the files in its directory. Files without a number are passed over, and so are
     those of another table than the broken one, as far as its beginning still says which it is of.
@@ -85,7 +85,7 @@ def _newest_first(version: MetadataVersion) -> tuple[int, bool, int]:
 
 
 def _uuid_in(store: Store, location: str) -> str | None:
-    """The table-uuid at the beginning of a file that is no whole metadata file."""
+    """Return the table-uuid at the beginning of a file that is no whole metadata file."""
     try:
         return find_table_uuid(store.read(location))
     except FileNotFoundError:
@@ -115,7 +115,7 @@ class WholeSnapshots:
     _lost: set[str] = field(default_factory=set)
 
     def newest(self, branch: str) -> Snapshot | None:
-        """The newest snapshot of a branch that is whole: its head, or an ancestor of it.
+        """Return the newest snapshot of a branch that is whole: its head, or an ancestor of it.
 
         None where there is none, and no such branch. Raises: StorageError of the store; Incomplete.
         """
@@ -126,7 +126,7 @@ class WholeSnapshots:
         return next((snapshot for snapshot in line if self.is_whole(snapshot)), None)
 
     def is_whole(self, snapshot: Snapshot) -> bool:
-        """Whether all that a snapshot lists can be read, and its live entries agree.
+        """Return whether all that a snapshot lists can be read, and its live entries agree.
 
         Raises: StorageError of the store; Incomplete.
         """
@@ -146,7 +146,10 @@ class WholeSnapshots:
         return self.level == "metadata" or self._are_there(entries)
 
     def _entries(self, manifests: Sequence[ManifestFile]) -> Entries | None:
-        """The entries of manifests, `manifest` being the place there; None where one is broken."""
+        """Return the entries of manifests, `manifest` being the place there.
+
+        None where one is broken.
+        """
         parts = []
         for place, manifest in enumerate(manifests):
             if manifest not in self._read:

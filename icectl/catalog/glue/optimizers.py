@@ -40,7 +40,7 @@ def keeper_of(service: Glue, table: Mapping[str, Any]) -> str | None:
 
 
 def _enabled(answer: Mapping[str, Any]) -> set[str]:
-    """The work of those optimizers that are switched on."""
+    """Return the work of those optimizers that are switched on."""
     found = set()
     for entry in answer.get("TableOptimizers") or ():
         optimizer = entry.get("tableOptimizer") or {}

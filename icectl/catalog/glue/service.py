@@ -90,7 +90,10 @@ class Glue:
     def pages(
         self, action: str, member: str, request: Mapping[str, Any]
     ) -> Iterator[Mapping[str, Any]]:
-        """What an action lists in a member of its answers, page after page. Raises: as `ask`."""
+        """Yield what an action lists in a member of its answers, page after page.
+
+        Raises: as `ask`.
+        """
         token: Mapping[str, Any] = {}
         while True:
             page = self.ask(action, {**request, **token})
@@ -114,7 +117,7 @@ class Glue:
         raise AssertionError
 
     def failure(self, error: Rejected, doing: str) -> IcectlError:
-        """The error for a rejected request, `doing` being what was tried, in words."""
+        """Return the error for a rejected request, `doing` being what was tried, in words."""
         what = f"AWS Glue does not let icectl {doing}: {error.message or error.code}"
         if error.code in _OF_CREDENTIALS:
             return StorageError(
@@ -161,7 +164,7 @@ class Glue:
 
 
 def glue_of(catalog: str, properties: Mapping[str, str], env: Env) -> Glue:
-    """The service that a catalog's properties name, as PyIceberg reads them.
+    """Return the service that a catalog's properties name, as PyIceberg reads them.
 
     Raises: UsageError; StorageError, where there are no credentials.
     """
@@ -195,7 +198,10 @@ def _first(properties: Mapping[str, str], *keys: str) -> str | None:
 
 
 def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
-    """The JSON of an answer. Raises: Rejected; AnswerLost; StorageError, where it is not Glue's."""
+    """Return the JSON of an answer.
+
+    Raises: Rejected; AnswerLost; StorageError, where it is not Glue's.
+    """
     status = answer.status
     try:
         found = json.loads(answer.body or b"{}")

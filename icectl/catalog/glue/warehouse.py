@@ -44,7 +44,7 @@ _INPUT = (
 
 
 def connect(means: Means) -> "GlueWarehouse":
-    """The catalog in AWS Glue. Raises: UsageError; StorageError, without credentials."""
+    """Return the catalog in AWS Glue. Raises: UsageError; StorageError, without credentials."""
     settings = means.settings
     storage = with_file_io(means.storage, settings.properties)
     service = glue_of(settings.name, settings.properties, means.env)
@@ -60,7 +60,7 @@ class GlueWarehouse:
     store: Store
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """The databases; there is nothing below one. Raises: TableNotFound; StorageError."""
+        """Yield the databases; there is nothing below one. Raises: TableNotFound; StorageError."""
         if parent:
             if len(parent) > 1 or parent[0].lower() not in self._databases():
                 raise no_namespace(self.means.settings.name, parent, self._databases())
@@ -69,13 +69,13 @@ class GlueWarehouse:
             yield (name,)
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
-        """The Iceberg tables of a database. Raises: TableNotFound; StorageError."""
+        """Yield the Iceberg tables of a database. Raises: TableNotFound; StorageError."""
         for table in self._tables(namespace):
             if _iceberg_type(table) == "iceberg":
                 yield TableName(namespace, table["Name"])
 
     def table(self, name: TableName) -> TableInCatalog:
-        """One table."""
+        """Return one table."""
         settings = self.means.settings
         shown = dotted((settings.name, *name.namespace, name.name))
         catalog = PointerCatalog(GluePointer(self, name), self.store, self.means.env, shown)
@@ -83,7 +83,10 @@ class GlueWarehouse:
         return TableInCatalog(catalog, self.store, lambda: storage)
 
     def places(self) -> Iterator[Place]:
-        """Every table, those of other formats too, with its location. Raises: StorageError."""
+        """Yield every table, those of other formats too, with its location.
+
+        Raises: StorageError.
+        """
         for database in self._databases():
             for table in self._tables((database,)):
                 location = (table.get("StorageDescriptor") or {}).get("Location")
@@ -94,7 +97,7 @@ class GlueWarehouse:
                         yield from places(name, one, parameters)
 
     def not_found(self, name: TableName) -> TableNotFound:
-        """The error for a table that is not there. Raises: StorageError; TableNotFound."""
+        """Return the error for a table that is not there. Raises: StorageError; TableNotFound."""
         beside = [table["Name"] for table in self._tables(name.namespace)]
         return no_table(self.means.settings.name, name, beside)
 
@@ -197,7 +200,7 @@ class GluePointer:
         raise Uncertain(lost)
 
     def settle(self, pointed: Pointed) -> bool:  # noqa: ARG002
-        """Whether Glue has said that the version which was to be changed is no more."""
+        """Return whether Glue has said that the version which was to be changed is no more."""
         return self.is_settled
 
     def _keeper(self, table: Mapping[str, Any]) -> str | None:
@@ -206,7 +209,10 @@ class GluePointer:
         return self.keepers[0]
 
     def _rejected(self, error: Rejected, lost: str | None) -> Conflict:
-        """The conflict that Glue tells of. Raises: StorageError; Uncertain, after a lost answer."""
+        """Return the conflict that Glue tells of.
+
+        Raises: StorageError; Uncertain, after a lost answer.
+        """
         if error.code == _CHANGED and lost is None:
             return Conflict("another writer has changed the table in AWS Glue meanwhile")
         if lost is not None:  # the version may be gone because the first request was carried out
@@ -242,7 +248,7 @@ class GluePointer:
         return table
 
     def _request(self, pointed: Pointed, target: str) -> Mapping[str, Any]:
-        """The request that changes the pointer and nothing else of the table."""
+        """Return the request that changes the pointer and nothing else of the table."""
         assert isinstance(pointed.token, dict)
         kept = {name: pointed.token[name] for name in _INPUT if name in pointed.token}
         properties = self.warehouse.means.settings.properties

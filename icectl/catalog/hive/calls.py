@@ -76,7 +76,7 @@ class HiveTable:
         return self.parameters.get("table_type", "").lower()
 
     def with_parameters(self, parameters: Mapping[str, str]) -> "HiveTable":
-        """The same table, with other parameters."""
+        """Return the same table, with other parameters."""
         return HiveTable({**self.fields, _PARAMETERS: texts(parameters)})
 
 
@@ -99,17 +99,17 @@ class LockRow:
 
 
 def databases(connection: Connection) -> Sequence[str]:
-    """The names of all databases. Raises: StorageError."""
+    """Return the names of all databases. Raises: StorageError."""
     return _names(connection, "get_all_databases", {})
 
 
 def table_names(connection: Connection, database: str) -> Sequence[str]:
-    """The names of all tables and views in a database. Raises: StorageError."""
+    """Return the names of all tables and views in a database. Raises: StorageError."""
     return _names(connection, "get_all_tables", {1: text(database)})
 
 
 def tables(connection: Connection, database: str) -> Iterator[HiveTable]:
-    """All tables and views of a database, some at a time. Raises: StorageError."""
+    """Yield all tables and views of a database, some at a time. Raises: StorageError."""
     names = table_names(connection, database)
     for start in range(0, len(names), _AT_ONCE):
         chosen = Many(TEXT, tuple(name.encode() for name in names[start : start + _AT_ONCE]))
@@ -119,7 +119,7 @@ def tables(connection: Connection, database: str) -> Iterator[HiveTable]:
 
 
 def get_table(connection: Connection, database: str, name: str) -> HiveTable | None:
-    """A table; None where there is none of that name. Raises: StorageError."""
+    """Return a table; None where there is none of that name. Raises: StorageError."""
     request: Fields = {1: text(database), 2: text(name)}
     try:
         try:
@@ -209,7 +209,7 @@ def unlock(connection: Connection, lock_id: int) -> None:
 
 
 def show_locks(connection: Connection, database: str, name: str) -> Sequence[LockRow]:
-    """The locks on a table. Raises: AnswerLost; Raised; CallRefused."""
+    """Return the locks on a table. Raises: AnswerLost; Raised; CallRefused."""
     request: Fields = {1: text(database), 2: text(name)}
     found = struct_of(_result(connection.call("show_locks", {1: (STRUCT, request)})), 0)
     return [
@@ -224,7 +224,10 @@ def show_locks(connection: Connection, database: str, name: str) -> Sequence[Loc
 
 
 def version(connection: Connection) -> str:
-    """What the server calls its version; empty where it does not say. Raises: StorageError."""
+    """Return what the server calls its version; empty where it does not say.
+
+    Raises: StorageError.
+    """
     try:
         return text_of(connection.ask("getVersion", {}), 0) or ""
     except CallRefused:
@@ -237,7 +240,7 @@ def _names(connection: Connection, call: str, arguments: Fields) -> Sequence[str
 
 
 def _asked(connection: Connection, call: str, arguments: Fields) -> Fields:
-    """What a call that only reads returned. Raises: StorageError."""
+    """Return what a call that only reads returned. Raises: StorageError."""
     try:
         return _result(connection.ask(call, arguments))
     except (Raised, CallRefused) as error:
@@ -245,7 +248,7 @@ def _asked(connection: Connection, call: str, arguments: Fields) -> Fields:
 
 
 def _result(fields: Fields) -> Fields:
-    """The result of a call. Raises: Raised."""
+    """Return the result of a call. Raises: Raised."""
     for number, (kind, raised) in fields.items():
         if number and kind == STRUCT:
             raise Raised(number, text_of(raised, 1) or "it gave no reason")
@@ -262,5 +265,5 @@ def _failure(connection: Connection, reason: str) -> StorageError:
 
 
 def one_line(reason: str) -> str:
-    """A server's message without the stack that some send along."""
+    """Return a server's message without the stack that some send along."""
     return " ".join(reason.partition("\n\tat ")[0].split())[:500]

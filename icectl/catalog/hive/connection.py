@@ -86,7 +86,7 @@ class Servers:
         )
 
     def _opened(self, host: str, port: int) -> socket.socket:
-        """A connection over which calls may be made. Raises: OSError."""
+        """Return a connection over which calls may be made. Raises: OSError."""
         opened = socket.create_connection((host, port), _CONNECT_SECONDS)
         try:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -167,7 +167,7 @@ class Connection:
 
 
 def servers_of(catalog: str, properties: Mapping[str, str]) -> Servers:
-    """The servers that a catalog's properties name. Raises: UsageError; Unsupported.
+    """Return the servers that a catalog's properties name. Raises: UsageError; Unsupported.
 
     Those for TLS are called as in Hive, and its certificates as in other catalogs.
     """

@@ -48,7 +48,7 @@ class TableLock:
     kept: bool = False
 
     def is_held(self) -> bool:
-        """Whether the server still has it, which keeps it alive for another while."""
+        """Return whether the server still has it, which keeps it alive for another while."""
         try:
             heartbeat(self.connection, self.lock_id)
         except _CALL_ERRORS:

@@ -35,7 +35,7 @@ def next_parameters(
     metadata: TableMetadata,
     catalog: Mapping[str, str],
 ) -> dict[str, str]:
-    """The parameters of a table once `target` is its metadata file, which holds `metadata`.
+    """Return the parameters of a table once `target` is its metadata file, which holds `metadata`.
 
     `catalog` are the catalog's properties.
     """
@@ -57,7 +57,10 @@ def next_parameters(
 
 
 def _of_snapshot(snapshot: Snapshot | None, limit: int) -> Mapping[str, str]:
-    """What is said of the current snapshot; a summary too long for the metastore is left out."""
+    """Return what is said of the current snapshot.
+
+    A summary too long for the metastore is left out.
+    """
     if snapshot is None or limit <= 0:
         return {}
     found = {

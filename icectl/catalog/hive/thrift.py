@@ -65,24 +65,24 @@ class Pairs:
 
 
 def texts(items: Mapping[str, str]) -> tuple[int, Pairs]:
-    """A map of texts, as the member of a struct."""
+    """Return a map of texts, as the member of a struct."""
     pairs = tuple((key.encode(), value.encode()) for key, value in items.items())
     return MAP, Pairs(TEXT, TEXT, pairs)
 
 
 def text(value: str) -> tuple[int, bytes]:
-    """A text, as the member of a struct."""
+    """Return a text, as the member of a struct."""
     return TEXT, value.encode()
 
 
 def text_of(fields: Fields, number: int) -> str | None:
-    """A member that is a text; None where it is not there, or is something else."""
+    """Return a member that is a text; None where it is not there, or is something else."""
     kind, value = fields.get(number, (_STOP, None))
     return value.decode("utf-8", "replace") if kind == TEXT else None
 
 
 def texts_of(fields: Fields, number: int) -> dict[str, str]:
-    """A member that is a map of texts; empty where it is not there."""
+    """Return a member that is a map of texts; empty where it is not there."""
     kind, value = fields.get(number, (_STOP, None))
     if kind != MAP or (value.items and (value.key_type, value.value_type) != (TEXT, TEXT)):
         return {}
@@ -92,26 +92,26 @@ def texts_of(fields: Fields, number: int) -> dict[str, str]:
 
 
 def many_of(fields: Fields, number: int) -> tuple[Any, ...]:
-    """The values of a member that is a list or a set; none where it is not there."""
+    """Return the values of a member that is a list or a set; none where it is not there."""
     kind, value = fields.get(number, (_STOP, None))
     return value.items if kind in (LIST, SET) else ()
 
 
 def struct_of(fields: Fields, number: int) -> Fields:
-    """A member that is a struct; an empty one where it is not there."""
+    """Return a member that is a struct; an empty one where it is not there."""
     kind, value = fields.get(number, (_STOP, None))
     found: Fields = value if kind == STRUCT else {}
     return found
 
 
 def number_of(fields: Fields, number: int) -> int | None:
-    """A member that is a whole number; None where it is not there."""
+    """Return a member that is a whole number; None where it is not there."""
     kind, value = fields.get(number, (_STOP, None))
     return int(value) if kind in (BYTE, I16, I32, I64) else None
 
 
 def write_call(name: str, arguments: Fields, sequence: int) -> bytes:
-    """The bytes of a call."""
+    """Return the bytes of a call."""
     out = bytearray(struct.pack(">I", _VERSION | _CALL))
     _write(out, TEXT, name.encode())
     _write(out, I32, sequence)
@@ -120,7 +120,7 @@ def write_call(name: str, arguments: Fields, sequence: int) -> bytes:
 
 
 def read_reply(read: Read, name: str) -> Fields:
-    """What a call returned: its value is member 0, what it raised a later one.
+    """Return what a call returned: its value is member 0, what it raised a later one.
 
     Raises: NotThrift; CallRefused; what `read` raises.
     """
@@ -140,14 +140,14 @@ def read_reply(read: Read, name: str) -> Fields:
 
 
 def write_struct(fields: Fields) -> bytes:
-    """The bytes of a struct."""
+    """Return the bytes of a struct."""
     out = bytearray()
     _write(out, STRUCT, fields)
     return bytes(out)
 
 
 def read_struct(read: Read) -> Fields:
-    """A struct. Raises: NotThrift; what `read` raises."""
+    """Return a struct. Raises: NotThrift; what `read` raises."""
     fields: Fields = _read(read, STRUCT)
     return fields
 

@@ -38,7 +38,7 @@ _LOOK_SECONDS = (0.0, 0.5, 1.5)
 
 
 def connect(means: Means) -> "HiveWarehouse":
-    """The catalog in a Hive metastore. Raises: UsageError; Unsupported."""
+    """Return the catalog in a Hive metastore. Raises: UsageError; Unsupported."""
     settings = means.settings
     storage = with_file_io(means.storage, settings.properties)
     servers = servers_of(settings.name, settings.properties)
@@ -54,7 +54,7 @@ class HiveWarehouse:
     store: Store
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """The databases; there is nothing below one. Raises: TableNotFound; StorageError."""
+        """Yield the databases; there is nothing below one. Raises: TableNotFound; StorageError."""
         with self.servers.connected() as connection:
             known = calls.databases(connection)
         if parent and parent not in {(name,) for name in known}:
@@ -62,7 +62,7 @@ class HiveWarehouse:
         yield from () if parent else ((name,) for name in known)
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
-        """The Iceberg tables of a database. Raises: TableNotFound; StorageError."""
+        """Yield the Iceberg tables of a database. Raises: TableNotFound; StorageError."""
         with self.servers.connected() as connection:
             self._check_database(connection, namespace)
             for table in calls.tables(connection, namespace[0]):
@@ -70,7 +70,7 @@ class HiveWarehouse:
                     yield TableName(namespace, table.name)
 
     def table(self, name: TableName) -> TableInCatalog:
-        """One table; the metastore has all names in lower case."""
+        """Return one table; the metastore has all names in lower case."""
         name = TableName(tuple(part.lower() for part in name.namespace), name.name.lower())
         settings = self.means.settings
         shown = dotted((settings.name, *name.namespace, name.name))
@@ -79,7 +79,7 @@ class HiveWarehouse:
         return TableInCatalog(catalog, self.store, lambda: storage)
 
     def places(self) -> Iterator[Place]:
-        """Every table, Hive's own too, with its location: all their files are somebody's.
+        """Yield every table, Hive's own too, with its location: all their files are somebody's.
 
         Raises: StorageError.
         """
@@ -92,7 +92,7 @@ class HiveWarehouse:
                             yield from places(name, location, table.parameters)
 
     def not_found(self, connection: Connection, name: TableName) -> TableNotFound:
-        """The error for a table that is not there. Raises: StorageError; TableNotFound."""
+        """Return the error for a table that is not there. Raises: StorageError; TableNotFound."""
         self._check_database(connection, name.namespace)
         beside = calls.table_names(connection, name.namespace[0])
         return no_table(self.means.settings.name, name, beside)
@@ -150,7 +150,7 @@ class HivePointer:
         return change if isinstance(change, Conflict) else None
 
     def settle(self, pointed: Pointed) -> bool:  # noqa: ARG002
-        """Whether the server has answered: then it has done what it will ever do."""
+        """Return whether the server has answered: then it has done what it will ever do."""
         return self.is_settled
 
     @property
@@ -209,7 +209,7 @@ class HivePointer:
     def _change(
         self, connection: Connection, pointed: Pointed, target: str, metadata: TableMetadata
     ) -> "_Change | Conflict":
-        """What the table becomes, from what it is now."""
+        """Return what the table becomes, from what it is now."""
         now = self._pointed(connection)
         if now.metadata_location != pointed.metadata_location:
             return Conflict("another writer has committed to the table in the metastore meanwhile")

@@ -38,28 +38,28 @@ class Addresses:
         return Addresses(properties.get("prefix", "").strip("/"), separator)
 
     def namespaces(self) -> str:
-        """The path of the list of namespaces."""
+        """Return the path of the list of namespaces."""
         return f"v1/{self._prefixed('namespaces')}"
 
     def tables(self, namespace: Iterable[str]) -> str:
-        """The path of the list of a namespace's tables."""
+        """Return the path of the list of a namespace's tables."""
         return f"{self.namespaces()}/{quote(self.joined(namespace), safe='')}/tables"
 
     def table(self, namespace: Iterable[str], name: str) -> str:
-        """The path of a table."""
+        """Return the path of a table."""
         return f"{self.tables(namespace)}/{quote(name, safe='')}"
 
     def credentials(self, namespace: Iterable[str], name: str) -> str:
-        """The path of the credentials for a table's storage."""
+        """Return the path of the credentials for a table's storage."""
         return f"{self.table(namespace, name)}/credentials"
 
     def view(self, namespace: Iterable[str], name: str) -> str:
-        """The path of a view."""
+        """Return the path of a view."""
         inside = quote(self.joined(namespace), safe="")
         return f"{self.namespaces()}/{inside}/views/{quote(name, safe='')}"
 
     def joined(self, namespace: Iterable[str]) -> str:
-        """A namespace as queries name it, before it is encoded."""
+        """Return a namespace as queries name it, before it is encoded."""
         return self.separator.join(namespace)
 
     def _prefixed(self, path: str) -> str:

@@ -32,7 +32,7 @@ class Authentication(Protocol):
         """What a server that refuses has refused."""
 
     def headers(self, request: Request) -> Mapping[str, str]:
-        """The headers that prove it for one request. Raises: StorageError."""
+        """Return the headers that prove it for one request. Raises: StorageError."""
 
     def renew(self) -> bool:
         """Forget what a server no longer accepts; whether there is something newer to show."""
@@ -46,7 +46,7 @@ class Fixed:
     authorization: str | None = field(default=None, repr=False)
 
     def headers(self, _: Request) -> Mapping[str, str]:
-        """The header."""
+        """Return the header."""
         return {} if self.authorization is None else {"Authorization": self.authorization}
 
     def renew(self) -> bool:
@@ -65,7 +65,7 @@ class TokenRequest:
     by_header: bool = False
 
     def request(self) -> Request:
-        """The request for a token."""
+        """Return the request for a token."""
         form = {"grant_type": "client_credentials", **self.more}
         headers = dict(_FORM)
         if self.by_header:
@@ -96,7 +96,7 @@ class ClientCredentials:
         return f"the OAuth2 token{client}"
 
     def headers(self, _: Request) -> Mapping[str, str]:
-        """The header with a token that is valid for a while."""
+        """Return the header with a token that is valid for a while."""
         with self._lock:
             if self._token is None or self.env.monotonic_seconds() >= self._ends_at:
                 self._fetch()
@@ -133,7 +133,7 @@ class SigV4:
         return f"the AWS credentials (signed for {self.service} in {self.region})"
 
     def headers(self, request: Request) -> Mapping[str, str]:
-        """The signature's headers, over all that the request has. Raises: StorageError."""
+        """Return the signature's headers, over all that the request has. Raises: StorageError."""
         body = hashlib.sha256(request.body).hexdigest()
         whole = replace(request, headers={**request.headers, "x-amz-content-sha256": body})
         keys, now_ms = self.identity.keys(), self.env.now_ms()
@@ -147,7 +147,7 @@ class SigV4:
 def authentication_of(
     properties: Mapping[str, str], uri: str, http: Http, env: Env
 ) -> Authentication:
-    """The way that a catalog's properties ask for.
+    """Return the way that a catalog's properties ask for.
 
     Raises: UsageError; Unsupported, for ways that need a driver of their own.
     """
@@ -200,13 +200,13 @@ def _own_server(properties: Mapping[str, str]) -> TokenRequest:
 
 
 def _of_group(properties: Mapping[str, str], name: str) -> str | None:
-    """One of `auth.oauth2`; environment variables spell its names with hyphens."""
+    """Return one of `auth.oauth2`; environment variables spell its names with hyphens."""
     group = "auth.oauth2."
     return properties.get(group + name) or properties.get(group + name.replace("_", "-"))
 
 
 def _expires_in(properties: Mapping[str, str]) -> float | None:
-    """How long tokens are valid whose server does not say.
+    """Return how long tokens are valid whose server does not say.
 
     Units: seconds.
     """
@@ -268,7 +268,7 @@ def _fetch_token(http: Http, asked: TokenRequest) -> Mapping[str, Any]:
 
 
 def _said(found: object) -> str | None:
-    """What a server that gives tokens says of its refusal; never what was shown to it."""
+    """Return what a server that gives tokens says of its refusal; never what was shown to it."""
     if not isinstance(found, dict):
         return None
     error = found.get("error")

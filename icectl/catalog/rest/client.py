@@ -49,7 +49,7 @@ class Refusal:
         return Refusal(answer.status, message[:_LONGEST_SAID], kind, is_told=True)
 
     def __str__(self) -> str:
-        """The server's words."""
+        """Return the server's words."""
         return f"{self.message} ({self.status})" if self.is_told else self.message
 
 
@@ -92,7 +92,7 @@ class Client:
         return type(self), (self.name, self.given, SystemEnv(), self._config)
 
     def offers(self, endpoint: str) -> bool:
-        """Whether the server says that it has an endpoint."""
+        """Return whether the server says that it has an endpoint."""
         return endpoint in self.config.endpoints
 
     def check_offers(self, endpoint: str, purpose: str) -> None:
@@ -107,7 +107,7 @@ class Client:
     def get(
         self, path: str, query: Mapping[str, str] | None = None, *, token: str | None = None
     ) -> Any:
-        """The JSON object at a path, asked for again where that may help.
+        """Return the JSON object at a path, asked for again where that may help.
 
         Raises: NotThere; StorageError.
         """
@@ -116,7 +116,7 @@ class Client:
         return self.parsed(answer, f"{uri}/{path}")
 
     def pages(self, path: str, query: Mapping[str, str], member: str) -> Iterator[Any]:
-        """What is listed at a path, page after page. Raises: as get."""
+        """Yield what is listed at a path, page after page. Raises: as get."""
         token, seen = "", {""}
         size = self.config.properties.get("rest-page-size")
         while True:
@@ -132,7 +132,10 @@ class Client:
             seen.add(token)
 
     def namespaces(self, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        """The namespaces right below one. Raises: NotThereError; Unsupported; StorageError."""
+        """Yield the namespaces right below one.
+
+        Raises: NotThereError; Unsupported; StorageError.
+        """
         self.check_offers(addresses.NAMESPACES, "listing namespaces")
         at = self.config.addresses
         query = {"parent": at.joined(parent)} if parent else {}
@@ -156,7 +159,7 @@ class Client:
         return self._send(Request("POST", url, all_headers, content), token)
 
     def denied(self, refusal: Refusal, url: str) -> StorageError:
-        """The error for an answer of 401, 403 or 419."""
+        """Return the error for an answer of 401, 403 or 419."""
         shown = "the request" if self._authentication is None else self._authentication.named
         does_not = "accept" if refusal.status in _LOGGED_OUT else "allow this to"
         return StorageError(
@@ -167,7 +170,7 @@ class Client:
         )
 
     def odd(self, url: str, what: str) -> StorageError:
-        """The error for an answer that is none of the protocol."""
+        """Return the error for an answer that is none of the protocol."""
         return StorageError(
             f"catalog `{self.name}`: {shown_url(url)} does not answer as an Iceberg REST catalog "
             f"does: {what}",
@@ -175,11 +178,11 @@ class Client:
         )
 
     def nameless(self, path: str) -> StorageError:
-        """The error for a list of names that has something else in it."""
+        """Return the error for a list of names that has something else in it."""
         return self.odd(f"{self.config.uri}/{path}", "an entry of its list has no name")
 
     def failed(self, refusal: Refusal, url: str) -> IcectlError:
-        """The error for an answer that is neither of success nor said of a missing thing."""
+        """Return the error for an answer that is neither of success nor said of a missing thing."""
         if refusal.status in {401, 403, 419}:
             return self.denied(refusal, url)
         if not refusal.is_told and refusal.status < 500:
@@ -190,7 +193,7 @@ class Client:
         )
 
     def unreachable(self, url: str, error: Exception) -> StorageError:
-        """The error where no answer came."""
+        """Return the error where no answer came."""
         return StorageError(
             f"cannot reach catalog `{self.name}` at {shown_url(url)}: {error}",
             hint="the catalog property `uri` is its address; proxies come from HTTPS_PROXY and "
@@ -198,7 +201,7 @@ class Client:
         )
 
     def parsed(self, answer: Answer, url: str) -> Any:
-        """The JSON object of an answer. Raises: NotThere; StorageError."""
+        """Return the JSON object of an answer. Raises: NotThere; StorageError."""
         if answer.status == 404:
             refusal = Refusal.of(answer)
             if refusal.is_told:
@@ -232,7 +235,7 @@ class Client:
         return kept | {name: value for name, value in given.items() if value}
 
     def _ask(self, url: str, query: Mapping[str, str], token: str | None) -> Answer:
-        """The answer to a reading request, tried again while the reason may pass."""
+        """Return the answer to a reading request, tried again while the reason may pass."""
         whole = f"{url}?{urlencode(query)}" if query else url
         last: list[Answer] = []
 
@@ -329,7 +332,7 @@ def _texts(found: object) -> dict[str, str]:
 
 
 def _access(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """The properties that decide how the server is reached."""
+    """Return the properties that decide how the server is reached."""
     groups = ("auth.", "rest.", "ssl.", "oauth2-", "client.")
     names = {"token", "credential", "scope", "audience", "resource", "token-expires-in-ms"}
     return {

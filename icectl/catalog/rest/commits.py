@@ -80,7 +80,7 @@ class Attempt:
         return self._seen(reason, 1) or self._unknown(reason)
 
     def _told(self, answer: Answer) -> CommitOutcome | str:
-        """What an answer means; why it means nothing, where it does. Raises: as outcome."""
+        """Return what an answer means; why it means nothing, where it does. Raises: as outcome."""
         client = self.table.client
         if answer.status == 200:
             try:
@@ -104,7 +104,7 @@ class Attempt:
         raise self._refused(refusal)
 
     def _seen(self, reason: str, looks: int) -> CommitOutcome | None:
-        """The outcome as the table shows it; None where it is as before the commit."""
+        """Return the outcome as the table shows it; None where it is as before the commit."""
         for look in range(looks):
             self.table.client.env.sleep(_LOOK_SECONDS * look)
             try:
@@ -125,7 +125,7 @@ class Attempt:
         return None
 
     def _passed_by(self, now: LoadedTable, reason: str) -> CommitOutcome:
-        """The outcome of a commit that others came after, whose snapshot is not there.
+        """Return the outcome of a commit that others came after, whose snapshot is not there.
 
         It may have gone with what they did, and its files are in use all the same.
         """
@@ -149,7 +149,7 @@ class Attempt:
         )
 
     def _refused(self, refusal: Refusal) -> IcectlError:
-        """The error for a commit that the server did not make, and never will."""
+        """Return the error for a commit that the server did not make, and never will."""
         client, message = self.table.client, f"the server refuses the commit: {refusal}"
         if refusal.status in {401, 403, 419}:
             return client.denied(refusal, self.table.url)
@@ -215,7 +215,10 @@ class Attempt:
     def _with(
         self, now: LoadedTable, requirements: Sequence[Requirement], updates: Sequence[Update]
     ) -> LoadedTable:
-        """The table after another commit, whatever becomes of that one. Raises: IcectlError."""
+        """Return the table after another commit, whatever becomes of that one.
+
+        Raises: IcectlError.
+        """
         table = self.table
         name = (table.namespace, table.name)
         body = commit_json(name, now.metadata, requirements, updates)
@@ -248,7 +251,7 @@ class Attempt:
 
 
 def _says_nothing(refusal: Refusal) -> bool:
-    """Whether a refusal leaves open what becomes of the commit (R-156).
+    """Return whether a refusal leaves open what becomes of the commit (R-156).
 
     What the catalog itself answers with status 500 is the end of it, unless it says otherwise.
     """

@@ -45,7 +45,10 @@ _IDS = ("snapshot-id", "schema-id", "spec-id", "order-id", "field-id", "id", "ke
 
 
 def has_landed(updates: Sequence[Update], now: TableMetadata) -> bool:
-    """Whether changes are in the table; new snapshots alone decide, as their ids are random."""
+    """Return whether changes are in the table.
+
+    New snapshots alone decide, as their ids are random.
+    """
     added = [one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshot)]
     if added:
         return any(now.snapshot(snapshot_id) is not None for snapshot_id in added)
@@ -53,7 +56,7 @@ def has_landed(updates: Sequence[Update], now: TableMetadata) -> bool:
 
 
 def _shows(update: Update, now: TableMetadata) -> bool:
-    """Whether a table looks as it does after a change."""
+    """Return whether a table looks as it does after a change."""
     shows = _SHOWS.get(type(update))
     return shows is not None and shows(update, now)
 
@@ -84,18 +87,18 @@ _SHOWS: Mapping[type, Callable[[Any, TableMetadata], bool]] = {
 
 
 def unmet(requirements: Sequence[Requirement], now: TableMetadata) -> str | None:
-    """Why a commit that has not landed cannot land any more; None where it still can."""
+    """Return why a commit that has not landed cannot land any more; None where it still can."""
     reasons = (check(now, requirement) for requirement in requirements)
     return next((reason for reason in reasons if reason is not None), None)
 
 
 def removes(updates: Sequence[Update]) -> bool:
-    """Whether changes can take along what another writer has just made."""
+    """Return whether changes can take along what another writer has just made."""
     return any(isinstance(update, RemoveSnapshots) for update in updates)
 
 
 def came_between(base_location: str, now: TableMetadata) -> Sequence[str] | None:
-    """The metadata files that were current between a base and what is current now.
+    """Return the metadata files that were current between a base and what is current now.
 
     Order: oldest first. None, where the log does not go back to the base.
     """
@@ -133,7 +136,7 @@ def was_there(
     updates: Sequence[Update],
     read: Callable[[str], TableMetadata],
 ) -> bool | None:
-    """Whether changes that a table does not show any more were in it once since a base.
+    """Return whether changes that a table does not show any more were in it once since a base.
 
     None, where the log does not go back to the base. Raises: what `read` does.
     """
@@ -152,7 +155,7 @@ class Lost:
 
 
 def lost_in(before: TableMetadata, now: TableMetadata, updates: Sequence[Update]) -> Lost:
-    """What was in the table that a commit has replaced, and should still be there."""
+    """Return what was in the table that a commit has replaced, and should still be there."""
     meant = {update.name for update in updates if isinstance(update, RemoveSnapshotRef)}
     removed = {
         snapshot_id
@@ -234,7 +237,7 @@ def _missing(stored: Any, answered: Any, path: str) -> Iterator[str]:
 
 
 def _identity(item: Any, number: int) -> object:
-    """What tells an item of a list from the others: its id, else its place."""
+    """Return what tells an item of a list from the others: its id, else its place."""
     ids = [item[name] for name in _IDS if name in item] if isinstance(item, dict) else []
     return ids[0] if ids else (number,)
 

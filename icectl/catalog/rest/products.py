@@ -68,5 +68,5 @@ PRODUCTS = (
 
 
 def product_of(config: Config) -> Product | None:
-    """The product behind a catalog that keeps deleting for itself; None: clients do it."""
+    """Return the product behind a catalog that keeps deleting for itself; None: clients do it."""
     return next((product for product in PRODUCTS if product.shows(config)), None)

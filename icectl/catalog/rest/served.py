@@ -143,7 +143,7 @@ class ServedTable:
         )
 
     def _not_found(self, refusal: Refusal) -> IcectlError:
-        """The error for a table that is not there: what there is instead."""
+        """Return the error for a table that is not there: what there is instead."""
         if self._is_view():
             return Unsupported(f"{self.shown} is a view", hint="a view has no files of its own")
         client, space = self.client, self.namespace
@@ -183,6 +183,6 @@ def no_namespace(client: Client, namespace: tuple[str, ...]) -> TableNotFound:
 
 
 def time_ordered_uuid(env: Env) -> str:
-    """A version 7 UUID, the form that idempotency keys have."""
+    """Return a version 7 UUID, the form that idempotency keys have."""
     random, ms = env.new_uuid(), f"{env.now_ms():012x}"
     return f"{ms[:8]}-{ms[8:]}-7{random[15:]}"

@@ -47,7 +47,7 @@ class Vended:
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def __call__(self) -> Places:
-        """The options of the storage by beginnings of locations, as they are valid now.
+        """Return the options of the storage by beginnings of locations, as they are valid now.
 
         Raises: Unsupported, where a server signs each request itself; StorageError.
         """
@@ -163,7 +163,7 @@ def _texts(found: object) -> dict[str, str]:
 
 
 def _prefix(given: str) -> str:
-    """A beginning of locations; servers also write the kind of storage alone."""
+    """Return a beginning of locations; servers also write the kind of storage alone."""
     return given if ":" in given or not given else _PREFIXES.get(given, f"{given}:")
 
 

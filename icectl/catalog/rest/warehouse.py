@@ -23,7 +23,7 @@ class RestWarehouse:
     client: Client
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """The namespaces right below one.
+        """Yield the namespaces right below one.
 
         Raises: TableNotFound, where `parent` is none; Unsupported; StorageError.
         """
@@ -33,7 +33,7 @@ class RestWarehouse:
             raise no_namespace(self.client, parent) from error
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableName]:
-        """The tables right in a namespace.
+        """Yield the tables right in a namespace.
 
         Raises: TableNotFound, where there is no such namespace; Unsupported; StorageError.
         """
@@ -48,7 +48,7 @@ class RestWarehouse:
             raise no_namespace(self.client, namespace) from error
 
     def table(self, name: TableName) -> TableInCatalog:
-        """One table; whether it exists is seen when it is loaded."""
+        """Return one table; whether it exists is seen when it is loaded."""
         means = self.means
         vended = Vended(self.client, name.namespace, name.name, means.storage, means.hide)
         storage = replace(means.storage, renewed=vended)
@@ -57,7 +57,7 @@ class RestWarehouse:
         return TableInCatalog(RestTable(served), store, lambda: storage)
 
     def places(self) -> Iterator[Place] | None:
-        """Where every table of the catalog has its files; each is asked for by itself.
+        """Yield where every table of the catalog has its files; each is asked for by itself.
 
         None where the server does not list its tables. Raises: StorageError, while it is read too.
         """
@@ -82,13 +82,13 @@ class RestWarehouse:
 
 
 def connect(means: Means) -> RestWarehouse:
-    """The catalog that settings name; nothing is asked yet."""
+    """Return the catalog that settings name; nothing is asked yet."""
     settings = means.settings
     return RestWarehouse(means, Client(settings.name, settings.properties, means.env))
 
 
 def _places(name: TableName, answer: Mapping[str, Any]) -> Iterator[Place]:
-    """The places that the answer to a load tells; anywhere, where it tells none."""
+    """Yield the places that the answer to a load tells; anywhere, where it tells none."""
     metadata = answer.get("metadata")
     members = metadata if isinstance(metadata, dict) else {}
     location, properties = members.get("location"), members.get("properties")

@@ -79,7 +79,7 @@ def commit_json(
     requirements: Sequence[Requirement],
     updates: Sequence[Update],
 ) -> dict[str, Any]:
-    """The body of a commit to a table, by its namespace and its name.
+    """Return the body of a commit to a table, by its namespace and its name.
 
     Raises: Unsupported, for changes that the protocol has no form of.
     """
@@ -110,13 +110,13 @@ def check_updates(updates: Sequence[Update]) -> None:
 
 
 def update_json(update: Update, format_version: int) -> dict[str, Any]:
-    """One change of a table that will have a format version."""
+    """Return one change of a table that will have a format version."""
     action, members = _UPDATES[type(update)]
     return {"action": action, **members(update, format_version)}
 
 
 def requirement_json(requirement: Requirement) -> dict[str, Any]:
-    """One condition of a commit."""
+    """Return one condition of a commit."""
     match requirement:
         case AssertTableUuid(uuid):
             return {"type": "assert-table-uuid", "uuid": uuid}

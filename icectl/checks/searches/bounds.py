@@ -233,7 +233,7 @@ def _read(columns: Columns, side: Side, types: BoundTypes) -> _Bounds:
 
 
 def _undecodable(columns: Columns, found: _Bounds, types: BoundTypes) -> Fault | None:
-    """Entries with a bound whose length, or text, is none of its column's types (R-091)."""
+    """Return entries with a bound whose length, or text, is none of its column's types (R-091)."""
     lengths = found.packed.lengths
     wrong = types.widths.take(found.slots) >> np.minimum(lengths, _LONGEST) & 1 == 0
     if types.has_fixed:
@@ -252,7 +252,7 @@ def _not_a_number(columns: Columns, found: _Bounds) -> Fault | None:
 
 
 def _crossed(columns: Columns, lower: _Bounds, upper: _Bounds) -> Fault | None:
-    """Entries with a lower bound above the upper one, which hides every row."""
+    """Return entries with a lower bound above the upper one, which hides every row."""
     if not are_aligned(lower.pairs, upper.pairs):
         of_lower, of_upper = common(lower.pairs, upper.pairs)
         lower, upper = lower.at(of_lower), upper.at(of_upper)

@@ -34,7 +34,7 @@ class Columns:
         self._absent: dict[str, Mask] = {}
 
     def parts(self) -> Iterator["Columns"]:
-        """The same entries in parts whose columns are in one piece each. Order: kept."""
+        """Yield the same entries in parts whose columns are in one piece each. Order: kept."""
         maps = [name for name in _MAPS if name in self.table.column_names]
         if all(self.table[name].num_chunks <= 1 for name in maps):
             yield self
@@ -43,7 +43,7 @@ class Columns:
             yield Columns(RawEntries(pa.Table.from_batches([batch])))
 
     def numbers(self, name: str) -> Numbers:
-        """A number column; null is 0."""
+        """Return a number column; null is 0."""
         if name not in self._numbers:
             column = self.table[name]
             filled = pc.fill_null(column, 0) if column.null_count else column
@@ -79,30 +79,30 @@ class Columns:
         return content & self.of("file_format", FileFormat.PUFFIN)
 
     def fault(self, mask: Mask) -> Fault | None:
-        """The entries that a mask chooses."""
+        """Return the entries that a mask chooses."""
         return self.fault_at(np.flatnonzero(mask))
 
     def fault_at(self, places: Numbers) -> Fault | None:
-        """The entries at these places, which ascend."""
+        """Return the entries at these places, which ascend."""
         if not len(places):
             return None
         return Fault(len(places), self.table["location"][int(places[0])].as_py())
 
 
 def merged(faults: Iterable[Fault | None]) -> Fault | None:
-    """The same fault found in several parts of a manifest."""
+    """Return the same fault found in several parts of a manifest."""
     found = [fault for fault in faults if fault is not None]
     return Fault(sum(fault.count for fault in found), found[0].location) if found else None
 
 
 def of_other_content(columns: Columns, content: ManifestContent) -> Fault | None:
-    """Entries of data in a manifest of deletes, or the other way round (R-061)."""
+    """Return entries of data in a manifest of deletes, or the other way round (R-061)."""
     is_data = columns.of("content", Content.DATA)
     return columns.fault(~is_data if content is ManifestContent.DATA else is_data)
 
 
 def with_value(columns: Columns, name: str) -> Fault | None:
-    """Entries with a value in a column."""
+    """Return entries with a value in a column."""
     return columns.fault(columns.present(name))
 
 
@@ -121,17 +121,17 @@ def of_other_snapshot(columns: Columns, status: Status, snapshot_id: int) -> Fau
 
 
 def below(columns: Columns, name: str, least: int) -> Fault | None:
-    """Entries with a number that is smaller than it can be (R-063)."""
+    """Return entries with a number that is smaller than it can be (R-063)."""
     return columns.fault(columns.numbers(name) < least)
 
 
 def of_unknown_format(columns: Columns) -> Fault | None:
-    """Entries of a file format that there is not (R-063)."""
+    """Return entries of a file format that there is not (R-063)."""
     return columns.fault(columns.of("file_format", FileFormat.UNKNOWN))
 
 
 def rows_in_puffin_files(columns: Columns) -> Fault | None:
-    """Data and equality delete files in a format that holds no rows (R-063)."""
+    """Return data and equality delete files in a format that holds no rows (R-063)."""
     is_puffin = columns.of("file_format", FileFormat.PUFFIN)
     return columns.fault(is_puffin & ~columns.of("content", Content.POSITION_DELETES))
 
@@ -157,7 +157,7 @@ def vectors(columns: Columns) -> Fault | None:
 
 
 def ranges_of_whole_files(columns: Columns) -> Fault | None:
-    """Files other than deletion vectors that name a range of themselves (R-063)."""
+    """Return files other than deletion vectors that name a range of themselves (R-063)."""
     return columns.fault(~columns.vectors() & columns.present("content_offset"))
 
 
@@ -173,12 +173,12 @@ def equality_deletes_without_ids(columns: Columns) -> Fault | None:
 
 
 def others_with_equality_ids(columns: Columns) -> Fault | None:
-    """Files other than equality deletes that name columns to compare (R-063)."""
+    """Return files other than equality deletes that name columns to compare (R-063)."""
     return columns.fault(_has_ids(columns) & ~columns.of("content", Content.EQUALITY_DELETES))
 
 
 def equality_ids(columns: Columns) -> Collection[int]:
-    """Every column that an equality delete file compares. Order: ascending."""
+    """Return every column that an equality delete file compares. Order: ascending."""
     chosen = columns.table["equality_ids"].filter(
         pa.array(columns.of("content", Content.EQUALITY_DELETES))
     )
@@ -197,7 +197,7 @@ def with_equality_id(columns: Columns, field_id: int) -> Fault | None:
 
 
 def unordered_split_offsets(columns: Columns) -> Fault | None:
-    """Files whose split offsets do not ascend, or lie outside of the file (R-067)."""
+    """Return files whose split offsets do not ascend, or lie outside of the file (R-067)."""
     column = columns.table["split_offsets"].combine_chunks()
     if column.null_count == len(column):
         return None
@@ -218,18 +218,21 @@ def sorted_position_deletes(columns: Columns) -> Fault | None:
 
 
 def of_other_sort_orders(columns: Columns, known: Collection[int]) -> Fault | None:
-    """Files of a sort order that is none of those known (R-067)."""
+    """Return files of a sort order that is none of those known (R-067)."""
     others = columns.present("sort_order_id") & ~columns.of("sort_order_id", 0, *known)
     return columns.fault(others)
 
 
 def relative_locations(columns: Columns) -> Fault | None:
-    """Files whose location is neither a URI nor an absolute path (R-164)."""
+    """Return files whose location is neither a URI nor an absolute path (R-164)."""
     return columns.fault(~_mask(pc.match_substring_regex(columns.table["location"], _ABSOLUTE)))
 
 
 def live_numbers(columns: Columns, inherited: int) -> tuple[int, int] | None:
-    """The least and greatest data sequence number of live entries; None without any (R-047)."""
+    """Return the least and greatest data sequence number of live entries.
+
+    None without any (R-047).
+    """
     alive = ~columns.of("status", Status.DELETED)
     if not alive.any():
         return None
@@ -239,7 +242,7 @@ def live_numbers(columns: Columns, inherited: int) -> tuple[int, int] | None:
 
 
 def counts(columns: Columns) -> Mapping[Status, tuple[int, int]]:
-    """Files and their rows by status (R-051)."""
+    """Return files and their rows by status (R-051)."""
     records = columns.numbers("record_count")
     found = {status: columns.of("status", status) for status in Status}
     return {status: (int(mask.sum()), int(records[mask].sum())) for status, mask in found.items()}

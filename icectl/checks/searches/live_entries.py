@@ -32,7 +32,7 @@ class Candidates:
     locations: pa.Array
 
     def in_snapshot(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
-        """The repetitions among the rows of the chosen manifests."""
+        """Return the repetitions among the rows of the chosen manifests."""
         here = np.flatnonzero(chosen[self.manifests])
         _, first = np.unique(self.groups[here], return_index=True)
         again = np.setdiff1d(here, here[first])
@@ -53,14 +53,14 @@ class Vectors:
     pairs: Integers
 
     def lost(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
-        """Vectors whose data file is not live in the chosen manifests (R-116)."""
+        """Return vectors whose data file is not live in the chosen manifests (R-116)."""
         found = np.zeros(len(self.manifests), np.bool_)
         present = self.pairs[chosen[self.pairs[:, 1]]] if len(self.pairs) else self.pairs
         found[present[:, 0]] = True
         return self._fault(np.flatnonzero(chosen[self.manifests] & ~found))
 
     def elsewhere(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
-        """Vectors of another partition than their data file (R-211)."""
+        """Return vectors of another partition than their data file (R-211)."""
         differing = self.pairs[self.pairs[:, 2] == 0] if len(self.pairs) else self.pairs
         here = chosen[differing[:, 1]] & chosen[self.manifests[differing[:, 0]]]
         return self._fault(np.unique(differing[here, 0]))
@@ -81,7 +81,7 @@ class RowIds:
     locations: pa.Array
 
     def overlapping(self, chosen: npt.NDArray[np.bool_]) -> Fault | None:
-        """Files whose row ids begin before those of the file before them end (R-103)."""
+        """Return files whose row ids begin before those of the file before them end (R-103)."""
         here = np.flatnonzero(chosen[self.manifests])
         if len(here) < 2:
             return None
@@ -148,7 +148,7 @@ def _numbers(entries: Entries, column: str) -> npt.NDArray[np.int8]:
 def _totals(
     alive: Entries, is_vector: npt.NDArray[np.bool_], manifest_count: int
 ) -> Sequence[Totals]:
-    """Files, bytes and records of each manifest."""
+    """Return files, bytes and records of each manifest."""
     manifests, content = numbers(alive, "manifest"), _numbers(alive, "content")
     records = numbers(alive, "record_count")
     sizes = np.where(
@@ -169,7 +169,7 @@ def _totals(
 
 
 def _filled(entries: Entries, column: str) -> Integers:
-    """A column of numbers, 0 where there is none."""
+    """Return a column of numbers, 0 where there is none."""
     return np.asarray(pc.fill_null(entries.table[column], 0).to_numpy(), np.int64)
 
 
@@ -188,7 +188,10 @@ def _row_id_ends(files: Entries) -> Integers:
 def files_outside(
     files: Entries, keys: pa.ChunkedArray, roots: Sequence[str]
 ) -> Mapping[int, Fault]:
-    """Files that lie below none of the roots, by manifest; `keys` are those of their locations."""
+    """Return files that lie below none of the roots, by manifest.
+
+    `keys` are those of their locations.
+    """
     prefixes = location_keys(pa.chunked_array([pa.array(roots, pa.string())])).to_pylist()
     inside = np.zeros(len(files), np.bool_)
     for prefix in prefixes:
@@ -205,7 +208,7 @@ def files_outside(
 
 
 def _candidates(entries: Entries, keys: pa.ChunkedArray) -> Candidates:
-    """The rows whose key another row has too; null keys have nothing in common.
+    """Return the rows whose key another row has too; null keys have nothing in common.
 
     Keys are compared by their last bytes first, so that few of them are compared as a whole.
     """
@@ -233,7 +236,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def fingerprints(keys: pa.Array) -> npt.NDArray[np.uint64]:
-    """A number for each text that equal texts share: of its length and its last bytes."""
+    """Return a number for each text that equal texts share: of its length and its last bytes."""
     if not len(keys):
         return np.zeros(0, np.uint64)
     _, offsets, content = keys.buffers()
@@ -256,7 +259,7 @@ def fingerprints(keys: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _overlapping(vectors: Entries) -> Candidates:
-    """Vectors that share bytes of a Puffin file, other than being the same vector."""
+    """Return vectors that share bytes of a Puffin file, other than being the same vector."""
     if not len(vectors):
         return Candidates(*(np.zeros(0, np.int64),) * 2, pa.array([], pa.string()))
     files = location_keys(vectors.table["location"]).combine_chunks().dictionary_encode()

@@ -32,7 +32,7 @@ class Pairs:
         return len(self.field_ids)
 
     def rows(self, places: Places) -> Places:
-        """The rows that these pairs belong to."""
+        """Return the rows that these pairs belong to."""
         return np.searchsorted(self.ends, places, side="right").astype(np.int64)
 
     def keys(self, width: int) -> Places:
@@ -43,7 +43,7 @@ class Pairs:
 
 
 def pairs(columns: Columns, name: str) -> Pairs:
-    """The pairs of a map column that is in one piece. Order: row, then as stored."""
+    """Return the pairs of a map column that is in one piece. Order: row, then as stored."""
     column = columns.table[name]
     if column.null_count == len(column):
         kind = column.type
@@ -62,12 +62,12 @@ def pairs(columns: Columns, name: str) -> Pairs:
 
 
 def are_aligned(left: Pairs, right: Pairs) -> bool:
-    """Whether two maps have the same fields in every row, in the same order."""
+    """Return whether two maps have the same fields in every row, in the same order."""
     return np.array_equal(left.ends, right.ends) and np.array_equal(left.field_ids, right.field_ids)
 
 
 def common(left: Pairs, right: Pairs) -> tuple[Places, Places]:
-    """The places of the pairs that two maps have for the same row and field.
+    """Return the places of the pairs that two maps have for the same row and field.
 
     Cost: some passes where ids are small numbers, as they are but in delete files; else a sort.
     """
@@ -90,7 +90,7 @@ def common(left: Pairs, right: Pairs) -> tuple[Places, Places]:
 
 
 def distinct_rows(found: Pairs, places: Places) -> Places:
-    """The rows of some pairs. Order: ascending, each once."""
+    """Return the rows of some pairs. Order: ascending, each once."""
     return np.unique(found.rows(places))
 
 
@@ -100,7 +100,7 @@ def impossible_counts(columns: Columns) -> Fault | None:
 
 
 def counts_of_other_rows(columns: Columns, top_level: Collection[int]) -> Fault | None:
-    """Files with more or fewer values than rows in one of the top-level columns (R-134)."""
+    """Return files with more or fewer values than rows in one of the top-level columns (R-134)."""
     return merged(_counts_of_other_rows(part, top_level) for part in columns.parts())
 
 

@@ -66,11 +66,11 @@ class _Field:
     packed: Packed
 
     def entries_of(self, keys: Mask) -> Fault | None:
-        """The entries of some distinct keys."""
+        """Return the entries of some distinct keys."""
         return self.columns.fault(keys[self.codes]) if keys.any() else None
 
     def value(self, key: int) -> tuple[PartitionValue, Fault | None]:
-        """The value of a distinct key, and its entries."""
+        """Return the value of a distinct key, and its entries."""
         start, length = int(self.packed.starts[key]), int(self.packed.lengths[key])
         canonical = self.packed.content[start : start + length].tobytes()
         (value,) = decode_key(join_values([canonical]), [self.type])

@@ -49,23 +49,23 @@ class LiveRows:
         return np.asarray(self.table[name].to_numpy(), np.int8)
 
     def has(self, *names: str) -> bool:
-        """Whether columns were loaded."""
+        """Return whether columns were loaded."""
         return set(names) <= set(self.table.column_names)
 
     def numbers(self, name: str) -> Integers:
-        """A number column; null is -1."""
+        """Return a number column; null is -1."""
         column = self.table[name]
         return np.asarray(
             (pc.fill_null(column, -1) if column.null_count else column).to_numpy(), np.int64
         )
 
     def keys(self, name: str, mask: Mask) -> pa.ChunkedArray:
-        """A column of locations in the form that they are compared in, of some rows."""
+        """Return a column of locations in the form that they are compared in, of some rows."""
         column = self.table[name]
         return location_keys(column if mask.all() else column.filter(pa.array(mask)))
 
     def broken(self, rule: str, rows: Integers, told: str, column: str = "location") -> Found:
-        """The rule with the rows that break it, where there are any."""
+        """Yield the rule with the rows that break it, where there are any."""
         if len(rows):
             named = self.table[column][int(rows[0])].as_py()
             yield Broken(rule, Fault(len(rows), str(named)), told)
@@ -106,7 +106,7 @@ def live_twice(files: Entries, rows: Sequence[int]) -> int:
 
 
 def repeated(keys: pa.ChunkedArray) -> Integers:
-    """The places whose key an earlier one has; null has none in common."""
+    """Return the places whose key an earlier one has; null has none in common."""
     prints = np.empty(len(keys), np.uint64)
     start = 0
     for chunk in keys.chunks:

@@ -33,7 +33,7 @@ class LeafUse:
     affiliated_to: str | None = None
 
     def of(self, *statuses: Status) -> Positions:
-        """Positions that vectors of some statuses name. Order: ascending."""
+        """Return positions that vectors of some statuses name. Order: ascending."""
         found = [self.dead[status] for status in statuses if status in self.dead]
         return np.unique(np.concatenate(found)) if found else NONE
 
@@ -95,7 +95,7 @@ class TreeFiles:
         return found
 
     def numbers(self, name: str) -> Integers:
-        """A number column; null is -1."""
+        """Return a number column; null is -1."""
         column = self.entries.table[name]
         filled = pc.fill_null(column, -1) if column.null_count else column
         return np.asarray(filled.to_numpy(), np.int64)
@@ -116,11 +116,11 @@ class TreeFiles:
         return self.numbers("first_row_id")
 
     def none(self) -> Mask:
-        """A mask that chooses no row."""
+        """Return a mask that chooses no row."""
         return np.zeros(len(self.entries), bool)
 
     def part(self, number: int) -> Integers:
-        """The rows of a part."""
+        """Return the rows of a part."""
         return np.arange(self.starts[number], self.starts[number + 1], dtype=np.int64)
 
     def chosen(self, rows: Integers, mask: Mask) -> Integers:
@@ -129,7 +129,7 @@ class TreeFiles:
         return found
 
     def living(self, use: LeafUse) -> Integers:
-        """The live rows of a leaf in a snapshot that lists it."""
+        """Return the live rows of a leaf in a snapshot that lists it."""
         rows: Integers = self.part(use.part)
         if not use.is_live:
             return rows[:0]
@@ -139,16 +139,16 @@ class TreeFiles:
         return self.chosen(rows, alive)
 
     def own_rows(self, tree: Tree) -> Integers:
-        """The live rows that a root lists itself."""
+        """Return the live rows that a root lists itself."""
         rows = self.part(tree.own)
         return self.chosen(rows, self.status[rows] != Status.DELETED)
 
     def live(self, tree: Tree) -> Integers:
-        """The live rows of a snapshot."""
+        """Return the live rows of a snapshot."""
         return np.concatenate([self.own_rows(tree), *(self.living(use) for use in tree.leaves)])
 
     def dropped(self, tree: Tree) -> Integers:
-        """The rows that a root lists itself as DELETED."""
+        """Return the rows that a root lists itself as DELETED."""
         rows = self.part(tree.own)
         return self.chosen(rows, self.status[rows] == Status.DELETED)
 
@@ -178,21 +178,21 @@ class TreeFiles:
         return Fault(len(rows), self.entries.table["location"][int(rows[0])].as_py())
 
     def broken(self, rule: str, rows: Integers, told: str) -> Found:
-        """The rule with the rows that break it, where there are any."""
+        """Yield the rule with the rows that break it, where there are any."""
         fault = self.fault(rows)
         if fault is not None:
             yield Broken(rule, fault, told)
 
 
 def _codes(keys: pa.ChunkedArray) -> Integers:
-    """A number for each text that equal texts share; -1 for null."""
+    """Return a number for each text that equal texts share; -1 for null."""
     encoded = keys.cast(pa.large_string()).dictionary_encode()  # of all chunks together
     indices = [pc.fill_null(chunk.indices, -1).to_numpy() for chunk in encoded.chunks]
     return np.concatenate([np.empty(0, np.int64), *indices]).astype(np.int64)
 
 
 def uniqueness_faults(files: TreeFiles, live: Integers) -> Found:
-    """Files that are live more than once (V4-120, V4-121)."""
+    """Yield files that are live more than once (V4-120, V4-121)."""
     vector = files.is_vector[live]
     once = live[~vector]
     yield from files.broken("V4-120", _again(files.codes[once], once), "is live again")
@@ -202,7 +202,7 @@ def uniqueness_faults(files: TreeFiles, live: Integers) -> Found:
 
 
 def _again(codes: Integers, rows: Integers) -> Integers:
-    """The rows whose code an earlier row has."""
+    """Return the rows whose code an earlier row has."""
     if not len(codes) or int(np.bincount(codes).max()) < 2:
         return rows[:0]
     _, first = np.unique(codes, return_index=True)
@@ -262,7 +262,7 @@ def _row_ids(files: TreeFiles, data: Integers, next_row_id: int | None) -> Found
 
 
 def _partitions(files: TreeFiles, live: Integers, data: Integers) -> Found:
-    """Partitions that deletes need are known (V4-126)."""
+    """Yield partitions that deletes need are known (V4-126)."""
     if not files.is_unknown.any():
         return
     position = (files.content[live] == Content.POSITION_DELETES) & ~files.is_vector[live]
@@ -285,7 +285,7 @@ def _unnamed(files: TreeFiles, rows: Integers) -> Mask:
 
 
 def repeated_in_root(files: TreeFiles, tree: Tree, live: Integers) -> Found:
-    """Files that a root lists as live and as DELETED (V4-127)."""
+    """Yield files that a root lists as live and as DELETED (V4-127)."""
     gone = files.dropped(tree)
     if len(gone):
         both = np.isin(files.identities[gone], files.identities[live])
@@ -306,7 +306,7 @@ def affinity_faults(files: TreeFiles, tree: Tree) -> Found:
 
 
 def killed_faults(files: TreeFiles, tree: Tree) -> Found:
-    """Rows that vectors name and that were DELETED before (V4-084)."""
+    """Yield rows that vectors name and that were DELETED before (V4-084)."""
     for use in tree.leaves:
         if use.is_live and len(use.killed):
             rows = files.part(use.part)

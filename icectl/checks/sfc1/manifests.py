@@ -17,7 +17,10 @@ from icectl.spec.types import PrimitiveType
 def unreadable(
     location: str, problem: CorruptTable | Unsupported | StorageError, missing: str
 ) -> Finding:
-    """A file that can't be read, by the rule that it breaks; `missing` is that of absence."""
+    """Return a file that can't be read, by the rule that it breaks.
+
+    `missing` is that of absence.
+    """
     message = problem.message.removeprefix(f"`{location}`: ")
     if isinstance(problem, MissingFile):
         message = message.removesuffix(f" ({problem.rule})")
@@ -28,7 +31,7 @@ def unreadable(
 
 
 def check_unknown_ids(location: str, unknown: Sequence[int]) -> Iterator[Finding]:
-    """Columns that this layout does not know (V4-042)."""
+    """Find columns that this layout does not know (V4-042)."""
     if unknown:  # V4-042
         ids = ", ".join(map(str, unknown))
         yield finding("V4-042", location, f"it has columns with the ids {ids}")
@@ -73,7 +76,7 @@ def check_root_size(
 def check_summary(
     snapshot: Snapshot, total: Totals, added: Totals, removed: Totals
 ) -> Iterator[Finding]:
-    """The counters of a summary against what lives and what changed (V4-038)."""
+    """Check the counters of a summary against what lives and what changed (V4-038)."""
     stated = snapshot.summary or {}
     counters = {
         **summary_counters(total, "total"),
@@ -91,7 +94,7 @@ def check_summary(
 
 
 def check_replace(snapshot: Snapshot, before: int | None, after: int | None) -> Iterator[Finding]:
-    """A replace has as many live rows as its parent, where both can be told (V4-037)."""
+    """Check that a replace has as many live rows as its parent, where both can be told (V4-037)."""
     if before is not None and after is not None and before != after:  # V4-037
         message = f"it is a replace, and has {after:,} rows, its parent {before:,}"
         yield finding("V4-037", f"snapshot {snapshot.snapshot_id}", message)
@@ -122,7 +125,7 @@ def vector_limits(metadata: TableMetadata) -> VectorLimits:
 
 
 def _value(metadata: TableMetadata, wanted: properties.TableProperty[properties.T]) -> properties.T:
-    """The value of a property; its default where the text is none, which commands refuse."""
+    """Return the value of a property; its default where the text is none, which commands refuse."""
     try:
         return properties.read(metadata.properties, wanted)
     except Refused:

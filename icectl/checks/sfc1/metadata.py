@@ -141,7 +141,7 @@ def _snapshot(metadata: TableMetadata, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def check_named_once(snapshot: Snapshot) -> Iterator[Finding]:
-    """A snapshot of version 4 says in one way what it lists (V4-030)."""
+    """Check that a snapshot of version 4 says in one way what it lists (V4-030)."""
     named = {
         "root-manifest": snapshot.root_manifest,
         "manifest-list": snapshot.manifest_list,
@@ -187,7 +187,7 @@ _OF_FILES: Mapping[Part, Mapping[str, str]] = {
 
 
 def named(metadata: TableMetadata, part: Part, found: Iterable[Finding]) -> Iterator[Finding]:
-    """Findings about a part of a table under the ids that its layout gives their rules.
+    """Find findings about a part of a table under the ids that its layout gives their rules.
 
     Order: kept.
     """

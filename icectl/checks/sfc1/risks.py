@@ -41,7 +41,7 @@ def tree_risks(entries: Entries) -> Found:
 
 
 def partition_risks(entries: Entries, unknown_key: bytes) -> Found:
-    """Deletes, or data files that some may apply to, whose partition can't be told (V4-126).
+    """Yield deletes, or data files that some may apply to, whose partition can't be told (V4-126).
 
     Which delete applies to which file is not sure then. `unknown_key` stands for such a partition.
     """
@@ -106,7 +106,7 @@ def _shared_row_ids(live: LiveRows) -> Found:
 
 
 def _homes(live: LiveRows) -> tuple[Integers, Integers]:
-    """The delete vectors, and the live data file of each; -1 where there is none."""
+    """Return the delete vectors, and the live data file of each; -1 where there is none."""
     if not live.is_vector.any():
         return np.empty(0, np.int64), np.empty(0, np.int64)
     named = live.keys("referenced_data_file", live.is_vector)

@@ -51,7 +51,7 @@ class TreeColumns:
         return len(self.rows)
 
     def of(self, *contents: Content) -> Mask:
-        """Rows of some content types."""
+        """Return rows of some content types."""
         return np.isin(self.content, [int(one) for one in contents])
 
     def absent(self, name: str) -> Mask:
@@ -75,7 +75,7 @@ class TreeColumns:
         return np.asarray(pc.fill_null(found, fill_value=False).to_numpy(), bool)
 
     def keys(self, name: str) -> list[str | None]:
-        """A column of locations in the form that they are compared in."""
+        """Return a column of locations in the form that they are compared in."""
         found: list[str | None] = location_keys(self.rows[name]).to_pylist()
         return found
 
@@ -85,7 +85,7 @@ class TreeColumns:
         return found
 
     def rows_of(self, *contents: Content) -> dict[int, ListedRow]:
-        """Rows of leaves, or of vectors over them, by where they stand."""
+        """Return rows of leaves, or of vectors over them, by where they stand."""
         places = self.places(*contents)
         rows = listed_rows(self.rows.select(LISTED).take(pa.array(places, pa.int64())))
         return dict(zip(places, rows, strict=True))
@@ -100,7 +100,7 @@ class TreeColumns:
         return Fault(len(places), location or f"row {at}")
 
     def broken(self, rule: str, wrong: Mask, told: str, severity: Severity | None = None) -> Found:
-        """The rule with the rows that break it, where there are any."""
+        """Yield the rule with the rows that break it, where there are any."""
         fault = self.fault(wrong)
         if fault is not None:
             yield Broken(rule, fault, told, severity)
@@ -263,7 +263,7 @@ def tracking_faults(
 
 
 def order_faults(columns: TreeColumns) -> Found:
-    """Rows of a root outside of the order of their kinds (V4-046)."""
+    """Yield rows of a root outside of the order of their kinds (V4-046)."""
     places = np.array(_ORDER, np.int64)[columns.content]
     wrong = np.zeros(len(columns), bool)
     wrong[1:] = np.diff(places) < 0
@@ -271,7 +271,7 @@ def order_faults(columns: TreeColumns) -> Found:
 
 
 def append_faults(columns: TreeColumns) -> Found:
-    """Rows of a root that no append has (V4-036)."""
+    """Yield rows of a root that no append has (V4-036)."""
     added, deleted = columns.status == Status.ADDED, columns.status == Status.DELETED
     wrong = (deleted & columns.of(*_FILES)) | (added & ~columns.of(_DATA, Content.DATA_MANIFEST))
     said = "is in the root of an append, which only adds data"
@@ -282,7 +282,7 @@ def append_faults(columns: TreeColumns) -> Found:
 
 
 def kind_faults(columns: TreeColumns, *, of_data: bool) -> Found:
-    """Rows of a leaf that it cannot have (V4-092, V4-101, V4-102)."""
+    """Yield rows of a leaf that it cannot have (V4-092, V4-101, V4-102)."""
     wrong = columns.of(Content.MANIFEST_DV)
     yield from columns.broken("V4-092", wrong, "is a bitmap over a leaf, in a leaf")  # V4-092
     yield from columns.broken("V4-102", columns.of(*_LEAVES), "is a leaf in a leaf")  # V4-102

@@ -66,7 +66,7 @@ def _wrong_group(group: pa.Field, known: Mapping[int, StatsColumn]) -> Iterator[
 
 
 def _promotes(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether bounds of a stored type are those of a column that may have been promoted."""
+    """Return whether bounds of a stored type are those of a column that may have been promoted."""
     if stored == wanted or _plain(stored) == _plain(wanted):
         return True
     if pa.types.is_decimal(stored) and pa.types.is_decimal(wanted):
@@ -94,7 +94,7 @@ class Stats:
         self.is_null: Mask = _mask(stored.is_null())
 
     def group(self, stats_id: int) -> "Group | None":
-        """The members of one stats id; None where the table has no such column."""
+        """Return the members of one stats id; None where the table has no such column."""
         found = self._groups.get(group_id(stats_id))
         return None if found is None else Group(found)
 
@@ -112,7 +112,7 @@ class Group:
         return self._members.get(name)
 
     def counts(self, name: str) -> tuple[npt.NDArray[np.int64], Mask]:
-        """A count, 0 where it is not known, and where it is known."""
+        """Return a count, 0 where it is not known, and where it is known."""
         found = self._members.get(name)
         if found is None:
             return np.zeros(len(self.is_null), np.int64), np.zeros(len(self.is_null), bool)
@@ -323,7 +323,7 @@ def _compared(told: Group, whole: Group, rows: Group) -> Iterator[str]:
 
 
 def _outside(group: Group, lower: pa.Array, upper: pa.Array) -> bool:
-    """Whether a bound of the group lies outside of a range."""
+    """Return whether a bound of the group lies outside of a range."""
     least, most = group.get("lower_bound"), group.get("upper_bound")
     below, above = pc.less(least, lower[0]), pc.greater(most, upper[0])
     return bool(_mask(below).any() or _mask(above).any())
@@ -338,7 +338,7 @@ def _miscounts(told: Group, whole: Group) -> bool:
 
 
 def _is_not_tight(told: Group, whole: Group) -> bool:
-    """Whether bounds are called tight that are not those of the rows."""
+    """Return whether bounds are called tight that are not those of the rows."""
     said, really = told.get("tight_bounds"), whole.get("tight_bounds")
     if said is None or not _mask(said).any():
         return False

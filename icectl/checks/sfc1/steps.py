@@ -116,7 +116,7 @@ def step_faults(files: TreeFiles, step: Step, live: Integers) -> Found:
 
 
 def _differing(files: TreeFiles, tree: Tree, parent: Tree) -> tuple[Integers, Integers]:
-    """Live rows of two snapshots but for those of leaves that both list alike."""
+    """Return live rows of two snapshots but for those of leaves that both list alike."""
     alike = {_content(use) for use in tree.leaves} & {_content(use) for use in parent.leaves}
 
     def rest(one: Tree) -> Integers:
@@ -132,7 +132,7 @@ def _content(use: LeafUse) -> tuple[int, bool, bytes]:
 
 
 def _renumbered(files: TreeFiles, here: Integers, before: Integers, kept: Integers) -> Found:
-    """Files that live on with other numbers (V4-162); a first row id may be given later."""
+    """Yield files that live on with other numbers (V4-162); a first row id may be given later."""
     identities = files.identities
     here = here[np.isin(identities[here], kept)]
     before = before[np.isin(identities[before], kept)]
@@ -149,7 +149,7 @@ def _renumbered(files: TreeFiles, here: Integers, before: Integers, kept: Intege
 
 
 def _lost_with_leaves(files: TreeFiles, step: Step, live: Integers) -> Integers:
-    """Files of leaves that are gone, neither live nor listed as removed (V4-161)."""
+    """Return files of leaves that are gone, neither live nor listed as removed (V4-161)."""
     present = {use.part for use in step.tree.leaves if use.is_live}
     keys = {use.key for use in step.tree.leaves if use.is_live}
     gone = [use for use in step.parent.leaves if use.part not in present and use.key not in keys]
@@ -162,7 +162,7 @@ def _lost_with_leaves(files: TreeFiles, step: Step, live: Integers) -> Integers:
 
 
 def restored_faults(files: TreeFiles, step: Step, live: Integers) -> Found:
-    """Data files whose delete vector went, and none came (V4-165)."""
+    """Yield data files whose delete vector went, and none came (V4-165)."""
     vectors = step.changed.removed[files.is_vector[step.changed.removed]]
     covered = live[files.is_vector[live]]
     data = live[files.content[live] == Content.DATA]
@@ -197,7 +197,7 @@ def row_count(files: TreeFiles, live: Integers) -> int | None:
 
 
 def renumbered_files(files: TreeFiles, lived: Mask) -> Found:
-    """Data files that one snapshot added, with two data sequence numbers (V4-163).
+    """Yield data files that one snapshot added, with two data sequence numbers (V4-163).
 
     `lived` are the rows that live in any of the snapshots.
     """
@@ -211,7 +211,7 @@ def renumbered_files(files: TreeFiles, lived: Mask) -> Found:
 
 
 def added_again(files: TreeFiles, steps: Sequence[Changed]) -> Found:
-    """Data files that were removed once and added later (V4-166). `steps`: oldest first."""
+    """Yield data files that were removed once and added later (V4-166). `steps`: oldest first."""
     gone: Mask = np.zeros(files.code_count, bool)
     for step in steps:
         added = step.added[files.content[step.added] == Content.DATA]

@@ -48,7 +48,7 @@ class RootVectors:
             self.forms[at] = row.inline_content, row.location, row.content_offset
 
     def fault(self, key: str) -> Fault:
-        """The leaf that something is wrong with, as the root names it."""
+        """Return the leaf that something is wrong with, as the root names it."""
         at = self.leaves.get(key)
         if at is not None:
             return Fault(1, str(self.columns.rows["location"][at].as_py()))
@@ -56,15 +56,15 @@ class RootVectors:
         return Fault(1, str(named or "a leaf without a name"))
 
     def record_count(self, at: int) -> int:
-        """The record count of a row."""
+        """Return the record count of a row."""
         return self._record_counts[at]
 
     def status(self, at: int) -> int:
-        """The status of a row."""
+        """Return the status of a row."""
         return self._statuses[at]
 
     def is_live(self, key: str) -> bool:
-        """Whether the leaf is listed, and not as DELETED."""
+        """Return whether the leaf is listed, and not as DELETED."""
         return key in self.leaves and self.status(self.leaves[key]) != Status.DELETED
 
     def positions(self, key: str) -> dict[int, Positions]:
@@ -77,7 +77,7 @@ class RootVectors:
         return found
 
     def of(self, key: str, *statuses: Status) -> list[int]:
-        """Rows of the vectors over a leaf that have one of the statuses."""
+        """Return rows of the vectors over a leaf that have one of the statuses."""
         return [at for at in self.vectors.get(key, ()) if self.status(at) in statuses]
 
 
@@ -177,7 +177,7 @@ def _shares(root: RootVectors, key: str, ratio: float) -> Found:
 
 
 def vector_steps(root: RootVectors, parent: RootVectors) -> Found:
-    """Vectors against those of the parent, of leaves that live in both (V4-087, V4-088)."""
+    """Yield vectors against those of the parent, of leaves that live in both (V4-087, V4-088)."""
     for key in root.leaves:
         if not (root.is_live(key) and parent.is_live(key)) or _is_carried(root, parent, key):
             continue
@@ -210,14 +210,14 @@ def _differs(root: RootVectors, parent: RootVectors, key: str) -> str | None:
 
 
 def _union(root: RootVectors, rows: list[int]) -> Positions | None:
-    """The positions of vectors; None where one could not be read."""
+    """Return the positions of vectors; None where one could not be read."""
     if not set(rows) <= root.bitmaps.keys():
         return None
     return np.unique(np.concatenate([np.empty(0, np.uint64), *(root.bitmaps[at] for at in rows)]))
 
 
 def _is_carried(root: RootVectors, parent: RootVectors, key: str) -> bool:
-    """Whether the vector of a leaf is the one of the parent, or neither has one."""
+    """Return whether the vector of a leaf is the one of the parent, or neither has one."""
     before = parent.of(key, Status.ADDED, Status.EXISTING)
     here = root.vectors.get(key, [])
     if any(root.status(at) != Status.EXISTING for at in here):

@@ -71,7 +71,10 @@ def _read(file: str) -> dict[str, Any]:
 
 
 def _command(saved: SavedPlan, file: str) -> Command:
-    """The command of a plan. Raises: Unsupported, where this icectl does not know its options."""
+    """Return the command of a plan.
+
+    Raises: Unsupported, where this icectl does not know its options.
+    """
     name = saved.request.command
     if name not in PLANNED or name not in COMMANDS:
         raise Unsupported(f"{file} is a plan of `{name}`, which this icectl does not apply")

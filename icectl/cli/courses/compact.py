@@ -93,7 +93,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
 
 
 def _choice(session: Session, request: CompactRequest) -> EngineChoice:
-    """The engine to use; merging deletes needs Spark only where that is asked for."""
+    """Return the engine to use; merging deletes needs Spark only where that is asked for."""
     settings = session.settings
     asked = settings.read(COMPACT_ENGINE) or AUTO
     by_options = (
@@ -110,7 +110,7 @@ def _choice(session: Session, request: CompactRequest) -> EngineChoice:
 def _engine(
     session: Session, request: CompactRequest, choice: EngineChoice
 ) -> AbstractContextManager[Engine]:
-    """The engine that was chosen; it starts nothing before it has work."""
+    """Return the engine that was chosen; it starts nothing before it has work."""
     settings = session.settings
     master = settings.read(COMPACT_MASTER)
     is_asked_for = settings.origin(COMPACT_MASTER).layer is Layer.OPTION
@@ -293,7 +293,7 @@ def _check_deletes_only(request: CompactRequest) -> None:
 
 
 def _strategy(request: CompactRequest) -> str:
-    """The strategy that was asked for, or the one that the other options are for."""
+    """Return the strategy that was asked for, or the one that the other options are for."""
     if request.strategy is not None:
         return request.strategy
     if request.sort_order is not None:

@@ -70,7 +70,7 @@ def export(common: Common, table: str, request: UpgradeRequest, change: Change) 
 
 
 def _folder(request: UpgradeRequest) -> str:
-    """The folder to write to, with a scheme. Raises: UsageError."""
+    """Return the folder to write to, with a scheme. Raises: UsageError."""
     if request.layout != DRAFT_16025 or not request.to:
         raise UsageError(
             f"`--layout {DRAFT_16025}` and `--to FOLDER` go together",
@@ -89,7 +89,7 @@ def _folder(request: UpgradeRequest) -> str:
 
 
 def _notes(plan: ExportPlan) -> tuple[str, ...]:
-    """What the form does not say that the table does."""
+    """Return what the form does not say that the table does."""
     notes = ["column sizes have no place in it"]
     if plan.lost_vectors:
         vectors = print_count(plan.lost_vectors, "deletion vector")
@@ -146,7 +146,7 @@ _TEXT = ("status", "content", "live", "record_count", "location")
 
 
 def _columns(rows: Sequence[Row], wanted: str) -> tuple[str, ...]:
-    """All members that rows have, in their order; few of them in text."""
+    """Return all members that rows have, in their order; few of them in text."""
     return _TEXT if wanted == "text" else tuple(dict.fromkeys(chain.from_iterable(rows)))
 
 
@@ -180,7 +180,7 @@ def validate_root(common: Common, table: str, request: ValidateRequest) -> Outco
 
 
 def _located(common: Common, table: str) -> tuple[Store, str]:
-    """The store of a root, and its location. Raises: TableNotFound; StorageError."""
+    """Return the store of a root, and its location. Raises: TableNotFound; StorageError."""
     store = open_store(storage_of(common), common.shell.env)
     location = table if scheme(table) else str(Path(table).absolute())
     if store.stat(location) is None:

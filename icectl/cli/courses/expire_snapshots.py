@@ -131,7 +131,7 @@ def policy_of(
         stored = metadata.properties
 
         def bounded(setting: Setting[Any], own: TableProperty[int]) -> bool:
-            """Whether the table has a say: the file may not keep less than it."""
+            """Return whether the table has a say: the file may not keep less than it."""
             return settings.origin(setting).layer is Layer.FILE and own.name in stored
 
         kept_cutoff, kept_count = cutoff, retain_last
@@ -152,7 +152,7 @@ def policy_of(
 
 
 def _told(prepared: PreparedExpiry, expired: Expired | None = None) -> report.Expiry:
-    """The expiry as reports speak of it."""
+    """Return the expiry as reports speak of it."""
     told = report.Expiry(
         prepared.loaded.metadata.location,
         prepared.plan,

@@ -121,7 +121,7 @@ def _is_of_snapshot(given: ViewRequest) -> bool:
 
 
 def _show_warehouse(common: Common, tables: Sequence[str], given: ViewRequest) -> Outcome:
-    """The health of many tables."""
+    """Return the health of many tables."""
     from icectl.cli.courses import warehouse
     from icectl.engine.choice import choose_engine
 
@@ -178,7 +178,7 @@ def _is_listing(common: Common, table: str, view: str, given: ViewRequest) -> bo
 
 
 def _is_namespace(common: Common, table: str) -> bool:
-    """Whether TABLE is a name in a catalog too short for a table's."""
+    """Return whether TABLE is a name in a catalog too short for a table's."""
     if not may_be_short(common, table):
         return False
     name = name_in_catalog(common, table)
@@ -186,7 +186,7 @@ def _is_namespace(common: Common, table: str) -> bool:
 
 
 def _may_be_listing(view: str, given: ViewRequest) -> bool:
-    """Whether no option asks for anything of one table."""
+    """Return whether no option asks for anything of one table."""
     return view == "summary" and not any(
         (given.snapshot, given.ref, given.as_of, given.all_snapshots, given.content,
          given.from_, given.to, given.html, given.check, given.fail_on)
@@ -201,7 +201,7 @@ def _listing(common: Common, table: str, given: ViewRequest) -> Outcome:
 
 
 def _format(common: Common, given: ViewRequest) -> str:
-    """The format of the output. Raises: UsageError, where two are asked for."""
+    """Return the format of the output. Raises: UsageError, where two are asked for."""
     if common.json and given.format not in (None, "json"):
         raise UsageError(
             f"`--json` and `--format {given.format}` exclude each other", hint="leave one out"
@@ -307,7 +307,7 @@ def _show_rows(reader: Reader, request: _ParsedRequest) -> _Shown:
 
 
 def _begun(rows: RowSet, reader: Reader, request: _ParsedRequest) -> RowSet:
-    """The same rows, where there are any; before a header is printed it is known.
+    """Return the same rows, where there are any; before a header is printed it is known.
 
     Raises: what keeps all of them from being read.
     """
@@ -342,7 +342,7 @@ def _print_rows(console: Console, rows: RowSet, request: _ParsedRequest, reader:
 
 
 def _snapshot_id(reader: Reader, request: _ParsedRequest) -> str | None:
-    """The snapshot that rows are of; None for views of the table and of all snapshots."""
+    """Return the snapshot that rows are of; None for views of the table and of all snapshots."""
     if not request.view.of_snapshot or request.all_snapshots:
         return None
     snapshot = chosen_snapshot(reader.metadata, request.choice)
@@ -405,7 +405,7 @@ def _parsed(common: Common, table: str, view_name: str, given: ViewRequest) -> _
 
 
 def _limits(settings: Settings) -> dict[str, tuple[float, float]]:
-    """The limits of health that the settings have, by the name of the measure."""
+    """Return the limits of health that the settings have, by the name of the measure."""
     found = {}
     for setting in HEALTH_LIMITS:
         limits = settings.read(setting)
@@ -421,7 +421,10 @@ def _health_limits(limits: Mapping[str, tuple[float, float]]) -> "HealthLimits":
 
 
 def _fails_from(given: ViewRequest) -> int:
-    """The place of the mildest verdict that ends with 4; behind all of them where none does."""
+    """Return the place of the mildest verdict that ends with 4.
+
+    Behind all of them where none does.
+    """
     if given.fail_on is not None:
         return _VERDICTS.index(given.fail_on)
     return _VERDICTS.index("attention") if given.check else len(_VERDICTS)

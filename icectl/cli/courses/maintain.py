@@ -100,12 +100,12 @@ class _Asked:
         return self.request.dry_run or self.request.check
 
     def steps(self, table: str) -> tuple[str, ...]:
-        """The steps that may be run on a table."""
+        """Return the steps that may be run on a table."""
         named = self.policies[table].read("steps")
         return tuple(step for step in STEPS if step in named and step in self.only)
 
     def errand(self, table: str, step: str, seconds_left: float, *, alone: bool = False) -> Errand:
-        """A step on a table, as it goes to whoever carries it out."""
+        """Return a step on a table, as it goes to whoever carries it out."""
         held = self.held.get(table, {}).get(step)
         is_planned = held is not None or (self.planning and step in STEPS)
         return Errand(
@@ -204,7 +204,7 @@ def _jobs(request: MaintainRequest) -> int:
 
 
 def _distinct(policies: Mapping[str, Effective]) -> Sequence[Effective]:
-    """The policies that differ, each once: few, however many tables there are."""
+    """Return the policies that differ, each once: few, however many tables there are."""
     found: list[Effective] = []
     for one in policies.values():
         if one not in found:
@@ -244,7 +244,7 @@ def _said(asked: _Asked, table: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _table_says(common: Common, table: str) -> Iterator[tuple[str, str, str]]:
-    """The table's own word, which counts where it says that less may go."""
+    """Yield the table's own word, which counts where it says that less may go."""
     metadata = open_session(common, table, read_only=True).read("explained").metadata
     for own in _OWN_WORD:
         if own.name in metadata.properties:
@@ -291,7 +291,7 @@ def _missing(target: str) -> StepEnd:
 
 
 def _left_alone(asked: _Asked, table: str) -> str | None:
-    """Why a table is not even looked at, by its policy; None where it is."""
+    """Return why a table is not even looked at, by its policy; None where it is."""
     policy = asked.policies[table]
     if not policy.read("enabled"):
         return f"left out by {policy.values['enabled'].origin}"
@@ -371,7 +371,7 @@ def _begin(asked: _Asked, schedule: Schedule, hands: Hands) -> None:
 
 
 def _after(table: TableRun, errand: Errand) -> Errand:
-    """An errand whose plan is of the table as the steps before it have left that."""
+    """Return an errand whose plan is of the table as the steps before it have left that."""
     held, location = errand.held, table.metadata_location
     if held is None or held.base.metadata_location is None or location is None:
         return errand
@@ -416,7 +416,7 @@ def _on_spark(asked: _Asked, table: str) -> Iterator[str]:
 
 
 def _under_way(schedule: Schedule) -> str:
-    """What is under way, for the progress line."""
+    """Return what is under way, for the progress line."""
     current = [f"{one.next_step} {one.name}" for one in schedule.running]
     changed = sum(
         end.figures.get("rewritten_bytes", 0) + end.figures.get("deleted_bytes", 0)
@@ -429,7 +429,7 @@ def _under_way(schedule: Schedule) -> str:
 
 
 def _lines_of(asked: _Asked, tables: Sequence[TableRun]) -> Callable[[], None]:
-    """What prints the JSON lines of tables that have ended since it was called last."""
+    """Return what prints the JSON lines of tables that have ended since it was called last."""
     console = asked.common.shell.console
     told: set[str] = set()
 
@@ -477,7 +477,7 @@ def _outcome(asked: _Asked, tables: Sequence[TableRun]) -> Outcome:
 
 
 def _plan(asked: _Asked, tables: Sequence[TableRun]) -> str | None:
-    """The file of the plan, where it is to be kept."""
+    """Return the file of the plan, where it is to be kept."""
     if asked.request.save_plan is None or asked.instant_ms is None:
         return None
     return kept_plan(asked.common, tables, asked.policies, asked.instant_ms)

@@ -83,7 +83,7 @@ def _without_orphans(prepared: PreparedRemoval) -> PreparedRemoval:
 
 
 def _search(session: Session, request: OrphansRequest, same_store: SameStore) -> OrphanSearch:
-    """The engine that was asked for, over the store or an inventory."""
+    """Return the engine that was asked for, over the store or an inventory."""
     if request.engine == "spark":
         return _spark_search(session, request)
     files_below = session.store.list
@@ -177,7 +177,7 @@ def _confirmed(session: Session, told: report.Orphans) -> bool:
 
 
 def _told(prepared: PreparedRemoval, done: OrphansGone | None = None) -> report.Orphans:
-    """The removal as reports speak of it."""
+    """Return the removal as reports speak of it."""
     loaded = prepared.loaded
     place = unpublished(loaded)
     told = report.Orphans(
@@ -220,7 +220,7 @@ def _planned(
 
 
 def _told_only(prepared: PreparedRemoval, change: Change) -> Outcome:
-    """The plan; it ends with 5 where a real run would be refused."""
+    """Return the plan; it ends with 5 where a real run would be refused."""
     if prepared.plan.is_too_much:
         refused = _too_much(prepared)
         outcome = _planned(

@@ -44,7 +44,7 @@ def delete_rows(common: Common, table: str, keys: Any, branch: str) -> RowChange
 
 
 def load(common: Common, table: str, selection: read_rows.Selection) -> Any:
-    """A data frame of rows. Raises: as read_rows.load."""
+    """Return a data frame of rows. Raises: as read_rows.load."""
     session = _session(common, table)
     return read_rows.load(session.access, _reader(session), selection)
 

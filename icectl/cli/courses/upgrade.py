@@ -106,7 +106,7 @@ def _confirmed(session: Session, told: report.Upgrade) -> bool:
 
 
 def _planned(course: Course, told: report.Upgrade, change: Change) -> Outcome:
-    """The plan; it ends with 5 where a real run would be refused."""
+    """Return the plan; it ends with 5 where a real run would be refused."""
     if course.plan.forbidding:
         outcome = _outcome(course, told, status="refused", dry_run=True)
         return replace(outcome, exit_code=5)

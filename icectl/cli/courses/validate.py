@@ -77,7 +77,7 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
 def _elsewhere(
     session: Session, request: ValidateRequest
 ) -> Callable[[], AbstractContextManager[Workers]] | None:
-    """What opens Spark for the files, if that was asked for. Raises: UsageError."""
+    """Return what opens Spark for the files, if that was asked for. Raises: UsageError."""
     conf = request.spark_conf or ()
     if request.engine != "spark":
         check_no_spark_options(request.master, conf, request.remote)

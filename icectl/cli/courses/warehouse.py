@@ -138,7 +138,7 @@ def _status(code: int) -> Status:
 
 
 def _printer(rows: Sequence[Row], request: WarehouseRequest) -> Callable[[Console], None]:
-    """What prints the tables, or that the page was written."""
+    """Return what prints the tables, or that the page was written."""
     columns = request.columns or WAREHOUSE_COLUMNS
     shown = rows[: request.limit]
 

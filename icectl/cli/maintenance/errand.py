@@ -205,13 +205,13 @@ def _run(common: Common, errand: Errand) -> StepEnd:
 
 
 def _location(outcome: Outcome) -> str | None:
-    """Where the metadata of the table lie after a step."""
+    """Return where the metadata of the table lie after a step."""
     table = outcome.table
     return None if table is None else table.metadata_location_after or table.metadata_location
 
 
 def _plan(common: Common, step: str, outcome: Outcome) -> Mapping[str, Any]:
-    """What a file of plans keeps of a step: the table, the settings, what would be done."""
+    """Return what a file of plans keeps of a step: the table, the settings, what would be done."""
     assert outcome.table is not None
     settings = settings_in_full(common.shell.settings, step)
     return {
@@ -276,7 +276,7 @@ def _failed(common: Common, errand: Errand, raised: Exception) -> StepEnd:
 
 
 def _request(step: str, policy: Effective) -> Any:
-    """The options of a step, as its command takes them."""
+    """Return the options of a step, as its command takes them."""
     given = {
         key.field: list(found) if isinstance(found := policy.read(key.name), tuple) else found
         for key in KEYS.values()
@@ -290,7 +290,7 @@ def _request(step: str, policy: Effective) -> Any:
 
 
 def thresholds_of(policy: Effective) -> Thresholds:
-    """The values that call for a step, by a policy."""
+    """Return the values that call for a step, by a policy."""
     read = policy.read
     return Thresholds(
         small_files=read("compact.small-files"),
@@ -316,7 +316,7 @@ def check_options(policy: Effective, shell: Shell) -> None:
 
 
 def _shell(errand: Errand, place: Place) -> Shell:
-    """A shell of its own for a step: nothing is printed, and nobody is asked."""
+    """Return a shell of its own for a step: nothing is printed, and nobody is asked."""
     silent = ConsoleOptions(verbosity=-1, progress=False, json=True)
     console = Console(io.StringIO(), io.StringIO(), io.StringIO(), place.env, silent)
     given = {
@@ -345,7 +345,7 @@ def _shell(errand: Errand, place: Place) -> Shell:
 def settings_with(
     settings: Settings, policy: Effective, concurrency: int | None = None
 ) -> Settings:
-    """The settings of a step: those of the policy stand where a settings file's would."""
+    """Return the settings of a step: those of the policy stand where a settings file's would."""
     values = dict(settings.values)
     for setting in SETTINGS:
         found = policy.values.get(setting.key)
@@ -367,7 +367,7 @@ def _resolved(setting: Setting[Any], text: str, origin: str) -> Resolved:
 
 
 def options_given(common: Common) -> Mapping[str, Any]:
-    """The options of Common but for those that are of the whole run, for errands."""
+    """Return the options of Common but for those that are of the whole run, for errands."""
     left_out = {"shell", "json", "quiet", "verbose", "color", "no_progress", "metrics_file",
                 "time_limit"}  # fmt: skip
     return {

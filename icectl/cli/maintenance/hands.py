@@ -149,7 +149,7 @@ class WorkerHands:
             return StepEnd(errand.step, "failed", code, reason, told.hint, WORKER_ENDED), None
 
     def _on_spark(self, errand: Errand) -> Workers:
-        """The process of steps on Spark; where settings of Spark differ, a new one."""
+        """Return the process of steps on Spark; where settings of Spark differ, a new one."""
         settings = _spark_settings(errand)
         if self._spark is None or self._spark[0] != settings:
             self.end_spark()
@@ -173,7 +173,7 @@ _SparkSettings = tuple[tuple[str, object], ...]
 
 
 def _spark_settings(errand: Errand) -> _SparkSettings:
-    """What a policy says of Spark."""
+    """Return what a policy says of Spark."""
     values = errand.policy.values
     keys = sorted(key for key in values if key.partition(".")[2] in _OF_SPARK)
     return tuple((key, values[key].text) for key in keys)

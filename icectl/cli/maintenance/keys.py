@@ -141,7 +141,7 @@ THRESHOLDS = frozenset(
 
 
 def _options() -> Iterator[Key]:
-    """Every option of the steps that a policy may give."""
+    """Yield every option of the steps that a policy may give."""
     settings = {setting.key: setting for setting in SETTINGS}
     for step, request in REQUESTS.items():
         hints = get_type_hints(request, include_extras=True)
@@ -172,12 +172,12 @@ KEYS: Mapping[str, Key] = {key.name: key for key in (*_OWN, *_options())}
 
 
 def instead_of(name: str) -> str | None:
-    """The key that stands for an option which policies do not have."""
+    """Return the key that stands for an option which policies do not have."""
     return _NOT_IN_POLICIES.get(name)
 
 
 def sections() -> Mapping[str, Sequence[Key]]:
-    """Keys by the table of the file that they stand in. Order: those at the top first."""
+    """Return keys by the table of the file that they stand in. Order: those at the top first."""
     found: dict[str, list[Key]] = {}
     for key in KEYS.values():
         found.setdefault(key.section, []).append(key)

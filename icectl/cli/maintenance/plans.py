@@ -27,7 +27,10 @@ def kept_plan(
 def _told(
     common: Common, table: TableRun, policies: Mapping[str, Effective]
 ) -> tuple[str, TableRun, PolicyTexts]:
-    """A table of a dry run under its full name; a target that stands for none has no policy."""
+    """Return a table of a dry run under its full name.
+
+    A target that stands for none has no policy.
+    """
     policy = policies.get(table.name)
     if policy is None:
         return table.name, table, {}
@@ -35,7 +38,10 @@ def _told(
 
 
 def _texts(policy: Effective) -> PolicyTexts:
-    """A policy as a plan keeps it; not its window, since whoever applies a plan says when."""
+    """Return a policy as a plan keeps it.
+
+    Not its window, since whoever applies a plan says when.
+    """
     for step in STEPS:
         check_no_secret(policy.read(f"{step}.spark-conf") or (), policy.read(f"{step}.remote"))
     return {
@@ -51,7 +57,10 @@ def _texts(policy: Effective) -> PolicyTexts:
 
 
 def policy_in(texts: PolicyTexts, file: str) -> Effective:
-    """The policy that a plan was made by. Raises: Unsupported, for keys that are not known here."""
+    """Return the policy that a plan was made by.
+
+    Raises: Unsupported, for keys that are not known here.
+    """
     unknown = set(texts) - set(KEYS)
     if unknown:
         raise Unsupported(
@@ -82,7 +91,7 @@ def held_steps(table: PlannedTable, *, allow_newer: bool) -> Mapping[str, Held]:
 
 
 def planned_run(table: PlannedTable, seen: Assessed) -> TableRun:
-    """A table in a run that carries a plan out; `seen` is what a look at it says now."""
+    """Return a table in a run that carries a plan out; `seen` is what a look at it says now."""
     if seen.end is None:
         needs = tuple(Need(one.step, one.why, 0) for one in table.steps)
         seen = Assessed(seen.facts, needs)

@@ -44,7 +44,7 @@ class Effective:
     values: Mapping[str, Value]
 
     def read(self, name: str) -> Any:
-        """The value of a key, read as the key wants it; None where nothing is said."""
+        """Return the value of a key, read as the key wants it; None where nothing is said."""
         found = self.values.get(name)
         if found is None:
             return None
@@ -63,7 +63,7 @@ class Rule:
     values: Mapping[str, Text]
 
     def concerns(self, name: str) -> bool:
-        """Whether it is for a table of this name or location."""
+        """Return whether it is for a table of this name or location."""
         return any(matches(parts_of(pattern), parts_of(name)) for pattern in self.patterns)
 
 
@@ -74,7 +74,7 @@ class Policy:
     rules: tuple[Rule, ...] = ()
 
     def of(self, name: str) -> Effective:
-        """What holds for a table of this name or location."""
+        """Return what holds for a table of this name or location."""
         values = {
             key.name: Value(_default(key, key.default), _BUILT_IN)
             for key in KEYS.values()

@@ -46,7 +46,7 @@ def maps_as_lists(part: AvroType) -> AvroType:
 
 
 def stored_type(part: AvroType) -> pa.DataType:
-    """The Arrow type of decoded values, fields of records named for their positions.
+    """Return the Arrow type of decoded values, fields of records named for their positions.
 
     Unions are of null and one type, or of one: arrow_fields tells of others.
     """

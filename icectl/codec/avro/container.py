@@ -220,7 +220,7 @@ _FAILURES = (
 
 
 def in_parts(schema: AvroType, block: Block, size_bytes: int) -> Iterator[Block]:
-    """The records of a block as blocks of about a size, or of a record that is larger.
+    """Yield the records of a block as blocks of about a size, or of a record that is larger.
 
     Raises: CorruptTable R-008.
     """
@@ -274,7 +274,7 @@ def write_file(
 def write_header(
     schema: Mapping[str, Any], metadata: Mapping[str, str], *, codec: str, sync_marker: bytes
 ) -> bytes:
-    """The header of a container file; blocks with the same sync marker follow it."""
+    """Return the header of a container file; blocks with the same sync marker follow it."""
     header = {"avro.schema": json.dumps(schema, separators=(",", ":")), "avro.codec": codec}
     parts = [_MAGIC, write_long(len(header) + len(metadata))]
     for key, value in {**header, **metadata}.items():
@@ -284,7 +284,7 @@ def write_header(
 
 
 def write_block(block: Block, *, codec: str, sync_marker: bytes) -> bytes:
-    """A block of a container file as it is stored."""
+    """Return a block of a container file as it is stored."""
     stored = deflate_block(codec, block.content)
     return b"".join([write_long(block.record_count), write_long(len(stored)), stored, sync_marker])
 
@@ -366,7 +366,7 @@ def _parse_collection(
 
 
 def _nested(parsed: AvroType) -> AvroType:
-    """The type with its weight and height, which are bounded."""
+    """Return the type with its weight and height, which are bounded."""
     inner = [*parsed.parts, *(field.type for field in parsed.fields)]
     weight = 1 + sum(part.weight for part in inner)
     height = 1 + max((part.height for part in inner), default=0)
@@ -429,7 +429,7 @@ def _fastavro_schema(part: AvroType, counter: list[int]) -> Any:
 def fields_by_id(
     record: AvroType, ids_by_name: Mapping[str, int], *, to_show: bool = False
 ) -> Mapping[int, int]:
-    """Positions of a record's fields by field id; by name where the record carries no ids.
+    """Return positions of a record's fields by field id; by name where the record carries no ids.
 
     What is only shown may have two fields with one id: the one of the right name counts.
     Raises: CorruptTable R-008 where two fields have one id.
@@ -478,7 +478,7 @@ def write_long(value: int) -> bytes:
 
 
 def damaged(what: str) -> CorruptTable:
-    """The error for bytes that are no valid Avro data."""
+    """Return the error for bytes that are no valid Avro data."""
     return CorruptTable(f"the Avro file is damaged: {what}", rule="R-008")  # R-008
 
 

@@ -64,7 +64,7 @@ class AvroDataFile:
         return {key: value for key, value in stored if not key.startswith("avro.")}
 
     def metrics(self, schema: Schema) -> FileMetrics:  # noqa: ARG002 - Avro has none of columns
-        """The number of rows: the format has no statistics."""
+        """Return the number of rows: the format has no statistics."""
         return FileMetrics(record_count=self.record_count)
 
     def parts(self, schema: Schema) -> Sequence[FileMetrics]:  # noqa: ARG002 - as metrics
@@ -72,7 +72,7 @@ class AvroDataFile:
         return ()
 
     def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:
-        """The top-level columns that have one of these ids, at any depth; None is all."""
+        """Yield the top-level columns that have one of these ids, at any depth; None is all."""
         columns = chosen(self.schema, field_ids)
         schema = pa.schema([self.schema.field(column) for column in columns])
         stored = maps_as_lists(self.header.schema)
@@ -88,7 +88,7 @@ class AvroDataFile:
                 first_row += row_count
 
     def _blocks(self, stored: AvroType) -> Iterator[Block]:
-        """The inflated blocks, large ones in parts."""
+        """Yield the inflated blocks, large ones in parts."""
         for block in self._stored_blocks():
             yield from in_parts(stored, self._inflated(block), _BATCH_BYTES)
 
@@ -99,7 +99,7 @@ class AvroDataFile:
         return Block(stored.record_count, content)
 
     def _stored_blocks(self) -> Iterator[Block]:
-        """The blocks with records as they are stored, in one pass over the file."""
+        """Yield the blocks with records as they are stored, in one pass over the file."""
         end = self.file.seek(0, SEEK_END)
         at = self.header.first_block
         numbers = self._read(at, _LONGEST_NUMBERS)
@@ -137,7 +137,7 @@ def open_avro(file: IO[bytes], name_mapping: NameMapping) -> AvroDataFile:
 
 
 def _header(file: IO[bytes]) -> AvroFile:
-    """The header, out of as much of the file as it takes."""
+    """Return the header, out of as much of the file as it takes."""
     size = _HEADER_BYTES
     while True:
         file.seek(0)

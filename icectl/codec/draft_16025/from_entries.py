@@ -65,12 +65,12 @@ class Form:
         return with_scheme(self.metadata.location, self.metadata.location)
 
     def stored(self, location: str) -> str:
-        """A location as the draft stores it: relative, where it lies below the table's."""
+        """Return a location as the draft stores it: relative, where it lies below the table's."""
         return shortened(self.table_location, with_scheme(self.metadata.location, location))
 
 
 def form_of(metadata: TableMetadata) -> Form:
-    """The form of a table's entries. Raises: Unsupported, where its partitions have none."""
+    """Return the form of a table's entries. Raises: Unsupported, where its partitions have none."""
     return Form(metadata, union_of(metadata), draft_stats(metadata))
 
 
@@ -109,7 +109,7 @@ def as_rows(entries: Entries, form: Form, vectors: Mapping[int, Vector]) -> pa.T
 
 
 def with_status(rows: pa.Table, status: DraftStatus, snapshot_id: int | None = None) -> pa.Table:
-    """The same rows with a status; with the snapshot that ended them, where one is given.
+    """Return the same rows with a status; with the snapshot that ended them, where one is given.
 
     Order: kept.
     """
@@ -183,7 +183,7 @@ def leaf_row(
 
 
 def _counted(rows: pa.Table) -> list[int]:
-    """Files, then rows in them, of each group of statuses."""
+    """Return files, then rows in them, of each group of statuses."""
     masks = [
         pc.is_in(rows["status"], pa.array(list(map(int, statuses)), pa.int8()))
         for statuses in _COUNTED

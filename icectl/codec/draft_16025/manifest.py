@@ -97,7 +97,7 @@ class DraftFile:
 
 
 def is_draft(schema: pa.Schema) -> bool:
-    """Whether a Parquet file's columns are those of entries of the draft."""
+    """Return whether a Parquet file's columns are those of entries of the draft."""
     shape = _Shape(schema)
     return 157 in shape.top or 0 in shape.members.get(_TRACKING, {})
 
@@ -182,7 +182,7 @@ class _Shape:
         }
 
     def find(self, column: _Column) -> pa.Field | None:
-        """The field of a column."""
+        """Return the field of a column."""
         places = self.top if column.group is None else self.members.get(column.group, {})
         at = places.get(column.id)
         if at is None:
@@ -192,7 +192,7 @@ class _Shape:
         return self.schema.field(self.top[column.group]).type.field(at)
 
     def paths(self, wanted: Collection[_Column], structs: Collection[str]) -> list[str] | None:
-        """Names in the file of what is asked for; None is everything."""
+        """Return names in the file of what is asked for; None is everything."""
         if len(wanted) == len(_COLUMNS) and len(structs) == len(_STRUCTS):
             return None
         found = []
@@ -219,7 +219,7 @@ class _Parts:
         self.count = table.num_rows
 
     def get(self, column: _Column) -> pa.Array | None:
-        """The values of a column."""
+        """Return the values of a column."""
         if column.group is None:
             at = self._shape.top.get(column.id)
             return None if at is None else whole(self._table.column(at))
@@ -243,7 +243,7 @@ def _check_column(shape: _Shape, column: _Column) -> None:
 
 
 def _column(parts: _Parts, column: _Column) -> pa.Array:
-    """A column of DRAFT_ROWS; null where the file lacks it."""
+    """Return a column of DRAFT_ROWS; null where the file lacks it."""
     wanted = DRAFT_ROWS.field(column.name)
     values = parts.get(column)
     if values is None:

@@ -81,14 +81,14 @@ def read_mumbling(content: bytes) -> Positions:
 
 
 def cardinality(content: bytes) -> int:
-    """The number of positions that the header of a bitmap states."""
+    """Return the number of positions that the header of a bitmap states."""
     return int.from_bytes(content[1:4], "little")
 
 
 def _positions(
     body: npt.NDArray[np.uint8], sizes: _Numbers, is_dense: npt.NDArray[np.bool_]
 ) -> _Numbers:
-    """Positions in the order of the containers."""
+    """Return positions in the order of the containers."""
     starts = np.cumsum(sizes) - sizes
     container = np.repeat(np.arange(len(sizes)), sizes)
     in_sparse = ~is_dense[container]
@@ -104,14 +104,14 @@ def _positions(
 
 
 def _spans(starts: _Numbers) -> _Numbers:
-    """The places of the bytes of dense containers, one row each."""
+    """Return the places of the bytes of dense containers, one row each."""
     return starts[:, None] + np.arange(_DENSE_SIZE)
 
 
 def _bits(
     container: _Numbers, offset: npt.NDArray[np.uint8], is_dense: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.uint8]:
-    """The bytes of dense containers, one row each."""
+    """Return the bytes of dense containers, one row each."""
     rows = (np.cumsum(is_dense) - 1)[container]
     flags = np.zeros((int(is_dense.sum()), _BITS), np.uint8)
     flags[rows, offset] = 1

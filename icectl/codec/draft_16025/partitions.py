@@ -73,7 +73,7 @@ class Union:
 
 
 def union_of(metadata: TableMetadata) -> Union:
-    """The partition fields of all specs of a table, named as the newest spec has them.
+    """Return the partition fields of all specs of a table, named as the newest spec has them.
 
     Fields of one name have their ids behind it: columns of a file are told apart by it too.
 

@@ -43,7 +43,7 @@ class DraftStats:
         return pa.struct([self._group(column) for column in self.columns])
 
     def of(self, entries: E) -> pa.StructArray:
-        """The statistics that the maps of entries hold.
+        """Return the statistics that the maps of entries hold.
 
         Shape: one struct per entry; bounds that do not decode are null; none are told tight.
         Order: kept.
@@ -99,7 +99,7 @@ def draft_stats(metadata: TableMetadata) -> DraftStats:
 
 
 def _members(column: StatsColumn) -> Iterator[pa.Field]:
-    """The members of one column's statistics."""
+    """Yield the members of one column's statistics."""
     base = group_id(column.id)
     bound = bound_type(column.type)
     if _is_point(column):
@@ -163,7 +163,7 @@ def _coordinates(kind: pa.StructType, stored: pa.Array) -> pa.StructArray:
 
 
 def _point(stored: bytes | None) -> dict[str, float | None] | None:
-    """The coordinates of a bound: x and y, z and m where there are such."""
+    """Return the coordinates of a bound: x and y, z and m where there are such."""
     if stored is None or len(stored) not in (16, 24, 32):
         return None
     numbers = struct.unpack(f"<{len(stored) // 8}d", stored)

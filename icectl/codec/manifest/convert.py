@@ -45,7 +45,7 @@ def _partition_fields(form: ManifestForm) -> list[NestedField]:
 
 
 def _partitions(keys: pa.ChunkedArray, fields: list[NestedField]) -> pa.Array:
-    """The partition tuples as structs."""
+    """Return the partition tuples as structs."""
     encoded = keys.combine_chunks().dictionary_encode()
     types = [field.type for field in fields]
     tuples = [decode_key(key, types) for key in encoded.dictionary.to_pylist()]

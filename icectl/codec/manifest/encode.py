@@ -29,7 +29,7 @@ def encode_table(
 
 
 def _fields(schema: Mapping[str, Any]) -> list[tuple[str, bool]]:
-    """Names of the stored columns in order, and whether each is a union with null."""
+    """Return names of the stored columns in order, and whether each is a union with null."""
     fields: list[tuple[str, bool]] = []
     for field in schema["fields"]:
         if field["name"] == "data_file":
@@ -130,7 +130,7 @@ class _Columns:
         )
 
     def largest_size(self) -> int:
-        """Bytes that the encoded rows take at most."""
+        """Return bytes that the encoded rows take at most."""
         per_row = (_LONGEST_NUMBER + 2) * len(self._steps)
         item_count = self._keys.size + self._items.size + self._item_offsets.size
         return self._rows * per_row + item_count * _LONGEST_NUMBER + self._texts.size
@@ -156,5 +156,5 @@ class _Joined:
         return start
 
     def array(self) -> Any:
-        """All of them as one."""
+        """Return all of them as one."""
         return np.concatenate([np.zeros(0, self._type), *self._parts]).astype(self._type)

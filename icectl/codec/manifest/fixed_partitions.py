@@ -69,13 +69,16 @@ def stored_layout(file: AvroFile) -> ManifestLayout:
 
 
 def has_lengths(file: AvroFile, layout: ManifestLayout) -> bool:
-    """Whether fixed values have a length in front of them in this manifest (R-212)."""
+    """Return whether fixed values have a length in front of them in this manifest (R-212)."""
     return layout.schema is not file.schema
 
 
 @lru_cache(SCHEMAS)
 def _with_lengths(layout: ManifestLayout) -> ManifestLayout | None:
-    """The layout with a length before each fixed partition value; None without such a field."""
+    """Return the layout with a length before each fixed partition value.
+
+    None without such a field.
+    """
     fields = layout.partition.fields
     changed = tuple(replace(field, type=_as_bytes(field.type)) for field in fields)
     place = layout.partition_position

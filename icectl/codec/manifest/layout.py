@@ -97,7 +97,7 @@ def find_layout(schema: AvroType) -> ManifestLayout:
 
 
 def metrics_positions(name: str, item: AvroType) -> tuple[int, int]:
-    """Positions of key and value in an item of a metrics map.
+    """Return positions of key and value in an item of a metrics map.
 
     Raises: CorruptTable R-063 where the item has no such fields.
     """

@@ -137,7 +137,7 @@ def _opened(
 
 
 def _read(alike: Sequence[_Opened], names: Sequence[str], threads: int) -> pa.Table:
-    """The entries of manifests of one form."""
+    """Return the entries of manifests of one form."""
     layout, order, _ = alike[0].form
     stored = [name for name in names if name == "partition_key" or name in layout.columns]
     decoded: Mapping[str, pa.Array | pa.ChunkedArray]
@@ -175,7 +175,10 @@ def _decode_avro(
 def _parts(
     stored: Sequence[tuple[AvroFile, Sequence[StoredBlock]]], count: int
 ) -> Sequence[Iterable[Block]]:
-    """The blocks of some manifests in their order; those of a large one alone in several parts."""
+    """Return the blocks of some manifests in their order.
+
+    Those of a large one alone in several parts.
+    """
     if len(stored) == 1:
         ((file, blocks),) = stored
         if count > 1 and len(blocks) > 1 and len(file.content) >= _WORTH_THREADS:
@@ -229,7 +232,7 @@ def _finish(
 
 
 def _nulls(row_count: int, type_: pa.DataType) -> pa.Array:
-    """A column of nulls; those of many manifests share their memory."""
+    """Return a column of nulls; those of many manifests share their memory."""
     if row_count > _SHARED_ROWS:
         return pa.nulls(row_count, type_)
     return _shared_nulls(type_).slice(0, row_count)

@@ -110,13 +110,13 @@ class ManifestListReader:
 
 
 def _records(file: AvroFile, block: Block) -> Sequence[bytes]:
-    """The records of a block as stored."""
+    """Return the records of a block as stored."""
     content, ends = block.content, record_ends(file.schema, block).tolist()
     return [content[start:end] for start, end in pairwise([0, *ends])]
 
 
 def read_list_properties(content: bytes) -> Mapping[str, str]:
-    """The key-value metadata of a manifest list (R-054). Raises: CorruptTable R-008."""
+    """Return the key-value metadata of a manifest list (R-054). Raises: CorruptTable R-008."""
     return read_header(content).metadata
 
 
@@ -234,7 +234,7 @@ def _record(row: ManifestFile, format_version: int) -> dict[str, Any]:
 
 
 def _names(format_version: int) -> list[str]:
-    """Fields in the order of the reference implementation's writers."""
+    """Return fields in the order of the reference implementation's writers."""
     names = list(_IDS)
     if format_version < 3:
         names.remove("first_row_id")

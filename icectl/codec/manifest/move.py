@@ -53,7 +53,7 @@ _LONGEST_NUMBER = 11
 
 @lru_cache(SCHEMAS)
 def can_carry(source: ManifestLayout, target: ManifestLayout) -> bool:
-    """Whether the records of files in one manifest are, byte for byte, records of the other.
+    """Return whether the records of files in one manifest are, byte for byte, records of the other.
 
     Names and documentation may differ, field ids may not (R-008).
     """
@@ -87,7 +87,7 @@ class CarriedEntries:
         self.count = pieces.shape[1]
 
     def encode(self, rows: Integers, restated: Restated) -> tuple[npt.NDArray[np.uint8], Integers]:
-        """The chosen entries, counted from the first of the batch, and where each ends.
+        """Return the chosen entries, counted from the first of the batch, and where each ends.
 
         Order: that of `rows`; `restated` has the same.
         """
@@ -139,7 +139,7 @@ def _check_known(unknown_field_ids: Sequence[int]) -> None:
 
 
 def _carried(batch: CarriedEntries, entries: Entries, pieces: Integers) -> Iterator[Moved]:
-    """The entries that lie in one batch."""
+    """Yield the entries that lie in one batch."""
     positions = numbers(entries, "manifest_pos")
     start, stop = np.searchsorted(positions, [batch.first, batch.first + batch.count])
     order = start + np.argsort(pieces[start:stop], kind="stable")
@@ -168,7 +168,7 @@ def _valid(entries: Entries, name: str, order: Integers) -> npt.NDArray[np.uint8
 def _encoded(
     content: bytes, entries: Entries, pieces: Integers, form: ManifestForm
 ) -> Iterator[Moved]:
-    """All entries, decoded and encoded."""
+    """Yield all entries, decoded and encoded."""
     header, stored = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=form.spec)
     _check_known(header.unknown_field_ids)
     order = np.argsort(pieces, kind="stable")

@@ -150,7 +150,7 @@ class ParquetManifest:
         return decoded
 
     def _path(self, name: str) -> str | None:
-        """Where a column lies; None of partitions without fields."""
+        """Return where a column lies; None of partitions without fields."""
         if name in ENTRY_IDS:
             return str(self._entry[ENTRY_IDS[name]].name)
         if name == "partition_key" and not self._partition:
@@ -273,5 +273,5 @@ def _readable() -> Iterator[None]:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """The one array that a column is read as."""
+    """Return the one array that a column is read as."""
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

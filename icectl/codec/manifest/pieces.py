@@ -64,7 +64,10 @@ class PieceWriter:
         piece.waiting, piece.waiting_count = bytearray(), 0
 
     def sizes(self) -> dict[int, int]:
-        """Bytes of each piece as stored. Order: that of the pieces. Nothing is added after it."""
+        """Return bytes of each piece as stored.
+
+        Order: that of the pieces. Nothing is added after it.
+        """
         for piece in self._pieces.values():
             self._flush(piece)
         return {
@@ -73,7 +76,7 @@ class PieceWriter:
         }
 
     def manifest(self, numbers: Sequence[int]) -> bytes:
-        """A manifest of some pieces, one after the other."""
+        """Return a manifest of some pieces, one after the other."""
         parts = [
             write_header(
                 self._form.avro_schema,

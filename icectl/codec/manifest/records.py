@@ -119,7 +119,7 @@ def _array(column: StoredColumn, values: list[Any]) -> pa.Array:
 
 
 def _pairs(column: StoredColumn, maps: list[Any]) -> list[Any]:
-    """Metrics maps, stored as arrays of key and value or as Avro maps, as lists of pairs."""
+    """Return metrics maps, stored as arrays of key and value or as Avro maps, as lists of pairs."""
     type_ = column.type.present
     if type_.kind == "map":
         try:

@@ -84,7 +84,7 @@ def scan_columns(
 
 
 def _type(name: str) -> pa.DataType:
-    """The type that the columns have before they are checked."""
+    """Return the type that the columns have before they are checked."""
     if name == "file_format":
         return pa.string()
     type_ = _TYPES[name]
@@ -347,7 +347,7 @@ class _Room:
         self.texts = np.empty((texts + item_texts, text_bytes), np.uint8)
 
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        """All of them in the order of the scan's parameters."""
+        """Return all of them in the order of the scan's parameters."""
         return (
             self.valid, self.numbers, self.text_ends, self.list_ends, self.keys, self.items,
             self.item_ends, self.texts,
@@ -359,7 +359,7 @@ class _Room:
         return _Room(self._places, rows, 2 * items, 2 * text_bytes)
 
     def column(self, name: str, row_count: int) -> pa.Array:
-        """The first `row_count` values of a column, copied."""
+        """Return the first `row_count` values of a column, copied."""
         places, type_ = self._places, _type(name)
         valid = self.valid[places.columns.index(name), :row_count]
         if name in places.numbers:
@@ -446,7 +446,7 @@ class _PartitionKeys:
         self._known: dict[bytes, bytes] = {}
 
     def of(self, spans: pa.Array) -> pa.Array:
-        """The key of every stored record."""
+        """Return the key of every stored record."""
         if spans.null_count:  # the manifest has no partition
             spans = spans.fill_null(b"")
         encoded = spans.dictionary_encode()
@@ -478,7 +478,7 @@ class _EndCompiler(Compiler):
 
 
 def record_ends(schema: AvroType, block: Block) -> npt.NDArray[np.int64]:
-    """The position in a block behind each of its records, whatever they are records of.
+    """Return the position in a block behind each of its records, whatever they are records of.
 
     Raises: CorruptTable R-008; UnusualSchemaError, where the scan cannot step over a type.
     """

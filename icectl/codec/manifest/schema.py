@@ -155,7 +155,10 @@ _PRIMITIVES: Mapping[str, Any] = {
 def entry_schema(
     spec: PartitionSpec, types: Sequence[Type | None], format_version: int
 ) -> dict[str, Any]:
-    """The Avro schema of a manifest entry; `types` are the result types of the spec's fields."""
+    """Return the Avro schema of a manifest entry.
+
+    `types` are the result types of the spec's fields.
+    """
     partition = {"type": "record", "name": "r102", "fields": partition_fields(spec, types)}
     data_file = [
         {"name": "partition", "type": partition, "field-id": PARTITION}
@@ -208,7 +211,7 @@ def partition_fields(spec: PartitionSpec, types: Sequence[Type | None]) -> list[
 
 
 def avro_type(type_: Type | None) -> Any:
-    """The Avro type of a partition value (R-095); None is a field that only holds null."""
+    """Return the Avro type of a partition value (R-095); None is a field that only holds null."""
     if isinstance(type_, DecimalType):
         return {
             "type": "fixed",
@@ -232,7 +235,7 @@ def avro_type(type_: Type | None) -> Any:
 
 
 def partition_value(type_: Type | None, value: Any) -> Any:
-    """A partition value as its Avro type holds it, without logical types.
+    """Return a partition value as its Avro type holds it, without logical types.
 
     Raises: ValueError for a value of a field of unknown type; OverflowError for a decimal that has
     more digits than its type.
@@ -248,7 +251,7 @@ def partition_value(type_: Type | None, value: Any) -> Any:
 
 
 def avro_name(name: str) -> str:
-    """A name as Avro allows it, spelled as the reference implementation does."""
+    """Return a name as Avro allows it, spelled as the reference implementation does."""
     spelled = "".join(
         character
         if character.isascii() and (character.isalnum() or character == "_")

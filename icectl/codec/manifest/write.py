@@ -141,7 +141,7 @@ def _metadata(
 def _stored_columns(
     table: pa.Table, avro_schema: Mapping[str, Any], snapshot_id: int | None
 ) -> pa.Table:
-    """The columns under their Avro names, as they are stored."""
+    """Return the columns under their Avro names, as they are stored."""
     columns = {name: table[name] for name in table.column_names}
     columns["file_path"] = columns["location"]
     columns["file_format"] = format_names(columns["file_format"])

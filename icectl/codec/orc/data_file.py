@@ -119,7 +119,7 @@ class OrcDataFile:
         return (self.metrics(schema),)
 
     def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:
-        """The top-level columns that have one of these ids, at any depth; None is all."""
+        """Yield the top-level columns that have one of these ids, at any depth; None is all."""
         places = chosen(self.schema, field_ids)
         schema = pa.schema([self.schema.field(place) for place in places])
         first_row = 0
@@ -214,7 +214,7 @@ class OrcDataFile:
             ) from error
 
     def _timestamps(self, places: list[int]) -> list[int]:
-        """The columns with timestamps, at any depth."""
+        """Return the columns with timestamps, at any depth."""
         return [place for place in places if _has_timestamps(self.schema.field(place).type)]
 
     def _is_out_of_range(self, number: int, place: int) -> bool:
@@ -252,7 +252,7 @@ def open_orc(file: IO[bytes], name_mapping: NameMapping) -> OrcDataFile:
 
 
 def _with_ids(field: pa.Field) -> pa.Field:
-    """The field in the terms of Parquet, out of the attributes of Iceberg."""
+    """Return the field in the terms of Parquet, out of the attributes of Iceberg."""
     attributes = field.metadata or {}
     children = [_with_ids(child) for child in child_fields(field.type)]
     kind = with_children(field.type, children) if children else _kind(field.type, attributes)
@@ -271,7 +271,7 @@ def _has_timestamps(kind: pa.DataType) -> bool:
 
 
 def _kind(kind: pa.DataType, attributes: Mapping[bytes, bytes]) -> pa.DataType:
-    """The type that the attributes of an ORC column say it has (R-095)."""
+    """Return the type that the attributes of an ORC column say it has (R-095)."""
     if attributes.get(_LONG_TYPE) == b"TIME":
         return pa.time64("us")
     if attributes.get(_BINARY_TYPE) == b"UUID":
@@ -284,7 +284,10 @@ def _kind(kind: pa.DataType, attributes: Mapping[bytes, bytes]) -> pa.DataType:
 
 
 def _column_ids(schema: pa.Schema) -> Iterator[int | None]:
-    """The field id of each column by its number; None of the root and of what is no plain value."""
+    """Yield the field id of each column by its number.
+
+    None of the root and of what is no plain value.
+    """
     yield None
     for field in schema:
         yield from _field_ids(field, is_repeated=False)
@@ -299,7 +302,10 @@ def _field_ids(field: pa.Field, *, is_repeated: bool) -> Iterator[int | None]:
 
 
 def _range(type_: Type, statistics: ColumnStatistics) -> tuple[bytes, bytes] | None:
-    """The bounds of a column as single values; None where there are none that one can tell."""
+    """Return the bounds of a column as single values.
+
+    None where there are none that one can tell.
+    """
     try:
         smallest, largest = (
             _bound(type_, each) for each in (statistics.smallest, statistics.largest)
@@ -310,7 +316,7 @@ def _range(type_: Type, statistics: ColumnStatistics) -> tuple[bytes, bytes] | N
 
 
 def _is_exact(schema: Schema, number: int) -> bool:
-    """Whether bounds of a column are values of it: long texts are cut off."""
+    """Return whether bounds of a column are values of it: long texts are cut off."""
     found = schema.field(number)
     return found is not None and found.type != PrimitiveType("string")
 

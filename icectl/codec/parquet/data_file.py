@@ -87,7 +87,7 @@ class ParquetDataFile:
             return row_group_metrics(self.file.metadata, self.schema, schema)
 
     def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:
-        """The top-level columns that have one of these ids, at any depth; None is all."""
+        """Yield the top-level columns that have one of these ids, at any depth; None is all."""
         places = chosen(self.schema, field_ids)
         schema = pa.schema([self.schema.field(place) for place in places])
         columns = self._columns(frozenset(places))
@@ -168,7 +168,7 @@ class ParquetDataFile:
         return found
 
     def _lengths(self, number: int, column: int) -> tuple[float, int]:
-        """The mean and the largest length of the values in a dictionary."""
+        """Return the mean and the largest length of the values in a dictionary."""
         reader = self._piece_by_piece(read_dictionary=[column]).reader
         for batch in reader.iter_batches(1, [number], [column], use_threads=False):
             values = _innermost(batch.column(0))
@@ -181,7 +181,7 @@ class ParquetDataFile:
         return 0.0, 0
 
     def _piece_by_piece(self, **options: Any) -> Any:
-        """The file once more, of whose columns no more is read than is decoded next."""
+        """Return the file once more, of whose columns no more is read than is decoded next."""
         return pq.ParquetFile(
             self.stored,
             metadata=self.file.metadata,
@@ -214,7 +214,7 @@ class ParquetDataFile:
         return [_WIDTHS.get(one.physical_type) or max(one.length, 0) for one in columns]
 
     def _columns(self, places: frozenset[int]) -> list[int]:
-        """The columns of Parquet that make these top-level fields."""
+        """Return the columns of Parquet that make these top-level fields."""
         roots = [
             place for place, field in enumerate(self.schema) for _ in leaves(pa.schema([field]))
         ]
@@ -269,7 +269,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _innermost(column: pa.Array) -> pa.Array:
-    """The one leaf of a column that was read by itself."""
+    """Return the one leaf of a column that was read by itself."""
     while pa.types.is_nested(column.type):
         column = column.field(0) if pa.types.is_struct(column.type) else column.values
     return column

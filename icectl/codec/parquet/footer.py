@@ -38,7 +38,7 @@ class Untold:
 
 
 def without(footer: bytes, untold: Untold) -> bytes:
-    """The footer without what it is not to say; counts of nulls stay.
+    """Return the footer without what it is not to say; counts of nulls stay.
 
     Raises: CorruptTable R-099, where this is no footer.
     """
@@ -65,7 +65,7 @@ def without(footer: bytes, untold: Untold) -> bytes:
 
 
 def _struct(content: bytes, at: int, changes: Mapping[int, Change | None]) -> Copied:
-    """A struct, some members of it changed; those whose change is None are left out."""
+    """Return a struct, some members of it changed; those whose change is None are left out."""
     made = bytearray()
     number = before = 0
     while at < len(content) and content[at]:
@@ -92,7 +92,7 @@ def _struct(content: bytes, at: int, changes: Mapping[int, Change | None]) -> Co
 
 
 def _each(content: bytes, at: int, change: Callable[[int, bytes, int], Copied]) -> Copied:
-    """A list of structs, each of them changed."""
+    """Return a list of structs, each of them changed."""
     kind, count, first = _list_header(content, at)
     if kind != _STRUCT:
         raise damaged("Parquet", "its footer has something else in place of a list of structs")
@@ -148,7 +148,7 @@ def _end(content: bytes, at: int, kind: int) -> int:
 
 
 def _list_header(content: bytes, at: int) -> tuple[int, int, int]:
-    """The kind and count of elements, and where the first one starts."""
+    """Return the kind and count of elements, and where the first one starts."""
     if at >= len(content):
         raise damaged("Parquet", "its footer ends early")
     kind, count = content[at] & 15, content[at] >> 4

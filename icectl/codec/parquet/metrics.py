@@ -60,7 +60,7 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
 
 
 def footer_metrics(metadata: Any, stored: pa.Schema, schema: Schema) -> FileMetrics:
-    """The metrics that a Parquet footer states; `stored` is its Arrow schema with field ids.
+    """Return the metrics that a Parquet footer states; `stored` is its Arrow schema with field ids.
 
     Shape: as read_metrics.
     """
@@ -145,7 +145,7 @@ def _null_count(chunks: Sequence[Any]) -> int | None:
 def _range(
     chunks: Sequence[Any], read: Callable[[Any], Value | None]
 ) -> tuple[Value, Value] | None:
-    """The smallest and the largest value over all row groups; None where one can't tell."""
+    """Return the smallest and the largest value over all row groups; None where one can't tell."""
     lower: list[Value] = []
     upper: list[Value] = []
     for chunk in chunks:

@@ -79,7 +79,7 @@ class Leaf:
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema to read into and to write from, with field ids.
+    """Return the Arrow schema to read into and to write from, with field ids.
 
     Raises: Unsupported, for variant, geometry and geography, which pyarrow can't annotate.
     Spec: Appendix A, Parquet; R-095.
@@ -88,12 +88,12 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
-    """A table without rows; Schema.empty_table knows no UUIDs inside of other types."""
+    """Return a table without rows; Schema.empty_table knows no UUIDs inside of other types."""
     return pa.table([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def arrow_type(type_: Type) -> pa.DataType:
-    """The Arrow type of an Iceberg type; nested fields carry their ids.
+    """Return the Arrow type of an Iceberg type; nested fields carry their ids.
 
     Raises: as arrow_schema.
     """
@@ -131,7 +131,7 @@ def arrow_values(type_: Type, values: Sequence[Any]) -> pa.Array:
 
 
 def schema_from_arrow(schema: pa.Schema) -> Schema:
-    """The Iceberg schema of a Parquet file, as stored: a promoted column has its old type.
+    """Return the Iceberg schema of a Parquet file, as stored: a promoted column has its old type.
 
     Shape: fields without a field id, or with a nested field without one, are left out.
     Raises: Unsupported, for a type that Iceberg lacks.
@@ -141,7 +141,7 @@ def schema_from_arrow(schema: pa.Schema) -> Schema:
 
 
 def leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
-    """The columns of a Parquet file that has this Arrow schema.
+    """Return the columns of a Parquet file that has this Arrow schema.
 
     Order: of the file's columns.
     """
@@ -149,7 +149,7 @@ def leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
 
 
 def has_field_ids(schema: pa.Schema) -> bool:
-    """Whether any column, at any depth, has a field id."""
+    """Return whether any column, at any depth, has a field id."""
     return any(_any_id(field) for field in schema)
 
 
@@ -168,13 +168,13 @@ def identified(schema: pa.Schema, mapping: NameMapping) -> pa.Schema:
 
 
 def field_id(field: pa.Field) -> int | None:
-    """The field id of an Arrow field."""
+    """Return the field id of an Arrow field."""
     text = (field.metadata or {}).get(FIELD_ID)
     return None if text is None or int(text) < 0 else int(text)
 
 
 def child_fields(kind: pa.DataType) -> list[pa.Field]:
-    """The fields directly inside an Arrow type."""
+    """Return the fields directly inside an Arrow type."""
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     if arrow_types.is_map(kind):
@@ -183,7 +183,10 @@ def child_fields(kind: pa.DataType) -> list[pa.Field]:
 
 
 def with_children(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
-    """An Arrow type with other fields inside; one without fields, and an extension, as it is."""
+    """Return an Arrow type with other fields inside.
+
+    One without fields, and an extension, as it is.
+    """
     if not fields or isinstance(kind, pa.BaseExtensionType):
         return kind
     if arrow_types.is_map(kind):
@@ -196,7 +199,7 @@ def with_children(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
 
 
 def without_extensions(kind: pa.DataType) -> pa.DataType:
-    """An Arrow type with what extension types are stored as, at any depth."""
+    """Return an Arrow type with what extension types are stored as, at any depth."""
     if isinstance(kind, pa.BaseExtensionType):
         return kind.storage_type
     fields = [field.with_type(without_extensions(field.type)) for field in child_fields(kind)]
@@ -222,7 +225,7 @@ def is_same_type(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def is_same_schema(one: pa.Schema, other: pa.Schema) -> bool:
-    """Whether two Arrow schemas have the same fields, as is_same_type compares them."""
+    """Return whether two Arrow schemas have the same fields, as is_same_type compares them."""
     return is_same_type(pa.struct(list(one)), pa.struct(list(other)))
 
 
@@ -244,7 +247,7 @@ def _field(field: pa.Field) -> NestedField | None:
 
 
 def _type(kind: pa.DataType) -> Type | None:
-    """The Iceberg type; None where a nested field has no id."""
+    """Return the Iceberg type; None where a nested field has no id."""
     if not arrow_types.is_nested(kind):
         return flat_type(kind)
     fields = [_field(field) for field in child_fields(kind)]

@@ -100,7 +100,7 @@ class ParquetWriter:
         return Untold(frozenset(bounds), frozenset(encodings))
 
     def _begun(self, rows: pa.Table) -> Any:
-        """The writer of the file, begun with its first rows."""
+        """Return the writer of the file, begun with its first rows."""
         if self._writer is None:
             options = self._options
             self._writer = pq.ParquetWriter(
@@ -204,7 +204,7 @@ def _is_distinct(column: pa.ChunkedArray) -> bool:
 
 
 def _paths(schema: pa.Schema) -> Sequence[str]:
-    """The columns of Parquet that a schema has, as its writer calls them."""
+    """Return the columns of Parquet that a schema has, as its writer calls them."""
     file = BytesIO()
     pq.ParquetWriter(file, schema).close()
     stored = pq.ParquetFile(file).schema

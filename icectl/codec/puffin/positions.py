@@ -73,7 +73,7 @@ def write_dv(positions: npt.ArrayLike) -> bytes:
 
 
 def dv_blob(positions: npt.ArrayLike, data_file: str) -> NewBlob:
-    """A blob for `write_puffin` that deletes positions of one data file (R-119)."""
+    """Return a blob for `write_puffin` that deletes positions of one data file (R-119)."""
     content = write_dv(positions)
     count = len(np.unique(np.asarray(positions, dtype=np.uint64)))
     return NewBlob(

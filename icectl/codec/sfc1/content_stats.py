@@ -32,7 +32,7 @@ _FIXED_WIDTH = {
 
 
 def stats_type(columns: Sequence[StatsColumn]) -> pa.StructType:
-    """The type of `content_stats` for these columns, with field ids (V4-140)."""
+    """Return the type of `content_stats` for these columns, with field ids (V4-140)."""
     return _stats_type(tuple(columns))
 
 
@@ -71,7 +71,7 @@ def _members(column: StatsColumn) -> list[pa.Field]:
 
 
 def bound_type(type_: Type) -> pa.DataType | None:
-    """The Arrow type of a column's bounds; None for types without ordered values."""
+    """Return the Arrow type of a column's bounds; None for types without ordered values."""
     try:
         found = arrow_type(type_)
     except Unsupported:
@@ -87,7 +87,7 @@ def _id(number: int) -> dict[bytes, str]:
 
 
 def from_maps(entries: E, columns: Sequence[StatsColumn]) -> pa.StructArray:
-    """The statistics that the maps of older manifests hold, of these columns (sfc-1 5.7).
+    """Return the statistics that the maps of older manifests hold, of these columns (sfc-1 5.7).
 
     Shape: one struct per entry; bounds that do not decode are null, as are `tight_bounds`.
     Order: kept.
@@ -119,7 +119,7 @@ def from_maps(entries: E, columns: Sequence[StatsColumn]) -> pa.StructArray:
 
 
 def _group(kind: pa.StructType, found: Mapping[str, pa.Array], count: int) -> pa.StructArray:
-    """The struct of one stats id: null where nothing is known."""
+    """Return the struct of one stats id: null where nothing is known."""
     columns = [
         found[member.name].cast(member.type)
         if member.name in found
@@ -165,7 +165,7 @@ def _viewed(numbers: npt.NDArray[np.int64], stored: pa.Array, wanted: pa.DataTyp
 
 
 def _decoded_bounds(type_: Type, stored: pa.Array) -> pa.Array:
-    """Each distinct bound decoded once."""
+    """Return each distinct bound decoded once."""
     encoded = stored.dictionary_encode()
     values = []
     for content in encoded.dictionary.to_pylist():
@@ -222,7 +222,7 @@ def _conformed(group: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
 
 
 def _promoted(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Values of a promoted column (R-097); null where its new type has no such value."""
+    """Return values of a promoted column (R-097); null where its new type has no such value."""
     if values.type == kind:
         return values
     try:
@@ -237,7 +237,7 @@ def _promoted(values: pa.Array, kind: pa.DataType) -> pa.Array:
 def aggregate(
     stats: pa.StructArray, columns: Sequence[StatsColumn], record_counts: pa.Array
 ) -> pa.StructArray:
-    """The statistics of a leaf's entry, from those of its live rows (sfc-1 5.5).
+    """Return the statistics of a leaf's entry, from those of its live rows (sfc-1 5.5).
 
     Shape: one struct of the same type; members are null where a file lacks them.
     """
@@ -274,7 +274,7 @@ def _sum(values: pa.Array) -> pa.Array:
 
 
 def _extreme(values: pa.Array, type_: Type, *, highest: bool) -> pa.Array:
-    """The lowest or highest value; null where there is none or one is missing (V4-146)."""
+    """Return the lowest or highest value; null where there is none or one is missing (V4-146)."""
     if values.null_count or not len(values):
         return pa.nulls(1, values.type)
     plain = values.storage if isinstance(values, pa.ExtensionArray) else values

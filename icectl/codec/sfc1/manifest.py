@@ -108,7 +108,7 @@ def read_tree(
     columns: Collection[str] | None = None,
     stats: Collection[int] | None = None,
 ) -> TreeFile:
-    """A version 4 manifest; some of its `columns`, and the `stats` of some ids, where given.
+    """Return a version 4 manifest; some of its `columns`, and the `stats` of some ids, where given.
 
     Shape: what is not asked for is not there.
     Order: of the file; a row's ordinal is the position that bitmaps name.
@@ -137,7 +137,7 @@ def read_tree(
 def write_tree(
     rows: pa.Table, content: TreeContent, footer: Mapping[str, str] | None = None
 ) -> bytes:
-    """A version 4 manifest of rows as `read_tree` gives them.
+    """Return a version 4 manifest of rows as `read_tree` gives them.
 
     `footer` has what the file says beside what every manifest does, in text.
     Order: kept.
@@ -198,7 +198,7 @@ class _Shape:
                 inside.setdefault(field_id(one), at)
 
     def find(self, column: _Column) -> pa.Field | None:
-        """The field of a column."""
+        """Return the field of a column."""
         if column.group is None:
             at = self.top.get(column.id)
             return None if at is None else self.schema.field(at)
@@ -209,7 +209,7 @@ class _Shape:
 def _chosen(
     shape: _Shape, columns: Collection[str] | None, stats: Collection[int] | None
 ) -> list[str] | None:
-    """Names in the file of what is asked for; None is everything."""
+    """Return names in the file of what is asked for; None is everything."""
     if (columns is None and stats is None) or any("." in name for name in _names(shape)):
         return None
     names = []
@@ -233,7 +233,7 @@ def _chosen(
 
 
 def _names(shape: _Shape) -> Iterator[str]:
-    """Names in the file of columns and of members of groups."""
+    """Yield names in the file of columns and of members of groups."""
     for one in shape.schema:
         yield one.name
         yield from (child.name for child in child_fields(one.type))
@@ -304,7 +304,7 @@ def _same_type(stored: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _column(stored: pa.Table, shape: _Shape, column: _Column) -> pa.Array:
-    """A column of TREE_ROWS; null where the file lacks it."""
+    """Return a column of TREE_ROWS; null where the file lacks it."""
     wanted = TREE_ROWS.field(column.name)
     values = _values(stored, shape, column)
     if values is None:
@@ -427,7 +427,7 @@ def _struct(rows: pa.Table, group: int, members: list[_Column]) -> pa.Array:
 
 
 def _texts(schema: pa.Schema) -> list[str] | bool:
-    """Columns worth a dictionary: texts, and the members of statistics."""
+    """Return columns worth a dictionary: texts, and the members of statistics."""
     paths: list[str] = []
 
     def walk(one: pa.Field, path: str) -> None:

@@ -34,7 +34,7 @@ class TupleField:
 def tuple_fields(
     spec: PartitionSpec, expressions: Mapping[int, Expression], types: Mapping[int, Type]
 ) -> tuple[TupleField, ...]:
-    """The fields whose values statistics hold; `types` are those of stats ids.
+    """Return the fields whose values statistics hold; `types` are those of stats ids.
 
     Order: of the spec.
     """
@@ -112,7 +112,7 @@ class Recovered:
 def recover(
     stats: pa.StructArray | None, count: int, fields: Sequence[TupleField], width: int
 ) -> Recovered:
-    """The partition tuples of entries, all of one spec with `width` fields.
+    """Return the partition tuples of entries, all of one spec with `width` fields.
 
     Shape: one key per entry, in the encoding of entries/partition/key.py.
     Order: kept.
@@ -140,7 +140,7 @@ def recover(
 
 
 def _values(group: pa.StructArray, item: TupleField) -> tuple[pa.Array, pa.Array]:
-    """The values of one field, and what is wrong with them, by sfc-1 5.4."""
+    """Return the values of one field, and what is wrong with them, by sfc-1 5.4."""
     base = group_id(item.stats_id)
     parts = dict(zip(map(field_id, group.type), group.flatten(), strict=True))
     kind = bound_type(item.type)

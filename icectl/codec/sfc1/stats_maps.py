@@ -26,7 +26,7 @@ _FOUR_BYTES = ("int", "date")
 def to_maps(
     stats: pa.StructArray, columns: Sequence[StatsColumn], wanted: Collection[str]
 ) -> dict[str, pa.Array]:
-    """The metrics maps that statistics hold, under the names of entries/schema.py.
+    """Return the metrics maps that statistics hold, under the names of entries/schema.py.
 
     Shape: one map per row, null where nothing is known; of `wanted` only those there are.
     Order: keys ascend.
@@ -49,7 +49,7 @@ def to_maps(
 
 
 def _map(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.MapType) -> pa.Array:
-    """One map per row of the values that each column has there."""
+    """Return one map per row of the values that each column has there."""
     rows: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
     keys: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32)]
     items: list[pa.Array] = [pa.nulls(0, kind.item_type)]
@@ -72,7 +72,7 @@ def _map(parts: Sequence[tuple[int, pa.Array]], count: int, kind: pa.MapType) ->
 
 
 def single_values(type_: Type, values: pa.Array) -> pa.Array:
-    """Values of a type as their single-value bytes (R-091); null stays null."""
+    """Return values of a type as their single-value bytes (R-091); null stays null."""
     if isinstance(type_, DecimalType):
         return _with_nulls(values, packed(decimal_bytes(type_, values)).cast(pa.binary()))
     name = type_.name if isinstance(type_, PrimitiveType) else ""

@@ -154,7 +154,7 @@ def _status(plan: ExportPlan, manifest: ManifestFile) -> Status:
 
 
 def _places(entries: Entries, positions: Positions) -> Positions:
-    """The rows of entries that stand at positions of their manifest."""
+    """Return the rows of entries that stand at positions of their manifest."""
     return np.flatnonzero(np.isin(entries.table["manifest_pos"].to_numpy(), positions)).astype(
         np.uint64
     )
@@ -197,11 +197,11 @@ class _Changes:
         return _Changes(plan, entries, dead, np.array(fresh, np.uint64), vectors, before)
 
     def modified(self) -> pa.Table:
-        """The rows whose vectors are new, as they are now."""
+        """Return the rows whose vectors are new, as they are now."""
         return self._fresh(self.vectors, DraftStatus.MODIFIED)
 
     def replaced(self) -> pa.Table:
-        """All rows as they were before."""
+        """Return all rows as they were before."""
         fresh = set(self.fresh.tolist())
         kept = {place: one for place, one in self.vectors.items() if place not in fresh}
         return as_rows(self.entries, self.plan.form, {**kept, **self.before})
@@ -222,7 +222,7 @@ class _Changes:
     def _fresh(
         self, vectors: Mapping[int, Vector], status: DraftStatus, snapshot_id: int | None = None
     ) -> pa.Table:
-        """The rows whose vectors are new, with some vectors of theirs and a status."""
+        """Return the rows whose vectors are new, with some vectors of theirs and a status."""
         places = self.fresh.tolist()
         own = {at: vectors[place] for at, place in enumerate(places) if place in vectors}
         rows = as_rows(take(self.entries, self.fresh), self.plan.form, own)

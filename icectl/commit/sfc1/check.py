@@ -50,7 +50,7 @@ class _NewState:
         }
 
     def read(self, leaf: ListedRow) -> pa.Table:
-        """The rows of a leaf, perhaps without their statistics."""
+        """Return the rows of a leaf, perhaps without their statistics."""
         content = self._new.get(comparison_key(leaf.name))
         if content is None:
             return self._means.look(leaf)
@@ -108,7 +108,7 @@ def _leaves(rows: pa.Table) -> set[str]:
 
 
 def _beside(rows: pa.Table, same: Collection[str]) -> pa.Table:
-    """The files of a root, and its leaves but for some."""
+    """Return the files of a root, and its leaves but for some."""
     live = live_rows(rows)
     leaves = of_contents(live, *LEAVES)
     changed = [comparison_key(str(place)) not in same for place in leaves["location"].to_pylist()]
@@ -122,7 +122,7 @@ def _files(rows: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) -> pa.
 
 
 def _files_of(rows: pa.Table) -> pa.Table:
-    """Files by what identifies them (sfc-1 EN7), with what no commit changes of them."""
+    """Return files by what identifies them (sfc-1 EN7), with what no commit changes of them."""
     is_vector = pc.equal(rows["content"], int(Content.POSITION_DELETES))
     offsets = pc.if_else(is_vector, pc.fill_null(rows["content_offset"], -1), -1)
     columns = {
@@ -145,7 +145,10 @@ def _without(files: pa.Table, others: pa.Table) -> pa.Table:
 
 
 def _difference(before: pa.Table, after: pa.Table) -> str | None:
-    """The first column in which the same files differ; null row ids may be filled (sfc-1 4.7)."""
+    """Return the first column in which the same files differ.
+
+    Null row ids may be filled (sfc-1 4.7).
+    """
     if len(before) != len(after):
         return f"their number ({len(before)} and {len(after)})"
     for name in (*_IDENTITY, *_CARRIED):

@@ -39,7 +39,7 @@ _ORDER = (
 
 
 def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: Attempt) -> NewTree:
-    """The root that an operation makes of the parent state (sfc-1 7.1). Nothing is written.
+    """Return the root that an operation makes of the parent state (sfc-1 7.1). Nothing is written.
 
     Raises: CommitConflict for a removed file that is not live.
     """
@@ -124,7 +124,7 @@ def _place(draft: Draft, added: pa.Table) -> None:
 
 
 def _to_inherit(rows: pa.Table) -> pa.Table:
-    """Rows without what a leaf gives them, so that it survives a retry."""
+    """Return rows without what a leaf gives them, so that it survives a retry."""
     for name in ("snapshot_id", "file_sequence_number", "first_row_id"):
         rows = with_column(rows, name, pa.nulls(len(rows), pa.int64()))
     return rows

@@ -133,24 +133,24 @@ class Draft:
     in_memory: dict[str, pa.Table] = field(default_factory=dict)
 
     def rows_of(self, leaf: ListedRow) -> pa.Table:
-        """The rows of a leaf, new ones included."""
+        """Return the rows of a leaf, new ones included."""
         key = comparison_key(leaf.name)
         if key not in self.in_memory:
             self.in_memory[key] = self.means.read(leaf)
         return self.in_memory[key]
 
     def look_at(self, leaf: ListedRow) -> pa.Table:
-        """The rows of a leaf, perhaps without their statistics."""
+        """Return the rows of a leaf, perhaps without their statistics."""
         held = self.in_memory.get(comparison_key(leaf.name))
         return self.means.look(leaf) if held is None else held
 
     def names_of(self, leaf: ListedRow) -> pa.Table:
-        """The rows of a leaf, perhaps with nothing but what identifies them."""
+        """Return the rows of a leaf, perhaps with nothing but what identifies them."""
         held = self.in_memory.get(comparison_key(leaf.name))
         return self.means.names(leaf) if held is None else held
 
     def leaves(self) -> list[ListedRow]:
-        """The rows of all leaves so far. Order: kept ones first."""
+        """Return the rows of all leaves so far. Order: kept ones first."""
         parts = (self.kept, *self.existing, *self.added)
         return [row for part in parts for row in leaf_rows(part)]
 
@@ -187,5 +187,5 @@ def keys(locations: pa.ChunkedArray) -> list[str | None]:
 
 
 def with_status(rows: pa.Table, status: Status) -> pa.Table:
-    """The rows with one status."""
+    """Return the rows with one status."""
     return with_column(rows, "status", pa.repeat(pa.scalar(int(status), pa.int8()), len(rows)))

@@ -69,7 +69,10 @@ def find(draft: Draft, change: TreeChange) -> Found:
 
 
 def homes(draft: Draft, data_files: set[str]) -> dict[str, str]:
-    """The location of the data leaf that each data file is live in; those in the root lack."""
+    """Return the location of the data leaf that each data file is live in.
+
+    Those in the root lack.
+    """
     found: dict[str, str] = {}
     left = set(data_files)
     for key, leaf in _leaves(draft, Content.DATA_MANIFEST):
@@ -109,7 +112,7 @@ class _Search:
                 self._look(key, draft.names_of(leaf), draft.dead.get(key, NONE))
 
     def _is_done(self, kind: Content) -> bool:
-        """Whether no leaf of a kind can have anything more of what is wanted."""
+        """Return whether no leaf of a kind can have anything more of what is wanted."""
         if kind is Content.DATA_MANIFEST:
             return not self._left_data
         return not len(self._data_files) and len(self._left) == self._left_data
@@ -142,7 +145,7 @@ def _texts(wanted: set[str]) -> pa.Array:
 
 
 def _matching(rows: pa.Table, column: str, wanted: pa.Array, dead: Positions) -> list[int]:
-    """Rows of live files whose location in a column is one of the wanted."""
+    """Return rows of live files whose location in a column is one of the wanted."""
     if not len(wanted) or not len(rows):
         return []
     found = pc.is_in(comparison_keys(rows[column]), wanted)

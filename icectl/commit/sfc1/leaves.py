@@ -62,7 +62,7 @@ def write_leaves(
 def _parts(
     form: LeafForm, rows: pa.Table, content: TreeContent
 ) -> Iterator[tuple[pa.Table, bytes]]:
-    """Rows in pieces of about the target size, each as it is stored; nothing of no rows."""
+    """Yield rows in pieces of about the target size, each as it is stored; nothing of no rows."""
     limit = min(form.max_entries, LEAF_MAX_ENTRIES)
     for start in range(0, len(rows), limit):
         part = rows.slice(start, limit)

@@ -144,7 +144,10 @@ def by_home(draft: Draft, vectors: pa.Table) -> list[tuple[str | None, pa.Table]
 
 
 def _one_home(draft: Draft, rows: pa.Table) -> str | None:
-    """The data leaf that the files of all these vectors are in; None where there is no such."""
+    """Return the data leaf that the files of all these vectors are in.
+
+    None where there is no such.
+    """
     if set(rows["content"].unique().to_pylist()) != {Content.POSITION_DELETES}:
         return None
     groups = [home for home, part in by_home(draft, rows) if len(part)]
@@ -161,7 +164,7 @@ def write_existing(
 
 
 def affiliate(leaf: pa.Table, home: str | None) -> pa.Table:
-    """The row of a leaf, with the data leaf that it belongs to."""
+    """Return the row of a leaf, with the data leaf that it belongs to."""
     return leaf if home is None else with_column(leaf, "referenced_file", pa.array([home]))
 
 

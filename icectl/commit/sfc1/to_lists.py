@@ -130,7 +130,7 @@ class ListsOfRoots:
     def _of_leaf(
         self, facts: TreeFacts, snapshot: Snapshot, leaf: ListedRow, dead: Positions
     ) -> tuple[ManifestFile, ...]:
-        """Manifests of what lives in a leaf: as its writer left it where all of it does."""
+        """Return manifests of what lives in a leaf: as its writer left it where all of it does."""
         is_new = leaf.status == Status.ADDED
         digest = sha256(dead.tobytes()).digest() if len(dead) else b""
         key = (comparison_key(leaf.name), digest, is_new and bool(len(dead)))
@@ -144,7 +144,10 @@ class ListsOfRoots:
         return self._made[key]
 
     def _untouched(self, facts: TreeFacts, leaf: ListedRow) -> Iterator[ManifestFile]:
-        """Manifests of a leaf's rows, each with its status; one of an older version as it is."""
+        """Yield manifests of a leaf's rows, each with its status.
+
+        One of an older version as it is.
+        """
         manifest = leaf_manifest(leaf, NONE)
         if leaf.file_format == FileFormat.AVRO:
             spec = facts.metadata.spec(manifest.partition_spec_id)
@@ -158,7 +161,7 @@ class ListsOfRoots:
     def _with_dead(
         self, facts: TreeFacts, snapshot: Snapshot, leaf: ListedRow, dead: Positions
     ) -> Iterator[ManifestFile]:
-        """Manifests of the rows that live, which the snapshot found there or added."""
+        """Yield manifests of the rows that live, which the snapshot found there or added."""
         entries = live(self._entries(facts, leaf, dead))
         if not leaf.deleted_files_count and len(entries) != leaf.live_count - len(dead):
             told = f"{len(entries)} entries of `{leaf.name}` live, its root says otherwise"
@@ -168,7 +171,10 @@ class ListsOfRoots:
             yield _of_snapshot(one, snapshot)
 
     def _entries(self, facts: TreeFacts, leaf: ListedRow, dead: Positions) -> Entries:
-        """The entries of a leaf but for dead ones. Raises: Unsupported for unknown columns."""
+        """Return the entries of a leaf but for dead ones.
+
+        Raises: Unsupported for unknown columns.
+        """
         if leaf.file_format == FileFormat.AVRO:
             return self._load(facts, leaf_manifest(leaf, dead))
         rows = read_leaf(self.access.store, facts, leaf, carried=True)
@@ -217,13 +223,13 @@ class ListsOfRoots:
 
 
 def rooted_snapshots(metadata: TableMetadata) -> Sequence[Snapshot]:
-    """The snapshots that have roots. Order: by sequence number."""
+    """Return the snapshots that have roots. Order: by sequence number."""
     rooted = (one for one in metadata.snapshots if one.root_manifest is not None)
     return sorted(rooted, key=lambda one: one.sequence_number)
 
 
 def _of_snapshot(manifest: ManifestFile, snapshot: Snapshot) -> ManifestFile:
-    """A manifest as its snapshot lists it, which gives no row an id anew (R-102)."""
+    """Return a manifest as its snapshot lists it, which gives no row an id anew (R-102)."""
     first_row_id = manifest.first_row_id
     is_of_data = manifest.content is ManifestContent.DATA
     if is_of_data and not (manifest.added_files_count or manifest.existing_files_count):

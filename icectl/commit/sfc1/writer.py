@@ -114,7 +114,7 @@ class NewFiles(Protocol):
         """Return the location of a new leaf."""
 
     def bitmaps(self) -> str:
-        """A new Puffin file of manifest delete vectors."""
+        """Return a new Puffin file of manifest delete vectors."""
 
     def root(self, snapshot_id: int) -> str:
         """Return the location of a new root."""
@@ -142,7 +142,7 @@ class WrittenTree:
 
 
 def writer(access: TableAccess, branch: str, outputs: Outputs) -> SnapshotWriter:
-    """A writer of one snapshot."""
+    """Return a writer of one snapshot."""
     return TreeWriter(access.store, access.env, branch, outputs)
 
 
@@ -277,7 +277,7 @@ class TreeWriter:
 
 
 def _without_foreign(means: TreeMeans, state: ParentState, change: TreeChange) -> TreeChange:
-    """The change, with manifests in Parquet of a manifest list written anew as leaves.
+    """Return the change, with manifests in Parquet of a manifest list written anew as leaves.
 
     Raises: Unsupported, where one of them has entries that no leaf can have.
     """
@@ -299,7 +299,7 @@ def _options(metadata: TableMetadata, leaf_target_size_bytes: int | None) -> Tre
 
 
 def _once(read: ReadLeaf) -> ReadLeaf:
-    """A reader that reads each leaf one time."""
+    """Return a reader that reads each leaf one time."""
     held: dict[str, pa.Table] = {}
 
     def read_once(leaf: ListedRow) -> pa.Table:
@@ -342,7 +342,7 @@ def _counters(added: pa.Table, made: NewTree) -> dict[str, str]:
 def _totals(
     means: TreeMeans, parent: Snapshot | None, state: ParentState, change: TreeChange, made: NewTree
 ) -> dict[str, str]:
-    """The parent's totals with the changes; counted where it has none (R-031)."""
+    """Return the parent's totals with the changes; counted where it has none (R-031)."""
     added = summary_counters(summarise(_entries(change.added)), "total")
     removed = summary_counters(summarise(_entries(made.removed)), "total")
     told = {} if parent is None else dict(parent.summary or {})
@@ -377,7 +377,7 @@ def replacement(
 
 
 def _leaf_at(manifests: Sequence[ManifestFile], at: int) -> str | None:
-    """The leaf of an entry that was read; None where a root has it."""
+    """Return the leaf of an entry that was read; None where a root has it."""
     manifest = manifests[at]
     return None if manifest.in_root else manifest.manifest_path
 

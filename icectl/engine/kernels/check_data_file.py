@@ -102,7 +102,7 @@ def check_data_file(
 
 
 def readable(location: str, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Findings of a file, and what ends the reading of it as one of them (R-099)."""
+    """Find findings of a file, and what ends the reading of it as one of them (R-099)."""
     try:
         yield from findings
     except (CorruptTable, Unsupported) as error:
@@ -200,7 +200,7 @@ class _Check:
         return None if known is None or is_nested(known.type) else known.type
 
     def _unproven(self, measured: Mapping[int, Measured]) -> set[int]:
-        """The columns whose rows have to be read."""
+        """Return the columns whose rows have to be read."""
         recorded, wanted = self.recorded, set()
         for id_ in {*recorded.lower_bounds, *recorded.upper_bounds, *recorded.null_value_counts}:
             known = measured.get(id_)
@@ -251,7 +251,7 @@ class _Check:
     def _values(
         self, batch: pa.RecordBatch, paths: Mapping[int, tuple[int, ...]], rows: "_RowIds"
     ) -> Iterator[tuple[int, Type, pa.Array]]:
-        """The values of columns of a batch, some of the file's; row ids go to `rows`."""
+        """Yield the values of columns of a batch, some of the file's; row ids go to `rows`."""
         places = {field_id(one): at for at, one in enumerate(batch.schema)}
         for id_, path in paths.items():
             top = field_id(self.opened.schema.field(path[0]))
@@ -304,7 +304,7 @@ class _Check:
 
 
 def check_count(recorded: Recorded, row_count: int) -> Iterator[Finding]:
-    """A file has as many rows as its entry says (R-063)."""
+    """Check that a file has as many rows as its entry says (R-063)."""
     if row_count != recorded.record_count:  # R-063
         message = f"it has {row_count:,} rows, the manifest says {recorded.record_count:,}"
         yield finding("R-063", recorded.location, message)
@@ -335,7 +335,7 @@ def check_metrics(
 
 
 def _proves_bounds(recorded: Recorded, known: Measured, id_: int, type_: Type | None) -> bool:
-    """Whether the range of a column lies inside the recorded bounds."""
+    """Return whether the range of a column lies inside the recorded bounds."""
     lower = _bound(recorded.lower_bounds.get(id_), type_)
     upper = _bound(recorded.upper_bounds.get(id_), type_)
     if lower is None and upper is None:
@@ -361,7 +361,7 @@ def _is_real(type_: Type | None) -> bool:
 
 
 def _is_one(values: pa.Array, type_: Type, field_: PartitionField, expected: Value) -> bool:
-    """Whether a transform that keeps the order gives the expected value at both ends."""
+    """Return whether a transform that keeps the order gives the expected value at both ends."""
     if field_.transform.name not in _MONOTONE or values.null_count or _is_real(type_):
         return False
     if not len(values):
@@ -414,7 +414,10 @@ class _RowIds:
 
 
 def _source(field_: PartitionField) -> int | None:
-    """The one column that a partition field is made of; None where its value cannot be told."""
+    """Return the one column that a partition field is made of.
+
+    None where its value cannot be told.
+    """
     known = field_.transform.name not in ("void", "unknown") and len(field_.source_ids) == 1
     return field_.source_ids[0] if known else None
 

@@ -214,7 +214,7 @@ def check_vectors(
     record_count: RecordCount,
     named: Callable[[str], str],
 ) -> Iterator[Finding]:
-    """The deletion vectors of one Puffin file: footer, checksums, positions (R-118, R-119).
+    """Find the deletion vectors of one Puffin file: footer, checksums, positions (R-118, R-119).
 
     `read_range` gives bytes from an offset on, from the end where it is negative. `named` makes
     locations in the footer what manifests say.
@@ -232,7 +232,7 @@ def check_vectors(
 
 
 def check_replacement(data_file: str, before: bytes, after: bytes) -> Iterator[Finding]:
-    """A data file's vector holds all that the one before it does (V4-164)."""
+    """Check that a data file's vector holds all that the one before it does (V4-164)."""
     try:
         lost = np.setdiff1d(read_dv(before), read_dv(after))
     except CorruptTable:
@@ -246,7 +246,7 @@ def check_replacement(data_file: str, before: bytes, after: bytes) -> Iterator[F
 
 
 def read_puffin_footer(read_range: Callable[[int, int], bytes], size_bytes: int) -> PuffinFile:
-    """The footer of a Puffin file of some size. Raises: CorruptTable; Unsupported."""
+    """Return the footer of a Puffin file of some size. Raises: CorruptTable; Unsupported."""
     tail = read_range(-FOOTER_END, FOOTER_END)
     size = footer_size(tail)
     return read_footer(read_range(-min(size, size_bytes), size), size_bytes)

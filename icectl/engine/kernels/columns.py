@@ -26,7 +26,10 @@ _REAL = frozenset({"float", "double"})
 
 
 def path_to(schema: pa.Schema, wanted: int) -> tuple[int, ...] | None:
-    """Positions that lead through structs to the column with a field id; None inside of lists."""
+    """Return positions that lead through structs to the column with a field id.
+
+    None inside of lists.
+    """
     return _path([schema.field(at) for at in range(len(schema))], wanted)
 
 
@@ -43,7 +46,7 @@ def _path(fields: list[pa.Field], wanted: int) -> tuple[int, ...] | None:
 
 
 def inside(column: pa.Array, path: tuple[int, ...]) -> pa.Array:
-    """The column below a struct, null where a struct above it is."""
+    """Return the column below a struct, null where a struct above it is."""
     return pc.struct_field(column, list(path)) if path else column
 
 
@@ -81,7 +84,7 @@ def has_order(type_: Type) -> bool:
 
 
 def with_lost_seconds(column: pa.Array, field: pa.Field, told: Mapping[int, Value]) -> pa.Array:
-    """A column of an ORC file with the instants that its partition tells of, at any depth.
+    """Return a column of an ORC file with the instants that its partition tells of, at any depth.
 
     `told` are the values of identity fields by the id of their column. Readers of the reference
     implementation take those; here they only take the place of what ORC shows a second too late.
@@ -106,7 +109,7 @@ def with_lost_seconds(column: pa.Array, field: pa.Field, told: Mapping[int, Valu
 
 
 def value_of(stored: object, type_: Type) -> Value:
-    """A value of as_values as single values have it."""
+    """Return a value of as_values as single values have it."""
     if isinstance(stored, bytes) and type_ == PrimitiveType("uuid"):
         return UUID(bytes=stored)
     return stored
@@ -154,7 +157,7 @@ class Measured:
 
 
 def differing(values: pa.Array, type_: Type, transform: Transform, expected: Value) -> Value | None:
-    """A result of a transform that is not the expected one, as (value,); None where all are.
+    """Return a result of a transform that is not the expected one, as (value,); None where all are.
 
     Raises: ValueError where the transform does not take the type, or a value has no result.
     """
@@ -168,7 +171,7 @@ def differing(values: pa.Array, type_: Type, transform: Transform, expected: Val
 
 
 def not_earlier(values: pa.Array, type_: Type, transform: Transform, expected: Value) -> pa.Array:
-    """Values of an ORC file without those that give the expected result a second before.
+    """Return values of an ORC file without those that give the expected result a second before.
 
     Raises: as differing.
     """

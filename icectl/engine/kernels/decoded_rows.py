@@ -122,7 +122,7 @@ class DecodedRows:
 
 
 def _ahead(batches: Iterator[Rows]) -> Iterator[Rows]:
-    """The same, while a thread is making the next."""
+    """Yield the same, while a thread is making the next."""
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, batches, None)
         while (rows := coming.result()) is not None:

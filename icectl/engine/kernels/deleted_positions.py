@@ -46,7 +46,7 @@ class DeletedPositions:
         self._by_key = {loosest_key(location): location for location in record_counts}
 
     def of(self, location: str) -> Flags | None:
-        """The flags of a data file; None where no row is deleted."""
+        """Return the flags of a data file; None where no row is deleted."""
         return self._flags.get(location)
 
     def add(self, location: str, positions: npt.NDArray[np.integer]) -> None:
@@ -98,7 +98,7 @@ def spelled_otherwise(location: str, row_count: int) -> Unsupported:
 
 
 def vector_positions(file: IO[bytes], offset: int, size_bytes: int, count: int) -> Positions:
-    """The positions of one deletion vector of a Puffin file. Raises: as read_dv; R-118."""
+    """Return the positions of one deletion vector of a Puffin file. Raises: as read_dv; R-118."""
     file.seek(offset)
     positions = read_dv(file.read(size_bytes))
     check_cardinality(positions, count)
@@ -136,7 +136,7 @@ def named_positions(
 
 
 def as_stated(column: pa.Array, wanted: NestedField) -> pa.Array:
-    """A column of a position delete file in the type that the format says.
+    """Return a column of a position delete file in the type that the format says.
 
     Raises: CorruptTable R-121, where it is stored as another that does not become that.
     """
@@ -168,7 +168,7 @@ class _Named:
     def split(
         self, paths: pa.Array, positions: pa.Array
     ) -> Iterator[tuple[Target, npt.NDArray[np.int64]]]:
-        """The positions of each data file that is named and applied to."""
+        """Yield the positions of each data file that is named and applied to."""
         encoded = paths.dictionary_encode()
         codes = encoded.indices.to_numpy()
         order = np.argsort(codes, kind="stable")

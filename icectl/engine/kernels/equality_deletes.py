@@ -61,7 +61,7 @@ class _Chain:
         return tuple(line[-1] for line in self.lines)
 
     def first_rank(self, location: str) -> int | None:
-        """The place of the first delete file that applies to a data file."""
+        """Return the place of the first delete file that applies to a data file."""
         for rank, one in enumerate(self.deletes):
             if location in one.applies_to:
                 return rank
@@ -93,7 +93,7 @@ class EqualityIndex:
         return {item.id for line in self._chain.lines for item in line}
 
     def applies_to(self, location: str) -> bool:
-        """Whether any of the deletes applies to a data file."""
+        """Return whether any of the deletes applies to a data file."""
         return self._chain.first_rank(location) is not None
 
     def deleted(self, source: Source, stored: pa.RecordBatch) -> _Places:
@@ -165,7 +165,7 @@ def equality_indexes(
 
 
 def _chains(deletes: Iterable[EqualityDeletes], schema: Schema) -> list[_Chain]:
-    """The fewest lists that delete files of the same columns make by what they apply to.
+    """Return the fewest lists that delete files of the same columns make by what they apply to.
 
     Newer deletes of a partition apply to all data files that older ones do, so there mostly is one
     list a partition, and each row is looked up once however many delete files there are.

@@ -54,7 +54,7 @@ class IncomingRows:
     wanted: Schema
 
     def of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches with the columns of `wanted`.
+        """Yield the batches with the columns of `wanted`.
 
         Order: kept.
         Raises: Refused, where a required column has a null; Unsupported, where a value has no
@@ -105,7 +105,7 @@ def _matched(
 
 
 def _field(given: pa.Field, wanted: NestedField, shown: str) -> pa.Field:
-    """A field with an id, and those inside of it."""
+    """Return a field with an id, and those inside of it."""
     kind = _kind(given.type, wanted.type, shown)
     return pa.field(given.name, kind, metadata={FIELD_ID: str(wanted.id)})
 
@@ -150,7 +150,7 @@ def _is_lossless(given: pa.DataType, wanted: Type) -> bool:
 
 
 def _as_written(item: NestedField) -> NestedField:
-    """A column whose rows have its write default where they have nothing (R-182)."""
+    """Return a column whose rows have its write default where they have nothing (R-182)."""
     kind = item.type
     if isinstance(kind, StructType):
         kind = StructType(tuple(map(_as_written, kind.fields)))

@@ -43,7 +43,7 @@ class MergedDeletes:
 def merged_positions(
     locations: Collection[str], deletes: DeletesOfGroup, outputs: FileOutputs
 ) -> Mapping[str, Positions]:
-    """The deleted positions of data files, of those that have some (R-115).
+    """Return the deleted positions of data files, of those that have some (R-115).
 
     Order: positions ascend, each once.
     Raises: CorruptTable; Unsupported, where deletes name a data file in another spelling.

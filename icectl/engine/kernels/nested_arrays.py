@@ -7,7 +7,7 @@ from icectl.codec.parquet.schema import child_fields
 
 
 def is_any_list(kind: pa.DataType) -> bool:
-    """Whether a type is one of Arrow's lists; maps are none."""
+    """Return whether a type is one of Arrow's lists; maps are none."""
     return bool(
         arrow_types.is_list(kind)
         or arrow_types.is_large_list(kind)
@@ -21,7 +21,7 @@ def mask_of(column: pa.Array) -> pa.Array | None:
 
 
 def offsets_of(column: pa.Array) -> pa.Array:
-    """The offsets of lists or maps into what `used_of` gives of them.
+    """Return the offsets of lists or maps into what `used_of` gives of them.
 
     Shape: no slice of an array, of which none may come with a mask.
     """
@@ -36,7 +36,7 @@ def used_of(column: pa.Array, inner: pa.Array) -> pa.Array:
 
 
 def hides_nulls(column: pa.Array) -> bool:
-    """Whether a part that may not be null has nulls: where a struct around it is null."""
+    """Return whether a part that may not be null has nulls: where a struct around it is null."""
     kind = column.type
     if arrow_types.is_struct(kind):
         inner = [column.field(place) for place in range(kind.num_fields)]
@@ -51,7 +51,7 @@ def hides_nulls(column: pa.Array) -> bool:
 
 
 def without_nulls(values: pa.Array) -> pa.Array:
-    """The values, with whatever bytes there are in the place of nulls.
+    """Return the values, with whatever bytes there are in the place of nulls.
 
     A required field has nulls where the struct around it is null, which nobody sees; but Parquet is
     written from no array that has any. Parts of the values are taken to be without them already.

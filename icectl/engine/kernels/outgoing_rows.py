@@ -40,7 +40,7 @@ class OutgoingRows:
         )
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch that begins with the columns of the schema. Order: kept."""
+        """Return the rows of a batch that begins with the columns of the schema. Order: kept."""
         schema = self.schema
         parts = zip(batch.columns[: len(schema)], schema.types, strict=True)
         return pa.RecordBatch.from_arrays([_column(*part) for part in parts], schema=schema)

@@ -39,7 +39,7 @@ class Partitioner:
     def split(
         self, batch: pa.RecordBatch, row_keys: pa.Array
     ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-        """The rows of each partition, by what `keys` says of a batch.
+        """Yield the rows of each partition, by what `keys` says of a batch.
 
         Order: kept within a partition; of partitions that of their first rows.
         """
@@ -56,7 +56,7 @@ class Partitioner:
             yield self.partition(key), batch.take(pa.array(rows))
 
     def partition(self, key: bytes) -> Partition:
-        """The partition of a key."""
+        """Return the partition of a key."""
         found = self.known.get(key)
         if found is None:
             values = decode_key(key, self.results)
@@ -66,7 +66,7 @@ class Partitioner:
         return found
 
     def keys(self, batch: pa.RecordBatch) -> pa.Array:
-        """The canonical key of each row's partition.
+        """Return the canonical key of each row's partition.
 
         Raises: Unsupported, where a value has no result of its transform.
         """

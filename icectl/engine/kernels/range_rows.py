@@ -44,7 +44,7 @@ def range_keys(group: FileGroup) -> RowKeys:
 
 
 def sampled_keys(group: FileGroup, outputs: FileOutputs, step: int) -> list[bytes]:
-    """The beginning of the key of every `step`th row, deleted or not.
+    """Return the beginning of the key of every `step`th row, deleted or not.
 
     Only the columns that make it are read.
 
@@ -75,7 +75,7 @@ def _key_columns(group: FileGroup) -> Schema:
 
 
 def bounds_of(sample: Sequence[bytes], count: int) -> list[bytes]:
-    """Keys between which about as many rows of a sample are, in up to `count` ranges."""
+    """Return keys between which about as many rows of a sample are, in up to `count` ranges."""
     if not sample:
         return []
     ordered = sorted(sample)
@@ -86,7 +86,7 @@ def bounds_of(sample: Sequence[bytes], count: int) -> list[bytes]:
 def dealt(
     batches: Iterator[pa.RecordBatch], keys: RowKeys, bounds: Sequence[bytes]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows with the number of their range, which is that of the bounds up to their key.
+    """Yield the rows with the number of their range, which is that of the bounds up to their key.
 
     Cost: memory for _WAITING_BYTES and a batch.
     """

@@ -213,7 +213,7 @@ class Source(Projected):
     opened: DataFile
 
     def stored(self, more: Collection[int] = ()) -> Iterator[Rows]:
-        """The rows as stored, with the columns that `project` needs and those with more ids.
+        """Yield the rows as stored, with the columns that `project` needs and those with more ids.
 
         Order: of the file.
         Raises: CorruptTable R-099; Unsupported.
@@ -227,7 +227,7 @@ class Source(Projected):
                 yield Rows(rows.first_row + start, batch.slice(start, most))
 
     def _whole(self, stored: pa.RecordBatch, compared: Collection[int]) -> pa.RecordBatch:
-        """Rows of an ORC file with the instants of which it has lost a second.
+        """Return rows of an ORC file with the instants of which it has lost a second.
 
         Raises: Unsupported, where equality deletes are compared with one: whether readers apply
         them depends on bounds, which are those of the late instants.
@@ -433,7 +433,7 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
 
 
 def _default(wanted: NestedField) -> Any:
-    """The initial default as pyarrow takes it (R-182, R-183)."""
+    """Return the initial default as pyarrow takes it (R-182, R-183)."""
     return _plain(wanted.type, _default_value(wanted))
 
 
@@ -446,7 +446,7 @@ def _default_value(wanted: NestedField) -> Value:
 
 
 def _default_inside(line: Sequence[NestedField]) -> Any:
-    """The default of a field in structs that are not there either: theirs goes first."""
+    """Return the default of a field in structs that are not there either: theirs goes first."""
     first, *inner = line
     value = _default_value(first)
     for item in inner:
@@ -477,7 +477,7 @@ def _plain(type_: Type, value: Value) -> Any:
 
 
 def _has_required(type_: Type) -> bool:
-    """Whether a field, an element or a value inside of a type is required."""
+    """Return whether a field, an element or a value inside of a type is required."""
     return any(child.required or _has_required(child.type) for child in children(type_))
 
 

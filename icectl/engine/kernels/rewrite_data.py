@@ -63,7 +63,7 @@ class DeletionVector:
     data_file: str
 
     def positions(self, file: IO[bytes]) -> Positions:
-        """The positions, read from the Puffin file."""
+        """Return the positions, read from the Puffin file."""
         size = self.content_size_in_bytes
         return vector_positions(file, self.content_offset, size, self.record_count)
 
@@ -151,7 +151,7 @@ def write_rows(
 
 
 def counted(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Iterator[pa.RecordBatch]:
-    """The same batches, their rows added to totals on the way."""
+    """Yield the same batches, their rows added to totals on the way."""
     for batch in batches:
         totals.add(batch)
         yield batch
@@ -160,7 +160,7 @@ def counted(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Iterator[pa
 def _placed(
     group: FileGroup, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-    """Rows in the order in which they are written, with their partitions."""
+    """Yield rows in the order in which they are written, with their partitions."""
     columns, sorting = group.columns.written, group.sorting
     arrow = arrow_schema(columns)
     keys = None if sorting is None else sort_keys(sorting.order, columns, arrow)
@@ -188,7 +188,7 @@ class RowsRead:
 def live_batches(
     group: FileGroup, outputs: FileOutputs, read: RowsRead
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a group that are not deleted, with the columns to write."""
+    """Yield the rows of a group that are not deleted, with the columns to write."""
     for one in stored_rows(group, outputs):
         read.row_count += len(one.positions)
         if not one.gone.any():
@@ -211,7 +211,7 @@ class StoredRows:
 def stored_rows(
     group: FileGroup, outputs: FileOutputs, more: Collection[int] = ()
 ) -> Iterator[StoredRows]:
-    """All rows of a group, with the columns to write and those with more ids.
+    """Yield all rows of a group, with the columns to write and those with more ids.
 
     Order: of the files, and in each of its rows.
     """
@@ -310,7 +310,7 @@ def _read_again(
 def gathered(
     batches: Iterable[pa.RecordBatch], splitting: Partitioner
 ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-    """The rows with their partitions: those of the first ones as they come, then one by one.
+    """Yield the rows with their partitions: those of the first ones as they come, then one by one.
 
     Order: kept in each partition.
     Raises: as Partitioner.keys.

@@ -17,7 +17,7 @@ class RowKeys:
     sorting: SortKeys | None
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """The key of each row.
+        """Return the key of each row.
 
         Shape: one binary value per row, none of them null.
         Order: kept.

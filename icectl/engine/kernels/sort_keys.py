@@ -54,7 +54,7 @@ class SortKeys:
     is_z_order: bool
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """The key of each row.
+        """Return the key of each row.
 
         Shape: one binary value per row, none of them null.
         Order: kept.
@@ -127,7 +127,7 @@ def _parts(batch: pa.RecordBatch, key: _Key) -> list[pa.Array]:
 
 
 def _ordered(type_: Type, column: pa.Array, *, is_descending: bool) -> pa.Array:
-    """The values as bytes that compare as they do; of nulls any."""
+    """Return the values as bytes that compare as they do; of nulls any."""
     turned = 255 if is_descending else 0
     if _is_text(type_):
         return _terminated(column, turned)
@@ -165,7 +165,7 @@ def _terminated(column: pa.Array, turned: int) -> pa.Array:
 
 
 def _word(type_: Type, column: pa.Array) -> Words:
-    """Each value as a number that compares as it does; nulls are 0, long values cut."""
+    """Return each value as a number that compares as it does; nulls are 0, long values cut."""
     if is_integer(type_) and isinstance(type_, PrimitiveType):
         words = integers(type_.name, column).view(np.uint64) ^ _SIGN
     elif type_ == PrimitiveType("boolean"):
@@ -200,7 +200,7 @@ def _first_bytes(column: pa.Array) -> Words:
 
 
 def _interleaved(columns: Sequence[Words]) -> pa.Array:
-    """The bits of several numbers in turn, the highest first."""
+    """Return the bits of several numbers in turn, the highest first."""
     count, width = len(columns[0]), len(columns)
     stacked = np.stack([column.astype(">u8") for column in columns], axis=1)
     octets = np.ascontiguousarray(stacked, ">u8").view(np.uint8).reshape(count, width, _Z_BYTES)

@@ -35,7 +35,7 @@ class Keys(Protocol):
     """A maker of keys of rows."""
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """The key of each row, as large binary."""
+        """Return the key of each row, as large binary."""
 
 
 class RowSorter:
@@ -76,7 +76,7 @@ class RowSorter:
                 self._spill()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, once no more are added."""
+        """Yield all rows, once no more are added."""
         if not self._runs:
             if self._held:
                 yield from map(_without_keys, _in_order(self._held))
@@ -117,7 +117,7 @@ class RowSorter:
 def sorted_batches(
     batches: Iterable[pa.RecordBatch], keys: Keys, memory_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in the order of their keys, as RowSorter gives them."""
+    """Yield the same rows in the order of their keys, as RowSorter gives them."""
     with RowSorter(keys, memory_bytes) as sorter:
         for batch in batches:
             sorter.add(batch)
@@ -125,14 +125,17 @@ def sorted_batches(
 
 
 def _keys(rows: pa.RecordBatch) -> pa.Array:
-    """The last column, by its place: a column of the table may have its name."""
+    """Return the last column, by its place: a column of the table may have its name."""
     return rows.column(rows.num_columns - 1)
 
 
 def _in_order(
     batches: list[pa.RecordBatch], most_rows: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Rows with keys in the order of these; the list is emptied, lest they are in memory thrice."""
+    """Yield rows with keys in the order of these.
+
+    The list is emptied, lest they are in memory thrice.
+    """
     # Taking rows out of many chunks is far slower than out of one.
     rows = pa.concat_batches(batches)
     batches.clear()
@@ -171,12 +174,12 @@ class _Run:
         self.held = pa.concat_batches(parts) if parts else None
 
     def last_key(self) -> bytes:
-        """The highest of the keys that are held."""
+        """Return the highest of the keys that are held."""
         assert self.held is not None
         return bytes(_keys(self.held)[-1].as_py())
 
     def taken(self, limit: bytes | None, *, with_limit: bool) -> list[pa.RecordBatch]:
-        """The rows that are held up to a limit; all without one."""
+        """Return the rows that are held up to a limit; all without one."""
         if self.held is None:
             return []
         count = self.held.num_rows
@@ -202,7 +205,7 @@ def _written(rows: Iterator[pa.RecordBatch], path: Path, part_rows: int) -> _Run
 
 
 def _merged(runs: Sequence[_Run], memory_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The rows of all runs in order, some of each in memory at a time."""
+    """Yield the rows of all runs in order, some of each in memory at a time."""
     while runs:
         for run in runs:
             run.fill(memory_bytes // (2 * len(runs)))

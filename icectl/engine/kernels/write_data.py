@@ -59,7 +59,7 @@ class WriteOptions:
 def write_options(
     properties: Mapping[str, str], target_size_bytes: int, modes: Mapping[int, MetricsMode]
 ) -> WriteOptions:
-    """The options that the properties of a table ask for. Raises: Refused."""
+    """Return the options that the properties of a table ask for. Raises: Refused."""
     row_group_size_bytes = read(properties, PARQUET_ROW_GROUP_SIZE_BYTES)
     parquet = parquet_options(properties)
     return WriteOptions(target_size_bytes, row_group_size_bytes, parquet, modes)
@@ -78,7 +78,7 @@ def parquet_options(properties: Mapping[str, str]) -> ParquetOptions:
 
 
 def _level(codec: str, level: int | None) -> int | None:
-    """The level of a codec; the nearest that it has, and none where it has no levels at all.
+    """Return the level of a codec; the nearest that it has, and none where it has no levels at all.
 
     Other writers pass over a level that their codec does not have, and tables keep it.
     """
@@ -165,7 +165,7 @@ class DataWriter:
         self._make_way()
 
     def _room(self, new: "_NewFile") -> int:
-        """Rows that the file has place for, by what rows have taken so far."""
+        """Return rows that the file has place for, by what rows have taken so far."""
         left = (self._options.target_size_bytes - new.size_bytes) / self._row_size_bytes
         return max(1, int(left) - new.pending_rows)
 
@@ -270,7 +270,7 @@ class _NewFile:
 
 
 def _real_columns(schema: Schema, arrow: pa.Schema) -> list[int]:
-    """The columns outside of lists and maps that may have NaN."""
+    """Return the columns outside of lists and maps that may have NaN."""
     real = (id_ for id_, item in schema.all_fields.items() if item.type in _REAL)
     return [id_ for id_ in real if path_to(arrow, id_) is not None]
 
@@ -318,7 +318,7 @@ def _only_nan(found: FileMetrics) -> set[int]:
 def _cut(
     found: FileMetrics, schema: Schema, modes: Mapping[int, MetricsMode]
 ) -> tuple[Mapping[int, bytes], Mapping[int, bytes]]:
-    """The lower and upper bounds of columns that have modes, as short as these ask for."""
+    """Return the lower and upper bounds of columns that have modes, as short as these ask for."""
     lower, upper = {}, {}
     for id_ in sorted(modes.keys() & found.lower_bounds.keys()):
         item, longest = schema.field(id_), modes[id_].longest_bound
@@ -335,7 +335,7 @@ def _cut(
 def unbounded(
     written: WrittenFile, schema: Schema, modes: Mapping[int, MetricsMode]
 ) -> Mapping[int, NestedField]:
-    """Columns of text and bytes that want bounds and have none in the footer.
+    """Return columns of text and bytes that want bounds and have none in the footer.
 
     The writer leaves those out of footers that are longer than 4 KiB.
     """
@@ -355,7 +355,7 @@ def unbounded(
 def with_bounds(
     written: WrittenFile, found: Mapping[int, Measured], schema: Schema, options: WriteOptions
 ) -> WrittenFile:
-    """A new file with the bounds of columns that were measured in its rows."""
+    """Return a new file with the bounds of columns that were measured in its rows."""
     types = {id_: item.type for id_, item in schema.all_fields.items()}
     known = {id_: one for id_, one in found.items() if one.lower is not None}
     measured = FileMetrics(

@@ -19,7 +19,7 @@ _ROWS_AT_ONCE = 8_192
 
 
 def byte_hashes(spans: Spans) -> Hashes:
-    """The hash of each byte string.
+    """Return the hash of each byte string.
 
     Shape: one hash per string. Order: kept.
     """
@@ -31,7 +31,7 @@ def byte_hashes(spans: Spans) -> Hashes:
 
 
 def with_location_hashes(table: pa.Table) -> pa.Table:
-    """The same rows with the hash of their location in its place: eight bytes for a hundred.
+    """Return the same rows with the hash of their location in its place: eight bytes for a hundred.
 
     Order: kept.
     """

@@ -19,7 +19,7 @@ class Packed:
     lengths: npt.NDArray[Any]
 
     def numbers(self, places: Places, form: str) -> npt.NDArray[Any]:
-        """The values at some places, whose lengths are that of `form`, as numbers."""
+        """Return the values at some places, whose lengths are that of `form`, as numbers."""
         if not len(places):
             return np.zeros(0, form)
         numbers: npt.NDArray[Any] = _everywhere(self.content, form)[self.starts[places]]
@@ -40,7 +40,7 @@ class Packed:
         return high, low.view(np.uint64)
 
     def values(self) -> pa.Array:
-        """All values as a binary array."""
+        """Return all values as a binary array."""
         ends = np.cumsum(self.lengths, dtype=np.int64)
         size = int(ends[-1]) if len(ends) else 0
         shifts = self.starts - (ends - self.lengths)
@@ -65,6 +65,6 @@ def not_text(values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _everywhere(content: npt.NDArray[np.uint8], form: str) -> npt.NDArray[Any]:
-    """A number at every byte, without a copy."""
+    """Return a number at every byte, without a copy."""
     width = np.dtype(form).itemsize
     return np.ndarray((len(content) - width + 1,), form, content.data, 0, (1,))

@@ -54,19 +54,19 @@ def distinct_count(values: npt.NDArray[Any]) -> int:
 
 
 def is_integer(type_: Type) -> bool:
-    """Whether the values of a type are integers."""
+    """Return whether the values of a type are integers."""
     return isinstance(type_, PrimitiveType) and type_.name in INTEGER_TYPES
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """The column without dictionary and extension type."""
+    """Return the column without dictionary and extension type."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
 
 
 def integers(name: str, column: pa.Array) -> Integers:
-    """The values of a column of an integer type.
+    """Return the values of a column of an integer type.
 
     Units: of the type: days, micro- or nanoseconds.
     Raises: ValueError, when the column has another type.
@@ -84,7 +84,7 @@ def integers(name: str, column: pa.Array) -> Integers:
 
 
 def decimal_words(type_: DecimalType, column: pa.Array) -> Integers:
-    """The unscaled values of a decimal column.
+    """Return the unscaled values of a decimal column.
 
     Shape: two words a row, the low one first.
     Raises: ValueError, when the column has another type.
@@ -109,7 +109,7 @@ def decimal_bytes(type_: DecimalType, column: pa.Array) -> Spans:
 
 
 def byte_strings(column: pa.Array) -> Spans:
-    """The bytes of a string, binary, uuid or fixed column.
+    """Return the bytes of a string, binary, uuid or fixed column.
 
     Raises: ValueError, when the column has another type.
     """
@@ -129,7 +129,7 @@ def byte_strings(column: pa.Array) -> Spans:
 
 
 def packed(spans: Spans) -> pa.Array:
-    """The byte strings as one binary column."""
+    """Return the byte strings as one binary column."""
     ends = np.cumsum(spans.lengths, dtype=np.int64)
     offsets = np.concatenate([np.zeros(1, np.int64), ends])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(_side_by_side(spans, ends))]
@@ -148,7 +148,7 @@ def _side_by_side(spans: Spans, ends: Integers) -> Octets:
 
 
 def with_nulls_of(column: pa.Array, values: pa.Array) -> pa.Array:
-    """The values, null where the column is."""
+    """Return the values, null where the column is."""
     if not column.null_count:
         return values
     return pc.if_else(column.is_valid(), values, pa.scalar(None, values.type))

@@ -68,7 +68,7 @@ def may_match(
     specs: Sequence[PartitionSpec],
     schemas: Sequence[Schema],
 ) -> Mask:
-    """Whether each data file may hold a row for which the condition is true.
+    """Return whether each data file may hold a row for which the condition is true.
 
     `entries` have METRICS where a condition is on a column; without them all files match it.
     Raises: CorruptTable R-068.
@@ -166,7 +166,7 @@ class _Evaluation:
                 return _Outcome(known & ~may.be_false, known & ~may.be_true)
 
     def _is_known(self, leaf: Leaf) -> Mask:
-        """Whether a condition is true or false of every row: no null in what it compares."""
+        """Return whether a condition is true or false of every row: no null in what it compares."""
         if isinstance(leaf, IsNull | IsNan) or self._is_required(leaf.column):
             return self._all(True)  # noqa: FBT003
         known = self._all(False)  # noqa: FBT003
@@ -183,7 +183,7 @@ class _Evaluation:
         return known
 
     def _is_required(self, column: Column) -> bool:
-        """Whether no schema lets a column, or a struct around it, be null (R-095)."""
+        """Return whether no schema lets a column, or a struct around it, be null (R-095)."""
         lines = [schema.line_to(column.field_id or 0) for schema in self.schemas]
         known = [item.required for line in lines for item in line]
         return bool(known) and all(known)  # R-095
@@ -255,7 +255,7 @@ class _Metrics:
         self._some_other = ~(holds_rows & (counted >= records))
 
     def _counts(self, name: str) -> npt.NDArray[np.int64]:
-        """A count for each file, -1 where it is not known (R-130)."""
+        """Return a count for each file, -1 where it is not known (R-130)."""
         stored = of_field(self._flattened[name], self._field_id, self._count)
         return np.asarray(pc.fill_null(stored, -1).to_numpy(zero_copy_only=False), np.int64)
 
@@ -295,7 +295,7 @@ class _Metrics:
         return _Outcome(self._some_other & above_lower & below_upper, self._some_other & ~all_do)
 
     def _signs(self, name: str, value: Value, *, unknown: int) -> Signs:
-        """The sign of each bound less the value."""
+        """Return the sign of each bound less the value."""
         stored = of_field(self._flattened[name], self._field_id, self._count)
         signs = np.full(self._count, unknown, np.int8)
         if len(stored) and stored.null_count < len(stored):

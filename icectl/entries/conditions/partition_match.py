@@ -121,7 +121,7 @@ def _of_ordered(leaf: Leaf, transform: Transform, value: Value) -> May:
 
 
 def _next_to(type_: Type, value: Value, step: int) -> Value:
-    """The next value below or above; the value itself where a type has none."""
+    """Return the next value below or above; the value itself where a type has none."""
     match type_:
         case PrimitiveType(name) if name in _WHOLE or name.startswith("timestamp"):
             return value + step

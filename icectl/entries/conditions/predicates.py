@@ -85,7 +85,7 @@ Predicate = Leaf | Constant | Not | And | Or
 
 
 def leaves(predicate: Predicate) -> Iterator[Leaf]:
-    """Every condition on a single column. Order: as written."""
+    """Yield every condition on a single column. Order: as written."""
     match predicate:
         case Not(part):
             yield from leaves(part)

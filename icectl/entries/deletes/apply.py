@@ -123,7 +123,7 @@ def known_deleted_rows(matches: Matches) -> Integers:
 
 
 def _summed(part: Ranges, values: Integers) -> Integers:
-    """The sum over each data file's range of what its deletes have."""
+    """Return the sum over each data file's range of what its deletes have."""
     if not len(part.order):
         return part.counts
     sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(values[part.order])])
@@ -161,7 +161,7 @@ def pair_count(matches: Matches) -> int:
 
 
 def pairs(matches: Matches) -> pa.Table:
-    """Every delete file with every data file that it applies to.
+    """Return every delete file with every data file that it applies to.
 
     Shape: data_row, delete_row: positions in `matches.data` and `matches.deletes`.
     Order: data_row, then delete_row.

@@ -47,7 +47,7 @@ class Named:
 
 
 def names_of(deletes: Entries, named: NamedFiles) -> frozenset[str]:
-    """Every data file that delete files name, in their manifest entries or inside."""
+    """Return every data file that delete files name, in their manifest entries or inside."""
     referenced = pc.drop_null(pc.unique(deletes.table["referenced_data_file"])).to_pylist()
     return frozenset(referenced).union(*named.values())
 
@@ -114,7 +114,7 @@ class DeleteIndex:
         self._has_some = delete_counts(matches) > 0
 
     def of(self, row: int) -> Applied:
-        """The deletes of one data file. Order: delete rows ascend."""
+        """Return the deletes of one data file. Order: delete rows ascend."""
         if not self._has_some[row]:
             return _NONE
         return Applied(
@@ -142,7 +142,7 @@ class DeleteIndex:
 
 
 def dangling(matches: Matches, named: Named) -> Integers:
-    """Rows of the delete files that apply to no live data file, whatever reader one asks.
+    """Return rows of the delete files that apply to no live data file, whatever reader one asks.
 
     Order: ascending.
     """

@@ -123,12 +123,12 @@ def _row_ids(rows: pa.Table, of: Inherited) -> pa.ChunkedArray:
 
 
 def are_live(rows: pa.Table) -> pa.ChunkedArray:
-    """Whether each row's status says that it is live; a leaf's dead positions say more."""
+    """Return whether each row's status says that it is live; a leaf's dead positions say more."""
     return pc.is_in(rows["status"], pa.array(list(map(int, LIVE)), pa.int8()))
 
 
 def are_leaves(rows: pa.Table) -> pa.ChunkedArray:
-    """Whether each row is the entry of a leaf."""
+    """Return whether each row is the entry of a leaf."""
     return pc.is_in(rows["content"], pa.array(list(map(int, LEAVES)), pa.int8()))
 
 

@@ -27,7 +27,7 @@ _ABSENT = b"\x00"
 
 
 def encode_key(types: Sequence[Type | None], values: Sequence[PartitionValue]) -> bytes:
-    """The key of a tuple; None is the type of a field whose transform is unknown.
+    """Return the key of a tuple; None is the type of a field whose transform is unknown.
 
     Raises: ValueError where a value is not one of its type.
     """
@@ -38,7 +38,7 @@ def encode_key(types: Sequence[Type | None], values: Sequence[PartitionValue]) -
 
 
 def decode_key(key: bytes, types: Sequence[Type | None]) -> tuple[PartitionValue, ...]:
-    """The values of a key; a value of an unknown type stays bytes.
+    """Return the values of a key; a value of an unknown type stays bytes.
 
     Raises: CorruptTable R-068 where the key is not one of these types.
     """
@@ -77,7 +77,7 @@ def java_sort_key(value: PartitionValue) -> tuple[int, Any, float]:
 
 
 def join_values(canonical: Iterable[bytes | None]) -> bytes:
-    """The key of canonical values."""
+    """Return the key of canonical values."""
     return b"".join(
         _ABSENT if value is None else b"\x01" + struct.pack("<I", len(value)) + value
         for value in canonical
@@ -85,7 +85,7 @@ def join_values(canonical: Iterable[bytes | None]) -> bytes:
 
 
 def split_key(key: bytes) -> tuple[bytes | None, ...]:
-    """The canonical values of a key."""
+    """Return the canonical values of a key."""
     parts: list[bytes | None] = []
     at = 0
     while at < len(key):
@@ -100,17 +100,17 @@ def split_key(key: bytes) -> tuple[bytes | None, ...]:
 
 
 def canonical_integer(value: int) -> bytes:
-    """The canonical value of every integer type."""
+    """Return the canonical value of every integer type."""
     return struct.pack("<q", value)
 
 
 def canonical_double(value: float) -> bytes:
-    """The canonical value of float and double."""
+    """Return the canonical value of float and double."""
     return _NAN if isnan(value) else struct.pack("<d", value)  # R-083
 
 
 def canonical_decimal(unscaled: int) -> bytes:
-    """The canonical value of a decimal: the fewest bytes, at least one."""
+    """Return the canonical value of a decimal: the fewest bytes, at least one."""
     magnitude = unscaled if unscaled >= 0 else ~unscaled
     return unscaled.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
 

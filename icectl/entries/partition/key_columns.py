@@ -22,7 +22,7 @@ _NOTHING = pa.scalar(b"", pa.large_binary())
 
 
 def encode_keys(types: Sequence[Type], columns: Sequence[pa.Array]) -> pa.Array:
-    """The key of each row of these columns, of which there is one or more.
+    """Return the key of each row of these columns, of which there is one or more.
 
     Shape: one binary value per row, none of them null.
     Order: kept.

@@ -17,7 +17,7 @@ _LONG_STRING = 4096
 
 
 def hash_longs(values: Integers) -> Words:
-    """The hash of each value as 8 bytes, little-endian (R-075)."""
+    """Return the hash of each value as 8 bytes, little-endian (R-075)."""
     words = np.ascontiguousarray(values, "<i8").view("<u4").reshape(-1, 2)
     state = np.zeros(len(words), np.uint32)
     for column in (0, 1):
@@ -26,7 +26,7 @@ def hash_longs(values: Integers) -> Words:
 
 
 def hash_bytes(spans: Spans) -> Words:
-    """The hash of each byte string."""
+    """Return the hash of each byte string."""
     long = np.flatnonzero(spans.lengths > _LONG_STRING)
     lengths = spans.lengths.copy()
     lengths[long] = 0
@@ -41,7 +41,7 @@ def hash_bytes(spans: Spans) -> Words:
 
 
 def _hash_falling(content: Octets, starts: Integers, lengths: Integers) -> Words:
-    """The hash of byte strings, the longest first."""
+    """Return the hash of byte strings, the longest first."""
     state = np.zeros(len(starts), np.uint32)
     words = _words(content)
     block_counts = lengths // 4
@@ -57,7 +57,7 @@ def _hash_falling(content: Octets, starts: Integers, lengths: Integers) -> Words
 
 
 def _words(content: Octets) -> Words:
-    """The four bytes from every position on, as one number."""
+    """Return the four bytes from every position on, as one number."""
     return np.ndarray(max(len(content) - 3, 0), "<u4", content.data, strides=(1,))
 
 

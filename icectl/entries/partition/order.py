@@ -91,7 +91,7 @@ def per_manifest(
 
 
 def by_piece(entries: Entries, numbers: Integers) -> Callable[[range], Entries]:
-    """How to have the entries of some pieces that follow each other.
+    """Return how to have the entries of some pieces that follow each other.
 
     Order: that of the pieces; entries of a piece as they come.
     Cost: memory for the entries of these pieces; none where all entries come in this order.
@@ -100,7 +100,7 @@ def by_piece(entries: Entries, numbers: Integers) -> Callable[[range], Entries]:
     order = None if (np.diff(numbers) >= 0).all() else np.argsort(numbers, kind="stable")
 
     def of(pieces: range) -> Entries:
-        """The entries of some pieces."""
+        """Return the entries of some pieces."""
         start, stop = starts[pieces.start], starts[pieces.stop]
         return part(entries, start, stop) if order is None else take(entries, order[start:stop])
 

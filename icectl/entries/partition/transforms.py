@@ -34,7 +34,7 @@ _DATE_UNITS = {"month": "datetime64[M]", "year": "datetime64[Y]"}
 
 
 def transform_column(transform: Transform, source: Type, column: pa.Array) -> pa.Array:
-    """The partition values of a column of the type `source`; null stays null (R-070).
+    """Return the partition values of a column of the type `source`; null stays null (R-070).
 
     Shape: one value per row, in the Arrow type of the result type (R-071).
     Order: kept.
@@ -61,7 +61,7 @@ def transform_column(transform: Transform, source: Type, column: pa.Array) -> pa
 def partition_keys(
     spec: PartitionSpec, sources: Sequence[Type], columns: Sequence[pa.Array]
 ) -> pa.Array:
-    """The canonical partition key of each row.
+    """Return the canonical partition key of each row.
 
     `sources` and `columns` are types and values of the source column of each field of `spec`, which
     has one or more; those of a void field may be any.
@@ -129,7 +129,7 @@ def _first_bytes(column: pa.Array, width: int) -> pa.Array:
 
 
 def _multiples(values: Integers, width: int) -> Integers:
-    """The multiple of a width at or below each value (R-074)."""
+    """Return the multiple of a width at or below each value (R-074)."""
     below = values - values % width  # R-074
     if (below > values).any():
         raise ValueError(f"a truncation to multiples of {width} is below the smallest long")
@@ -153,7 +153,7 @@ def _truncated_decimals(
 
 
 def _by_value(transform: Transform, source: Type, column: pa.Array) -> pa.Array:
-    """The transform of each distinct value in turn."""
+    """Return the transform of each distinct value in turn."""
     encoded = plain(column).dictionary_encode()
     results = [apply(transform, source, value) for value in encoded.dictionary.to_pylist()]
     try:

@@ -104,26 +104,26 @@ LISTED = [field.name for field in fields(ListedRow)]
 
 
 def listed_rows(rows: pa.Table) -> list[ListedRow]:
-    """The rows of a root that name leaves, or are vectors over these. Order: kept."""
+    """Return the rows of a root that name leaves, or are vectors over these. Order: kept."""
     return [ListedRow(**row) for row in rows.select(LISTED).to_pylist()]
 
 
 def text_of(value: str | None) -> str:
-    """A location of a row. Raises: CorruptTable V4-051, where there is none."""
+    """Return a location of a row. Raises: CorruptTable V4-051, where there is none."""
     if value is None:
         raise CorruptTable("a row of a manifest has no location", rule="V4-051")  # V4-051
     return value
 
 
 def number_of(value: int | None) -> int:
-    """A number of a row. Raises: CorruptTable V4-058, where there is none."""
+    """Return a number of a row. Raises: CorruptTable V4-058, where there is none."""
     if value is None:
         raise CorruptTable("a row of a manifest lacks a number", rule="V4-058")  # V4-058
     return value
 
 
 def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column in one piece, where pyarrow leaves one of no pieces as it is."""
+    """Return a column in one piece, where pyarrow leaves one of no pieces as it is."""
     if isinstance(column, pa.Array):
         return column
     if not column.num_chunks:

@@ -111,12 +111,12 @@ class _Planning:
         self.verdicts[list(rows)] = verdict
 
     def _applied(self) -> dict[int, Applied]:
-        """The deletes of each data file that has some."""
+        """Return the deletes of each data file that has some."""
         rows = [row for row, count in enumerate(delete_counts(self.files.matches)) if count]
         return {row: self.files.index.of(row) for row in rows}
 
     def _sizes(self) -> list[int]:
-        """Bytes of each delete file, or vector."""
+        """Return bytes of each delete file, or vector."""
         columns = ("file_size_in_bytes", "content_size_in_bytes")
         found = by_row(self.files.deletes, *columns)
         return [size if content is None else content for size, content in found]
@@ -169,7 +169,7 @@ class _Planning:
         return self._drafts(self.metadata.default_spec_id, None, pieces)
 
     def _of_small_files(self, applied: Mapping[int, Applied], *, new_files: bool) -> list[int]:
-        """Data files whose vectors are in small files, where there are too many of these."""
+        """Return data files whose vectors are in small files, where there are too many of these."""
         places = list(by_row(self.files.deletes, "location", "file_size_in_bytes"))
         small: dict[int, str] = {}
         for row, found in applied.items():
@@ -192,7 +192,7 @@ class _Planning:
         return drafts
 
     def group(self, number: int, draft: _Draft, make: TaskMaker) -> CompactGroup:
-        """A group with its tasks."""
+        """Return a group with its tasks."""
         form: Literal["positions", "vectors"] = (
             "positions" if draft.partition_key is not None else "vectors"
         )
@@ -235,7 +235,10 @@ class _Planning:
 
 
 def _connected(applied: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    """Data files in sets of which no two share a delete file. Order: that of the first ones."""
+    """Return data files in sets of which no two share a delete file.
+
+    Order: that of the first ones.
+    """
     leader: dict[int, int] = {}
 
     def find(at: int) -> int:

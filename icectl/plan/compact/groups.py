@@ -171,7 +171,7 @@ def live_files(
     named_files: NamedFiles,
     spelling: Mapping[str, str],
 ) -> LiveFiles:
-    """The files of a snapshot, ready to be planned with."""
+    """Return the files of a snapshot, ready to be planned with."""
     specs = metadata.partition_specs
     return LiveFiles(
         tuple(manifests),
@@ -184,7 +184,7 @@ def live_files(
 
 
 def _is_known(spec: PartitionSpec, metadata: TableMetadata) -> bool:
-    """Whether all values of a spec have a type: transforms and columns are known (R-007)."""
+    """Return whether all values of a spec have a type: transforms and columns are known (R-007)."""
     return None not in result_types(spec, metadata.schemas)  # R-007
 
 
@@ -322,7 +322,7 @@ def plan(
 
 
 def selected(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Mask:
-    """Whether `--where`, and a plan that was reviewed, select each data file."""
+    """Return whether `--where`, and a plan that was reviewed, select each data file."""
     found = everything(files.data)
     if options.where is not None:
         found = may_match(files.data, options.where, metadata.partition_specs, metadata.schemas)
@@ -332,7 +332,7 @@ def selected(metadata: TableMetadata, files: LiveFiles, options: CompactOptions)
 
 
 def dangling_of(files: LiveFiles, options: CompactOptions) -> tuple[int, ...]:
-    """The rows of the live delete files that apply to nothing, and may go."""
+    """Return the rows of the live delete files that apply to nothing, and may go."""
     rows = tuple(files.dangling.tolist())
     if options.only is None:
         return rows
@@ -343,7 +343,7 @@ def dangling_of(files: LiveFiles, options: CompactOptions) -> tuple[int, ...]:
 def _output(
     metadata: TableMetadata, options: CompactOptions
 ) -> tuple[PartitionSpec, Sequence[Type | None]]:
-    """The spec of new files, and the types of its values.
+    """Return the spec of new files, and the types of its values.
 
     Raises: UsageError for a spec that there is not; Unsupported.
     """
@@ -383,7 +383,7 @@ def check_deletes(files: LiveFiles, rows: Sequence[int]) -> None:
 
 
 def _blank_task(number: int, draft: _Draft, branch: Branch, options: CompactOptions) -> RewriteTask:
-    """A task of a group that reads nothing yet."""
+    """Return a task of a group that reads nothing yet."""
     return RewriteTask(
         task_id="",
         group=number,
@@ -419,7 +419,7 @@ class _Planning:
             self.verdicts[[row for row in rows if self.as_made[row]]] = FileVerdict.AS_MADE
 
     def drafts(self, key: bytes | None, rows: list[int]) -> list[_Draft]:
-        """The groups of one partition, or of all files whose rows come to any."""
+        """Return the groups of one partition, or of all files whose rows come to any."""
         if key is None or self.options.order is not None:
             return self._whole_drafts(key, rows)
         if not self._is_worth_it(rows):
@@ -488,7 +488,7 @@ class _Planning:
         return Bin(tuple(rows), None, int(self.live[list(rows)].sum()))
 
     def _only_copies(self, bins: tuple[Bin, ...]) -> bool:
-        """Whether one file would come out as one file, with all of its rows or nearly so."""
+        """Return whether one file would come out as one file, with all of its rows or nearly so."""
         first, *others = bins
         if self.options.every or others or len(first.files) > 1:
             return False
@@ -508,7 +508,7 @@ class _Planning:
         )
 
     def within_limits(self, drafts: Sequence[_Draft]) -> list[_Draft]:
-        """The groups that this run may rewrite; the others are left to another one."""
+        """Return the groups that this run may rewrite; the others are left to another one."""
         options = self.options
         most_groups = len(drafts) if options.max_groups is None else options.max_groups
         taken: list[_Draft] = []
@@ -523,7 +523,7 @@ class _Planning:
         return taken
 
     def group(self, draft: _Draft, make: TaskMaker, blank: RewriteTask) -> CompactGroup:
-        """A group with its tasks, which are as `blank` but for what they read."""
+        """Return a group with its tasks, which are as `blank` but for what they read."""
         rows, sizes = draft.files, self.options.sizes
         tasks = tuple(
             make.rewrite(

@@ -19,7 +19,7 @@ _MARK = "icectl.compacted-to"
 
 
 def mark(sizes: Sizes, min_input_files: int, spec_id: int) -> Mapping[str, str]:
-    """The members of a summary that say to which sizes, of how many files, by which spec."""
+    """Return the members of a summary that say to which sizes, of how many files, by which spec."""
     bounds = f"{sizes.smallest}..{sizes.target}..{sizes.largest}"
     return {_MARK: f"bytes={bounds} files={min_input_files} spec={spec_id}"}
 

@@ -57,7 +57,7 @@ RowOrder = SortOrder | ZOrder
 
 
 def table_order(metadata: TableMetadata) -> SortOrder:
-    """The default sort order of a table. Raises: UsageError, where it has none."""
+    """Return the default sort order of a table. Raises: UsageError, where it has none."""
     order = metadata.sort_order(metadata.default_sort_order_id)
     if order is None or not order.fields:
         raise UsageError(
@@ -68,7 +68,7 @@ def table_order(metadata: TableMetadata) -> SortOrder:
 
 
 def parse_sort_order(text: str, metadata: TableMetadata) -> SortOrder:
-    """The order that a text says; one of the table's own, with its id, where it is the same.
+    """Return the order that a text says; one of the table's own, with its id, where it is the same.
 
     Raises: UsageError, naming the position from 1 of what is wrong.
     """
@@ -80,7 +80,7 @@ def parse_sort_order(text: str, metadata: TableMetadata) -> SortOrder:
 
 
 def parse_zorder(text: str, metadata: TableMetadata) -> ZOrder:
-    """The columns that a z-curve goes through. Raises: UsageError."""
+    """Return the columns that a z-curve goes through. Raises: UsageError."""
     schema = metadata.current_schema
     found: list[int] = []
     for piece in _COMMA.split(text):
@@ -133,7 +133,7 @@ def _field(found: re.Match[str], schema: Schema) -> SortField:
 
 
 def _transform(found: re.Match[str]) -> Transform:
-    """The transform of a key. Raises: UsageError, where there is none like that."""
+    """Return the transform of a key. Raises: UsageError, where there is none like that."""
     name = (found["transform"] or "identity").lower()
     widths = [text for text in found.group("shown", "before", "after") if text is not None]
     spelled = _SPELLINGS.get(name, name) + "".join(f"[{width}]" for width in widths)

@@ -41,7 +41,10 @@ class Sizes:
         return self.target + (self.largest - self.target) // 2
 
     def expected_files(self, size_bytes: int) -> int:
-        """Files that some bytes should come to; a small remainder is spread over the others."""
+        """Return files that some bytes should come to.
+
+        A small remainder is spread over the others.
+        """
         if size_bytes < self.target:
             return 1
         whole, remainder = divmod(size_bytes, self.target)
@@ -49,7 +52,7 @@ class Sizes:
         return whole if not remainder or (remainder <= self.smallest and spread) else whole + 1
 
     def bin_bytes(self, size_bytes: int) -> int:
-        """Bytes of one bin of so many in all."""
+        """Return bytes of one bin of so many in all."""
         share = size_bytes // self.expected_files(size_bytes) + _OVERHEAD
         return self.target if share < self.target else min(share, self.roll)
 
@@ -72,7 +75,7 @@ class Sizes:
         return [bin_ for bin_ in bins if bin_]
 
     def parts(self, size_bytes: int) -> int:
-        """Files that one too large a bin is cut into."""
+        """Return files that one too large a bin is cut into."""
         return max(1, ceil(size_bytes / self.roll))
 
     def roll_of(self, size_bytes: int) -> int:
@@ -82,7 +85,7 @@ class Sizes:
 
 
 def sizes_of(target: int, smallest: int | None, largest: int | None) -> Sizes:
-    """The sizes asked for, with the reference implementation's defaults.
+    """Return the sizes asked for, with the reference implementation's defaults.
 
     Raises: UsageError, when new files would be too small or too large themselves.
     """

@@ -79,7 +79,7 @@ def split_bins(data: Entries, row: int, live_bytes: int, sizes: Sizes) -> tuple[
 
 
 def _are_splits(offsets: list[int] | None, size: int) -> bool:
-    """Whether offsets say where parts of a file begin (R-067)."""
+    """Return whether offsets say where parts of a file begin (R-067)."""
     if not offsets or None in offsets:
         return False
     return all(low < high for low, high in pairwise([0, *offsets, size]))  # R-067
@@ -111,19 +111,19 @@ class TaskMaker:
         self._values = dict(zip(chosen, by_row(take(of_inputs, chosen), *_INPUT), strict=True))
 
     def rewrite(self, bin_: Bin, blank: RewriteTask) -> RewriteTask:
-        """The task of a bin, all else as `blank` has it."""
+        """Return the task of a bin, all else as `blank` has it."""
         inputs, delete_files = self.inputs(bin_.files, bin_.split)
         return replace(
             blank, inputs=inputs, delete_files=delete_files, expected_bytes=bin_.expected_bytes
         )
 
     def row_count(self, rows: Sequence[int]) -> int:
-        """The rows that some of the chosen data files have."""
+        """Return the rows that some of the chosen data files have."""
         place = _INPUT.index("record_count")
         return sum(self._values[row][place] for row in rows)
 
     def merge(self, rows: Sequence[int], blank: MergeDeletesTask) -> MergeDeletesTask:
-        """The task that merges what deletes rows of data files by position, else as `blank`.
+        """Return the task that merges what deletes rows of data files by position, else as `blank`.
 
         It names no equality deletes: what it names is replaced.
         """

@@ -64,13 +64,13 @@ def ends(metadata: TableMetadata, from_id: int | None, to_id: int | None) -> End
 def own_manifests(
     manifests: Sequence[ManifestFile], others: Sequence[ManifestFile]
 ) -> tuple[ManifestFile, ...]:
-    """The manifests that only one of two snapshots lists: shared ones change nothing."""
+    """Return the manifests that only one of two snapshots lists: shared ones change nothing."""
     shared = {manifest.identity for manifest in others}
     return tuple(each for each in manifests if each.identity not in shared)
 
 
 def by_roots(metadata: TableMetadata, between: Ends) -> list[Snapshot] | None:
-    """The snapshots between two, if roots of version 4 tell what each of them changed.
+    """Return the snapshots between two, if roots of version 4 tell what each of them changed.
 
     Order: oldest first.
     """
@@ -165,7 +165,7 @@ def _is_ancestor(metadata: TableMetadata, between: Ends) -> bool:
 
 
 def beyond(entries: Entries, known: Entries) -> Entries:
-    """Entries whose file, or vector within a file, is not among `known`.
+    """Return entries whose file, or vector within a file, is not among `known`.
 
     Order: files, then vectors, each in the order of `entries`.
     """

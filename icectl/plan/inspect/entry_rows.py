@@ -46,7 +46,7 @@ _Values = Callable[[Entries], list[Any]]
 
 
 def source_columns(columns: Iterable[str]) -> frozenset[str]:
-    """The columns of the manifests that shown columns need; dotted names go below a column.
+    """Return the columns of the manifests that shown columns need; dotted names go below a column.
 
     Raises: UsageError for a column that there is not.
     """
@@ -60,7 +60,7 @@ def source_columns(columns: Iterable[str]) -> frozenset[str]:
 def entry_rows(
     batches: Iterable[Entries], metadata: TableMetadata, columns: Sequence[str]
 ) -> Iterator[Row]:
-    """Rows of the entries of some manifests, with the chosen columns.
+    """Yield rows of the entries of some manifests, with the chosen columns.
 
     Order: that of the entries.
     """
@@ -74,7 +74,7 @@ def entry_rows(
 def file_rows(
     batches: Iterable[Entries], metadata: TableMetadata, columns: Sequence[str]
 ) -> Iterator[Row]:
-    """Rows of the live files of some manifests, with the chosen columns (R-110).
+    """Yield rows of the live files of some manifests, with the chosen columns (R-110).
 
     Order: that of the entries.
     """
@@ -82,7 +82,7 @@ def file_rows(
 
 
 def _expanded(column: str) -> tuple[str, ...]:
-    """The columns of a file or entry that a shown column stands for."""
+    """Return the columns of a file or entry that a shown column stands for."""
     if column == "data_file":
         return tuple(name for name in FILE_COLUMNS if name != "readable_metrics")
     name = column.removeprefix(_DATA_FILE)
@@ -144,7 +144,7 @@ def _stored(entries: Entries, name: str) -> list[Any]:
 
 
 def _below(value: object, path: str) -> object:
-    """A member of a nested value; names may hold dots themselves."""
+    """Return a member of a nested value; names may hold dots themselves."""
     if not isinstance(value, Mapping):
         return None
     for key, member in value.items():
@@ -156,7 +156,7 @@ def _below(value: object, path: str) -> object:
 
 
 def _readable_metrics(metadata: TableMetadata) -> _Values:
-    """Metrics by column name, bounds as values, for every primitive column of the schema."""
+    """Return metrics by column name, bounds as values, for every primitive column of the schema."""
     schema = metadata.current_schema
     leaves: list[tuple[int, str, Type]] = []
     for field_id, field in schema.all_fields.items() if schema else ():
@@ -183,7 +183,7 @@ def _field_metrics(
 
 
 def _readable_bound(type_: Type, bound: object) -> object:
-    """A bound as JSON; null where its bytes do not fit the column's type (R-096)."""
+    """Return a bound as JSON; null where its bytes do not fit the column's type (R-096)."""
     if not isinstance(bound, bytes):
         return None
     try:

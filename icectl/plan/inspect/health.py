@@ -161,7 +161,7 @@ class _Check:
     figures: Mapping[str, object]
 
     def json(self, commands: frozenset[str]) -> Row:
-        """The check for JSON; a command only where there is something for it to do."""
+        """Return the check for JSON; a command only where there is something for it to do."""
         needed = self.verdict is not HealthVerdict.OK
         return {
             "verdict": self.verdict.value,
@@ -197,7 +197,7 @@ def _file_sizes(data: Entries) -> list[Row]:
 
 
 def _small_files(target: int, data: Entries, limits: HealthLimits) -> _Check:
-    """Files far below the target, and how many merging each partition would save."""
+    """Return files far below the target, and how many merging each partition would save."""
     small_below = int(target * SMALL_RATIO)
     small = rows.smaller_than(data, small_below)
     partitions = rows.by_row(Entries(rows.grouped(small)), "file_count", "size_bytes")
@@ -219,7 +219,7 @@ def _small_files(target: int, data: Entries, limits: HealthLimits) -> _Check:
 
 
 def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
-    """Deletes that readers have to apply, and deletes that apply to nothing any more."""
+    """Return deletes that readers have to apply, and deletes that apply to nothing any more."""
     limits, specs = source.limits, source.metadata.partition_specs
     matches = deletes.match(
         source.entries, [spec.spec_id for spec in specs if spec.is_unpartitioned]
@@ -262,7 +262,7 @@ def _delete_debt(source: HealthSource, totals: Totals) -> _Check:
 
 
 def _manifest_debt(source: HealthSource) -> _Check:
-    """Manifests beyond those that the same entries would fill at the target size."""
+    """Return manifests beyond those that the same entries would fill at the target size."""
     limits, target = source.limits, source.targets.manifest_size_bytes
     sizes: dict[tuple[int, int], int] = {}
     # What a root of version 4 lists itself is in no manifest that could be saved.
@@ -322,7 +322,7 @@ def _metadata_file_debt(source: HealthSource) -> _Check:
 
 
 def _reclaimable(expirable: Expirable, totals: Totals, limits: HealthLimits) -> _Check:
-    """Bytes that expiring snapshots under the table's own policy frees."""
+    """Return bytes that expiring snapshots under the table's own policy frees."""
     live_bytes = totals.data_file_bytes + totals.delete_file_bytes
     size = expirable.reclaimable_bytes
     ratio = size / live_bytes if live_bytes else float(size > 0)

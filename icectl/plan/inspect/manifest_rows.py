@@ -36,7 +36,7 @@ def manifest_columns(metadata: TableMetadata, *, all_snapshots: bool) -> tuple[s
 
 
 def manifest_rows(metadata: TableMetadata, manifests: Iterable[ManifestFile]) -> Iterator[Row]:
-    """Rows of the manifests of one snapshot.
+    """Yield rows of the manifests of one snapshot.
 
     Order: that of the manifest list.
     """
@@ -99,7 +99,7 @@ def _of_tree(manifest: ManifestFile) -> Row:
 
 
 def _summaries(metadata: TableMetadata, manifest: ManifestFile) -> list[Row]:
-    """One summary per field of the manifest's spec, bounds for people (R-053)."""
+    """Return one summary per field of the manifest's spec, bounds for people (R-053)."""
     spec = metadata.spec(manifest.partition_spec_id)
     summaries = manifest.partitions or ()
     if spec is None or len(spec.fields) != len(summaries):
@@ -123,7 +123,7 @@ def _summary(summary: FieldSummary, field: PartitionField | None, type_: Type | 
 def _bound_text(
     bound: bytes | None, field: PartitionField | None, type_: Type | None
 ) -> str | None:
-    """A bound as the transform prints it; hexadecimal where the type is not known."""
+    """Return a bound as the transform prints it; hexadecimal where the type is not known."""
     if bound is None:
         return None
     if field is None or type_ is None:

@@ -18,19 +18,19 @@ from icectl.units import print_instant
 
 
 def metadata_rows(view: str, metadata: TableMetadata, metadata_location: str) -> RowSet:
-    """Rows of one of the views in `METADATA_VIEWS`."""
+    """Return rows of one of the views in `METADATA_VIEWS`."""
     if view == "metadata-log":
         return RowSet(_COLUMNS[view], _metadata_log_rows(metadata, metadata_location))
     return RowSet(_COLUMNS[view], _ROWS[view](metadata))
 
 
 def id_text(snapshot_id: int | None) -> str | None:
-    """A snapshot id for JSON: a string, since readers round large numbers."""
+    """Return a snapshot id for JSON: a string, since readers round large numbers."""
     return None if snapshot_id is None else str(snapshot_id)
 
 
 def names_by_snapshot(metadata: TableMetadata) -> Mapping[int, list[str]]:
-    """Names of the branches and tags of every snapshot that has some."""
+    """Return names of the branches and tags of every snapshot that has some."""
     names: dict[int, list[str]] = {}
     for name, ref in metadata.refs.items():
         names.setdefault(ref.snapshot_id, []).append(name)
@@ -102,7 +102,7 @@ def _schema_rows(metadata: TableMetadata) -> Iterator[Row]:
 
 
 def _source_names(metadata: TableMetadata, source_ids: tuple[int, ...]) -> list[str | None]:
-    """Names of source columns, from an older schema where the current one dropped them."""
+    """Return names of source columns, from an older schema where the current one dropped them."""
     newest_first: list[Schema] = [metadata.current_schema] if metadata.current_schema else []
     newest_first += reversed(metadata.schemas)
     return [
@@ -117,7 +117,7 @@ def _spec_rows(metadata: TableMetadata) -> Iterator[Row]:
 
 
 def _rows_of_spec(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[Row]:
-    """One row a field; one without field where there is none, so that every spec shows."""
+    """Yield one row a field; one without field where there is none, so that every spec shows."""
     start = {"spec_id": spec.spec_id, "is_default": spec.spec_id == metadata.default_spec_id}
     if not spec.fields:
         yield start | dict.fromkeys(_SPEC_FIELD_COLUMNS)
@@ -137,7 +137,7 @@ def _sort_order_rows(metadata: TableMetadata) -> Iterator[Row]:
 
 
 def _rows_of_order(metadata: TableMetadata, order: SortOrder) -> Iterator[Row]:
-    """One row a key; one without key for the unsorted order (R-084)."""
+    """Yield one row a key; one without key for the unsorted order (R-084)."""
     is_default = order.order_id == metadata.default_sort_order_id
     start = {"order_id": order.order_id, "is_default": is_default}
     if not order.fields:
@@ -159,7 +159,7 @@ def _property_rows(metadata: TableMetadata) -> Iterator[Row]:
 
 
 def _metadata_log_rows(metadata: TableMetadata, metadata_location: str) -> Iterator[Row]:
-    """The log, and the metadata file in use as its last row."""
+    """Yield the log, and the metadata file in use as its last row."""
     logged = [(entry.timestamp_ms, entry.metadata_file) for entry in metadata.metadata_log]
     for timestamp_ms, location in [*logged, (metadata.last_updated_ms, metadata_location)]:
         logged_id = logged_snapshot_id(metadata, timestamp_ms)

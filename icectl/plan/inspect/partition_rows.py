@@ -26,7 +26,7 @@ PARTITION_SOURCES: frozenset[str] = frozenset(
 
 
 def partition_columns(metadata: TableMetadata) -> tuple[str, ...]:
-    """Columns of the view; an unpartitioned table has neither partition nor spec."""
+    """Return columns of the view; an unpartitioned table has neither partition nor spec."""
     if not any(spec.fields for spec in metadata.partition_specs):
         return _COLUMNS
     return ("partition", "spec_id", *_COLUMNS)

@@ -37,19 +37,19 @@ class Partitions:
     _paths: dict[tuple[int, bytes], str] = field(default_factory=dict)
 
     def values(self, spec_id: int, key: bytes) -> tuple[object, ...]:
-        """The values of a tuple in spec order; empty where the table has no such spec."""
+        """Return the values of a tuple in spec order; empty where the table has no such spec."""
         reader = self._readers.get(spec_id)
         return () if reader is None else decode_key(key, reader.types)
 
     def record(self, spec_id: int, key: bytes) -> Mapping[str, object]:
-        """A tuple as JSON single values; null for fields that its spec does not have."""
+        """Return a tuple as JSON single values; null for fields that its spec does not have."""
         record = self._records.get((spec_id, key))
         if record is None:
             record = self._records[spec_id, key] = self._decoded(spec_id, key)
         return record
 
     def path(self, spec_id: int, key: bytes) -> str:
-        """A tuple for people: `day=2024-01-01/region=eu`."""
+        """Return a tuple for people: `day=2024-01-01/region=eu`."""
         path = self._paths.get((spec_id, key))
         if path is None:
             reader = self._readers.get(spec_id)
@@ -70,7 +70,7 @@ class Partitions:
 
 
 def json_value(type_: Type | None, value: object) -> object:
-    """A single value for JSON; bytes as hexadecimal where its type is not known."""
+    """Return a single value for JSON; bytes as hexadecimal where its type is not known."""
     if value is None:
         return None
     if type_ is None:
@@ -128,7 +128,7 @@ def _same_field(left: PartitionField, right: PartitionField) -> bool:
 def _free_name(
     union: Sequence[_UnionField], candidate: PartitionField, *, but: _UnionField | None
 ) -> str:
-    """The field's name, told apart by its id where another field has it already."""
+    """Return the field's name, told apart by its id where another field has it already."""
     taken = {member.name for member in union if member is not but}
     if candidate.name not in taken:
         return candidate.name

@@ -40,7 +40,7 @@ def tree(source: TreeSource, limit: int) -> Node:
 
 
 def tree_json(node: Node) -> Row:
-    """A tree for JSON: nested nodes, each with what the limit left out."""
+    """Return a tree for JSON: nested nodes, each with what the limit left out."""
     applies = node.kind in DELETE_KINDS | {MANIFEST_DV} or bool(node.applies_to)
     return {
         "id": node.id,
@@ -143,7 +143,7 @@ def _leaf(node: Node, manifest: ManifestFile, ids: dict[str | None, str]) -> Nod
 
 
 def _vectors(source: TreeSource, root: RootManifest, leaf: Node, drawn: Drawing) -> list[Node]:
-    """The vectors over a leaf; the one that counts has the files that it kills below it."""
+    """Return the vectors over a leaf; the one that counts has the files that it kills below it."""
     found = []
     for at, vector in enumerate(root.vectors):
         if vector.manifest_path != leaf.location:
@@ -169,7 +169,7 @@ def _vector(at: int, vector: ManifestVector) -> Node:
 
 
 def _own(source: TreeSource, drawn: Drawing) -> tuple[list[Node], LeftOut]:
-    """The files that the root lists itself, and what is not shown of them."""
+    """Return the files that the root lists itself, and what is not shown of them."""
     children: list[Node] = []
     count = size_bytes = 0
     own = [index for index, manifest in enumerate(source.manifests) if manifest.in_root]

@@ -130,7 +130,7 @@ def _rows_by_manifest(entries: Entries) -> Mapping[int, list[int]]:
 
 
 def manifest_node(manifest: ManifestFile, index: int, drawn: Drawing) -> Node:
-    """A manifest with its live files."""
+    """Return a manifest with its live files."""
     children, left_out, live_count = live_files(manifest.content, index, drawn)
     of_data = manifest.content is ManifestContent.DATA
     facts: Row = {

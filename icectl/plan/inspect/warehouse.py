@@ -29,7 +29,7 @@ _DAY_MS = 86_400_000
 
 
 def history(metadata: TableMetadata) -> Row:
-    """How the table grew, day by day in UTC, as far as its snapshots are still there.
+    """Return how the table grew, day by day in UTC, as far as its snapshots are still there.
 
     `total_bytes` and `total_records` are what the summary of the day's last snapshot says that was
     the table's current one, null where none says anything; `is_whole` where no snapshot has expired
@@ -60,7 +60,7 @@ def _number(text: str | None) -> int | None:
 
 
 def benefit_bytes(found: Mapping[str, Any]) -> int:
-    """What maintenance of a table saves: what a reader opens in vain, and what is freed."""
+    """Return what maintenance of a table saves: what a reader opens in vain, and what is freed."""
     files: int = max(found["small_files"]["surplus_file_count"], 0)
     files += max(found["manifest_debt"]["surplus_manifest_count"], 0) + _delete_files(found)
     freed: int = found["reclaimable"]["reclaimable_bytes"]
@@ -68,13 +68,13 @@ def benefit_bytes(found: Mapping[str, Any]) -> int:
 
 
 def commands_of(found: Mapping[str, Any]) -> list[str]:
-    """The commands that a table's checks call for, each once."""
+    """Return the commands that a table's checks call for, each once."""
     named = (found[check]["command"] for check in CHECKS)
     return list(dict.fromkeys(command for command in named if command is not None))
 
 
 def figures_of(table: str, found: Mapping[str, Any] | None, error: str | None) -> Row:
-    """One table as a row of figures: null where it could not be read, with the reason."""
+    """Return one table as a row of figures: null where it could not be read, with the reason."""
     row: dict[str, Any] = dict.fromkeys(WAREHOUSE_COLUMNS)
     row |= {"table": table, "error": error}
     if found is None:
@@ -98,7 +98,7 @@ def by_need(rows: Iterable[Row]) -> list[Row]:
     """Tables with most need first: those that cannot be read, then by verdict and benefit."""
 
     def need(row: Row) -> tuple[int, int, str]:
-        """The place of a table."""
+        """Return the place of a table."""
         verdict = row["verdict"]
         place = len(VERDICTS) if verdict is None else VERDICTS.index(verdict)
         return -place, -(row["benefit_bytes"] or 0), row["table"]
@@ -107,7 +107,7 @@ def by_need(rows: Iterable[Row]) -> list[Row]:
 
 
 def totals(rows: Sequence[Row]) -> Row:
-    """What all tables come to; of those that could not be read nothing is counted."""
+    """Return what all tables come to; of those that could not be read nothing is counted."""
     counts = dict.fromkeys((*VERDICTS, "unread"), 0)
     for row in rows:
         counts[row["verdict"] or "unread"] += 1

@@ -148,7 +148,7 @@ def _remove_orphans(facts: Facts, limits: Thresholds, now_ms: int) -> Need | Non
 
 
 def _need(step: str, reasons: Sequence[tuple[bool, str]], benefit_bytes: int) -> Need | None:
-    """The need of a step, if there is a reason for it."""
+    """Return the need of a step, if there is a reason for it."""
     told = [text for holds, text in reasons if holds]
     return Need(step, ", ".join(told), max(benefit_bytes, 0)) if told else None
 

@@ -13,17 +13,17 @@ ANY_DEPTH = "**"
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text may stand for other texts than itself."""
+    """Return whether a text may stand for other texts than itself."""
     return not _WILD.isdisjoint(text)
 
 
 def fixed_part(parts: Sequence[str]) -> tuple[str, ...]:
-    """The parts in front of the first that is a pattern."""
+    """Return the parts in front of the first that is a pattern."""
     return tuple(takewhile(lambda part: not is_pattern(part), parts))
 
 
 def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
-    """Whether a pattern stands for these parts, all of them."""
+    """Return whether a pattern stands for these parts, all of them."""
     # What is left of the pattern may begin at each of these places.
     places = {0}
     for one in pattern:

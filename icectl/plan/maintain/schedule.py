@@ -74,7 +74,7 @@ class Assessed:
 
 
 def status_of_error(exit_code: int) -> Status:
-    """What an error makes of a step."""
+    """Return what an error makes of a step."""
     return _STATUS_OF_ERROR.get(exit_code, "failed")
 
 
@@ -199,7 +199,10 @@ class Schedule:
     alone: frozenset[tuple[str, str]] = frozenset()
 
     def next(self) -> TableRun | None:
-        """The table whose next step comes first; None where all that is left is under way."""
+        """Return the table whose next step comes first.
+
+        None where all that is left is under way.
+        """
         is_taken = any(self._is_alone(one) for one in self.tables if one.is_running)
         free = [
             one
@@ -242,7 +245,7 @@ class Schedule:
 
 
 def exit_code_of(codes: Sequence[int], *, check: bool) -> int:
-    """The exit code of a run over several tables: 12 before 3 before 0, 4 for `--check`."""
+    """Return the exit code of a run over several tables: 12 before 3 before 0, 4 for `--check`."""
     if CommitUnknown.exit_code in codes:
         return CommitUnknown.exit_code
     if check and ProblemsFound.exit_code in codes:

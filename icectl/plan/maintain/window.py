@@ -22,7 +22,10 @@ class Window:
     zone: str
 
     def left_ms(self, now_ms: int) -> int | None:
-        """Milliseconds until it closes, by the clock on the wall; None where it is closed."""
+        """Return milliseconds until it closes, by the clock on the wall.
+
+        None where it is closed.
+        """
         now = dt.datetime.fromtimestamp(now_ms / 1000, ZoneInfo(self.zone))
         minute = now.hour * 60 + now.minute
         length = (self.to_minute - self.from_minute) % _DAY_MINUTES or _DAY_MINUTES

@@ -83,7 +83,7 @@ def _as_written(listed: Listed, dead: Collection[int]) -> Listed:
 
 
 def _movable(metadata: TableMetadata, group: ManifestGroup, listed: Listed) -> tuple[int, ...]:
-    """The manifests whose rows can be rows of a leaf of version 4 (sfc-1 7.6 step 6)."""
+    """Return the manifests whose rows can be rows of a leaf of version 4 (sfc-1 7.6 step 6)."""
     files = live(position_delete_files(listed.entries))
     fixed = count_by_manifest(files, len(listed.manifests))
     opaque = {

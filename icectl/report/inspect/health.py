@@ -66,7 +66,7 @@ def _print_sizes(console: Console, found: Mapping[str, Any]) -> None:
 
 
 def band(low: int, high: int | None) -> str:
-    """The name of a band of sizes; `high` None where it has no end."""
+    """Return the name of a band of sizes; `high` None where it has no end."""
     if high is None:
         return f"{print_size(low)} and more"
     return f"below {print_size(high)}" if low == 0 else f"{print_size(low)} to {print_size(high)}"

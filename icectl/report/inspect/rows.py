@@ -35,7 +35,7 @@ class TextColumn:
 
 
 def text_members(view: str) -> tuple[str, ...]:
-    """The columns of the rows that the text form of a view shows."""
+    """Return the columns of the rows that the text form of a view shows."""
     return tuple(dict.fromkeys(member for each in TEXT_VIEWS[view] for member in each.members))
 
 
@@ -65,7 +65,7 @@ def print_json_lines(console: Console, row_set: RowSet) -> None:
 
 
 def plain(value: object) -> str:
-    """A value as text: nested ones as JSON, null as nothing."""
+    """Return a value as text: nested ones as JSON, null as nothing."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -114,14 +114,14 @@ def beginnings(base: str) -> tuple[str, ...]:
 
 
 def below(location: str, starts: Sequence[str]) -> str:
-    """A location from the table's on; whole where it lies elsewhere."""
+    """Return a location from the table's on; whole where it lies elsewhere."""
     return location.removeprefix(next((one for one in starts if location.startswith(one)), ""))
 
 
 def _shortened(
     rows: Iterable[Mapping[str, Any]], starts: Sequence[str]
 ) -> Iterator[Mapping[str, Any]]:
-    """Rows whose locations lack the part that all of them share."""
+    """Yield rows whose locations lack the part that all of them share."""
     for row in rows:
         yield {
             name: below(value, starts) if name in _LOCATIONS and value else value
@@ -141,7 +141,7 @@ def _count(value: int | None) -> str:
 
 
 def _moment(value: str | None) -> str:
-    """An instant to the second, under a heading that says UTC."""
+    """Return an instant to the second, under a heading that says UTC."""
     return "" if value is None else f"{value[:10]} {value[11:19]}"
 
 
@@ -222,7 +222,7 @@ def _manifest_kind(content: int) -> str:
 
 
 def _manifest_files(data: int | None, deletes: int | None) -> str:
-    """The number of data and of delete files, one of which is zero."""
+    """Return the number of data and of delete files, one of which is zero."""
     return "?" if data is None or deletes is None else f"{data + deletes:,}"
 
 

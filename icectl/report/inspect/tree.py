@@ -71,7 +71,7 @@ def print_tree(console: Console, root: Node, base: str) -> None:
 
 
 def mermaid(root: Node, base: str) -> str:
-    """The tree as a Mermaid flowchart: solid arrows for `names`, dotted for `applies to`."""
+    """Return the tree as a Mermaid flowchart: solid arrows for `names`, dotted for `applies to`."""
     lines = ["flowchart LR"]
     for node in walk(root):
         text = f"{_quoted(label(node, base))}<br/>{_quoted(describe(node))}"
@@ -105,20 +105,20 @@ def look(node: Node) -> str:
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """Every node, parents first."""
+    """Yield every node, parents first."""
     yield root
     for child in root.children:
         yield from walk(child)
 
 
 def delete_numbers(root: Node) -> Mapping[str, int]:
-    """A short number for each delete file that is shown, by node id."""
+    """Return a short number for each delete file that is shown, by node id."""
     shown = [node.id for node in walk(root) if node.kind in DELETE_KINDS and not is_dead(node)]
     return {node_id: number for number, node_id in enumerate(shown, start=1)}
 
 
 def data_marks(root: Node, numbers: Mapping[str, int]) -> Mapping[str, str]:
-    """The numbers of the shown deletes that apply to each shown data file."""
+    """Return the numbers of the shown deletes that apply to each shown data file."""
     marks: dict[str, list[str]] = {}
     for node in walk(root):
         for target in node.applies_to if node.id in numbers else ():
@@ -127,7 +127,7 @@ def data_marks(root: Node, numbers: Mapping[str, int]) -> Mapping[str, str]:
 
 
 def is_dead(node: Node) -> bool:
-    """Whether a file is only shown as what a vector kills, or a root removes."""
+    """Return whether a file is only shown as what a vector kills, or a root removes."""
     return bool(node.facts.get("dead"))
 
 
@@ -143,7 +143,7 @@ def label(node: Node, base: str) -> str:
 
 
 def file_name(location: str) -> str:
-    """The last part of a location."""
+    """Return the last part of a location."""
     return location.rpartition("/")[2]
 
 
@@ -208,7 +208,7 @@ def more(node: Node) -> str:
 def _lines(
     node: Node, first: str, rest: str, *, killed: bool
 ) -> Iterator[tuple[str, Node | None, str]]:
-    """Each line as (branch, node, text); lines without a node say what was left out.
+    """Yield each line as (branch, node, text); lines without a node say what was left out.
 
     What vectors kill is below them if `killed` asks for it.
     """
@@ -224,6 +224,6 @@ def _lines(
 
 
 def _quoted(text: str) -> str:
-    """A name in a label of Mermaid, which reads entities there, and HTML."""
+    """Return a name in a label of Mermaid, which reads entities there, and HTML."""
     escaped = text.replace("#", "#35;").replace('"', "#quot;")
     return escaped.replace("<", "#lt;").replace(">", "#gt;")

@@ -85,7 +85,10 @@ class _Box:
 
 
 def figure(root: Node) -> str:
-    """The snapshot below the metadata file as a figure; nothing where there is no snapshot."""
+    """Return the snapshot below the metadata file as a figure.
+
+    Nothing where there is no snapshot.
+    """
     if not root.children:
         return ""
     (snapshot,) = root.children
@@ -118,7 +121,7 @@ def figure(root: Node) -> str:
 
 
 def _abridged(box: _Box) -> _Box:
-    """A box among many: its first lines, and how many there are more."""
+    """Return a box among many: its first lines, and how many there are more."""
     if len(box.lines) <= _FEW_LINES + 1:
         return box
     left = len(box.lines) - _FEW_LINES
@@ -126,7 +129,7 @@ def _abridged(box: _Box) -> _Box:
 
 
 def _listing(node: Node) -> _Box:
-    """The root manifest, or the manifest list, with a line for each of its entries."""
+    """Return the root manifest, or the manifest list, with a line for each of its entries."""
     lines = [_entry(child) for child in node.children]
     if node.left_out.count:
         lines.append(_Line(more(node)))
@@ -154,7 +157,7 @@ def _killed(leaf: Node, listing: Node) -> list[Node]:
 
 
 def _leaf(node: Node, killed: Sequence[Node]) -> _Box:
-    """A manifest with its entries, dead ones too, or a vector with its positions."""
+    """Return a manifest with its entries, dead ones too, or a vector with its positions."""
     lines = []
     if node.kind == "manifest":
         name = file_name(str(node.location))
@@ -177,7 +180,7 @@ def _position(node: Node) -> int:
 
 
 def _own(listing: Node) -> Iterator[_Box]:
-    """The files that a root lists itself, data and deletes apart."""
+    """Yield the files that a root lists itself, data and deletes apart."""
     files = [node for node in listing.children if node.kind not in ("manifest", MANIFEST_DV)]
     for name, title, of_deletes in (("data", "Data Files", False), ("deletes", "Deletes", True)):
         lines = [_entry(node) for node in files if (node.kind in DELETE_KINDS) is of_deletes]
@@ -198,7 +201,7 @@ def _entry(node: Node) -> _Line:
 
 
 def _placed(upper: Sequence[_Box], lower: Sequence[_Box]) -> list[_Box]:
-    """The boxes with their places: upper ones below each other, lower ones in rows."""
+    """Return the boxes with their places: upper ones below each other, lower ones in rows."""
     total = min(len(lower), _COLUMNS) * (_WIDTH + _GAP) - _GAP
     x, y = _MARGIN + max(0, (total - _WIDTH) // 2), _MARGIN
     placed = []
@@ -230,7 +233,7 @@ class _Frame:
 
     @classmethod
     def around(cls, boxes: Sequence[_Box]) -> "_Frame":
-        """The frame around some boxes."""
+        """Return the frame around some boxes."""
         x, y = min(box.x for box in boxes) - _FRAME, min(box.y for box in boxes) - _FRAME
         right = max(box.x for box in boxes) + _WIDTH + _FRAME
         low = max(box.y + box.height for box in boxes) + _FRAME
@@ -288,7 +291,7 @@ def _applications(root: Node, boxes: Sequence[_Box]) -> Iterator[str]:
 
 
 def _across(source: _Box, start: int, target: _Box, end: int) -> str:
-    """A line between the sides of two boxes that face each other."""
+    """Return a line between the sides of two boxes that face each other."""
     if source.x > target.x:
         return f"M{source.x} {start} L{target.x + _WIDTH} {end}"
     return f"M{source.x + _WIDTH} {start} L{target.x} {end}"

@@ -31,7 +31,7 @@ def print_warehouse(
 
 
 def summary(found: Row) -> list[tuple[str, str]]:
-    """What all tables come to, and what maintenance would make of it."""
+    """Return what all tables come to, and what maintenance would make of it."""
     data, deletes = found["data_file_count"], found["delete_file_count"]
     files = f"{data:,} of data ({print_size(found['data_file_bytes'])}), {deletes:,} of deletes"
     merged = print_count(found["surplus_file_count"], "file")

@@ -129,7 +129,7 @@ def _tiles(found: Row) -> Iterator[str]:
 
 
 def _sizes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """How many data files there are of which size, in all tables."""
+    """Yield how many data files there are of which size, in all tables."""
     if not results:
         return
     bands = [
@@ -148,7 +148,7 @@ def _sizes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _over_time(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """How the tables grew, and when they were written to."""
+    """Yield how the tables grew, and when they were written to."""
     found = periods([result["history"] for result in results])
     if len(found) < 2:
         return
@@ -173,7 +173,7 @@ def _over_time(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _most(rows: Sequence[Row]) -> Iterator[str]:
-    """The tables of which maintenance would make most."""
+    """Yield the tables of which maintenance would make most."""
     for title, caption, key, show, look in (
         ("What expiry would free", "bytes that only snapshots past retention need",
          "reclaimable_bytes", print_size, "freed"),
@@ -275,7 +275,7 @@ def _cells(number: int, row: Row, result: Mapping[str, Any] | None) -> Iterator[
 
 
 def _sparkline(counts: Sequence[int]) -> str:
-    """Files by size, as columns; the smallest on the left."""
+    """Return files by size, as columns; the smallest on the left."""
     most = max(counts) or 1
     drawn = "".join(
         f'<rect class="bar" x="{at * 9}" y="{16 - high:.1f}" width="8" height="{high:.1f}"/>'
@@ -286,7 +286,7 @@ def _sparkline(counts: Sequence[int]) -> str:
 
 
 def _details(rows: Sequence[Row], ends: Sequence[TableEnd]) -> Iterator[str]:
-    """What each table that is not well needs, and why."""
+    """Yield what each table that is not well needs, and why."""
     for number, (row, end) in enumerate(zip(rows, ends, strict=True), start=1):
         if row["verdict"] == "ok":
             continue

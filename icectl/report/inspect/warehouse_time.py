@@ -57,6 +57,6 @@ def periods(histories: Sequence[Mapping[str, Any]]) -> list[Period]:
 
 
 def _known_before(history: Mapping[str, Any]) -> int:
-    """What a table counts with before the first of its days."""
+    """Return what a table counts with before the first of its days."""
     said = [day["total_bytes"] for day in history["days"] if day["total_bytes"] is not None]
     return said[0] if said and not history["is_whole"] else 0

@@ -181,7 +181,7 @@ def _merge_job(metadata: TableMetadata) -> MergeJob:
 
 
 def live_reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:
-    """A reader of live files with columns beside those that a compaction is planned by."""
+    """Return a reader of live files with columns beside those that a compaction is planned by."""
 
     def read_names(deletes: Entries) -> NamedFiles:
         """Read how many rows of which data files position delete files name."""
@@ -237,7 +237,7 @@ def remove_leftovers(access: TableAccess, prepared: PreparedCompaction) -> None:
 
 
 def _batches(prepared: PreparedCompaction, commits: int) -> Sequence[Sequence[CompactGroup]]:
-    """The groups of each commit; one commit without a group, where only deletes go."""
+    """Return the groups of each commit; one commit without a group, where only deletes go."""
     groups = prepared.plan.groups
     if not groups:
         return [()]
@@ -249,7 +249,7 @@ def _batches(prepared: PreparedCompaction, commits: int) -> Sequence[Sequence[Co
 
 
 def _gives_row_ids(prepared: PreparedCompaction) -> bool:
-    """Whether the next commit gives ids to rows that have none (R-106)."""
+    """Return whether the next commit gives ids to rows that have none (R-106)."""
     if prepared.loaded.metadata.format_version < 3:
         return False
     tasks = (task for group in prepared.plan.groups for task in group.tasks)
@@ -393,7 +393,7 @@ def _data_places(metadata: TableMetadata, batch: Sequence[CompactGroup]) -> Data
 
 
 def _path(group: CompactGroup, specs: Mapping[int, TypedSpec]) -> str | None:
-    """The path of a group's partition; None where its files may be in any.
+    """Return the path of a group's partition; None where its files may be in any.
 
     Vectors of several partitions are in one file, which is in none.
     """

@@ -146,7 +146,7 @@ _OF_VECTORS = [
 
 
 def _taken(reader: Reader, snapshot: Snapshot) -> dict[str, Positions]:
-    """Rows of leaves that stay which the snapshot deleted there, by the leaf's location."""
+    """Return rows of leaves that stay which the snapshot deleted there, by the leaf's location."""
     of_layout = snapshot_reader(reader.metadata, snapshot)
     return {
         one.manifest.manifest_path: read_bitmap(of_layout.killed(one.manifest).dead)

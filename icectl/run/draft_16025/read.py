@@ -25,7 +25,7 @@ _IDS = ("snapshot_id", "dv_snapshot_id")
 
 
 def draft_rows(store: Store, location: str, view: str) -> Iterator[dict[str, Any]]:
-    """The entries of a root and its leaves: all, those of `manifests`, or of live `files`.
+    """Yield the entries of a root and its leaves: all, those of `manifests`, or of live `files`.
 
     Order: the root's first, then leaf by leaf.
     Raises: as read_root.
@@ -44,7 +44,7 @@ def draft_rows(store: Store, location: str, view: str) -> Iterator[dict[str, Any
 
 
 def _rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """Rows of a manifest, with values of structs for JSON."""
+    """Return rows of a manifest, with values of structs for JSON."""
     flat = [name for name in rows.column_names if name not in (PARTITION, STATS)]
     columns = {name: rows[name].to_pylist() for name in flat} | {
         name: _plain(rows[name].combine_chunks())
@@ -56,7 +56,10 @@ def _rows(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def _plain(column: pa.Array) -> list[Any]:
-    """Values for JSON, whatever Python has no values of as text; nulls in structs are left out."""
+    """Return values for JSON, whatever Python has no values of as text.
+
+    Nulls in structs are left out.
+    """
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_struct(column.type):
@@ -78,7 +81,7 @@ def _plain(column: pa.Array) -> list[Any]:
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry for JSON: ids as texts, bitmaps as positions, what is not there left out."""
+    """Return an entry for JSON: ids as texts, bitmaps as positions, what is not there left out."""
     shown = {name: value for name, value in row.items() if value is not None}
     shown["status"] = DraftStatus(row["status"]).name.lower()
     shown["content"] = Content(row["content"]).name.lower()

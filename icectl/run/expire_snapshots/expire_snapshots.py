@@ -212,7 +212,7 @@ def _earlier_runs(
 
 
 def _by_place(found: Files, table_location: str) -> tuple[Files, Files]:
-    """Files inside and outside the table's location; only the first may be deleted."""
+    """Return files inside and outside the table's location; only the first may be deleted."""
     beginning_so, others = beginning_with(found, table_location.rstrip("/") + "/")
     doubtful = [place for place, _, _ in rows(together([containing(beginning_so, "/../"), others]))]
     outside = [place for place in doubtful if not is_within(place, table_location)]
@@ -354,7 +354,7 @@ def _doomed(access: TableAccess, prepared: PreparedExpiry) -> _Doomed | None:
 
 
 def _named_by_none(doomed: Files, staying: Sequence[Files]) -> Files:
-    """The files that nothing which stays names by way of a link or mount."""
+    """Return the files that nothing which stays names by way of a link or mount."""
     known = KnownFiles(local=True)
     for files in staying:
         for chunk in files.table["location"].chunks:

@@ -30,7 +30,7 @@ from icectl.table.row_safety import check_homes
 def read_reached(
     reader: ReachReader, metadata: TableMetadata, retention: Retention, sizes: Mapping[str, int]
 ) -> Reached:
-    """The files that snapshots reach, those which go and those which stay.
+    """Return the files that snapshots reach, those which go and those which stay.
 
     `sizes` in bytes by loosest key, where known.
     Raises: StorageError, CorruptTable, when anything that stays cannot be read (R-192).

@@ -77,7 +77,7 @@ def _together(parts: Sequence[Entries]) -> Entries:
 def rows_between(
     reader: Reader, steps: Sequence[Snapshot], before: Entries, after: Entries
 ) -> RowChanges | None:
-    """The rows that came and went; None where that cannot be told.
+    """Return the rows that came and went; None where that cannot be told.
 
     It cannot where data was only rewritten (sfc-1 9.5), where a vector is gone with an expired
     snapshot, and where a first one may repeat what position delete files deleted (sfc-1 9.7).

@@ -62,7 +62,10 @@ def health(
 
 
 def targets_of(metadata: TableMetadata) -> Targets:
-    """The sizes that a table asks for. Raises: Refused, for a property that makes no sense."""
+    """Return the sizes that a table asks for.
+
+    Raises: Refused, for a property that makes no sense.
+    """
     stored = metadata.properties
     return Targets(
         file_size_bytes=properties.read(stored, properties.TARGET_FILE_SIZE_BYTES),
@@ -72,7 +75,7 @@ def targets_of(metadata: TableMetadata) -> Targets:
 
 
 def metadata_files_in(listed: Sequence[FileStatus]) -> MetadataFiles:
-    """The metadata files in the folder of the one that was read."""
+    """Return the metadata files in the folder of the one that was read."""
     sizes = [
         status.size_bytes
         for status in listed
@@ -105,7 +108,7 @@ def _expirable(reader: Reader, listed: Sequence[FileStatus]) -> Expirable:
 
 
 def estimated(metadata: TableMetadata, retention: Retention) -> Expirable:
-    """What expiring frees, as the summaries of the snapshots that go tell it."""
+    """Return what expiring frees, as the summaries of the snapshots that go tell it."""
     expired_ids = {decision.snapshot_id for decision in retention.expired}
     expired = [each for each in metadata.snapshots if each.snapshot_id in expired_ids]
     removed = sum(_removed_bytes(snapshot) for snapshot in expired)
@@ -113,6 +116,6 @@ def estimated(metadata: TableMetadata, retention: Retention) -> Expirable:
 
 
 def _removed_bytes(snapshot: Snapshot) -> int:
-    """Bytes of the files that a snapshot took out, by its own summary."""
+    """Return bytes of the files that a snapshot took out, by its own summary."""
     told = (snapshot.summary or {}).get("removed-files-size", "0")
     return int(told) if told.isdigit() else 0

@@ -76,7 +76,7 @@ _OF_FILES = frozenset(
 def is_incomplete(
     reader: Reader, view: View, choice: SnapshotChoice, *, all_snapshots: bool
 ) -> bool:
-    """Whether part of what a view shows could not be read.
+    """Return whether part of what a view shows could not be read.
 
     Raises: the first problem, where nothing of it could.
     """
@@ -218,7 +218,7 @@ def _entry_rows(reader: Reader, request: RowRequest) -> RowSet:
 
 
 def _of_content(manifests: Sequence[ManifestFile], content: str | None) -> tuple[ManifestFile, ...]:
-    """The manifests that may hold files of a content."""
+    """Return the manifests that may hold files of a content."""
     if content is None:
         return tuple(manifests)
     wanted = ManifestContent.DATA if content == "data" else ManifestContent.DELETES
@@ -226,7 +226,7 @@ def _of_content(manifests: Sequence[ManifestFile], content: str | None) -> tuple
 
 
 def _chosen_columns(found: RowSet, columns: tuple[str, ...]) -> RowSet:
-    """Rows with the named columns only, in the order they were named."""
+    """Return rows with the named columns only, in the order they were named."""
     if columns == found.columns:
         return found
     unknown = next((name for name in columns if name not in found.columns), None)
@@ -265,7 +265,7 @@ def tree(reader: Reader, choice: SnapshotChoice, limit: int) -> Node:
 
 
 def _killed(reader: Reader, manifests: Sequence[ManifestFile], limit: int) -> Entries:
-    """The dead entries of the manifests that are shown."""
+    """Return the dead entries of the manifests that are shown."""
     struck = [index for index in shown_manifests(manifests, limit) if manifests[index].dead]
     killed = [
         reader_of(reader.metadata, layout_of_manifest(manifests[index])).killed(manifests[index])

@@ -23,7 +23,10 @@ RetentionOf = Callable[[TableMetadata], Policy]
 
 
 def is_enabled(metadata: TableMetadata) -> bool:
-    """Whether the table lets itself be maintained. Raises: Refused, for a property that is odd."""
+    """Return whether the table lets itself be maintained.
+
+    Raises: Refused, for a property that is odd.
+    """
     return read(metadata.properties, MAINTAIN_ENABLED)
 
 
@@ -78,7 +81,10 @@ def assess(reader: Reader, retention_of: RetentionOf) -> Facts:
 
 
 def looked_ms(metadata: TableMetadata, now_ms: int) -> int | None:
-    """When maintenance last looked for orphans; None for never, and for what cannot be read."""
+    """Return when maintenance last looked for orphans.
+
+    None for never, and for what cannot be read.
+    """
     text = read(metadata.properties, ORPHANS_LOOKED_FOR)
     try:
         return None if text is None else parse_instant(text, now_ms)
@@ -87,7 +93,7 @@ def looked_ms(metadata: TableMetadata, now_ms: int) -> int | None:
 
 
 def _keeps_files(loaded: LoadedTable) -> str | None:
-    """Why no file of the table may be deleted, where that is so."""
+    """Return why no file of the table may be deleted, where that is so."""
     try:
         check_gc_enabled(loaded.metadata)
         check_not_maintained(loaded)

@@ -105,7 +105,7 @@ class _Deletion:
         self.done.removed = listed_together([self.done.removed, gone])
 
     def _unchanged(self, batch: Listed) -> Listed:
-        """The files that are as they were listed; check sums whose own file is gone."""
+        """Return the files that are as they were listed; check sums whose own file is gone."""
         locations = batch.table["location"].combine_chunks()
         owners = described_files(locations)
         pairs = list(zip(listed_files(batch), owners.to_pylist(), strict=True))
@@ -140,7 +140,7 @@ class _Deletion:
         return None
 
     def _unreferenced(self, batch: Listed) -> Listed:
-        """The files that the newest metadata does not refer to either (R-157)."""
+        """Return the files that the newest metadata does not refer to either (R-157)."""
         self.access.catalog.settle()
         newest = open_deletable(self.access)
         check_same_place(self.newest, newest)
@@ -154,10 +154,10 @@ class _Deletion:
 
 
 def _same_second(first_ms: int | None, second_ms: int | None) -> bool:
-    """Whether two times can be one: listings and single look-ups round differently."""
+    """Return whether two times can be one: listings and single look-ups round differently."""
     return first_ms is not None and second_ms is not None and first_ms // 1000 == second_ms // 1000
 
 
 def failures(done: OrphansGone) -> Sequence[tuple[str, str]]:
-    """The files that could not be removed, and why."""
+    """Return the files that could not be removed, and why."""
     return [(item.location, item.error) for item in done.failed]

@@ -97,7 +97,7 @@ class OtherTables:
             self.accepted[location] = look
 
     def _is_under_way(self, location: str) -> bool:
-        """Whether a file waits for the rename that commits it, or has it behind it."""
+        """Return whether a file waits for the rename that commits it, or has it behind it."""
         version = metadata_version(location)
         if version.kind != "uncommitted":
             return False
@@ -130,7 +130,7 @@ class OtherTables:
                 )
 
     def forks(self, loaded: LoadedTable) -> Sequence[str]:
-        """The table's own files that are no versions of it, as far back as its log goes.
+        """Return the table's own files that are no versions of it, as far back as its log goes.
 
         A commit that failed leaves one behind; so does another catalog that has the table too.
         """
@@ -172,7 +172,7 @@ def check_catalog(tables: CatalogTables, places: Sequence[str], progress: Progre
 
 
 def _above(place: str) -> Iterator[str]:
-    """A place, and the folders that hold it, up to the root, behind symbolic links too."""
+    """Yield a place, and the folders that hold it, up to the root, behind symbolic links too."""
     yield place
     yield from _parents(place)
     yield from _parents(real_location(place))
@@ -221,7 +221,7 @@ def _is_former(loaded: LoadedTable, location: str) -> bool:
 
 
 def _is_left_over(loaded: LoadedTable, location: str) -> bool:
-    """Whether a commit that did not end has left a file beside the versions of a table."""
+    """Return whether a commit that did not end has left a file beside the versions of a table."""
     return loaded.capabilities.numbers_versions and metadata_version(location).kind == "uncommitted"
 
 

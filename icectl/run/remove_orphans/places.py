@@ -101,5 +101,5 @@ def check_quarantine(quarantine: str, places: SearchedPlaces) -> None:
 
 
 def place_key(location: str) -> str:
-    """The loosest key, behind symbolic links, with a slash at its end."""
+    """Return the loosest key, behind symbolic links, with a slash at its end."""
     return loosest_key(real_location(location)).rstrip("/") + "/"

@@ -86,7 +86,7 @@ class Quarantine:
 def open_quarantine(
     store: Store, env: Env, location: str, table_location: str, concurrency: int
 ) -> Quarantine:
-    """The folder of a run, which nobody else uses."""
+    """Return the folder of a run, which nobody else uses."""
     instant = print_instant(env.now_ms() // 1000 * 1000).replace("-", "").replace(":", "")
     run = f"{locations.name(table_location)}-{instant}-{env.new_uuid()[:8]}"
     return Quarantine(store, locations.join(location, run), table_location, concurrency, [])

@@ -115,7 +115,7 @@ def prepare(access: TableAccess, search: OrphanSearch, options: OrphanOptions) -
 
 
 def open_deletable(access: TableAccess) -> LoadedTable:
-    """The table as it is now. Raises: Refused, where its files must not be deleted."""
+    """Return the table as it is now. Raises: Refused, where its files must not be deleted."""
     loaded = open_table(access.catalog)
     check_deletable(access.catalog, loaded, access.env.now_ms())
     return loaded
@@ -135,7 +135,7 @@ def check_same_place(before: LoadedTable, loaded: LoadedTable) -> None:
 
 
 def _limit(access: TableAccess, options: OrphanOptions, places: SearchedPlaces) -> int:
-    """The instant before which files are old, by the clock that dates them."""
+    """Return the instant before which files are old, by the clock that dates them."""
     now_ms = min(dating_clock_ms(access.store, access.env, place) for place in places.listed)
     limit_ms = options.older_than(now_ms)
     if now_ms - limit_ms < LEAST_AGE_MS and not options.allow_recent:

@@ -49,7 +49,7 @@ class _Stored:
 
 
 def entries_by_footers(reader: Reader, lost: ManifestFile) -> Entries | None:
-    """The entries of a lost manifest, as its files prove them; None where they do not.
+    """Return the entries of a lost manifest, as its files prove them; None where they do not.
 
     In version 3 of one file only: row ids hang on the order that entries had.
     Raises: StorageError of the store; Incomplete.
@@ -81,7 +81,10 @@ def _is_plain(reader: Reader, lost: ManifestFile) -> bool:
 
 
 def _listed_files(reader: Reader, lost: ManifestFile) -> set[str] | None:
-    """Keys of all files that other manifests of the table name; None where one cannot be read."""
+    """Return keys of all files that other manifests of the table name.
+
+    None where one cannot be read.
+    """
     lists = try_manifest_lists(
         reader.store,
         reader.metadata,
@@ -148,7 +151,10 @@ def _may_be_data(reader: Reader, location: str) -> bool:
 
 
 def _stored(reader: Reader, spec: PartitionSpec, location: str, size_bytes: int) -> _Stored | None:
-    """What a file's footer says; None where that is not enough, or of columns of another table."""
+    """Return what a file's footer says.
+
+    None where that is not enough, or of columns of another table.
+    """
     schema = reader.metadata.current_schema
     known = {id_ for one in reader.metadata.schemas for id_ in one.all_fields}
     file_format = _FORMATS.get(location[location.rindex(".") :])
@@ -168,7 +174,10 @@ def _stored(reader: Reader, spec: PartitionSpec, location: str, size_bytes: int)
 
 
 def proven_partition(spec: PartitionSpec, schema: Schema, metrics: FileMetrics) -> bytes | None:
-    """The key of the one partition that all rows of a file are in; None where that is not sure."""
+    """Return the key of the one partition that all rows of a file are in.
+
+    None where that is not sure.
+    """
     values = []
     for item in spec.fields:
         column = schema.field(item.source_ids[0]) if len(item.source_ids) == 1 else None
@@ -186,7 +195,7 @@ def proven_partition(spec: PartitionSpec, schema: Schema, metrics: FileMetrics) 
 def _one_value(
     transform: Transform, column: NestedField, metrics: FileMetrics
 ) -> tuple[bool, Value]:
-    """Whether a transform gives the same for every value of a column, and what.
+    """Return whether a transform gives the same for every value of a column, and what.
 
     NaN and two zeros are in no bounds, so that columns of floating point are never sure.
     """

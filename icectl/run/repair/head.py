@@ -119,7 +119,7 @@ def _inherited(read: ManifestRead, manifest: ManifestFile) -> Entries | None:
 
 
 def described(reader: Reader, head: ReadHead, place: int) -> ManifestFile:
-    """The row of a manifest counted from its entries; its numbers are those of the list.
+    """Return the row of a manifest counted from its entries; its numbers are those of the list.
 
     Raises: CorruptTable R-052, R-068: of which spec its partitions are is not sure.
     """

@@ -68,7 +68,7 @@ def proven_entries(reader: Reader, lost: ManifestFile) -> Entries | None:
 def _existing(
     reader: Reader, wrote: Snapshot, lost: ManifestFile, beside: Entries
 ) -> Entries | None:
-    """Files that lived in the parent, and in no other manifest of the snapshot."""
+    """Return files that lived in the parent, and in no other manifest of the snapshot."""
     parent = reader.metadata.snapshot(wrote.parent_snapshot_id or -1)
     if parent is None:
         return None
@@ -168,7 +168,7 @@ def _try(read: Callable[[], _Read]) -> _Read | None:
 
 
 def _without(entries: Entries, others: Entries) -> Entries:
-    """Each file once, and none of the others; a vector is told by its place in its file."""
+    """Return each file once, and none of the others; a vector is told by its place in its file."""
     known = set(by_row(others, "location", "content_offset"))
     kept = []
     for row, key in enumerate(by_row(entries, "location", "content_offset")):

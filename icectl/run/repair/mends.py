@@ -86,7 +86,7 @@ class _Search:
     left: list[Left] = field(default_factory=list)
 
     def of(self, subject: str, rules: Collection[str] | None = None) -> frozenset[Finding]:
-        """The findings on an object, of some rules or of any."""
+        """Return the findings on an object, of some rules or of any."""
         return frozenset(
             one
             for one in self.findings
@@ -105,7 +105,7 @@ class _Search:
         return None
 
     def lost_list(self) -> Mend:
-        """The list itself, where what it named is proved."""
+        """Return the list itself, where what it named is proved."""
         ((location, _),) = self.head.listed.problems
         count = sum(len(one) for one in self.head.entries if one is not None)
         remedy = Remedy(
@@ -182,7 +182,7 @@ class _Search:
         return any(self.head.read[one.place].content[0].unknown_field_ids for one in changes)
 
     def _vectors_of(self, location: str) -> Iterator[ManifestChange]:
-        """The vectors of a data file, which go with it."""
+        """Yield the vectors of a data file, which go with it."""
         key = loosest_key(location)
         for place, entries in enumerate(self.head.entries):
             if entries is not None:
@@ -193,7 +193,7 @@ class _Search:
                     yield ManifestChange(place, dropped=frozenset(at))
 
     def _live(self, locations: Collection[str]) -> Iterator[tuple[int, str, int, int, int]]:
-        """Live entries of some locations.
+        """Yield live entries of some locations.
 
         Shape: place of the manifest, location, content, position, rows.
         """
@@ -415,7 +415,7 @@ class _Search:
                 yield place, lost
 
     def _known_data_files(self) -> set[str]:
-        """Keys of the data files that some snapshot lists, live or removed."""
+        """Return keys of the data files that some snapshot lists, live or removed."""
         reader = self.reader
         lists = try_manifest_lists(
             reader.store,

@@ -65,7 +65,7 @@ def find(access: TableAccess) -> WholeTable:
 
 
 def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> WholeTable:
-    """The table as the file before a truncated one has it."""
+    """Return the table as the file before a truncated one has it."""
     catalog = unpinned(access.catalog)
     if not isinstance(catalog, FileSystemCatalog) or error.rule not in ("R-005", "R-006"):
         raise error
@@ -175,7 +175,7 @@ def restore(access: TableAccess, found: WholeTable, kinds: frozenset[str]) -> No
 
 
 def _newest(versions: Sequence[MetadataVersion]) -> MetadataVersion | None:
-    """The file of the highest number; None where no file is there any more."""
+    """Return the file of the highest number; None where no file is there any more."""
     return max(versions, key=lambda version: version.version or 0, default=None)
 
 

@@ -46,7 +46,7 @@ def restated(reader: Reader, entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _footer(reader: Reader, location: str) -> tuple[int, FileMetrics] | None:
-    """Bytes of a file, and what its footer says; None where that cannot be read."""
+    """Return bytes of a file, and what its footer says; None where that cannot be read."""
     try:
         status = reader.store.stat(location)
         if status is None:
@@ -103,7 +103,7 @@ def _bounds(entry: Mapping[str, Any], metrics: FileMetrics, schema: Schema) -> M
 
 
 def _holds(schema: Schema, id_: int, bound: bytes, found: bytes | None, *, is_lower: bool) -> bool:
-    """Whether a bound can be read, and is no narrower than the footer's."""
+    """Return whether a bound can be read, and is no narrower than the footer's."""
     column = schema.field(id_)
     if column is None:
         return True

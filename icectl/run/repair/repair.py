@@ -156,7 +156,7 @@ def _of_metadata(remedy: Remedy, findings: Sequence[Finding]) -> frozenset[Findi
 
 
 def _statistics(metadata: TableMetadata, findings: Sequence[Finding]) -> list[Remedy]:
-    """Entries of statistics files that are gone, not as described, or of no snapshot."""
+    """Return entries of statistics files that are gone, not as described, or of no snapshot."""
     found = [one for one in findings if one.rule in OF_STATISTICS]
     named = {one.subject for one in findings if one.rule == "R-034"}
     remedies = []
@@ -201,7 +201,7 @@ def _target(
     findings: Sequence[Finding],
     head: Snapshot | None,
 ) -> Snapshot:
-    """The snapshot that the branch goes back to, which is whole."""
+    """Return the snapshot that the branch goes back to, which is whole."""
     if head is None:
         raise UsageError(f"branch `{options.branch}` has no snapshot to go back from")
     whole = _whole_snapshots(access, reader, options, findings)
@@ -241,7 +241,7 @@ def _whole_snapshots(
 def _going_back(
     options: RepairOptions, findings: Sequence[Finding], head: Snapshot | None, target: Snapshot
 ) -> list[Remedy]:
-    """The branch set back, unless it is there already."""
+    """Return the branch set back, unless it is there already."""
     if head is None or target == head:
         return []
     files = frozenset(one for one in findings if "/" in one.subject)
@@ -261,7 +261,7 @@ def _going_back(
 def _way_back(
     access: TableAccess, reader: Reader, options: RepairOptions, planned: RepairPlan
 ) -> Snapshot | None:
-    """The newest whole snapshot, where something of the head stays broken."""
+    """Return the newest whole snapshot, where something of the head stays broken."""
     if not any(left.finding.severity == "error" for left in planned.left):
         return None
     broken = [left.finding for left in planned.left]
@@ -354,7 +354,7 @@ def _without_statistics(metadata: TableMetadata, remedies: Sequence[Remedy]) -> 
 
 
 def _set_back(metadata: TableMetadata, prepared: PreparedRepair) -> list[Update]:
-    """The branch at its target. Raises: CommitConflict, where it has moved on."""
+    """Return the branch at its target. Raises: CommitConflict, where it has moved on."""
     target, branch = prepared.target, prepared.options.branch
     if target is None or not prepared.plan.of("to-snapshot"):
         return []

@@ -88,7 +88,7 @@ def write_manifests(
 
 
 def _together(parts: Sequence[Entries | None]) -> Entries | None:
-    """The live entries of all parts; None where one is not known."""
+    """Return the live entries of all parts; None where one is not known."""
     known = [live(part).table.select(PLANNING.names) for part in parts if part is not None]
     if len(known) < len(parts):
         return None
@@ -139,7 +139,7 @@ def _written(
 
 
 def _changed(entries: Entries, change: ManifestChange) -> Entries:
-    """The live entries that stay, as EXISTING, with what is said anew of some."""
+    """Return the live entries that stay, as EXISTING, with what is said anew of some."""
     positions = entries.table["manifest_pos"].to_pylist()
     for name in {name for one in change.restated.values() for name in one}:
         new = {at: one[name] for at, one in change.restated.items() if name in one}

@@ -61,7 +61,7 @@ class Wanted:
 
 
 def where(text: str) -> Callable[[TableMetadata], Wanted]:
-    """The rows that a text in the language of `--where` is true of, for a table."""
+    """Return the rows that a text in the language of `--where` is true of, for a table."""
 
     def of(metadata: TableMetadata) -> Wanted:
         """Read the text. Raises: UsageError."""
@@ -213,5 +213,5 @@ def _located(files: LiveFiles, rows: Sequence[int]) -> Iterator[tuple[int, str]]
 
 
 def _key(task: RewriteTask) -> object:
-    """What decides which rows of a file are live."""
+    """Return what decides which rows of a file are live."""
     return task.inputs, task.delete_files

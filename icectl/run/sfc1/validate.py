@@ -326,7 +326,7 @@ class _Check:
         )
 
     def _manifests(self) -> Sequence[ManifestFile]:
-        """The leaves of the chosen snapshots, as far as their roots can be read."""
+        """Return the leaves of the chosen snapshots, as far as their roots can be read."""
         read = try_manifest_lists(
             self._reader.store,
             self._reader.metadata,

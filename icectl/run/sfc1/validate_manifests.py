@@ -197,7 +197,7 @@ class TreeChecks:
     def leaf_entries(
         self, stored: StoredTree, uses: Sequence[Use], number: int
     ) -> tuple[Entries, list[Finding]]:
-        """The entries of a leaf, and what its rows have wrong against its roots.
+        """Check the entries of a leaf, and what its rows have wrong against its roots.
 
         Raises: CorruptTable, where its rows do not inherit.
         """
@@ -244,7 +244,7 @@ class TreeChecks:
     def manifest_entries(
         self, stored: StoredManifest, uses: Sequence[Use], number: int
     ) -> tuple[Entries, list[Finding]]:
-        """The entries of a leaf of an older version, and what is wrong against its roots.
+        """Check the entries of a leaf of an older version, and what is wrong against its roots.
 
         Raises: CorruptTable, where its rows do not inherit.
         """
@@ -267,7 +267,7 @@ def _chosen(uses: Sequence[Use]) -> Iterator[Use]:
 
 
 def _of_distinct_stats(uses: Sequence[Use]) -> Iterator[Use]:
-    """The chosen uses, but for those that say the same as the one before."""
+    """Yield the chosen uses, but for those that say the same as the one before."""
     before = None
     for use in _chosen(uses):
         if before is None or not use.stats.equals(before):
@@ -276,7 +276,7 @@ def _of_distinct_stats(uses: Sequence[Use]) -> Iterator[Use]:
 
 
 def _in_append(use: Use) -> Iterator[Broken]:
-    """An append adds no leaf with DELETED rows (V4-036)."""
+    """Yield an append adds no leaf with DELETED rows (V4-036)."""
     is_added = use.root.snapshot.operation == "append" and use.row.status == Status.ADDED
     if is_added and use.row.deleted_files_count:
         said = "is a leaf with DELETED rows, added by an append"
@@ -292,7 +292,7 @@ class LeafVectors:
     _seen: set[tuple[object, ...]] = field(default_factory=set)
 
     def check(self, root: RootRead) -> Iterator[Finding]:
-        """The vectors of a root that are not inline (V4-090, V4-182)."""
+        """Find the vectors of a root that are not inline (V4-090, V4-182)."""
         found: dict[str, list[RecordedDeletes]] = {}
         for leaf, row in vector_rows(root.rows):
             place, offset, size = row.location, row.content_offset, row.content_size_in_bytes
@@ -328,7 +328,7 @@ class Replaced:
 
 
 def check_replaced(store: Store, replaced: Iterable[Replaced]) -> Iterator[Finding]:
-    """Vectors hold all positions of those that they replaced (V4-164).
+    """Check that vectors hold all positions of those that they replaced (V4-164).
 
     Cost: the bytes of both.
     """
@@ -339,7 +339,10 @@ def check_replaced(store: Store, replaced: Iterable[Replaced]) -> Iterator[Findi
 
 
 def _bytes(store: Store, blob: tuple[str, int, int]) -> bytes | None:
-    """The bytes of a vector; None where its file can't be read, which is said of the file."""
+    """Return the bytes of a vector.
+
+    None where its file can't be read, which is said of the file.
+    """
     try:
         return store.read_range(*blob)
     except FileNotFoundError:

@@ -133,7 +133,7 @@ class _Overwriting:
         )
 
     def _replaced(self, files: LiveFiles) -> list[int]:
-        """The rows of live data files in the partitions of the new ones. Raises: Refused."""
+        """Return the rows of live data files in the partitions of the new ones. Raises: Refused."""
         partitions = set(by_row(self.added, *GROUP_KEYS))
         specs = {spec_id for spec_id, _ in partitions}
         found = list(by_row(files.data, *GROUP_KEYS))
@@ -162,12 +162,12 @@ def _places(metadata: TableMetadata) -> DataPlaces:
 
 
 def row_count(entries: Entries) -> int:
-    """The rows of some data files, deleted ones too."""
+    """Return the rows of some data files, deleted ones too."""
     return sum(count for (count,) in by_row(entries, "record_count"))
 
 
 def write_job(metadata: TableMetadata, given: pa.Schema) -> WriteJob:
-    """What tasks need to know to write rows with the columns `given`.
+    """Return what tasks need to know to write rows with the columns `given`.
 
     Raises: Unsupported, for a column or spec that can't be written; Refused, for columns that are
     not the table's.

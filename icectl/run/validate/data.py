@@ -228,7 +228,7 @@ def _bundles(found: Iterator[Sequence[_Task]], count: int) -> Iterator[Sequence[
 def _tasks(
     reader: Reader, manifests: Sequence[ManifestFile], part: float | None
 ) -> Iterator[Sequence[_Task]]:
-    """The files of each manifest, as far as none before it said the same of them."""
+    """Yield the files of each manifest, as far as none before it said the same of them."""
     metadata = reader.metadata
     seed = reader.env.new_snapshot_id()
     seen: set[int] = set()
@@ -331,7 +331,7 @@ def _facts(metadata: TableMetadata, *, by_footers: bool) -> _Facts:
 
 
 def _record_counts(entries: Entries) -> Mapping[str, int]:
-    """Rows of data files by location; only deletes ask."""
+    """Return rows of data files by location; only deletes ask."""
     data = data_files(entries)
     known = by_row(data, "location", "record_count") if len(data) < len(entries) else ()
     return {loosest_key(location): count for location, count in known}
@@ -375,7 +375,10 @@ class _Checks:
         self._open = self._store.open
 
     def record_count(self, location: str) -> int | None:
-        """Rows of a live data file, however its location is spelled; None where there is none."""
+        """Return rows of a live data file, however its location is spelled.
+
+        None where there is none.
+        """
         return self._record_counts.get(loosest_key(location))
 
     def data_file(self, recorded: Recorded) -> FileChecked:
@@ -479,7 +482,7 @@ class _Ranges:
     bytes_read: int = 0
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes from an offset on, from the end where it is negative."""
+        """Return bytes from an offset on, from the end where it is negative."""
         content = self.source(offset, length)
         self.bytes_read += len(content)
         return content
@@ -510,7 +513,7 @@ def _with_dropped(
 
 
 def name_mapping(metadata: TableMetadata) -> NameMapping:
-    """The table's mapping of names to ids; empty without a valid one (R-181)."""
+    """Return the table's mapping of names to ids; empty without a valid one (R-181)."""
     text = metadata.properties.get(NAME_MAPPING.name)
     try:
         parsed: NameMapping = json.loads(text) if text else ()

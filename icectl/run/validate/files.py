@@ -61,7 +61,7 @@ def check_files(reader: Reader, entries: Entries, snapshots: Sequence[Snapshot])
 
 
 def check_gone(reader: Reader, entries: Entries) -> Iterator[Finding]:
-    """Files that are only listed as DELETED, and are not there any more (V4-183)."""
+    """Find files that are only listed as DELETED, and are not there any more (V4-183)."""
     if not len(entries):
         return
     compared = compare_with_store(
@@ -106,7 +106,7 @@ def _metadata_files(reader: Reader, met: Sequence[str]) -> Iterator[Finding]:
 
 
 def _described(reader: Reader, version: MetadataVersion) -> MetadataFile:
-    """A metadata file with the uuid of its table; None where it does not tell."""
+    """Return a metadata file with the uuid of its table; None where it does not tell."""
     uuid = None
     try:
         members = read_members(reader.store.read(version.location))

@@ -63,6 +63,6 @@ CheckSnapshots = Callable[[Reader, Sequence[Snapshot], CheckTally], SnapshotsChe
 
 
 def check_snapshots_of(layout: Layout) -> CheckSnapshots:
-    """The check of snapshots of one layout at level `metadata`."""
+    """Return the check of snapshots of one layout at level `metadata`."""
     found: CheckSnapshots = import_module(_CHECKS[layout]).check
     return found

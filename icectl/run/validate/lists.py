@@ -75,7 +75,7 @@ def _of_list(reader: Reader, location: str, problem: Problem) -> Finding:
 
 
 def _described(lists: Iterable[ManifestListRead]) -> Mapping[str, Sequence[ManifestFile]]:
-    """The distinct rows of manifest lists by the manifest that they describe."""
+    """Return the distinct rows of manifest lists by the manifest that they describe."""
     rows: dict[str, dict[ManifestFile, None]] = {}
     for listed in lists:
         for manifest in listed.manifests:
@@ -128,7 +128,10 @@ def _check_manifests(
 
 
 def _inherited(rows: RawEntries, manifest: ManifestFile, number: int) -> Entries:
-    """The planning columns of a manifest's entries. Raises: CorruptTable where none inherits."""
+    """Return the planning columns of a manifest's entries.
+
+    Raises: CorruptTable where none inherits.
+    """
     return numbered(inherit(numbered(planning(rows), 0), [manifest]), number)
 
 

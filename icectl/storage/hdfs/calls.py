@@ -31,12 +31,12 @@ class NotReached(Exception):
 
 
 def path_of(location: str) -> str:
-    """The path of a file within its cluster, as Hadoop's own clients spell it."""
+    """Return the path of a file within its cluster, as Hadoop's own clients spell it."""
     return re.sub("//+", "/", f"/{location[len(locations.root(location)) :]}")
 
 
 def called(action: Callable[[], Result]) -> Result:
-    """The result of a call of the driver.
+    """Return the result of a call of the driver.
 
     Raises: FileNotFoundError; FileExistsError; PermissionError; NameNodeAnswer; NotReached; what it
     raises of its own code.
@@ -81,7 +81,7 @@ def _first_line(error: Exception) -> str:
 
 
 def range_of(opened: Any, offset: int, length: int) -> bytes:
-    """Bytes of an opened file, fewer at its end; below 0 the offset counts from there.
+    """Return bytes of an opened file, fewer at its end; below 0 the offset counts from there.
 
     The driver itself ends the process's thread where a range ends behind the file.
     """

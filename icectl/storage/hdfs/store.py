@@ -73,7 +73,7 @@ class HdfsStore:
     lock: Lock = field(default_factory=Lock)
 
     def read(self, location: str) -> bytes:
-        """All bytes of one file."""
+        """Return all bytes of one file."""
         return self._make("read", location, lambda: bytes(self._opened(location).read()))
 
     def read_range(self, location: str, offset: int, length: int) -> bytes:
@@ -85,7 +85,7 @@ class HdfsStore:
         return self._make("read", location, action)
 
     def open(self, location: str) -> IO[bytes]:
-        """A seekable reader; the name node is asked once."""
+        """Return a seekable reader; the name node is asked once."""
         opened = self._make("read", location, partial(self._opened, location))
 
         def read(offset: int, length: int) -> bytes:
@@ -104,7 +104,7 @@ class HdfsStore:
         return None if found.isdir else _status(location, found)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """All files below a location, directories in parallel."""
+        """Yield all files below a location, directories in parallel."""
         return run_steps([location.rstrip("/")], self._scan, self.concurrency)
 
     def split(self, location: str, count: int) -> Split:
@@ -113,11 +113,11 @@ class HdfsStore:
         return Split(begun.rows.take_all(), [Part(directory) for directory in begun.next])
 
     def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-        """All files of some parts of one split."""
+        """Yield all files of some parts of one split."""
         return run_steps([part.location for part in parts], self._scan, self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        """The files directly in one directory; empty where there is none."""
+        """Return the files directly in one directory; empty where there is none."""
         found = [_status(path, one) for path, one in self._entries(location) if not one.isdir]
         return sorted(found, key=lambda file: file.location)
 
@@ -230,7 +230,7 @@ class HdfsStore:
         return self.client.read(path_of(location))
 
     def _once(self, doing: str, location: str, action: Callable[[], Result]) -> Result:
-        """The result of a call that writes. Raises: StorageError."""
+        """Return the result of a call that writes. Raises: StorageError."""
         try:
             return called(action)
         except Exception as error:  # the seam: drivers raise what they like
@@ -240,7 +240,10 @@ class HdfsStore:
             raise failure from error
 
     def _make(self, doing: str, location: str, action: Callable[[], Result]) -> Result:
-        """The result of a call that may be repeated. Raises: StorageError; FileNotFoundError."""
+        """Return the result of a call that may be repeated.
+
+        Raises: StorageError; FileNotFoundError.
+        """
         return retry(
             partial(called, action),
             self.env,

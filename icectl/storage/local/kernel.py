@@ -25,7 +25,7 @@ _Array = npt.NDArray[Any]
 
 
 def has_loop() -> bool:
-    """Whether the loop is there: it was built, on a system that has the calls."""
+    """Return whether the loop is there: it was built, on a system that has the calls."""
     return hasattr(loops(), "read_entries")
 
 

@@ -36,7 +36,7 @@ _Array = npt.NDArray[Any]
 
 
 def kernel() -> Any:
-    """The module of the compiled loop; None where that is not there."""
+    """Return the module of the compiled loop; None where that is not there."""
     return local_kernel if local_kernel.has_loop() else None
 
 
@@ -129,7 +129,7 @@ class LocalScan:
 
 
 def _sorted(loop: Any, arrays: tuple[_Array, ...], count: int) -> tuple[Rows, list[str], list[str]]:
-    """Files, directories and others among the entries that the loop has read."""
+    """Return files, directories and others among the entries that the loop has read."""
     names, ends, sizes, times = arrays
     ends = ends[: count + 1].copy()
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(names[: ends[-1]].copy())]
@@ -186,7 +186,7 @@ def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 def is_text(name: str) -> bool:
-    """Whether a file name is UTF-8: no other is expressible in metadata or Arrow."""
+    """Return whether a file name is UTF-8: no other is expressible in metadata or Arrow."""
     try:
         name.encode()
     except UnicodeEncodeError:

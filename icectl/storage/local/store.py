@@ -33,7 +33,7 @@ class LocalStore:
     concurrency: int = 8
 
     def read(self, location: str) -> bytes:
-        """All bytes of one file."""
+        """Return all bytes of one file."""
         with path_used_to("read", location) as path, open(path, "rb") as file:
             return file.read()
 
@@ -59,7 +59,7 @@ class LocalStore:
         return None if stat.S_ISDIR(status.st_mode) else _file_status(location, status)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """All files below a location; symbolic links to directories are not followed.
+        """Yield all files below a location; symbolic links to directories are not followed.
 
         Those to files have the size of what they lead to, and no time of their own.
         """
@@ -73,11 +73,11 @@ class LocalStore:
         return Split(begun.rows.take_all(), [Part(directory) for directory in begun.next])
 
     def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-        """All files below some directories."""
+        """Yield all files below some directories."""
         return _below([part.location for part in parts], self.concurrency)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        """The files directly in one directory; empty where there is none."""
+        """Return the files directly in one directory; empty where there is none."""
         found = []
         try:
             with path_used_to("list", location) as path, os.scandir(path) as entries:
@@ -155,7 +155,7 @@ def _below(directories: Sequence[str | Opened], concurrency: int) -> Iterator[pa
 
 
 def _read_whole(scan: LocalScan, directory: str) -> ListingStep[str]:
-    """All entries of one directory, in as many steps as that takes."""
+    """Return all entries of one directory, in as many steps as that takes."""
     rows = Rows()
     below: list[str] = []
     left: list[str | Opened] = [directory]

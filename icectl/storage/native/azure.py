@@ -63,7 +63,7 @@ def _options(options: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _endpoint(account: str, host: str, options: Mapping[str, str]) -> str:
-    """The address of the account's blobs, which ADLS Gen2 has under another name too."""
+    """Return the address of the account's blobs, which ADLS Gen2 has under another name too."""
     if "endpoint" in options:
         return options["endpoint"].rstrip("/")
     told = options.get("account_host") or host or f"{account}.blob.core.windows.net"

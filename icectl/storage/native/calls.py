@@ -21,7 +21,7 @@ _INEXPRESSIBLE = re.compile(r"(?:\A|/)(?:\.{0,2})(?:/|\Z)|[\x00-\x1f\x7f]")
 
 
 def key_of(location: str) -> str | None:
-    """The key of an object; None where obstore would not ask for that very one."""
+    """Return the key of an object; None where obstore would not ask for that very one."""
     key = location[len(locations.root(location)) + 1 :]
     return None if _INEXPRESSIBLE.search(key) else key
 
@@ -35,28 +35,28 @@ def prefix_of(location: str) -> str | None:
 
 
 def head(key: str, store: Any) -> Mapping[str, Any]:
-    """What is known of an object: size, last_modified, version."""
+    """Return what is known of an object: size, last_modified, version."""
     import obstore
 
     return obstore.head(store, key)
 
 
 def attributes(key: str, store: Any) -> Mapping[str, Any]:
-    """What an object carries beside its bytes."""
+    """Return what an object carries beside its bytes."""
     import obstore
 
     return obstore.get(store, key).attributes
 
 
 def whole(key: str, store: Any) -> bytes:
-    """All bytes of an object."""
+    """Return all bytes of an object."""
     import obstore
 
     return bytes(obstore.get(store, key).bytes())
 
 
 def part(key: str, offset: int, length: int, store: Any) -> bytes:
-    """Bytes of an object; fewer at its end, none behind that."""
+    """Return bytes of an object; fewer at its end, none behind that."""
     import obstore
 
     try:
@@ -68,7 +68,7 @@ def part(key: str, offset: int, length: int, store: Any) -> bytes:
 
 
 def inside(key: str, offset: int, length: int, store: Any) -> bytes:
-    """Bytes that all lie within an object, by several requests where they are many."""
+    """Return bytes that all lie within an object, by several requests where they are many."""
     import obstore
 
     if length <= _AT_ONCE_BYTES:
@@ -79,7 +79,7 @@ def inside(key: str, offset: int, length: int, store: Any) -> bytes:
 
 
 def end(key: str, length: int, store: Any) -> Tail:
-    """The last bytes of an object; all of one that is empty, which has no ranges."""
+    """Return the last bytes of an object; all of one that is empty, which has no ranges."""
     import obstore
 
     options: Any = {"range": {"suffix": length}}

@@ -42,7 +42,7 @@ class Access:
 
 
 def client_options(access: Access) -> Any:
-    """How requests are made over HTTP: of any length, as long as something comes.
+    """Return how requests are made over HTTP: of any length, as long as something comes.
 
     Raises: OSError, where the certificates cannot be read.
     """
@@ -82,7 +82,7 @@ class Client:
         self._region: str | None = None
 
     def run(self, action: Callable[[Any], Result]) -> Result:
-        """The result of a call of obstore on the store, whose credentials hold.
+        """Return the result of a call of obstore on the store, whose credentials hold.
 
         Raises: what translated does; what the credentials' source does.
         """
@@ -90,7 +90,7 @@ class Client:
         return translated(lambda: action(store))
 
     def store(self) -> Any:
-        """The store by the credentials that hold now."""
+        """Return the store by the credentials that hold now."""
         with self._lock:
             access = self._source.access(self._region)
             if self._store is None or access != self._access:
@@ -99,7 +99,7 @@ class Client:
             return self._store
 
     def repeating_store(self) -> Any:
-        """One that repeats requests by itself, for as long as its credentials hold."""
+        """Return one that repeats requests by itself, for as long as its credentials hold."""
         return self._source.connect(self._source.access(self._region), SIX_ATTEMPTS)
 
     def renew(self) -> bool:
@@ -116,13 +116,16 @@ class Client:
         return True
 
     def time_ms(self) -> int | None:
-        """The time that the server stamps its answers with, in whole seconds; None without one."""
+        """Return the time that the server stamps its answers with, in whole seconds.
+
+        None without one.
+        """
         date = answered_headers(self._source.access(self._region)).get("date")
         return None if date is None else round(parsedate_to_datetime(date).timestamp()) * 1000
 
 
 def answered_headers(access: Access) -> Mapping[str, str]:
-    """The headers that a server answers an unsigned request with, whatever it says of it.
+    """Return the headers that a server answers an unsigned request with, whatever it says of it.
 
     Raises: OSError, where it does not answer.
     """

@@ -52,7 +52,7 @@ class BrokenOff(Exception):
 
 
 def translated(action: Callable[[], Result]) -> Result:
-    """The result of a call of obstore.
+    """Return the result of a call of obstore.
 
     Raises: Answered, NotReached, BrokenOff; FileNotFoundError; what it raises of its own code.
     """
@@ -65,7 +65,7 @@ def translated(action: Callable[[], Result]) -> Result:
 
 
 def translation(error: Exception) -> Exception:
-    """What an error of obstore says."""
+    """Return what an error of obstore says."""
     text = str(error)
     if _BEFORE_ALL in text:
         return _without_token(text)
@@ -97,7 +97,7 @@ def _answered(status: int, body: str) -> Exception:
 
 
 def _without_token(text: str) -> Exception:
-    """What came of asking for a token, before anything was asked of the storage."""
+    """Return what came of asking for a token, before anything was asked of the storage."""
     server, status = _SERVER.search(text), _STATUS.search(text)
     at = server[1] if server else "the service that gives them"
     is_of_machine = at.startswith(_OF_THE_MACHINE)
@@ -109,7 +109,7 @@ def _without_token(text: str) -> Exception:
 
 
 def _other(error: Exception, text: str) -> Exception:
-    """An error that no answer led to, such as one of credentials."""
+    """Return an error that no answer led to, such as one of credentials."""
     from obstore.exceptions import GenericError, UnauthenticatedError
 
     if isinstance(error, FileNotFoundError):
@@ -133,7 +133,7 @@ class Unexpected(Exception):
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status behind an error of this module."""
+    """Return the HTTP status behind an error of this module."""
     response: dict[str, Any] = getattr(error, "response", {})
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     return status if isinstance(status, int) else None

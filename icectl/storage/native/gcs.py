@@ -26,7 +26,7 @@ _FILES = {"service_account": "service_account", "authorized_user": "application_
 
 
 def gcs_source(bucket: str, renewed: Renewed) -> Source | None:
-    """How obstore reaches a bucket; None where only gcsfs can, by its options.
+    """Return how obstore reaches a bucket; None where only gcsfs can, by its options.
 
     Raises: what a refresher does.
     """
@@ -45,13 +45,16 @@ def gcs_source(bucket: str, renewed: Renewed) -> Source | None:
 
 
 def _endpoint(options: Mapping[str, str]) -> str:
-    """The address of the service; emulators are named as Google's own libraries have them named."""
+    """Return the address of the service.
+
+    Emulators are named as Google's own libraries have them named.
+    """
     told = options.get("endpoint_url") or os.environ.get("STORAGE_EMULATOR_HOST") or _ENDPOINT
     return (told if "://" in told else f"http://{told}").rstrip("/")
 
 
 def _paying(options: Mapping[str, str]) -> str | None:
-    """The project that pays for requests in place of the bucket's owner."""
+    """Return the project that pays for requests in place of the bucket's owner."""
     told = options.get("requester_pays", "")
     if told.lower() in {"", "false"}:
         return None
@@ -82,7 +85,7 @@ def _keys(options: Mapping[str, str], login: Callable[[str], str]) -> Mapping[st
 
 
 def default_credentials() -> str | None:
-    """The file of application default credentials, where there is one."""
+    """Return the file of application default credentials, where there is one."""
     told = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     if told:
         return told
@@ -92,7 +95,7 @@ def default_credentials() -> str | None:
 
 
 def _from_file(path: str, login: Callable[[str], str]) -> Mapping[str, Any]:
-    """What a file of credentials makes obstore enter with."""
+    """Return what a file of credentials makes obstore enter with."""
     try:
         kind = json.loads(Path(path).read_bytes()).get("type", "service_account")
     except (OSError, ValueError, AttributeError) as error:
@@ -115,7 +118,10 @@ class _Logins:
         self._lock = Lock()
 
     def token(self, path: str) -> str:
-        """The token that holds now. Raises: Unsupported, without that library; what it does."""
+        """Return the token that holds now.
+
+        Raises: Unsupported, without that library; what it does.
+        """
         try:
             import google.auth
             import google.auth.transport.requests

@@ -23,7 +23,7 @@ class InFlight:
         self._successes = 0
 
     def run(self, action: Callable[[], Result]) -> Result:
-        """The result of a request, made once there is room for it."""
+        """Return the result of a request, made once there is room for it."""
         with self._free:
             while self._running >= self.allowed:
                 self._free.wait()

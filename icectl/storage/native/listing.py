@@ -49,14 +49,14 @@ class NativeListing:
     other: Callable[[], Store]
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """All objects below a location, key ranges in parallel. Order: none."""
+        """Yield all objects below a location, key ranges in parallel. Order: none."""
         below = self._below(location, 4 * self.concurrency)
         if below is None:
             return self.other().list(location)
         return run_steps([_Page()], below.step, self.concurrency)
 
     def split(self, location: str, count: int) -> Split:
-        """The first page below a location, and ranges of the keys behind it."""
+        """Return the first page below a location, and ranges of the keys behind it."""
         below = self._below(location, count)
         if below is None:
             return self.other().split(location, count)
@@ -65,7 +65,7 @@ class NativeListing:
         return Split(first.rows.take_all(), parts)
 
     def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-        """All objects in ranges of the keys below one location. Order: none."""
+        """Yield all objects in ranges of the keys below one location. Order: none."""
         below = self._below(parts[0].location, 4 * self.concurrency)
         if below is None:
             return self.other().list_parts(parts)
@@ -73,7 +73,7 @@ class NativeListing:
         return run_steps(pages, below.step, self.concurrency)
 
     def directory(self, location: str) -> Sequence[FileStatus]:
-        """The objects directly in one directory; empty where there is none."""
+        """Return the objects directly in one directory; empty where there is none."""
         below = self._below(location, 1)
         return self.other().list_directory(location) if below is None else below.directory()
 
@@ -118,7 +118,7 @@ class _Below:
         return ListingStep(rows, (replace(page, after=last, stream=stream, before=keys),))
 
     def directory(self) -> Sequence[FileStatus]:
-        """The objects directly below."""
+        """Return the objects directly below."""
         found = self._make(partial(_directory, self.prefix))
         if found is None:
             return self.other().list_directory(self.base)
@@ -185,7 +185,7 @@ class _Below:
             return {key for key, is_marker in zip(doubted, found, strict=True) if is_marker}
 
     def _is_marker(self, key: str) -> bool:
-        """Whether there is no file of that name."""
+        """Return whether there is no file of that name."""
         place = self._location(key)
         if self.requests.client.kind == "azure":
             carried = self.requests.make("look up", place, partial(calls.attributes, key))
@@ -197,7 +197,7 @@ class _Below:
         return False
 
     def _by_other(self, page: _Page) -> Rows:
-        """What is left of a range, by a driver that knows every key."""
+        """Return what is left of a range, by a driver that knows every key."""
         rows = Rows()
         for batch in self.other().list_parts([Part(self.base, page.after, page.until)]):
             for row in batch.to_pylist():
@@ -249,7 +249,7 @@ def _directory(prefix: str, store: Any) -> Any:
 
 
 def _expressed(action: Callable[[], Any]) -> Any:
-    """What a call gives; None where it meets a key that obstore cannot express."""
+    """Return what a call gives; None where it meets a key that obstore cannot express."""
     from obstore.exceptions import InvalidPathError
 
     try:
@@ -259,7 +259,10 @@ def _expressed(action: Callable[[], Any]) -> Any:
 
 
 def _prefixes(prefix: str, store: Any) -> Sequence[str]:
-    """What common prefixes there are; none, where to find them would take as long as to list."""
+    """Return what common prefixes there are.
+
+    None, where to find them would take as long as to list.
+    """
     import asyncio
 
     import obstore

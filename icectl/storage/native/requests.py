@@ -54,13 +54,16 @@ class Requests:
         return self.in_flight.run(partial(self.client.run, action))
 
     def _may_have_ended(self, error: Exception, code: str | None) -> bool:
-        """Whether an answer means credentials that have ended, or some that never held."""
+        """Return whether an answer means credentials that have ended, or some that never held."""
         if self.client.kind == "gcs":
             return status_of(error) == _NOT_KNOWN
         return self.client.kind == "azure" and code == "AuthenticationFailed"
 
     def make(self, doing: str, location: str, action: Callable[[Any], Result]) -> Result:
-        """The result of a call that may be repeated. Raises: StorageError; FileNotFoundError."""
+        """Return the result of a call that may be repeated.
+
+        Raises: StorageError; FileNotFoundError.
+        """
         return retry(
             partial(self.once, action),
             self.env,
@@ -69,7 +72,7 @@ class Requests:
         )
 
     def time_ms(self, location: str) -> int | None:
-        """The time of the server; None where it does not tell. Raises: StorageError."""
+        """Return the time of the server; None where it does not tell. Raises: StorageError."""
         return retry(
             self.client.time_ms,
             self.env,
@@ -78,10 +81,10 @@ class Requests:
         )
 
     def failure(self, doing: str, location: str, error: Exception) -> Exception:
-        """What is told of an error."""
+        """Return what is told of an error."""
         return remote_failure(doing, location, error, secrets=self.secrets())
 
 
 def is_throttled(error: Exception) -> bool:
-    """Whether a store asks for fewer requests."""
+    """Return whether a store asks for fewer requests."""
     return status_of(error) in _THROTTLED

@@ -110,7 +110,7 @@ def _connect(access: Access, attempts: Any) -> Any:
 
 
 def _is_expressed(bucket: str, options: Mapping[str, str]) -> bool:
-    """Whether obstore has all that the options say; what is strange is s3fs's to refuse."""
+    """Return whether obstore has all that the options say; what is strange is s3fs's to refuse."""
     return (
         options.keys() <= _EXPRESSED
         and ("key" in options) == ("secret" in options)
@@ -125,7 +125,7 @@ def _is_expressed(bucket: str, options: Mapping[str, str]) -> bool:
 
 
 def _has_other_settings() -> bool:
-    """Whether the environment says something that only botocore and fsspec understand."""
+    """Return whether the environment says something that only botocore and fsspec understand."""
     if _OTHER_ENVIRONMENT & os.environ.keys():
         return True
     return (
@@ -178,7 +178,7 @@ def _keys(options: Mapping[str, str], session: AwsSession | None) -> Mapping[str
 
 
 def _region(options: Mapping[str, str], session: AwsSession | None) -> str:
-    """The region that is asked; botocore's default is the oldest one."""
+    """Return the region that is asked; botocore's default is the oldest one."""
     told = options.get("client_kwargs.region_name") or os.environ.get("AWS_DEFAULT_REGION")
     if not told and session is not None:
         told = session.profile.get("region")
@@ -186,7 +186,7 @@ def _region(options: Mapping[str, str], session: AwsSession | None) -> str:
 
 
 def _authorities(session: AwsSession | None) -> str | None:
-    """The file of certificates that servers are trusted by, beside the machine's own."""
+    """Return the file of certificates that servers are trusted by, beside the machine's own."""
     told = os.environ.get("AWS_CA_BUNDLE")
     if not told and session is not None:
         told = session.profile.get("ca_bundle")
@@ -202,7 +202,7 @@ def _style(options: Mapping[str, str], session: AwsSession | None) -> str:
 
 
 def _given_endpoint(options: Mapping[str, str], session: AwsSession | None) -> str | None:
-    """The address that someone names, by options, environment or profile."""
+    """Return the address that someone names, by options, environment or profile."""
     told = options.get("endpoint_url") or options.get("client_kwargs.endpoint_url")
     if told or os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
         return told
@@ -215,7 +215,7 @@ def _given_endpoint(options: Mapping[str, str], session: AwsSession | None) -> s
 def _is_virtual(
     bucket: str, options: Mapping[str, str], session: AwsSession | None, given: str | None
 ) -> bool:
-    """Whether the bucket's name is part of the host, as botocore decides."""
+    """Return whether the bucket's name is part of the host, as botocore decides."""
     style = _style(options, session)
     if given is not None:
         return style == "virtual"

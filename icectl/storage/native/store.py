@@ -35,7 +35,7 @@ class NativeStore:
     other: Callable[[], Store]
 
     def read(self, location: str) -> bytes:
-        """All bytes of one file, by one request."""
+        """Return all bytes of one file, by one request."""
         key = key_of(location)
         if key is None:
             return self.other().read(location)
@@ -77,7 +77,7 @@ class NativeStore:
         return FileStatus(location, int(found["size"]), modified_ms)
 
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
-        """All files below a location."""
+        """Yield all files below a location."""
         return self.listing.list(location)
 
     def split(self, location: str, count: int) -> Split:
@@ -85,11 +85,11 @@ class NativeStore:
         return self.listing.split(location, count)
 
     def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-        """All files of some parts of one split."""
+        """Yield all files of some parts of one split."""
         return self.listing.list_parts(parts)
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:
-        """The files directly in one directory; empty where there is none."""
+        """Return the files directly in one directory; empty where there is none."""
         return self.listing.directory(location)
 
     def create(self, location: str, content: bytes) -> None:
@@ -128,7 +128,7 @@ class NativeStore:
             self.other().copy(source, target)
 
     def clock_ms(self, location: str) -> int | None:
-        """The time of the server; None where it does not tell."""
+        """Return the time of the server; None where it does not tell."""
         return self.requests.time_ms(location)
 
     def remove(self, removed: Iterable[str]) -> Sequence[FailedRemoval]:

@@ -48,7 +48,7 @@ def s3_options(options: Mapping[str, str], concurrency: int) -> dict[str, Any]:
 
 
 def renewing(arguments: dict[str, Any], renewed: Callable[[], Mapping[str, str]]) -> dict[str, Any]:
-    """The same arguments of s3fs, with credentials that are asked for with each request.
+    """Return the same arguments of s3fs, with credentials that are asked for with each request.
 
     What was begun with those that end goes on with those that follow, an upload in parts too.
     """
@@ -157,7 +157,7 @@ class _Listing:
 def list_objects(
     filesystem: Any, location: str, call: Call, concurrency: int
 ) -> Iterator[pa.RecordBatch]:
-    """All objects below a location, key ranges in parallel, split at common prefixes.
+    """Yield all objects below a location, key ranges in parallel, split at common prefixes.
 
     Order: none.
     """
@@ -166,7 +166,7 @@ def list_objects(
 
 
 def split_objects(filesystem: Any, location: str, call: Call, count: int) -> Split:
-    """The first page below a location, and ranges of the keys behind it."""
+    """Return the first page below a location, and ranges of the keys behind it."""
     listing = _listing(filesystem, location, call, ranges=count)
     if listing.is_unordered:
         return Split([], [Part(location)])
@@ -178,7 +178,7 @@ def split_objects(filesystem: Any, location: str, call: Call, count: int) -> Spl
 def list_ranges(
     filesystem: Any, parts: Sequence[Part], call: Call, concurrency: int
 ) -> Iterator[pa.RecordBatch]:
-    """All objects in ranges of the keys below one location. Order: none."""
+    """Yield all objects in ranges of the keys below one location. Order: none."""
     listing = _listing(filesystem, parts[0].location, call, ranges=4 * concurrency)
     pages = [_Page(part.after, part.until) for part in parts]
     return run_steps(pages, listing.step, concurrency)
@@ -198,7 +198,7 @@ def _listing(filesystem: Any, location: str, call: Call, ranges: int) -> _Listin
 
 
 def server_time_ms(filesystem: Any, location: str, call: Call) -> int | None:
-    """The time that a server stamps its answers with; None where it leaves that out.
+    """Return the time that a server stamps its answers with; None where it leaves that out.
 
     Units: milliseconds, in whole seconds.
     """

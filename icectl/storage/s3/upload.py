@@ -26,7 +26,10 @@ class Target:
     call: Call
 
     def request(self, method: str, **arguments: Any) -> Any:
-        """The answer to a request about the object. Raises: StorageError; FileNotFoundError."""
+        """Return the answer to a request about the object.
+
+        Raises: StorageError; FileNotFoundError.
+        """
         places = {"Bucket": self.bucket, "Key": self.key}
         call = partial(self.filesystem.call_s3, method, **places, **arguments)
         return self.call(partial(call, **self.filesystem.req_kw))

@@ -53,7 +53,7 @@ class S3Writer:
         self._call("write", location, partial(self._put, location, content))
 
     def open_new(self, location: str) -> AbstractContextManager[IO[bytes]]:
-        """An object to write that is not there yet, in parts where it is large.
+        """Return an object to write that is not there yet, in parts where it is large.
 
         Raises: StorageError, when the object is not there; its parts are gone then.
         Cost: memory for one part.

@@ -97,7 +97,7 @@ def _number(footer: Mapping[str, str], name: str) -> int | None:
 
 
 def _whole(rows: pa.Table, table_location: str) -> pa.Table:
-    """The same rows with whole locations. Raises: Unsupported, where one is neither."""
+    """Return the same rows with whole locations. Raises: Unsupported, where one is neither."""
     for name in ("location", "dv_location"):
         whole = [
             None if one is None else resolved(table_location, one) for one in rows[name].to_pylist()

@@ -78,7 +78,7 @@ class StoredManifest:
 
 
 def try_tree(location: str, content: FileRead, rule: str) -> StoredTree | Damaged:
-    """A root or leaf out of its bytes; `rule` is what a file that is none breaks."""
+    """Return a root or leaf out of its bytes; `rule` is what a file that is none breaks."""
     if not isinstance(content, bytes):
         return Damaged(content)
     try:
@@ -92,7 +92,7 @@ def try_tree(location: str, content: FileRead, rule: str) -> StoredTree | Damage
 def try_leaf(
     metadata: TableMetadata, leaf: ListedRow, content: FileRead
 ) -> StoredTree | StoredManifest | Damaged:
-    """A leaf out of its bytes; `leaf` is its row in the root."""
+    """Return a leaf out of its bytes; `leaf` is its row in the root."""
     if leaf.file_format != FileFormat.AVRO:
         return try_tree(leaf.name, content, "V4-100")
     if not isinstance(content, bytes):
@@ -149,7 +149,7 @@ class RootRead:
 
 
 def resolved_root(store: Store, facts: TreeFacts, snapshot: Snapshot, rows: pa.Table) -> RootRead:
-    """A root out of its rows, as stored or as listed by an older version.
+    """Return a root out of its rows, as stored or as listed by an older version.
 
     Raises: CorruptTable V4-062, where a row does not inherit; StorageError.
     """
@@ -180,22 +180,25 @@ def _positions(store: Store, row: ListedRow) -> Positions:
 
 
 def root_files(rows: pa.Table) -> pa.Table:
-    """The files that a root lists itself, of any status."""
+    """Return the files that a root lists itself, of any status."""
     return of_contents(rows, *FILES)
 
 
 def leaf_rows(facts: TreeFacts, stored: StoredTree, leaf: ListedRow) -> pa.Table:
-    """The rows of a leaf with inheritance resolved. Raises: CorruptTable V4-105."""
+    """Return the rows of a leaf with inheritance resolved. Raises: CorruptTable V4-105."""
     return leaf_inherited(conformed(facts, stored.file.rows), leaf)
 
 
 def entries_of(facts: TreeFacts, rows: pa.Table, number: int) -> Entries:
-    """Rows as the entries of a part. Raises: CorruptTable V4-054."""
+    """Return rows as the entries of a part. Raises: CorruptTable V4-054."""
     return Entries(raw_entries(facts, rows, NONE, PLANNING_COLUMNS, number).table)
 
 
 def manifest_entries(stored: StoredManifest, leaf: ListedRow, number: int) -> Entries:
-    """All entries of a leaf of an older version. Raises: CorruptTable where none inherits."""
+    """Return all entries of a leaf of an older version.
+
+    Raises: CorruptTable where none inherits.
+    """
     named = planning(with_referenced_data_files(numbered(stored.rows, 0)))
     return numbered(inherit(named, [manifest_file(leaf)]), number)
 
@@ -218,7 +221,7 @@ class Partitioned:
 
 
 def partitioned(facts: TreeFacts, entries: Entries, spec_id: int) -> Partitioned:
-    """The statuses, counts and partitions of entries. Raises: CorruptTable; Unsupported."""
+    """Return the statuses, counts and partitions of entries. Raises: CorruptTable; Unsupported."""
     table, spec = entries.table, facts.metadata.spec(spec_id)
     fields = facts.tuple_fields(spec_id)
     wanted = {item.stats_id for item in fields}

@@ -37,7 +37,7 @@ _STATUSES = ("added", "existing", "deleted")
 
 
 def legacy_root(store: Store, facts: TreeFacts, snapshot: Snapshot) -> pa.Table:
-    """The rows of a root that lists the manifests of an older version's snapshot.
+    """Return the rows of a root that lists the manifests of an older version's snapshot.
 
     Shape: all EXISTING; manifests without live entries are left out (sfc-1 C-36).
     Order: of the manifest list.
@@ -63,7 +63,10 @@ def parquet_leaves(store: Store, root: pa.Table) -> frozenset[str]:
 
 
 def _is_parquet(store: Store, location: str) -> bool:
-    """Whether a manifest that a list names is in Parquet. Raises: MissingFile; StorageError."""
+    """Return whether a manifest that a list names is in Parquet.
+
+    Raises: MissingFile; StorageError.
+    """
     if location.endswith(".avro"):
         return False
     try:

@@ -60,7 +60,7 @@ _FROM_MAPS = FOR_STATS - {"partition_key"}
 def tree_manifests(
     store: Store, facts: TreeFacts, snapshot: Snapshot, *, sound: bool = True
 ) -> tuple[ManifestFile, ...]:
-    """The leaves of a version 4 snapshot, and its root for the files that it lists itself.
+    """Return the leaves of a version 4 snapshot, and its root for the files that it lists itself.
 
     A state that is only shown need not be `sound`: vectors of no leaf are left out then.
     Order: the root first, then of the root.
@@ -87,7 +87,7 @@ def tree_manifests(
 
 
 def leaf_manifest(leaf: ListedRow, dead: Positions) -> ManifestFile:
-    """A leaf's row in a root as a manifest with dead positions."""
+    """Return a leaf's row in a root as a manifest with dead positions."""
     return replace(
         manifest_file(leaf),
         file_format=FileFormat(leaf.file_format),
@@ -99,7 +99,7 @@ def leaf_manifest(leaf: ListedRow, dead: Positions) -> ManifestFile:
 
 
 def own_manifests(root: pa.Table, snapshot: Snapshot) -> Iterator[ManifestFile]:
-    """The root as the manifest of its own files, one of data and one of deletes."""
+    """Yield the root as the manifest of its own files, one of data and one of deletes."""
     for content, kinds in OWN_CONTENTS.items():
         rows = of_contents(root, *kinds)
         if not len(rows):
@@ -137,7 +137,7 @@ def decode_tree_manifest(
     columns: frozenset[str],
     index: int,
 ) -> tuple[ManifestHeader, RawEntries]:
-    """The rows of one of the manifests that `tree_manifests` gives, inheritance resolved.
+    """Return the rows of one of the manifests that `tree_manifests` gives, inheritance resolved.
 
     Shape: the `columns` that are asked for; rows that are dead are left out.
     Order: of the file; `manifest_pos` is the position there.
@@ -192,7 +192,7 @@ def _snapshot_of(facts: TreeFacts, manifest: ManifestFile) -> Snapshot:
 
 
 def _row(manifest: ManifestFile) -> ListedRow:
-    """A leaf's row in the root, as far as reading the leaf needs it."""
+    """Return a leaf's row in the root, as far as reading the leaf needs it."""
     is_data = manifest.content is ManifestContent.DATA
     counts = (
         manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
@@ -230,7 +230,10 @@ def _header(manifest: ManifestFile) -> ManifestHeader:
 def raw_entries(
     facts: TreeFacts, rows: pa.Table, dead: Positions, wanted: frozenset[str], index: int
 ) -> RawEntries:
-    """Rows of a root or leaf in the form of manifests' entries, without dead ones. Order: kept."""
+    """Return rows of a root or leaf in the form of manifests' entries, without dead ones.
+
+    Order: kept.
+    """
     positions = np.flatnonzero(_alive(len(rows), dead)).astype(np.int32)
     if len(positions) < len(rows):
         rows = rows.take(pa.array(positions))
@@ -274,7 +277,7 @@ def _fields(schema: pa.Schema) -> dict[str, pa.Field]:
 
 
 def _keys(facts: TreeFacts, rows: pa.Table, stats: pa.StructArray) -> pa.Array:
-    """The partition keys of rows of any specs; UNKNOWN_KEY where statistics do not tell."""
+    """Return the partition keys of rows of any specs; UNKNOWN_KEY where statistics do not tell."""
     specs = rows["spec_id"].to_numpy()
     parts, places = [pa.nulls(0, pa.binary())], [np.empty(0, np.int64)]
     for number in np.unique(specs):

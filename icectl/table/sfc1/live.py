@@ -36,7 +36,7 @@ def vectors(store: Store, rows: pa.Table) -> dict[str, Positions]:
 
 
 def vector_rows(rows: pa.Table) -> Iterator[tuple[str, ListedRow]]:
-    """The rows of manifest delete vectors, each with the leaf that it is over.
+    """Yield the rows of manifest delete vectors, each with the leaf that it is over.
 
     Those of no leaf are left out (V4-059).
     Order: kept.
@@ -47,7 +47,7 @@ def vector_rows(rows: pa.Table) -> Iterator[tuple[str, ListedRow]]:
 
 
 def vector_positions(read_range: ReadRange, row: ListedRow) -> Positions:
-    """The positions of one manifest delete vector, inline or in a Puffin file.
+    """Return the positions of one manifest delete vector, inline or in a Puffin file.
 
     Raises: MissingFile; CorruptTable V4-082; StorageError.
     """
@@ -68,18 +68,21 @@ def vector_positions(read_range: ReadRange, row: ListedRow) -> Positions:
 
 
 def live_rows(rows: pa.Table) -> pa.Table:
-    """Rows of a root that are ADDED or EXISTING. Order: kept."""
+    """Return rows of a root that are ADDED or EXISTING. Order: kept."""
     return _where(rows, pc.not_equal(rows["status"], int(Status.DELETED)))
 
 
 def of_contents(rows: pa.Table, *contents: Content) -> pa.Table:
-    """Rows of some content types. Order: kept."""
+    """Return rows of some content types. Order: kept."""
     wanted = pa.array([int(one) for one in contents], pa.int8())
     return _where(rows, pc.is_in(rows["content"], wanted))
 
 
 def _where(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
-    """Rows whose mask is true; rows with statistics are only copied where they have to be."""
+    """Return rows whose mask is true.
+
+    Rows with statistics are only copied where they have to be.
+    """
     count = pc.sum(mask, min_count=0).as_py()
     if count == len(rows):
         return rows
@@ -87,7 +90,7 @@ def _where(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
 
 
 def leaf_rows(rows: pa.Table) -> Sequence[ListedRow]:
-    """The rows of leaves. Order: kept."""
+    """Return the rows of leaves. Order: kept."""
     return listed_rows(of_contents(rows.select(LISTED), *LEAVES))
 
 
@@ -96,7 +99,7 @@ ReadLeaf = Callable[[ListedRow], pa.Table]
 
 
 def live_files(root: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
-    """The live data files, delete vectors and equality deletes of a state (sfc-1 8.1).
+    """Return the live data files, delete vectors and equality deletes of a state (sfc-1 8.1).
 
     Shape: the schema of the root; EXISTING for what an EXISTING leaf calls ADDED (sfc-1 ST1).
     Order: those of the root, then by leaf and position.
@@ -117,7 +120,7 @@ def live_files(root: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) ->
 
 
 def is_dead(leaf: ListedRow, positions: Positions) -> bool:
-    """Whether it is certain without reading it that nothing lives in a leaf (sfc-1 EN11).
+    """Return whether it is certain without reading it that nothing lives in a leaf (sfc-1 EN11).
 
     Raises: CorruptTable V4-083 for a position that the leaf lacks.
     """
@@ -129,7 +132,7 @@ def is_dead(leaf: ListedRow, positions: Positions) -> bool:
 
 
 def without(rows: pa.Table, positions: Positions) -> pa.Table:
-    """The live rows of a leaf that no delete vector names. Order: kept."""
+    """Return the live rows of a leaf that no delete vector names. Order: kept."""
     alive = np.ones(len(rows), bool)
     alive[positions.astype(np.int64)] = False
     return rows.filter(pc.and_(pa.array(alive), pc.not_equal(rows["status"], int(Status.DELETED))))

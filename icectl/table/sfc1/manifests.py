@@ -73,7 +73,7 @@ class TreeFacts:
             raise Unsupported(message, rule="V4-015") from error  # V4-014, V4-015
 
     def absolute(self, locations: pa.Array) -> pa.Array:
-        """Locations with relative ones below the table's (sfc-1 L1). Raises: Unsupported."""
+        """Return locations with relative ones below the table's (sfc-1 L1). Raises: Unsupported."""
         if not pc.any(without_scheme(locations), min_count=0).as_py():
             return locations
         return self._each(locations, partial(resolved, self.metadata.location))
@@ -89,7 +89,7 @@ class TreeFacts:
         return rows
 
     def stored_location(self, location: str) -> str:
-        """A location as it is written (sfc-1 L4)."""
+        """Return a location as it is written (sfc-1 L4)."""
         base = relative_base(self.metadata)
         return shortened(base, location) if base else location
 
@@ -98,7 +98,7 @@ class TreeFacts:
         return pa.array(found, pa.string())
 
     def row(self, row: ListedRow, stats: pa.Array | None = None) -> pa.Table:
-        """One row of a root, with statistics where it has any."""
+        """Return one row of a root, with statistics where it has any."""
         columns = [
             pa.nulls(1, self.rows_schema.field(STATS).type)
             if field.name == STATS
@@ -147,7 +147,7 @@ NAMES = Part(
 def read_root(
     store: Store, facts: TreeFacts, snapshot: Snapshot, *, carried: bool = False
 ) -> pa.Table:
-    """The rows of a snapshot's root, inheritance resolved, locations absolute.
+    """Return the rows of a snapshot's root, inheritance resolved, locations absolute.
 
     With `carried` the rows will be written again, and must be known whole.
 
@@ -163,12 +163,12 @@ def read_root(
 def root_rows(
     facts: TreeFacts, content: bytes, snapshot: Snapshot, *, carried: bool = False
 ) -> pa.Table:
-    """The rows of a root, as read_root gives them, out of its bytes."""
+    """Return the rows of a root, as read_root gives them, out of its bytes."""
     return resolved_rows(facts, root_file(content, carried=carried).rows, snapshot)
 
 
 def root_file(content: bytes, *, carried: bool = False) -> TreeFile:
-    """A root out of its bytes, as it is stored. Raises: CorruptTable V4-040; Unsupported."""
+    """Return a root out of its bytes, as it is stored. Raises: CorruptTable V4-040; Unsupported."""
     file = read_tree(content)
     if carried:
         check_whole(file.unknown_field_ids)
@@ -191,7 +191,7 @@ def check_whole(unknown: Sequence[int]) -> None:
 
 
 def conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
-    """Rows with statistics of today's columns and absolute locations."""
+    """Return rows with statistics of today's columns and absolute locations."""
     return _absolute(facts, with_stats(facts, rows))
 
 
@@ -203,7 +203,10 @@ def _absolute(facts: TreeFacts, rows: pa.Table) -> pa.Table:
 
 
 def with_stats(facts: TreeFacts, rows: pa.Table) -> pa.Table:
-    """Rows with statistics of today's columns, whatever they are stored with. Order: kept."""
+    """Return rows with statistics of today's columns, whatever they are stored with.
+
+    Order: kept.
+    """
     stored = rows.column(STATS) if STATS in rows.column_names else None
     stats = None if stored is None or not len(rows) else whole(stored)
     held = conform(stats, facts.columns, len(rows))
@@ -231,7 +234,7 @@ def root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:
 
 
 def manifest_file(row: ListedRow) -> ManifestFile:
-    """A leaf's row in the form that older versions list manifests in."""
+    """Return a leaf's row in the form that older versions list manifests in."""
     data = row.content == Content.DATA_MANIFEST
     return ManifestFile(
         manifest_path=text_of(row.location),
@@ -260,7 +263,7 @@ def read_leaf(
     part: Part = WHOLE,
     carried: bool = False,
 ) -> pa.Table:
-    """All rows of a leaf, inheritance resolved: `leaf` is its row in the root.
+    """Return all rows of a leaf, inheritance resolved: `leaf` is its row in the root.
 
     What is not in the `part` asked for may be null. With `carried` the rows will be written again,
     and must be known whole.
@@ -283,7 +286,7 @@ def rows_of_leaf(
     part: Part = WHOLE,
     carried: bool = False,
 ) -> pa.Table:
-    """The rows of a leaf, as read_leaf gives them, out of its bytes."""
+    """Return the rows of a leaf, as read_leaf gives them, out of its bytes."""
     if leaf.file_format == FileFormat.AVRO:
         return _legacy_rows(facts, content, leaf, part, carried=carried)
     file = read_tree(content, columns=part.columns, stats=part.stats)
@@ -341,7 +344,7 @@ def leaf_inherited(rows: pa.Table, leaf: ListedRow) -> pa.Table:
 def _legacy_rows(
     facts: TreeFacts, content: bytes, leaf: ListedRow, part: Part, *, carried: bool
 ) -> pa.Table:
-    """Rows of an Avro manifest of an older version, in the form of version 4 (sfc-1 3.4)."""
+    """Return rows of an Avro manifest of an older version, in the form of version 4 (sfc-1 3.4)."""
     listed = manifest_file(leaf)
     spec = facts.metadata.spec(listed.partition_spec_id)
     columns = ALL_COLUMNS if part.stats is None else ALL_COLUMNS - FOR_STATS
@@ -392,7 +395,7 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
 
 
 def can_move(facts: TreeFacts, rows: pa.Table) -> bool:
-    """Whether rows of a leaf may be written into another one (sfc-1 7.6 step 6).
+    """Return whether rows of a leaf may be written into another one (sfc-1 7.6 step 6).
 
     Position delete files of version 2 have no form of version 4, nor have tuples whose type is
     not known (sfc-1 X6).
@@ -410,5 +413,5 @@ def can_move(facts: TreeFacts, rows: pa.Table) -> bool:
 
 
 def with_column(rows: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The rows with another column under a name."""
+    """Return the rows with another column under a name."""
     return rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)

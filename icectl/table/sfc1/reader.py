@@ -22,7 +22,7 @@ from icectl.table.snapshot_reader import ManifestListRead, Marked, SnapshotReade
 
 
 def reader(metadata: TableMetadata, snapshots: int) -> SnapshotReader:
-    """A reader, which is the same for any number of snapshots."""
+    """Return a reader, which is the same for any number of snapshots."""
     del snapshots
     return RootReader(metadata)
 
@@ -66,7 +66,7 @@ class RootReader:
         return marked_manifests(store, self._facts, snapshot)
 
     def killed(self, manifest: ManifestFile) -> ManifestFile:
-        """The same leaf with what is dead in it alive, and the other way round."""
+        """Return the same leaf with what is dead in it alive, and the other way round."""
         return killed_of(manifest)
 
     def decode(

@@ -71,7 +71,7 @@ def sound_root(
 def _bitmaps(
     store: Store, columns: TreeColumns
 ) -> tuple[dict[int, Positions], dict[int, Positions]]:
-    """Positions by the row of their vector, of live ones and of DELETED ones.
+    """Return positions by the row of their vector, of live ones and of DELETED ones.
 
     Nothing depends on the latter: they are there as far as the root itself has them whole.
     Raises: CorruptTable V4-082; StorageError.

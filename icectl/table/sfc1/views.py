@@ -84,13 +84,13 @@ def _in_leaf(leaf: ListedRow, mark: _Marks) -> Iterator[Marked]:
 
 
 def _only(leaf: ListedRow, positions: Positions) -> ManifestFile:
-    """A leaf in which everything but some positions is dead."""
+    """Return a leaf in which everything but some positions is dead."""
     others = np.setdiff1d(np.arange(leaf.record_count, dtype=np.uint64), positions)
     return leaf_manifest(leaf, others)
 
 
 def root_manifest(store: Store, facts: TreeFacts, snapshot: Snapshot) -> RootManifest:
-    """What the root of a snapshot says beside what it lists.
+    """Return what the root of a snapshot says beside what it lists.
 
     Order: vectors as in the root.
     Raises: StorageError; CorruptTable; Unsupported.
@@ -126,7 +126,7 @@ def _vectors(store: Store, root: pa.Table) -> Iterator[ManifestVector]:
 def described(
     store: Store, facts: TreeFacts, snapshot: Snapshot, manifests: Sequence[ManifestFile]
 ) -> tuple[ManifestFile, ...]:
-    """The manifests of a version 4 snapshot with what only views show of them.
+    """Return the manifests of a version 4 snapshot with what only views show of them.
 
     That is summaries of partition fields, as far as statistics tell (sfc-1 5.7), and the size of
     the root.
@@ -173,7 +173,7 @@ def _summaries(facts: TreeFacts, spec_id: int, stats: pa.StructArray) -> tuple[F
 
 
 def killed_of(manifest: ManifestFile) -> ManifestFile:
-    """The same leaf with what is dead in it alive, and the other way round."""
+    """Return the same leaf with what is dead in it alive, and the other way round."""
     counts = (
         manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count
     )  # fmt: skip
