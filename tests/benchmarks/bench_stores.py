@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -41,8 +42,12 @@ AT_ONCE = 48
 BARE, COPY = "--bare", "--copy"
 
 
-def delaying(port: int) -> int:
-    """A proxy that passes bytes on to a port later, in a thread of its own; its port."""
+def delaying(port: int, seconds: float = SECONDS, told: Counter[str] | None = None) -> int:
+    """A proxy that passes bytes on to a port later, in a thread of its own; its port.
+
+    `told` counts the bytes that are `written` to the server, and `read` from it.
+    """
+    count = Counter() if told is None else told
     front = free_port()
     is_there = threading.Event()
 
@@ -52,11 +57,13 @@ def delaying(port: int) -> int:
 
         async def forth() -> None:
             while content := await reader.read(1 << 16):
-                loop.call_later(SECONDS, server_writer.write, content)
-            loop.call_later(SECONDS, server_writer.close)
+                count["written"] += len(content)
+                loop.call_later(seconds, server_writer.write, content)
+            loop.call_later(seconds, server_writer.close)
 
         task = asyncio.create_task(forth())
         while content := await server_reader.read(1 << 16):
+            count["read"] += len(content)
             writer.write(content)
             await writer.drain()
         writer.close()

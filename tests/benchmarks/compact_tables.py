@@ -135,16 +135,20 @@ def build(
             copied = path.with_name(f"{path.stem}-{number}.parquet")
             copied.hardlink_to(path)
             paths.append(copied)
+
+    def place(path: Path) -> str:
+        return str(path).replace(str(directory), location or str(directory))
+
     commits = [[_entry(path, COLUMNS, Content.DATA) for path in paths]]
     deletes = []
     if deleted_a_file:
         for path in paths:
             made = write_positions(
-                path.with_name(f"{path.stem}-deletes.parquet"), str(path), rows_a_file,
+                path.with_name(f"{path.stem}-deletes.parquet"), place(path), rows_a_file,
                 deleted_a_file,
             )  # fmt: skip
             entry = _entry(made, Schema(0, ()), Content.POSITION_DELETES)
-            deletes.append(entry | {"referenced_data_file": str(path)})
+            deletes.append(entry | {"referenced_data_file": place(path)})
     for number in range(equality_files):
         made = directory / "data" / f"equality-{number:05}.parquet"
         write_keys(made, number, file_count * rows_a_file, 500)

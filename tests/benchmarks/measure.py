@@ -86,11 +86,13 @@ def verdict(name: str, value: float, limit: float, *, at_most: bool = True) -> b
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What the system tells of a process that runs."""
+    """What the system tells of a process that runs; bytes are those of files, pipes and sockets."""
 
     name: str
     cpu_seconds: float
     peak_bytes: int
+    read_bytes: int = 0
+    written_bytes: int = 0
 
 
 def running_below(pid: int) -> dict[int, Process]:
@@ -114,4 +116,17 @@ def _running(folder: Path) -> Process:
     ticks = sum(int(field) for field in rest.split()[11:13])
     lines = (folder / "status").read_text().splitlines()
     peak = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-    return Process(name, ticks / os.sysconf("SC_CLK_TCK"), peak)
+    calls = dict(line.split(": ") for line in (folder / "io").read_text().splitlines())
+    return Process(
+        name,
+        ticks / os.sysconf("SC_CLK_TCK"),
+        peak,
+        int(calls["rchar"]),
+        int(calls["wchar"]),
+    )
+
+
+def forget_peak(pid: int) -> None:
+    """Let the peak of a process begin anew at what it has now."""
+    with suppress(OSError):
+        Path("/proc", str(pid), "clear_refs").write_text("5")

@@ -298,13 +298,14 @@ def attempts(events: list[dict[str, Any]]) -> dict[int, int]:
 
 
 def test_a_shuffle_that_is_lost_between_its_stages_is_made_again(
-    cluster: Cluster, shipped: Shipped, table: Path, tmp_path: Path
+    cluster: Cluster, shipped: Shipped, tmp_path: Path
 ) -> None:
     """Rows that were dealt out are on disks of executors, which die as files are written."""
+    table = build(tmp_path / "t", 2, "none").directory
     before = rows(table)
     with held(cluster) as met, written_down(tmp_path / "events") as (settings, events):
         python = str(shipped.installed / "bin/python")
-        run = compact(cluster, table, python, "--zorder", "id,amount", **settings)
+        run = compact(cluster, table, python, "--rewrite-all", "--zorder", "id,amount", **settings)
         wait_for(met, run)
         for worker in cluster.workers:
             for executor in executors(worker.pid):
@@ -329,7 +330,9 @@ def test_executors_come_as_there_is_work_and_go_when_they_idle(
     }
     with written_down(tmp_path / "events") as (settings, events):
         python = str(shipped.installed / "bin/python")
-        run = compact(cluster, table, python, "--zorder", "id,amount", **settings, **dynamic)
+        run = compact(
+            cluster, table, python, "--rewrite-all", "--zorder", "id,amount", **settings, **dynamic
+        )
         code, told = ended(run)
     assert (code, told["status"]) == (0, "done"), told["error"]
     kinds = [one["Event"] for one in events]
