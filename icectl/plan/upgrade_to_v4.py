@@ -142,7 +142,7 @@ def plan(
     manifests = sum(len(head.manifests) for head in heads if head.branch in branches)
     if branches and mode == "default":
         foreign = sum(len(head.foreign) for head in heads if head.branch in branches)
-        detail = f"branch {branch} gets a root that lists its {manifests:,} manifests"
+        detail = f"branch {branch} gets a root that lists its {print_count(manifests, 'manifest')}"
         anew = f", {foreign:,} of them written anew as leaves" if foreign else ""
         steps.append(UpgradeStep("write-root", detail + anew))
     elif branches:

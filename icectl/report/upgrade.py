@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from icectl.catalog.protocol import Capabilities
 from icectl.checks.finding import Finding
 from icectl.plan.model import UpgradeStep
 from icectl.plan.upgrade_to_v4 import UpgradeOptions
@@ -30,9 +31,12 @@ _OF_ICEBERG = (
     "engines with Iceberg 1.12 go on with the table; older ones cannot read manifests in Parquet",
     "the old metadata file stays, and manifests of older versions stay valid",
 )
-_WAY_BACK = (
+_WAY_BACK_BY_FILES = (
     "until the next commit there is a way back: remove the new metadata file by hand,",
     "and set the number in `version-hint.text` back by one",
+)
+_WAY_BACK_BY_CATALOG = (
+    "until the next commit there is a way back: point the catalog at the old metadata file again",
 )
 _NO_WAY_BACK = ("this cannot be undone",)
 _OTHER_LAYOUT = (
@@ -41,7 +45,9 @@ _OTHER_LAYOUT = (
 )
 
 
-def version_4_notes(options: UpgradeOptions, *, changes_layout: bool) -> tuple[str, ...]:
+def version_4_notes(
+    options: UpgradeOptions, catalog: Capabilities, *, changes_layout: bool
+) -> tuple[str, ...]:
     """List what to know before a table becomes one of version 4, or of another layout of it."""
     if changes_layout:
         told = _OF_ICEBERG[:2] if options.layout is Layout.MANIFEST_LISTS else _OF_VERSION_4[:2]
@@ -50,8 +56,18 @@ def version_4_notes(options: UpgradeOptions, *, changes_layout: bool) -> tuple[s
         )
         return (*told, *(line.format(other) for line in _OTHER_LAYOUT))
     if options.layout is Layout.MANIFEST_LISTS:
-        return (*_OF_ICEBERG, *(_NO_WAY_BACK if options.mode == "eager" else _WAY_BACK))
-    return (*_OF_VERSION_4, *(_WAY_BACK if options.mode == "lazy" else _NO_WAY_BACK))
+        return (*_OF_ICEBERG, *_way_back(catalog, is_there=options.mode != "eager"))
+    return (*_OF_VERSION_4, *_way_back(catalog, is_there=options.mode == "lazy"))
+
+
+def _way_back(catalog: Capabilities, *, is_there: bool) -> tuple[str, ...]:
+    """Tell how to undo what has changed the metadata alone; a server takes no version back."""
+    if not is_there:
+        return _NO_WAY_BACK
+    if catalog.numbers_versions:
+        return _WAY_BACK_BY_FILES
+    is_pointer = catalog.commits_on_base or not catalog.publishes
+    return _WAY_BACK_BY_CATALOG if is_pointer else _NO_WAY_BACK
 
 
 class UpgradePlan(Protocol):

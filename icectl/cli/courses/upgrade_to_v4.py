@@ -35,7 +35,11 @@ def run(common: Common, table: str, request: UpgradeRequest, change: Change) -> 
     course = Course(
         command=COMMAND,
         to_version=TO_VERSION,
-        to_know=version_4_notes(options, changes_layout=prepared.plan.changes_layout),
+        to_know=version_4_notes(
+            options,
+            prepared.loaded.capabilities,
+            changes_layout=prepared.plan.changes_layout,
+        ),
         loaded=prepared.loaded,
         plan=prepared.plan,
         execute=lambda: execute(access, prepared),
