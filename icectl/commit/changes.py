@@ -21,7 +21,7 @@ from icectl.entries.rows import (
     without,
 )
 from icectl.entries.summary import summarise, summary_counters
-from icectl.plan.compact.groups import LiveFiles
+from icectl.plan.compact.live import LiveFiles
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from icectl.entries.rows import Entries, by_row, index_in, take
-from icectl.plan.compact.groups import LiveFiles
+from icectl.plan.compact.live import LiveFiles
 from icectl.plan.compact.task import InputFile, MergeDeletesTask, RewriteTask, Task
 from icectl.spec.manifest import Content
 

@@ -32,7 +32,7 @@ from icectl.entries.rows import (
     with_snapshot,
     with_some_deleted,
 )
-from icectl.plan.compact.groups import LiveFiles
+from icectl.plan.compact.live import LiveFiles
 from icectl.plan.rewrite_manifests import PIECES_OF_TARGET, ManifestGroup, group_pieces, live_in
 from icectl.spec.manifest import FileFormat, ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata

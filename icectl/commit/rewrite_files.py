@@ -10,7 +10,7 @@ from icectl.commit.snapshot_writer import SnapshotWriter
 from icectl.commit.transaction import Proposal
 from icectl.entries.rows import by_row
 from icectl.errors import CommitConflict
-from icectl.plan.compact.groups import LiveFiles
+from icectl.plan.compact.live import LiveFiles
 from icectl.spec.metadata import TableMetadata
 from icectl.table.live_files import LiveFilesReader
 

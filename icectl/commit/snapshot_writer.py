@@ -9,7 +9,7 @@ from icectl.commit.access import TableAccess
 from icectl.commit.changes import Changes
 from icectl.commit.outputs import Outputs
 from icectl.commit.transaction import Proposal
-from icectl.plan.compact.groups import LiveFiles
+from icectl.plan.compact.live import LiveFiles
 from icectl.plan.rewrite_manifests import Listed, RewritePlan
 from icectl.spec.layout import Layout
 from icectl.spec.manifest import ManifestFile

@@ -9,7 +9,8 @@ from icectl.engine.choice import EngineChoice
 from icectl.engine.compact_job import TaskCounts
 from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import by_row, take
-from icectl.plan.compact.groups import CHOSEN, CompactGroup, CompactPlan, LiveFiles
+from icectl.plan.compact.groups import CHOSEN, CompactGroup, CompactPlan
+from icectl.plan.compact.live import LiveFiles
 from icectl.plan.compact.order import ZOrder
 from icectl.report.console import Console
 from icectl.report.document import id_text

@@ -16,14 +16,14 @@ from icectl.entries.rows import numbers
 from icectl.errors import UsageError
 from icectl.plan.binpack import pack
 from icectl.plan.column_names import near
-from icectl.plan.compact.groups import LiveFiles
+from icectl.plan.compact.live import LiveFiles
 from icectl.plan.compact.sizes import sizes_of
 from icectl.plan.compact.task import RewriteTask
 from icectl.plan.compact.tasks import Bin, TaskMaker, split_bins
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.plan.where import parse_where
 from icectl.run.compact.compact import live_reader
-from icectl.run.validate.data import every_column, name_mapping
+from icectl.run.reader import every_column, name_mapping
 from icectl.spec.locations import scheme_of
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.schema import Schema

@@ -1,12 +1,20 @@
-"""A loaded table and the means to read its files: what commands that only read start from."""
+"""A loaded table, the means to read its files, and the schema that these are read by."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from icectl.catalog.protocol import LoadedTable
+from icectl.checks.schemas import mapping_problem
 from icectl.codec.metadata_file import read_version_hint
-from icectl.entries.rows import EMPTY, Entries, concat, renumbered
+from icectl.codec.parquet.schema import NameMapping
+from icectl.entries.rows import (
+    EMPTY,
+    Entries,
+    concat,
+    renumbered,
+)
 from icectl.entries.schemes import listed_with_scheme
 from icectl.env import Deadline, Env
 from icectl.errors import CorruptTable, StorageError, Unsupported
@@ -14,7 +22,10 @@ from icectl.progress import Progress
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.names import VERSION_HINT
+from icectl.spec.properties import NAME_MAPPING
+from icectl.spec.schema import Schema
 from icectl.spec.snapshot import Snapshot
+from icectl.spec.types import NestedField, StructType
 from icectl.storage.location import join
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests, try_manifest_lists
@@ -159,3 +170,38 @@ class Reader:
         first = self._load(load, manifests[:half], columns)
         second = self._load(load, manifests[half:], columns)
         return concat([part for part in (first, renumbered(second, half)) if len(part)])
+
+
+def every_column(metadata: TableMetadata) -> Schema:
+    """The current schema, with the fields that only older schemas have, those of structs too."""
+    current = metadata.current_schema
+    fields = current.fields
+    for schema in reversed(metadata.schemas):
+        fields = _with_dropped(fields, schema.fields)
+    return Schema(current.schema_id, fields)
+
+
+def _with_dropped(
+    fields: Sequence[NestedField], older: Sequence[NestedField]
+) -> tuple[NestedField, ...]:
+    left = {item.id: item for item in older}
+    found = []
+    for item in fields:
+        before = left.pop(item.id, item)
+        if isinstance(item.type, StructType) and isinstance(before.type, StructType):
+            inner = _with_dropped(item.type.fields, before.type.fields)
+            found.append(replace(item, type=StructType(inner)))
+        else:
+            found.append(item)
+    return (*found, *left.values())
+
+
+def name_mapping(metadata: TableMetadata) -> NameMapping:
+    """Return the table's mapping of names to ids; empty without a valid one (R-181)."""
+    text = metadata.properties.get(NAME_MAPPING.name)
+    try:
+        parsed: NameMapping = json.loads(text) if text else ()
+        is_valid = not text or mapping_problem(parsed) is None
+    except (ValueError, RecursionError):
+        return ()  # level metadata reports it
+    return parsed if is_valid else ()

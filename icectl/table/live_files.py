@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from icectl.entries.deletes.by_file import NamedFiles, names_of
 from icectl.entries.rows import EMPTY, Entries, take
-from icectl.plan.compact.groups import LiveFiles, live_files
+from icectl.plan.compact.live import LiveFiles, live_files
 from icectl.plan.compact.tasks import LOADED_COLUMNS
 from icectl.progress import Progress
 from icectl.spec.locations import scheme_of, with_scheme

@@ -30,7 +30,7 @@ from icectl.entries.sfc1.rows import ListedRow
 from icectl.entries.summary import Totals, summarise, summary_counters
 from icectl.env import Env
 from icectl.errors import Unsupported
-from icectl.plan.compact.groups import LiveFiles
+from icectl.plan.compact.live import LiveFiles
 from icectl.spec import properties
 from icectl.spec.locations import with_scheme
 from icectl.spec.manifest import Content, ManifestFile, Status

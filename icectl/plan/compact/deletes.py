@@ -19,11 +19,10 @@ from icectl.plan.compact.groups import (
     CompactGroup,
     CompactOptions,
     CompactPlan,
-    LiveFiles,
-    check_deletes,
     dangling_of,
     selected,
 )
+from icectl.plan.compact.live import LiveFiles, check_deletes
 from icectl.plan.compact.task import MergeDeletesTask
 from icectl.plan.compact.tasks import TaskMaker
 from icectl.plan.model import Pin

@@ -7,15 +7,11 @@ copied, so that what a run has made is left alone by the next.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
 from icectl.entries.columns.values import Integers, Mask
 from icectl.entries.conditions.may_match import may_match
 from icectl.entries.conditions.predicates import Predicate
-from icectl.entries.deletes.apply import Matches, match
-from icectl.entries.deletes.by_file import DeleteIndex, Named, NamedFiles, resolve_names
-from icectl.entries.deletes.by_file import dangling as dangling_rows
 from icectl.entries.file_verdicts import (
     DELETES,
     FileVerdict,
@@ -32,9 +28,10 @@ from icectl.entries.file_verdicts import (
 )
 from icectl.entries.orc_seconds import may_leave
 from icectl.entries.partition.key import encode_key
-from icectl.entries.rows import Entries, data_files, delete_files, live, numbers
-from icectl.errors import CorruptTable, Unsupported, UsageError
+from icectl.entries.rows import numbers
+from icectl.errors import Unsupported, UsageError
 from icectl.plan.binpack import pack
+from icectl.plan.compact.live import LiveFiles, check_deletes
 from icectl.plan.compact.marks import as_made, mark
 from icectl.plan.compact.order import RowOrder
 from icectl.plan.compact.sizes import Sizes
@@ -42,7 +39,6 @@ from icectl.plan.compact.task import RewriteTask, Task
 from icectl.plan.compact.tasks import Bin, TaskMaker, check_once, split_bins
 from icectl.plan.model import Pin
 from icectl.plan.reviewed import REMOVE_DELETE_FILE, REWRITE_FILE, Reviewed
-from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionSpec, result_types
 from icectl.spec.snapshot import Snapshot
@@ -55,9 +51,6 @@ MIN_INPUT_FILES = 5
 MAX_GROUP_BYTES = 100 * 2**30
 MIN_DELETE_RATIO = 0.3
 
-_OTHER_DELETES = (
-    "`--where` without these files, or rewrite the deletes with the engine that made them"
-)
 
 LEFT_ALONE: Mapping[FileVerdict, str] = {
     FileVerdict.NOT_SELECTED: "not selected by `--where`",
@@ -114,78 +107,6 @@ class CompactOptions:
         if self.deletes_only:
             return {}
         return mark(self.sizes, self.min_input_files, self.output_spec_id)
-
-
-@dataclass(frozen=True)
-class LiveFiles:
-    """A snapshot's manifests and live entries, whose `manifest` indexes them.
-
-    `entries` are those of load_entries_to_match with LOADED_COLUMNS; `named_files` are position
-    delete files that were read, `spelling` the locations of data files that are named in another
-    way. Manifests of other specs than `known_spec_ids` cannot be rewritten.
-    """
-
-    manifests: tuple[ManifestFile, ...]
-    entries: Entries
-    known_spec_ids: frozenset[int]
-    unpartitioned_spec_ids: frozenset[int]
-    named_files: NamedFiles
-    spelling: Mapping[str, str]
-
-    @cached_property
-    def data(self) -> Entries:
-        """Live data files."""
-        return data_files(live(self.entries))
-
-    @cached_property
-    def deletes(self) -> Entries:
-        """Live delete files."""
-        return delete_files(live(self.entries))
-
-    @cached_property
-    def matches(self) -> Matches:
-        """The deletes that apply to data files, with rows of `data` and `deletes`."""
-        return match(self.entries, self.unpartitioned_spec_ids)
-
-    @cached_property
-    def named(self) -> Named:
-        """The position delete files that were read, and the data files that they name."""
-        return resolve_names(self.matches, self.named_files, self.spelling)
-
-    @cached_property
-    def index(self) -> DeleteIndex:
-        """The deletes of each data file."""
-        return DeleteIndex(self.matches, self.named)
-
-    @cached_property
-    def dangling(self) -> Integers:
-        """Rows of `deletes` that apply to no live data file, and whose manifests can do without."""
-        rows = dangling_rows(self.matches, self.named)
-        return rows[of_specs(self.deletes, self.known_spec_ids)[rows]]
-
-
-def live_files(
-    metadata: TableMetadata,
-    manifests: Sequence[ManifestFile],
-    entries: Entries,
-    named_files: NamedFiles,
-    spelling: Mapping[str, str],
-) -> LiveFiles:
-    """Return the files of a snapshot, ready to be planned with."""
-    specs = metadata.partition_specs
-    return LiveFiles(
-        tuple(manifests),
-        entries,
-        known_spec_ids=frozenset(spec.spec_id for spec in specs if _is_known(spec, metadata)),
-        unpartitioned_spec_ids=frozenset(spec.spec_id for spec in specs if spec.is_unpartitioned),
-        named_files=named_files,
-        spelling=spelling,
-    )
-
-
-def _is_known(spec: PartitionSpec, metadata: TableMetadata) -> bool:
-    """Return whether all values of a spec have a type: transforms and columns are known (R-007)."""
-    return None not in result_types(spec, metadata.schemas)  # R-007
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,30 +277,6 @@ def _output(
         message = f"partition spec {spec.spec_id} has a transform or a column that is not known"
         raise Unsupported(message, hint="`--output-spec-id` names another spec")
     return spec, types
-
-
-def check_deletes(files: LiveFiles, rows: Sequence[int]) -> None:
-    """Refuse to rewrite data files of which readers disagree on the deleted rows.
-
-    Raises: Unsupported; CorruptTable R-114.
-    """
-    misspelt = int(files.named.misspelt[list(rows)].sum())
-    if misspelt:
-        message = (
-            f"position deletes of {misspelt:,} rows name their data file in another spelling "
-            "than its manifest entry: not all readers apply them"
-        )
-        raise Unsupported(message, hint=_OTHER_DELETES)
-    if (files.matches.vectors.counts[list(rows)] > 1).any():
-        message = "a data file has more than one deletion vector"
-        raise CorruptTable(message, rule="R-114")  # R-114
-    misplaced = len(set(files.named.misplaced[1].tolist()).intersection(rows))
-    if misplaced:
-        message = (
-            f"position deletes or vectors of {misplaced:,} data files lie in another partition "
-            "than these: not all readers apply them (R-211)"
-        )  # R-211
-        raise Unsupported(message, hint=_OTHER_DELETES)
 
 
 def _blank_task(number: int, draft: _Draft, branch: Branch, options: CompactOptions) -> RewriteTask:

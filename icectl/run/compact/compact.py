@@ -37,18 +37,12 @@ from icectl.entries.deletes.by_file import NamedFiles
 from icectl.entries.rows import EMPTY, Entries, by_row, concat
 from icectl.errors import CommitConflict, CommitUnknown, IcectlError, SelfCheckFailed, Unsupported
 from icectl.plan.compact.deletes import plan_deletes
-from icectl.plan.compact.groups import (
-    Branch,
-    CompactGroup,
-    CompactOptions,
-    CompactPlan,
-    LiveFiles,
-    plan,
-)
+from icectl.plan.compact.groups import Branch, CompactGroup, CompactOptions, CompactPlan, plan
+from icectl.plan.compact.live import LiveFiles
 from icectl.plan.compact.order import RowOrder
 from icectl.plan.compact.task import MergeDeletesTask, RewriteTask
 from icectl.plan.model import pin_of
-from icectl.run.validate.data import every_column, name_mapping
+from icectl.run.reader import every_column, name_mapping
 from icectl.spec.layout import layout_of_table
 from icectl.spec.locations import relative_base, scheme_of
 from icectl.spec.manifest import FileFormat

@@ -17,8 +17,7 @@ from icectl.engine.compact_job import carried_metrics
 from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import Entries, entries_from
 from icectl.errors import CorruptTable, Unsupported
-from icectl.run.reader import Reader
-from icectl.run.validate.data import name_mapping
+from icectl.run.reader import Reader, name_mapping
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.spec.partition import PartitionSpec, result_types
 from icectl.spec.schema import Schema

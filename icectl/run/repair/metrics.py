@@ -6,8 +6,7 @@ from typing import Any
 from icectl.codec.data_file import open_data_file
 from icectl.codec.parquet.metrics import FileMetrics
 from icectl.errors import CorruptTable, StorageError, Unsupported
-from icectl.run.reader import Reader
-from icectl.run.validate.data import name_mapping
+from icectl.run.reader import Reader, name_mapping
 from icectl.spec import single_value
 from icectl.spec.schema import Schema
 from icectl.table.reading import OF_ONE_FILE

@@ -23,7 +23,7 @@ from icectl.entries.deletes.apply import known_deleted_rows
 from icectl.entries.deletes.by_file import NamedFiles
 from icectl.entries.rows import EMPTY, Entries, data_files, numbers
 from icectl.errors import CommitConflict
-from icectl.plan.compact.groups import LiveFiles
+from icectl.plan.compact.live import LiveFiles
 from icectl.plan.compact.task import InputFile, MergeDeletesTask, RewriteTask
 from icectl.plan.compact.tasks import Bin, TaskMaker, check_once
 from icectl.plan.where import parse_where

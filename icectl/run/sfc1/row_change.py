@@ -16,7 +16,7 @@ from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Proposal, Transaction, transaction
 from icectl.entries.rows import Entries, by_row
 from icectl.errors import CommitConflict, Unsupported
-from icectl.plan.compact.groups import LiveFiles
+from icectl.plan.compact.live import LiveFiles
 from icectl.plan.compact.task import RewriteTask
 from icectl.plan.compact.tasks import Bin, TaskMaker
 from icectl.run.read_rows import blank_task

@@ -24,7 +24,7 @@ from icectl.engine.write_job import WriteJob
 from icectl.entries.deletes.apply import known_deleted_rows
 from icectl.entries.rows import GROUP_KEYS, Entries, by_row, numbers
 from icectl.errors import Refused
-from icectl.plan.compact.groups import LiveFiles
+from icectl.plan.compact.live import LiveFiles
 from icectl.plan.compact.order import table_order
 from icectl.plan.compact.tasks import TaskMaker, check_once
 from icectl.run.compact.compact import SORT_BYTES, live_reader

@@ -1,17 +1,14 @@
 """Levels `footers` and `data` of `validate`: contents of files against their manifest entries."""
 
-import json
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import IO, Any, Literal, cast
 
 from icectl.checks.finding import READ_AGAIN, Finding, finding
-from icectl.checks.schemas import mapping_problem
-from icectl.codec.parquet.schema import NameMapping
 from icectl.codec.puffin.container import read_blob
 from icectl.engine.isolated import Ask, Kernel, KernelCrashed, Workers
 from icectl.engine.isolated_files import path_of, read_by_path
@@ -30,15 +27,12 @@ from icectl.entries.rows import Entries, by_row, data_files, live, numbered, sam
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, StorageError, Unsupported
-from icectl.run.reader import Reader
+from icectl.run.reader import Reader, every_column, name_mapping
 from icectl.spec.locations import named_in_vector
 from icectl.spec.manifest import Content, FileFormat, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
-from icectl.spec.properties import NAME_MAPPING
-from icectl.spec.schema import Schema
 from icectl.spec.snapshot import Snapshot, StatisticsFile
-from icectl.spec.types import NestedField, StructType
 from icectl.storage.counting import CountingReader
 from icectl.storage.location import is_local, loosest_key
 from icectl.storage.open import StorageOptions, open_store
@@ -486,38 +480,3 @@ class _Ranges:
         content = self.source(offset, length)
         self.bytes_read += len(content)
         return content
-
-
-def every_column(metadata: TableMetadata) -> Schema:
-    """The current schema, with the fields that only older schemas have, those of structs too."""
-    current = metadata.current_schema
-    fields = current.fields
-    for schema in reversed(metadata.schemas):
-        fields = _with_dropped(fields, schema.fields)
-    return Schema(current.schema_id, fields)
-
-
-def _with_dropped(
-    fields: Sequence[NestedField], older: Sequence[NestedField]
-) -> tuple[NestedField, ...]:
-    left = {item.id: item for item in older}
-    found = []
-    for item in fields:
-        before = left.pop(item.id, item)
-        if isinstance(item.type, StructType) and isinstance(before.type, StructType):
-            inner = _with_dropped(item.type.fields, before.type.fields)
-            found.append(replace(item, type=StructType(inner)))
-        else:
-            found.append(item)
-    return (*found, *left.values())
-
-
-def name_mapping(metadata: TableMetadata) -> NameMapping:
-    """Return the table's mapping of names to ids; empty without a valid one (R-181)."""
-    text = metadata.properties.get(NAME_MAPPING.name)
-    try:
-        parsed: NameMapping = json.loads(text) if text else ()
-        is_valid = not text or mapping_problem(parsed) is None
-    except (ValueError, RecursionError):
-        return ()  # level metadata reports it
-    return parsed if is_valid else ()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from icectl.commit.conflicts import GroupResult, conflict, head_of
-from icectl.plan.compact.groups import live_files
+from icectl.plan.compact.live import live_files
 from icectl.plan.compact.task import (
     DeleteFile,
     InputFile,

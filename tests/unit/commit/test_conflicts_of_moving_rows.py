@@ -4,7 +4,8 @@ import pytest
 
 from icectl.commit.conflicts import GroupResult, conflict, head_of
 from icectl.entries.partition.key import encode_key
-from icectl.plan.compact.groups import Branch, CompactOptions, live_files, plan
+from icectl.plan.compact.groups import Branch, CompactOptions, plan
+from icectl.plan.compact.live import live_files
 from icectl.plan.compact.sizes import Sizes
 from icectl.plan.model import pin_of
 from icectl.spec.manifest import FileFormat

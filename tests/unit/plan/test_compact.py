@@ -8,14 +8,8 @@ from hypothesis import strategies as st
 from icectl.entries.conditions.predicates import Column, Compare
 from icectl.entries.partition.key import encode_key
 from icectl.errors import CorruptTable, Unsupported, UsageError
-from icectl.plan.compact.groups import (
-    Branch,
-    CompactGroup,
-    CompactOptions,
-    CompactPlan,
-    live_files,
-    plan,
-)
+from icectl.plan.compact.groups import Branch, CompactGroup, CompactOptions, CompactPlan, plan
+from icectl.plan.compact.live import live_files
 from icectl.plan.compact.order import ZOrder
 from icectl.plan.compact.sizes import Sizes
 from icectl.plan.model import pin_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from icectl.run.validate.data import every_column, name_mapping
+from icectl.run.reader import every_column, name_mapping
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.schema import Schema
 from icectl.spec.types import NestedField, PrimitiveType, StructType
