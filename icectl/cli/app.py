@@ -19,6 +19,7 @@ from icectl.cli.env_vars import unknown_variables
 from icectl.cli.failures import explained, way_out, with_command
 from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
 from icectl.cli.options import Command, Invocation, Shell
+from icectl.cli.output_files import put_in_place
 from icectl.cli.settings import (
     COLOR,
     METRICS_FILE,
@@ -32,7 +33,7 @@ from icectl.env import Deadline, Env, SystemEnv
 from icectl.errors import IcectlError, UsageError
 from icectl.report.console import Console, ConsoleOptions, debug_log
 from icectl.report.document import Outcome, document, failure, json_text
-from icectl.report.metrics import metrics_text, write_metrics
+from icectl.report.metrics import metrics_text
 
 COMMANDS: Mapping[str, str] = {
     "inspect": "show a table's state, contents, history and health",
@@ -387,7 +388,7 @@ def _write_metrics(run: _Run, built: Mapping[str, Any]) -> None:
         duration_seconds=run.env.monotonic_seconds() - run.started_seconds,
     )
     try:
-        write_metrics(path, text, run.env)
+        put_in_place(path, text, run.env)
     except OSError as error:
         run.console.warn(f"cannot write the metrics to `{path}`: {error.strerror}")
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from icectl.cli.naming import called, name_in_catalog
 from icectl.cli.options import Change, Common, Invocation, Shell
+from icectl.cli.output_files import put_in_place
 from icectl.cli.settings import Settings, as_planned, is_secret, texts_of
 from icectl.env import Env, InstantEnv
 from icectl.errors import StorageError, UsageError
 from icectl.plan.reviewed import Reviewed, acts_of
 from icectl.report.document import Outcome
-from icectl.report.metrics import write_metrics
 from icectl.report.saved_plan import PlanRequest, SavedPlan, plan_text
 from icectl.run.review import Review, TableState
 from icectl.storage.location import scheme
@@ -49,7 +49,7 @@ def save_plan(invocation: Invocation, shell: Shell, outcome: Outcome) -> None:
     if text is None:
         text = plan_text(_request(invocation, shell), outcome)
     try:
-        write_metrics(Path(place), text, shell.env)
+        put_in_place(Path(place), text, shell.env)
     except OSError as error:
         raise StorageError(f"cannot write the plan to {place}: {error.strerror}") from error
     shell.console.note(f"the plan is in {place}; `icectl apply {place}` carries it out")

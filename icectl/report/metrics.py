@@ -1,10 +1,7 @@
 """The Prometheus text exposition of one run, for a node exporter's textfile folder."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
-
-from icectl.env import Env
 
 _HELP = {
     "icectl_last_run_timestamp_seconds": "when the last run ended",
@@ -67,24 +64,6 @@ def _figures(result: Mapping[str, Any], labels: dict[str, str]) -> Iterator[_Sam
     for name, value in sorted(numbers_of(result)):
         kind = "bytes" if name.endswith("_bytes") else "count"
         yield f"icectl_last_run_{kind}", {**labels, "name": name}, value
-
-
-def write_metrics(path: Path, text: str, env: Env) -> None:
-    """Put the text in place in one step, so that a scrape never sees half of it.
-
-    A device or a pipe is written to, since a file in its place would break whoever else uses it.
-    Raises: OSError.
-    """
-    if path.exists() and not path.is_file():
-        path.write_text(text, "utf-8")
-        return
-    path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{env.new_uuid()}")
-    try:
-        temporary.write_text(text, "utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _verdicts(result: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

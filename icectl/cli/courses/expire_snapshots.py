@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from icectl.cli.commands.expire_snapshots import ExpireRequest
-from icectl.cli.deleted_list import write_deleted_list
 from icectl.cli.options import Change, Common
+from icectl.cli.output_files import write_deleted_list
 from icectl.cli.session import Session, identity_of, open_session, unpublished
 from icectl.cli.settings import (
     EXPIRE_CLEAN_METADATA,

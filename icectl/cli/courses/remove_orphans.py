@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from icectl.cli.commands.remove_orphans import OrphansRequest
-from icectl.cli.deleted_list import write_deleted_list
 from icectl.cli.options import Change, Common
+from icectl.cli.output_files import write_deleted_list
 from icectl.cli.session import Session, identity_of, open_session, unpublished
 from icectl.cli.settings import (
     ORPHANS_MAX_FRACTION,

@@ -1,12 +1,6 @@
 """Metrics: the text that Prometheus reads."""
 
-import os
-from pathlib import Path
-
-import pytest
-
-from icectl.report.metrics import metrics_text, write_metrics
-from tests.stores.fixed_env import FixedEnv
+from icectl.report.metrics import metrics_text
 
 
 def test_counts_bytes_and_the_end_of_the_run_are_gauges() -> None:
@@ -59,40 +53,3 @@ def test_a_failed_run_has_no_counts() -> None:
     text = metrics_text(built, table="t", now_ms=0, duration_seconds=0.0)
     assert 'icectl_last_run_success{command="inspect",table="t"} 0\n' in text
     assert "icectl_last_run_count" not in text
-
-
-def test_the_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
-    file = tmp_path / "m.prom"
-    file.write_text("old")
-    write_metrics(file, "new\n", FixedEnv())
-    assert file.read_text() == "new\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["m.prom"]
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    target = tmp_path / "m.prom"
-    target.mkdir()
-    with pytest.raises(OSError, match="directory"):
-        write_metrics(target, "new\n", FixedEnv())
-    assert [path.name for path in tmp_path.iterdir()] == ["m.prom"]
-
-
-def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        write_metrics(pipe, "new\n", FixedEnv())
-        assert os.read(reader, 10) == b"new\n"
-    finally:
-        os.close(reader)
-    assert pipe.is_fifo()
-
-
-def test_a_link_stays_one(tmp_path: Path) -> None:
-    file, link = tmp_path / "m.prom", tmp_path / "link.prom"
-    file.write_text("old")
-    link.symlink_to(file)
-    write_metrics(link, "new\n", FixedEnv())
-    assert link.is_symlink()
-    assert file.read_text() == "new\n"

@@ -1,0 +1,39 @@
+"""Files that a run writes where its options ask for them: metrics, plans, the list of what went."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from icectl.cli.options import Change
+from icectl.env import Env
+from icectl.errors import StorageError
+
+
+def put_in_place(path: Path, text: str, env: Env) -> None:
+    """Put the text in place in one step, so that no reader ever sees half of it.
+
+    A device or a pipe is written to, since a file in its place would break whoever else uses it.
+    Raises: OSError.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(text, "utf-8")
+        return
+    path = path.resolve()
+    temporary = path.with_name(f".{path.name}.{env.new_uuid()}")
+    try:
+        temporary.write_text(text, "utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_deleted_list(change: Change, locations: Iterable[str]) -> None:
+    """Write the list, one location a line, if one was asked for. Raises: StorageError."""
+    if change.deleted_list is None:
+        return
+    try:
+        with Path(change.deleted_list).open("w", encoding="utf-8") as file:
+            file.writelines(f"{location}\n" for location in locations)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write the list of deleted files to {change.deleted_list}: {error.strerror}"
+        ) from error
