@@ -1,8 +1,9 @@
 """What tests of whole runs share: running a command line, and a command of the test's own."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from icectl.cli.options import Change, Common, TableArgument, command
 from icectl.env import Env
 from icectl.report.document import Outcome, document_schema
 from tests.builders.table_builder import START_MS
+from tests.builders.warehouse import warehouse
+from tests.catalogs.sql_servers import SqlServer
 from tests.stores.fixed_env import FixedEnv
 
 
@@ -107,3 +110,11 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[[Body], None]:
         monkeypatch.setattr(app, "load_command", lambda name: inspect)
 
     return serve_body
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlServer]:
+    """A database with the catalog of a warehouse, whose tables are compacted without Spark."""
+    monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
+    with warehouse(tmp_path, monkeypatch) as started:
+        yield started

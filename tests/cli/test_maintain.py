@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from icectl.cli import app
 from icectl.env import Env
 from tests.builders.rows import current_metadata, local
 from tests.builders.table_builder import START_MS
-from tests.builders.warehouse import ORPHAN, at_rest, broken, ids_of, rotten, warehouse
+from tests.builders.warehouse import ORPHAN, at_rest, broken, ids_of, rotten
 from tests.catalogs.sql_servers import SqlServer
 from tests.cli.conftest import Ended, Run, checked_document
 from tests.stores.fixed_env import FixedEnv
@@ -21,13 +21,6 @@ from tests.stores.fixed_env import FixedEnv
 DAY_MS = 86_400_000
 NOW_MS = START_MS + 30 * DAY_MS
 PREFIX = "main.db.inner."
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlServer]:
-    monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
-    with warehouse(tmp_path, monkeypatch) as started:
-        yield started
 
 
 @pytest.fixture

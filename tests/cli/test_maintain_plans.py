@@ -1,7 +1,7 @@
 """Plans of maintenance that are kept and applied: the first step exactly, others within it."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +13,13 @@ from icectl.report.document import plan_schema
 from tests.builders.orphans import stray
 from tests.builders.rows import current_metadata, local, read_metadata
 from tests.builders.table_builder import START_MS
-from tests.builders.warehouse import ORPHAN, at_rest, broken, ids_of, rotten, warehouse
+from tests.builders.warehouse import ORPHAN, at_rest, broken, ids_of, rotten
 from tests.catalogs.sql_servers import SqlServer
 from tests.cli.conftest import Ended, Run, checked_document
 from tests.stores.fixed_env import FixedEnv
 
 NOW_MS = START_MS + 30 * 86_400_000
 PREFIX = "main.db.inner."
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqlServer]:
-    monkeypatch.setenv("ICECTL_COMPACT_ENGINE", "local")
-    with warehouse(tmp_path, monkeypatch) as started:
-        yield started
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from icectl.env import Env
 from tests.builders.broken import Broken, in_first, read_records, rewrite_avro
 from tests.builders.lost_lists import (
     CHANGES,
+    EVERY,
     SPOILT,
     facts,
     grown,
@@ -53,24 +54,7 @@ def result(ended: Ended, code: int = 0) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("version", "change", "options"),
-    [
-        (1, "append", {}),
-        (1, "replaced files", {}),
-        (2, "append", {}),
-        (2, "append", {"merge_manifests_above": 1}),
-        (2, "append of two files", {"partitioning": "identity"}),
-        (2, "deleted rows", {}),
-        (2, "removed files", {}),
-        (2, "replaced files", {"partitioning": "identity"}),
-        (3, "append", {}),
-        (3, "append of two files", {}),
-        (3, "deleted rows", {}),
-        (3, "removed files", {}),
-        (3, "replaced files", {}),
-    ],
-)
+@pytest.mark.parametrize(("version", "change", "options"), EVERY)
 def test_a_lost_list_is_made_anew_of_the_snapshot_before_and_the_manifests_that_it_wrote(
     repair, tmp_path, version, change, options
 ) -> None:

@@ -17,7 +17,7 @@ from icectl.run.repair_list import with_proven_list
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.failures import ACCESS_DENIED
 from tests.builders.broken import Broken, in_first, read_records, rewrite_avro
-from tests.builders.lost_lists import CHANGES, SPOILT, grown, lose_list, new_manifest, tell
+from tests.builders.lost_lists import CHANGES, EVERY, SPOILT, grown, lose_list, new_manifest, tell
 from tests.builders.lost_manifests import Failing, listed, reader_of, with_snapshot
 from tests.builders.rows import current_metadata
 from tests.builders.table_builder import TableBuilder
@@ -62,23 +62,6 @@ def built(tmp_path: Path, version: int, change: str, **options: Any) -> TableBui
     CHANGES[change](table)
     tell(table.directory)
     return table
-
-
-EVERY = [
-    (1, "append", {}),
-    (1, "replaced files", {}),
-    (2, "append", {}),
-    (2, "append", {"merge_manifests_above": 1}),
-    (2, "append of two files", {"partitioning": "identity"}),
-    (2, "deleted rows", {}),
-    (2, "removed files", {}),
-    (2, "replaced files", {"partitioning": "identity"}),
-    (3, "append", {}),
-    (3, "append of two files", {}),
-    (3, "deleted rows", {}),
-    (3, "removed files", {}),
-    (3, "replaced files", {}),
-]
 
 
 @pytest.mark.parametrize(("version", "change", "options"), EVERY)
