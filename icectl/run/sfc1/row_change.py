@@ -56,8 +56,8 @@ def open_for_rows(access: TableAccess, branch: str) -> LoadedTable:
         kind = layout_name(metadata) or f"format version {metadata.format_version}"
         raise Unsupported(
             f"rows of a table of {kind} are not written by icectl, only those of layout sfc-1",
-            hint="Iceberg's own Spark writes this table; `icectl upgrade-to-v4` makes it one of "
-            "sfc-1",
+            hint="Iceberg's own Spark writes this table; `icectl upgrade-to-v4 TABLE` makes it one "
+            "of layout sfc-1",
         )
     wanted = metadata.properties.get(FORMAT_DEFAULT.name, FORMAT_DEFAULT.default)
     if wanted.lower() != "parquet":

@@ -22,6 +22,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.syspath_prepend(tmp_path / "modules")
     monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    # what is written within one second would be taken from what was compiled before
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     return java.parent
 
 
