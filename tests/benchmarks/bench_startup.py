@@ -53,8 +53,7 @@ def main() -> int:
     for name, runs in found.items():
         print(
             f"{name}: {median([run.wall_seconds for run in runs]):.3f} s "
-            f"({median([run.cpu_seconds for run in runs]):.3f} s processor), "
-            f"{max(run.peak_bytes for run in runs) >> 20} MiB"
+            f"({median([run.cpu_seconds for run in runs]):.3f} s processor)"
         )
     peer, beside_pandas = found["pyiceberg --help"], found["icectl inspect DIR with pandas"]
     reached = [
