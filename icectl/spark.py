@@ -403,11 +403,8 @@ def _active() -> "SparkSession":
 def _on_rows(call: _Call, work: Callable[[Common], Result]) -> Result:
     """Change or read rows, as commands are run."""
     values = _values_of(call.access)
-    invocation = Invocation.on(load_command("compact"), call.table, values)
-    console = _console(call.progress)
-    shell = _shell(call, console, invocation)
     common = {one.name: values[one.name] for one in fields(Common) if one.name in values}
-    with _told_plainly(call, shell, console):
+    with _called(call, "compact", values) as (_, shell, _):  # whose settings hold for writing too
         return work(Common(shell=shell, **common))
 
 
@@ -418,19 +415,24 @@ def _change(call: _Call, command: str, options: Any, *, dry_run: bool) -> Report
 
 def _run(call: _Call, command: str, values: Mapping[str, Any]) -> Report:
     """Run a command as the command line does, and report what it comes to."""
-    given = {**_values_of(call.access), **values}
-    invocation = Invocation.on(load_command(command), call.table, given)
-    console = _console(call.progress)
-    shell = _shell(call, console, invocation)
-    with _told_plainly(call, shell, console):
+    with _called(call, command, {**_values_of(call.access), **values}) as found:
+        invocation, shell, console = found
         return _report(invocation.run(shell), console)
 
 
 @contextmanager
-def _told_plainly(call: _Call, shell: Shell, console: Console) -> Iterator[None]:
-    """Have errors tell a way out of the table's state, and no secrets."""
+def _called(
+    call: _Call, command: str, values: Mapping[str, Any]
+) -> Iterator[tuple[Invocation, Shell, Console]]:
+    """Give a call what a command runs with; errors tell a way out of the table's state.
+
+    None of them tells a secret.
+    """
+    invocation = Invocation.on(load_command(command), call.table, values)
+    console = _console(call.progress)
+    shell = _shell(call, console, invocation)
     try:
-        yield
+        yield invocation, shell, console
     except (IcectlError, OSError) as raised:
         error, _ = explained(raised)
         error.hint = way_out(error, shell.ways_out, call.table)

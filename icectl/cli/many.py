@@ -8,9 +8,9 @@ from typing import Any
 from icectl.cli.failures import explained, with_table
 from icectl.cli.naming import called
 from icectl.cli.options import Change, Common, Shell
-from icectl.cli.targets import find_tables, is_many, may_be_none
+from icectl.cli.targets import Found, find_tables, is_many, missing_tables
 from icectl.engine.spark_start import kept_session
-from icectl.errors import Refused, TableNotFound, UsageError
+from icectl.errors import Refused, UsageError
 from icectl.plan.maintain.schedule import exit_code_of, status_of_error
 from icectl.report.console import Console, ConsoleOptions
 from icectl.report.document import Outcome, Status
@@ -65,13 +65,15 @@ def on_each(  # noqa: PLR0913 - a command line, and how it is run
         for number, table in enumerate(found.tables):
             progress.rename(f"{number} of {count}: {command} {table}")
             ends.append(end_on(common, table, on_one))
-    for target in found.empty:
-        if may_be_none(target):
-            common.shell.console.warn(f"there is no table at `{target}`")
-        else:
-            error = TableNotFound(f"there is no table `{target}`")
-            ends.append(TableEnd(target, "failed", error.exit_code, error.message))
-    return _outcome(command, ends, change)
+    return _outcome(command, [*ends, *missing_ends(common, found)], change)
+
+
+def missing_ends(common: Common, found: Found) -> list[TableEnd]:
+    """Return the ends of targets that stand for no table by mistake: they have failed."""
+    return [
+        TableEnd(target, "failed", error.exit_code, error.message)
+        for target, error in missing_tables(common, found)
+    ]
 
 
 def _check_for_many(request: Any, change: Change | None) -> None:

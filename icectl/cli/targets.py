@@ -1,9 +1,10 @@
 """The tables that TARGETs on a command line stand for: names, locations, globs over both."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from icectl.catalog.identifier import dotted, parse_name
 from icectl.catalog.metadata_files import METADATA_FOLDER
@@ -12,12 +13,19 @@ from icectl.catalog.warehouse import Warehouse
 from icectl.cli.naming import NameInCatalog, name_in_catalog, warehouse_of
 from icectl.cli.options import Common
 from icectl.cli.session import storage_of
+from icectl.cli.settings import CONCURRENCY
 from icectl.errors import IcectlError, TableNotFound, UsageError
 from icectl.plan.maintain.patterns import fixed_part, is_pattern, matches
 from icectl.run.list_tables import tables_below
 from icectl.storage.location import is_local, join, local_path, scheme
 from icectl.storage.location import name as location_name
-from icectl.storage.open import open_store
+from icectl.storage.open import open_store, requests_at_once
+from icectl.table.reading import in_threads
+
+T = TypeVar("T")
+
+_TABLES_AT_ONCE = 16
+"""Tables that are looked at together at most."""
 
 _HINT = "`icectl inspect` of a catalog, a namespace or a folder lists the tables there"
 
@@ -57,12 +65,28 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
     return Found(tuple(kept), tuple(empty))
 
 
-def may_be_none(target: str) -> bool:
+def _may_be_none(target: str) -> bool:
     """Return whether it is no mistake that a target stands for no table.
 
     Patterns may, and so may what a shell makes of one: files and folders of other things.
     """
     return is_pattern(target) or _is_there(target)
+
+
+def missing_tables(common: Common, found: Found) -> Iterator[tuple[str, TableNotFound]]:
+    """Yield the targets that stand for no table by mistake; the others are warned of."""
+    for target in found.empty:
+        if _may_be_none(target):
+            common.shell.console.warn(f"there is no table at `{target}`")
+        else:
+            yield target, TableNotFound(f"there is no table `{target}`")
+
+
+def look_at_each(common: Common, tables: Sequence[str], look: Callable[[str], T]) -> list[T]:
+    """Look at some tables, several at a time, as many as their storage suits. Order: theirs."""
+    concurrency = common.shell.settings.read(CONCURRENCY)
+    threads = min(requests_at_once(concurrency, tables[0] if tables else ""), _TABLES_AT_ONCE)
+    return list(in_threads(look, tables, [0] * len(tables), threads=threads))
 
 
 def is_many(common: Common, targets: Sequence[str]) -> bool:

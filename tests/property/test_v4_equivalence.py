@@ -42,12 +42,18 @@ LIMITS = st.fixed_dictionaries(
 )
 
 
+def begun(directory: str, limits: dict[str, str]) -> Life:
+    """A table of version 3 with four rows, and one that was upgraded from it, with its limits."""
+    life = Life(evolving_twins(Path(directory), 3, "identity", "{}", mixed=False))
+    life.step("append", "main", 4)
+    upgraded(life)
+    life.tables[1].set_properties(limits)
+    return life
+
+
 def live(steps: list[tuple[str, int | list[int]]], limits: dict[str, str]) -> None:
     with TemporaryDirectory() as directory:
-        life = Life(evolving_twins(Path(directory), 3, "identity", "{}", mixed=False))
-        life.step("append", "main", 4)
-        upgraded(life)
-        life.tables[1].set_properties(limits)
+        life = begun(directory, limits)
         for what, how in steps:
             before = heads(life)
             life.step(what, "main", how)
@@ -95,10 +101,7 @@ def test_both_show_the_same_through_long_lives(steps, limits) -> None:
 
 def go_through_layouts(steps: list[tuple[str, int | list[int]]], limits: dict[str, str]) -> None:
     with TemporaryDirectory() as directory:
-        life = Life(evolving_twins(Path(directory), 3, "identity", "{}", mixed=False))
-        life.step("append", "main", 4)
-        upgraded(life)
-        life.tables[1].set_properties(limits)
+        life = begun(directory, limits)
         for what, how in steps:
             life.step(what, "main", how)
         table = life.tables[1]

@@ -31,7 +31,7 @@ from icectl.cli.settings import (
     parse_count,
     parse_option,
 )
-from icectl.cli.targets import Found, find_tables, may_be_none
+from icectl.cli.targets import Found, find_tables, look_at_each, missing_tables
 from icectl.engine.choice import AUTO, choose_engine
 from icectl.errors import Incomplete, ProblemsFound, Refused, TableNotFound, UsageError
 from icectl.plan.maintain.needs import STEPS
@@ -64,7 +64,6 @@ from icectl.spec.properties import (
     TableProperty,
 )
 from icectl.storage.open import requests_at_once
-from icectl.table.reading import in_threads
 from icectl.units import print_size
 
 COMMAND = "maintain"
@@ -271,22 +270,14 @@ def _looked_at(asked: _Asked, found: Found) -> list[TableRun]:
         progress.advance(1)
         return TableRun(table, Assessed(end=end) if seen is None else seen)
 
-    at_once = min(requests_at_once(shell.settings.read(CONCURRENCY), _any(asked.tables)), 16)
-    tables = list(in_threads(look, asked.tables, [0] * len(asked.tables), threads=at_once))
-    for target in found.empty:
-        if may_be_none(target):
-            shell.console.warn(f"there is no table at `{target}`")
-        else:
-            tables.append(TableRun(target, Assessed(end=_missing(target))))
-    return tables
+    missing = missing_tables(asked.common, found)
+    return [
+        *look_at_each(asked.common, asked.tables, look),
+        *(TableRun(target, Assessed(end=_not_found(error))) for target, error in missing),
+    ]
 
 
-def _any(tables: Sequence[str]) -> str:
-    return tables[0] if tables else ""
-
-
-def _missing(target: str) -> StepEnd:
-    error = TableNotFound(f"there is no table `{target}`")
+def _not_found(error: TableNotFound) -> StepEnd:
     return StepEnd(ASSESS, "failed", error.exit_code, error.message, error.hint, error.id)
 
 

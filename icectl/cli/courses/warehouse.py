@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from icectl.cli.app import COMMANDS
-from icectl.cli.many import end_on
+from icectl.cli.many import end_on, missing_ends
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
-from icectl.cli.settings import CONCURRENCY
-from icectl.cli.targets import Found, find_tables, may_be_none
+from icectl.cli.targets import Found, find_tables, look_at_each
 from icectl.engine.choice import EngineChoice
-from icectl.errors import ProblemsFound, TableNotFound
+from icectl.errors import ProblemsFound
 from icectl.plan.inspect.health import HealthLimits
 from icectl.plan.inspect.views import Row, RowSet
 from icectl.plan.inspect.warehouse import (
@@ -30,11 +29,6 @@ from icectl.report.inspect.warehouse import print_warehouse
 from icectl.report.inspect.warehouse_page import warehouse_page
 from icectl.report.many import TableEnd, many_result
 from icectl.run.inspect.health import health
-from icectl.storage.open import requests_at_once
-from icectl.table.reading import in_threads
-
-_AT_ONCE = 16
-"""Tables that are looked at together at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,26 +70,16 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
 
 def _looked_at(common: Common, found: Found, request: WarehouseRequest) -> list[TableEnd]:
     """Judge every table, several at a time; targets without any are failures."""
-    shell = common.shell
-    tables = found.tables
-    shell.console.progress.phase("looking at tables", total=len(tables))
+    progress = common.shell.console.progress
+    progress.phase("looking at tables", total=len(found.tables))
 
     def look(table: str) -> TableEnd:
         """Judge one table."""
         end = end_on(common, table, lambda quiet, name: _judged(quiet, name, request))
-        shell.console.progress.advance(1)
+        progress.advance(1)
         return end
 
-    at_once = requests_at_once(shell.settings.read(CONCURRENCY), tables[0] if tables else "")
-    threads = min(at_once, _AT_ONCE)
-    ends = list(in_threads(look, tables, [0] * len(tables), threads=threads))
-    for target in found.empty:
-        if may_be_none(target):
-            shell.console.warn(f"there is no table at `{target}`")
-        else:
-            error = TableNotFound(f"there is no table `{target}`")
-            ends.append(TableEnd(target, "failed", error.exit_code, error.message))
-    return ends
+    return [*look_at_each(common, found.tables, look), *missing_ends(common, found)]
 
 
 def _judged(common: Common, table: str, request: WarehouseRequest) -> Outcome:
