@@ -188,7 +188,8 @@ def plan_with_lists(
     rooted = sum(one.root_manifest is not None for one in metadata.snapshots)
     if rooted:
         detail = f"{print_count(rooted, 'snapshot')} with manifest lists instead of roots"
-        steps.append(UpgradeStep("write-manifest-lists", f"{detail}, of {leaf_count:,} leaves"))
+        leaves = "1 leaf" if leaf_count == 1 else f"{leaf_count:,} leaves"
+        steps.append(UpgradeStep("write-manifest-lists", f"{detail}, of {leaves}"))
     lacking = [
         head
         for head in heads
