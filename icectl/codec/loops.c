@@ -1,5 +1,5 @@
 /* Loops over bytes that Python is too slow for. loops.py builds and loads them, avro_scan.py,
-   row_hash_scan.py and storage/local_kernel.py say what each does and hand the arrays over.
+   row_hash_scan.py and storage/local/kernel.py say what each does and hand the arrays over.
 
    Nothing but the C library is used, so that one build serves every version of Python. Nothing in a
    file is trusted: every read is checked against the end of its block, every length and count
