@@ -12,9 +12,9 @@ from icectl.checks.sfc1.rows import TreeColumns
 from icectl.codec.parquet.schema import child_fields, field_id
 from icectl.codec.sfc1.content_stats import aggregate, bound_type
 from icectl.codec.sfc1.partition_stats import TupleField
-from icectl.entries.columns.values import Mask
+from icectl.entries.columns.values import Mask, whole
 from icectl.entries.partition.transforms import transform_column
-from icectl.entries.sfc1.rows import STATS, whole
+from icectl.entries.sfc1.rows import STATS
 from icectl.spec.expressions import HIGHEST_STATS_ID
 from icectl.spec.manifest import Content, Status
 from icectl.spec.rule import Broken, Fault, Found, Severity

@@ -14,12 +14,12 @@ from icectl.codec.manifest.manifest import read_manifest
 from icectl.codec.sfc1.content_stats import conform, stats_type
 from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_tree
 from icectl.codec.sfc1.partition_stats import with_tuples
-from icectl.entries.columns.values import NONE, Positions
+from icectl.entries.columns.values import NONE, Positions, whole
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries, numbered, planning
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.entries.schemes import with_schemes
-from icectl.entries.sfc1.rows import STATS, ListedRow, whole
+from icectl.entries.sfc1.rows import STATS, ListedRow
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.spec.manifest import Content, FileFormat, ManifestHeader

@@ -16,11 +16,12 @@ from icectl.codec.parquet.schema import no_rows
 from icectl.codec.sfc1.content_stats import conform, from_maps
 from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_tree
 from icectl.codec.sfc1.partition_stats import TupleField, tuple_fields, with_tuples
+from icectl.entries.columns.values import whole
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.entries.schemes import completed, without_scheme
-from icectl.entries.sfc1.rows import STATS, TREE_ROWS, ListedRow, number_of, text_of, whole
+from icectl.entries.sfc1.rows import STATS, TREE_ROWS, ListedRow, number_of, text_of
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.locations import relative_base, resolved, scheme_of, shortened
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
