@@ -193,10 +193,11 @@ def check_whole(unknown: Sequence[int]) -> None:
 
 def conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     """Return rows with statistics of today's columns and absolute locations."""
-    return _absolute(facts, with_stats(facts, rows))
+    return located(facts, with_stats(facts, rows))
 
 
-def _absolute(facts: TreeFacts, rows: pa.Table) -> pa.Table:
+def located(facts: TreeFacts, rows: pa.Table) -> pa.Table:
+    """Return rows with absolute locations, in columns there. Raises: Unsupported."""
     for name in LOCATIONS:
         if name in rows.column_names:
             rows = with_column(rows, name, facts.absolute(whole(rows.column(name))))
@@ -301,7 +302,7 @@ def _leaf_rows(facts: TreeFacts, file: TreeFile, leaf: ListedRow, part: Part) ->
     if file.content is not wanted:  # V4-100
         raise CorruptTable(f"it says content {file.content}, the root {wanted}", rule="V4-100")
     has_stats = part.columns is None or STATS in part.columns
-    rows = conformed(facts, file.rows) if has_stats else _absolute(facts, file.rows)
+    rows = conformed(facts, file.rows) if has_stats else located(facts, file.rows)
     contents = set(rows["content"].unique().to_pylist())
     if contents & {Content.DATA_MANIFEST, Content.DELETE_MANIFEST}:  # V4-102
         raise CorruptTable("a leaf names a manifest", rule="V4-102")
