@@ -20,10 +20,10 @@ _BEYOND_PYARROW = (
 
 
 @contextmanager
-def translated(kind: str) -> Iterator[None]:
-    """Read a data file of a kind inside.
+def translated(kind: str, rule: str = "R-099") -> Iterator[None]:
+    """Read a file of a kind inside.
 
-    Raises: CorruptTable R-099 on damage; Unsupported, for what pyarrow can't read. Errors of
+    Raises: CorruptTable by the rule on damage; Unsupported, for what pyarrow can't read. Errors of
     the file object itself pass.
     """
     try:
@@ -36,13 +36,13 @@ def translated(kind: str) -> Iterator[None]:
             raise
         if any(text in str(error) for text in _BEYOND_PYARROW):
             raise beyond(kind, error) from error
-        raise damaged(kind, error) from error
+        raise damaged(kind, error, rule) from error
 
 
-def damaged(kind: str, why: object) -> CorruptTable:
-    """Return the error for a data file whose bytes are not what its format says."""
+def damaged(kind: str, why: object, rule: str = "R-099") -> CorruptTable:
+    """Return the error for a file whose bytes are not what its format says."""
     message = f"the {kind} file is damaged: {first_line(why)}"
-    return CorruptTable(message, rule="R-099", hint=RESTORE)  # R-099
+    return CorruptTable(message, rule=rule, hint=RESTORE)  # R-099
 
 
 def beyond(kind: str, why: object) -> Unsupported:

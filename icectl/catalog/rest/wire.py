@@ -5,7 +5,6 @@ from typing import Any
 
 from icectl.errors import Unsupported
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.metadata_json import ref_json, snapshot_json
 from icectl.spec.requirements import (
     AssertCurrentSchemaId,
     AssertDefaultSpecId,
@@ -13,6 +12,7 @@ from icectl.spec.requirements import (
     AssertTableUuid,
     Requirement,
 )
+from icectl.spec.snapshot import ref_json, snapshot_json
 from icectl.spec.updates import (
     ALL_UPDATES,
     AddSnapshot,

@@ -12,9 +12,9 @@ from icectl.checks.sfc1.rows import TreeColumns
 from icectl.codec.parquet.schema import child_fields, field_id
 from icectl.codec.sfc1.content_stats import aggregate, bound_type
 from icectl.codec.sfc1.partition_stats import TupleField
-from icectl.entries.columns.values import Mask
+from icectl.entries.columns.values import Mask, whole
 from icectl.entries.partition.transforms import transform_column
-from icectl.entries.sfc1.rows import STATS, whole
+from icectl.entries.sfc1.rows import STATS
 from icectl.spec.expressions import HIGHEST_STATS_ID
 from icectl.spec.manifest import Content, Status
 from icectl.spec.rule import Broken, Fault, Found, Severity
@@ -32,12 +32,12 @@ _GROUP, _BOUNDS = 0, (1, 2)
 # -- the schema of statistics ---------------------------------------------------------------------
 
 
-def schema_faults(location: str, rows: pa.Table, columns: Sequence[StatsColumn]) -> Found:
+def schema_faults(location: str, stored: pa.Schema, columns: Sequence[StatsColumn]) -> Found:
     """Groups and members whose id or type is not that of a column (V4-140)."""
-    if STATS not in rows.column_names:
+    if STATS not in stored.names:
         return
     known = {group_id(one.id): one for one in columns}
-    for group in child_fields(rows.schema.field(STATS).type):
+    for group in child_fields(stored.field(STATS).type):
         for said in _wrong_group(group, known):
             yield Broken("V4-140", Fault(1, location), said)  # V4-140
 

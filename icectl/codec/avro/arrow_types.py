@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from icectl.codec.arrow_failures import beyond
-from icectl.codec.avro.container import AvroField, AvroType
+from icectl.codec.avro.schema import AvroField, AvroType
 from icectl.codec.parquet.schema import FIELD_ID
 
 _PRIMITIVES: dict[str, pa.DataType] = {

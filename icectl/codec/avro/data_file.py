@@ -14,13 +14,13 @@ from icectl.codec.avro.arrow_types import arrow_fields, maps_as_lists, stored_ty
 from icectl.codec.avro.compression import inflate_block
 from icectl.codec.avro.container import (
     AvroFile,
-    AvroType,
     Block,
     decode_fields,
     in_parts,
     read_header,
     read_long,
 )
+from icectl.codec.avro.schema import AvroType
 from icectl.codec.data_rows import LARGEST_BATCH_ROWS, Rows, chosen, dressed
 from icectl.codec.parquet.metrics import FileMetrics
 from icectl.codec.parquet.schema import NameMapping, identified

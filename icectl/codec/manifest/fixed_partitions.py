@@ -12,14 +12,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from icectl.codec.avro.container import (
-    SCHEMAS,
-    AvroFile,
-    AvroType,
-    Block,
-    decode_records,
-    read_blocks,
-)
+from icectl.codec.avro.container import AvroFile, Block, decode_records, read_blocks
+from icectl.codec.avro.schema import SCHEMAS, AvroType
 from icectl.codec.manifest.layout import ManifestLayout, find_layout
 from icectl.errors import CorruptTable
 from icectl.spec.manifest import Content, Status

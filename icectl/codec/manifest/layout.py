@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from icectl.codec.avro.container import SCHEMAS, AvroType, fields_by_id
+from icectl.codec.avro.schema import SCHEMAS, AvroType, fields_by_id
 from icectl.codec.manifest.schema import (
     COLUMN_IDS,
     DATA_FILE,

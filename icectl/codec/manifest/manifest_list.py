@@ -6,17 +6,15 @@ from itertools import chain, pairwise
 from typing import Any
 
 from icectl.codec.avro.container import (
-    SCHEMAS,
     AvroFile,
-    AvroType,
     Block,
     decode_records,
     encode_records,
-    fields_by_id,
     read_blocks,
     read_header,
     write_file,
 )
+from icectl.codec.avro.schema import SCHEMAS, AvroType, fields_by_id
 from icectl.codec.manifest.scan import UnusualSchemaError, record_ends
 from icectl.errors import CorruptTable
 from icectl.spec.manifest import FieldSummary, ManifestContent, ManifestFile

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from icectl.codec import compiled
 from icectl.codec.avro import scan as avro_scan
-from icectl.codec.avro.container import SCHEMAS, AvroFile, AvroType, read_blocks, read_header
+from icectl.codec.avro.container import AvroFile, read_blocks, read_header
+from icectl.codec.avro.schema import SCHEMAS, AvroType
 from icectl.codec.manifest.fixed_partitions import stored_layout
 from icectl.codec.manifest.layout import ManifestLayout
 from icectl.codec.manifest.manifest import read_manifest

@@ -5,15 +5,14 @@ Columns are found by field id. A partition without fields is not stored at all.
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from icectl.codec.arrow_failures import translated
 from icectl.codec.manifest.header import header_of
 from icectl.codec.manifest.layout import RULE_OF_REQUIRED
+from icectl.codec.manifest.parquet_columns import ROWS_IN_GROUP, Columns, ParquetColumns, Place
 from icectl.codec.manifest.records import Order
 from icectl.codec.manifest.schema import (
     COLUMN_IDS,
@@ -34,6 +33,7 @@ from icectl.codec.parquet.schema import (
     field_id,
     flat_type,
 )
+from icectl.entries.columns.values import whole
 from icectl.entries.partition.key_columns import encode_keys
 from icectl.errors import CorruptTable
 from icectl.spec.manifest import FileFormat, ManifestHeader
@@ -53,44 +53,31 @@ MAGIC = b"PAR1"
 _GZIP_LEVEL = 6
 """That of zlib and of Iceberg; Arrow takes 9, eight times slower for a fiftieth of the bytes."""
 
-_WORTH_THREADS = 2**20
-"""Files up to this size are decoded sooner than threads are there to do it."""
-_ROWS_IN_GROUP = 65_536
-
 
 class ParquetManifest:
     """A manifest in Parquet of which only the footer was read."""
 
     def __init__(self, content: bytes) -> None:
         """Read the footer. Raises: CorruptTable R-062 and R-063, where it is no manifest."""
-        import pyarrow.parquet as pq  # which most tables have no use for here
-
-        self._is_large = len(content) > _WORTH_THREADS
-        with _readable():
-            self._file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
-            schema = self._file.schema_arrow
-        self._entry = {field_id(field): field for field in schema}
-        data_file = self._entry.get(DATA_FILE)
-        if data_file is None or not pa.types.is_struct(data_file.type):
+        self._stored = ParquetColumns(content, "R-008")  # R-008
+        members = self._stored.members(DATA_FILE)
+        if not members:
             raise CorruptTable("the file is no manifest: it has no data_file", rule="R-062")
-        self._data_file = data_file
-        self._members = {field_id(field): field for field in child_fields(data_file.type)}
+        self._ids = {field_id(field) for field in (*self._stored.schema, *members)}
         self.columns = frozenset(
-            name
-            for name, number in COLUMN_IDS.items()
-            if number in (self._entry if name in ENTRY_IDS else self._members)
+            name for name in COLUMN_IDS if self._stored.find(_place(name)) is not None
         )
         """The stored columns of an entries table."""
         for name, rule in RULE_OF_REQUIRED.items():
             if name not in self.columns:
                 raise CorruptTable(f"the manifest has no field {name}", rule=rule)
-        partition = self._members.get(PARTITION)
+        partition = self._stored.find(_place("partition_key"))
         self._partition = [] if partition is None else child_fields(partition.type)
 
     @property
     def row_count(self) -> int:
         """The number of entries."""
-        return int(self._file.metadata.num_rows)
+        return int(self._stored.file.metadata.num_rows)
 
     @property
     def partition_field_ids(self) -> Sequence[int | None]:
@@ -101,16 +88,14 @@ class ParquetManifest:
     def unknown_field_ids(self) -> tuple[int, ...]:
         """Ids of fields that no version up to 3 has: a rewrite would lose them."""
         known = {*ENTRY_IDS.values(), *DATA_FILE_IDS.values()}
-        stored = {number for number in (*self._entry, *self._members) if number is not None}
-        return tuple(sorted(stored - known))
+        return tuple(sorted(number for number in self._ids - known if number is not None))
 
     def header(self) -> ManifestHeader:
         """Tell what the manifest says of itself. Raises: CorruptTable R-060."""
-        footer = self._file.metadata
-        stored = footer.metadata or {}
+        footer = self._stored.file.metadata
         first = footer.row_group(0).column(0) if footer.num_row_groups else None
         told = header_of(
-            {key.decode(): value.decode("utf-8", "replace") for key, value in stored.items()},
+            self._stored.footer,
             codec="none" if first is None else str(first.compression).lower(),
             assumed_version=4,
             partition_record=tuple(
@@ -128,46 +113,24 @@ class ParquetManifest:
         Raises: CorruptTable.
         """
         wanted = list(columns)
-        with _readable():
-            paths = [self._path(name) for name in wanted]
-            table = self._file.read(
-                [path for path in paths if path is not None], use_threads=self._is_large
-            )
-        members: dict[int | None, pa.Array] = {}
-        at = table.schema.get_field_index(self._data_file.name)
-        if at >= 0:
-            kept = child_fields(table.schema.field(at).type)
-            files = _whole(table.column(at))
-            members = {field_id(field): files.field(place) for place, field in enumerate(kept)}
-        decoded = {}
-        for name in wanted:
-            if name == "partition_key":
-                decoded[name] = self._keys(members.get(PARTITION), order, table.num_rows)
-            elif name in ENTRY_IDS:
-                decoded[name] = _whole(table.column(self._entry[ENTRY_IDS[name]].name))
-            else:
-                decoded[name] = members[COLUMN_IDS[name]]
-        return decoded
+        has_none = () if self._partition else ("partition_key",)
+        found = self._stored.read([_place(name) for name in wanted if name not in has_none])
+        return {
+            name: self._keys(found, order) if name == "partition_key" else found.get(_place(name))
+            for name in wanted
+        }
 
-    def _path(self, name: str) -> str | None:
-        """Return where a column lies; None of partitions without fields."""
-        if name in ENTRY_IDS:
-            return str(self._entry[ENTRY_IDS[name]].name)
-        if name == "partition_key" and not self._partition:
-            return None
-        member = self._members[PARTITION if name == "partition_key" else COLUMN_IDS[name]]
-        return f"{self._data_file.name}.{member.name}"
-
-    def _keys(self, stored: pa.Array | None, order: Order, row_count: int) -> pa.Array:
+    def _keys(self, found: Columns, order: Order) -> pa.Array:
         """Make the canonical keys of partitions (R-068)."""
         if not order:
-            return pa.repeat(pa.scalar(b"", pa.binary()), row_count)
+            return pa.repeat(pa.scalar(b"", pa.binary()), found.row_count)
+        stored = found.get(_place("partition_key")) if self._partition else None
         types: list[Type] = []
         columns: list[pa.Array] = []
         for at in order:
             if at is None or stored is None:
                 types.append(PrimitiveType("int"))
-                columns.append(pa.nulls(row_count, pa.int32()))
+                columns.append(pa.nulls(found.row_count, pa.int32()))
             else:
                 types.append(flat_type(self._partition[at].type))
                 columns.append(stored.field(at))
@@ -196,12 +159,12 @@ def write_parquet(
     wanted = arrow_schema(_entry_schema(partition))
     file_type = wanted.field("data_file").type
     parts = [
-        partitions if field.name == "partition" else _whole(table[field.name]).cast(field.type)
+        partitions if field.name == "partition" else whole(table[field.name]).cast(field.type)
         for field in child_fields(file_type)
     ]
     files = pa.StructArray.from_arrays(parts, fields=child_fields(file_type))
     columns = [
-        files if field.name == "data_file" else _whole(table[field.name]).cast(field.type)
+        files if field.name == "data_file" else whole(table[field.name]).cast(field.type)
         for field in wanted
     ]
     text = json.dumps(schema_json(_entry_schema(partition)), separators=(",", ":"))
@@ -209,9 +172,15 @@ def write_parquet(
     level = {"compression": "gzip", "compression_level": _GZIP_LEVEL}
     with pq.ParquetWriter(sink, wanted, store_schema=False, **level) as writer:
         stored = pa.Table.from_arrays(columns, schema=wanted)
-        writer.write_table(stored, row_group_size=_ROWS_IN_GROUP)
+        writer.write_table(stored, row_group_size=ROWS_IN_GROUP)
         writer.add_key_value_metadata({**properties, "iceberg.schema": text})
     return sink.getvalue()
+
+
+def _place(name: str) -> Place:
+    """Return where a column of an entries table lies."""
+    number = PARTITION if name == "partition_key" else COLUMN_IDS[name]
+    return (None if name in ENTRY_IDS else DATA_FILE), number
 
 
 def _entry_schema(partition: Sequence[NestedField]) -> Schema:
@@ -260,18 +229,3 @@ def _avro_kind(type_: Type) -> str:
     """Name the Avro type that a partition value of this type has, by which checks compare."""
     stored = avro_type(type_)
     return str(stored["type"] if isinstance(stored, dict) else stored)
-
-
-@contextmanager
-def _readable() -> Iterator[None]:
-    """Tell of a damaged file as of a manifest. Raises: CorruptTable R-008."""
-    try:
-        with translated("manifest"):
-            yield
-    except CorruptTable as error:
-        raise CorruptTable(error.message, rule="R-008") from error  # R-008
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """Return the one array that a column is read as."""
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

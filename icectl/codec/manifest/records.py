@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.codec.avro.container import AvroType, Block, decode_records, encode_records
+from icectl.codec.avro.container import Block, decode_records, encode_records
+from icectl.codec.avro.schema import AvroType
 from icectl.codec.manifest.layout import ManifestLayout, StoredColumn, metrics_positions
 from icectl.entries.partition.key import (
     canonical_decimal,

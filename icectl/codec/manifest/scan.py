@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from icectl.codec import compiled
 from icectl.codec.avro import scan as avro_scan
-from icectl.codec.avro.container import SCHEMAS, AvroType, Block, damaged, decode_records
+from icectl.codec.avro.container import Block, decode_records
+from icectl.codec.avro.schema import SCHEMAS, AvroType, damaged
 from icectl.codec.manifest.layout import ManifestLayout, StoredColumn, metrics_positions
 from icectl.codec.manifest.records import Order, partition_keys
 from icectl.entries.schema import CARRIED, PLANNING

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec import compiled
-from icectl.codec.avro.container import Block, encode_records, parse_schema, write_file
+from icectl.codec.avro.container import Block, encode_records, write_file
+from icectl.codec.avro.schema import parse_schema
 from icectl.codec.manifest.encode import encode_table
 from icectl.codec.manifest.layout import ManifestLayout, find_layout
 from icectl.codec.manifest.records import Encoded, encode_rows

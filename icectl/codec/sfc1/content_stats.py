@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from icectl.codec.parquet.schema import FIELD_ID, arrow_type, arrow_values, field_id
 from icectl.entries.rows import E
 from icectl.entries.stats import flat, of_field
-from icectl.errors import Unsupported
+from icectl.errors import CorruptTable, Unsupported
 from icectl.spec import single_value
 from icectl.spec.stats_columns import StatsColumn, group_id
 from icectl.spec.types import PrimitiveType, Type
@@ -195,6 +195,7 @@ def conform(stats: pa.StructArray | None, columns: Sequence[StatsColumn], count:
 
     Shape: one struct per row; bounds promoted, groups of other columns dropped, new ones null.
     Order: kept.
+    Raises: CorruptTable V4-140, where a stats id has something else than a struct.
     """
     kind = stats_type(columns)
     if stats is None or not kind.num_fields:
@@ -210,7 +211,10 @@ def conform(stats: pa.StructArray | None, columns: Sequence[StatsColumn], count:
     return pa.StructArray.from_arrays(groups, fields=list(kind), mask=stats.is_null())
 
 
-def _conformed(group: pa.StructArray, kind: pa.StructType) -> pa.StructArray:
+def _conformed(group: pa.Array, kind: pa.StructType) -> pa.StructArray:
+    if not pa.types.is_struct(group.type):  # V4-140
+        message = f"a manifest has statistics of a column as {group.type}, not a struct"
+        raise CorruptTable(message, rule="V4-140")
     stored = {field_id(one): at for at, one in enumerate(group.type)}
     flattened = group.flatten()
     found = {}

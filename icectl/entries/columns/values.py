@@ -58,6 +58,15 @@ def is_integer(type_: Type) -> bool:
     return isinstance(type_, PrimitiveType) and type_.name in INTEGER_TYPES
 
 
+def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column in one piece; one of a single piece is not copied."""
+    if isinstance(column, pa.Array):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
 def plain(column: pa.Array) -> pa.Array:
     """Return the column without dictionary and extension type."""
     if isinstance(column, pa.ExtensionArray):

@@ -120,13 +120,3 @@ def number_of(value: int | None) -> int:
     if value is None:
         raise CorruptTable("a row of a manifest lacks a number", rule="V4-058")  # V4-058
     return value
-
-
-def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column in one piece, where pyarrow leaves one of no pieces as it is."""
-    if isinstance(column, pa.Array):
-        return column
-    if not column.num_chunks:
-        return pa.nulls(0, column.type)
-    combined = column.combine_chunks()
-    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined

@@ -144,7 +144,7 @@ class _Check:
             self._reader.store,
             places,
             [1] * len(rooted),
-            lambda stored: try_tree(places[stored[0]], stored[1], "V4-040"),
+            lambda stored: try_tree(self._facts, places[stored[0]], stored[1], "V4-040"),
             concurrency=self._reader.concurrency,
         )
         with closing(read):
@@ -178,7 +178,7 @@ class _Check:
     ) -> Iterator[Finding]:
         """Resolve a root and keep it; what is wrong with it then."""
         try:
-            root = resolved_root(self._reader.store, self._facts, snapshot, stored.file.rows)
+            root = resolved_root(self._reader.store, self._facts, snapshot, stored.rows)
             self._own[snapshot.snapshot_id] = self._parts.add(
                 entries_of(self._facts, root_files(root.rows), self._parts.next)
             )
@@ -223,7 +223,7 @@ class _Check:
             self._reader.store,
             [row.name for row in rows],
             sizes,
-            lambda stored: try_leaf(self._reader.metadata, rows[stored[0]], stored[1]),
+            lambda stored: try_leaf(self._facts, rows[stored[0]], stored[1]),
             concurrency=self._reader.concurrency,
         )
         with closing(read):

@@ -51,7 +51,7 @@ from icectl.table.sfc1.checked import (
     wanted_content,
 )
 from icectl.table.sfc1.live import vector_rows
-from icectl.table.sfc1.manifests import TreeFacts, manifest_file, with_stats
+from icectl.table.sfc1.manifests import TreeFacts, manifest_file
 
 _DESCRIBED = (
     "status", "record_count", "file_size_in_bytes", "added_files_count", "existing_files_count",
@@ -133,7 +133,7 @@ class TreeChecks:
         file = stored.file
         yield from check_unknown_ids(subject, file.unknown_field_ids)
         yield from check_root_footer(snapshot, file.footer)
-        columns = TreeColumns(file.rows)
+        columns = TreeColumns(stored.rows)
         yield from told(subject, row_faults.entry_faults(columns, self._known))
         tracking = row_faults.tracking_faults(
             columns,
@@ -145,7 +145,7 @@ class TreeChecks:
         yield from told(subject, row_faults.order_faults(columns))
         if snapshot.operation == "append":
             yield from told(subject, row_faults.append_faults(columns))
-        yield from self._statistics(subject, file.rows)
+        yield from self._statistics(subject, file.rows.schema, columns)
 
     def resolved_root(self, root: RootRead) -> Iterator[Finding]:
         """Check a root and its vectors over leaves, once they are resolved."""
@@ -167,10 +167,11 @@ class TreeChecks:
         counts = (int((columns.of(*kinds) & live).sum()) for kinds in ((Content.DATA,), _DELETES))
         yield from check_root_size(self.facts.metadata, subject, *counts)
 
-    def _statistics(self, subject: str, stored: pa.Table) -> Iterator[Finding]:
+    def _statistics(
+        self, subject: str, stored: pa.Schema, columns: TreeColumns
+    ) -> Iterator[Finding]:
         yield from told(subject, stats_faults.schema_faults(subject, stored, self.facts.columns))
-        rows = with_stats(self.facts, stored)
-        columns, stats = TreeColumns(rows), Stats(rows)
+        stats = Stats(columns.rows)
         found = stats_faults.value_faults(columns, stats, self.facts.columns, self._top_level)
         yield from told(subject, found)
         yield from told(subject, stats_faults.tuple_faults(columns, stats, self._tuples))
@@ -187,12 +188,12 @@ class TreeChecks:
         if file.content is not wanted_content(row):  # V4-100
             message = f"its footer says `{file.content}`, its root `{wanted_content(row)}`"
             yield finding("V4-100", subject, message)
-        columns = TreeColumns(file.rows)
+        columns = TreeColumns(stored.rows)
         is_data = row.content == Content.DATA_MANIFEST
         yield from told(subject, row_faults.kind_faults(columns, of_data=is_data))
         yield from told(subject, row_faults.entry_faults(columns, self._known))
         yield from told(subject, row_faults.leaf_faults(columns))
-        yield from self._statistics(subject, file.rows)
+        yield from self._statistics(subject, file.rows.schema, columns)
 
     def leaf_entries(
         self, stored: StoredTree, uses: Sequence[Use], number: int

@@ -14,16 +14,15 @@ from icectl.codec.manifest.manifest import read_manifest
 from icectl.codec.sfc1.content_stats import conform, stats_type
 from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_tree
 from icectl.codec.sfc1.partition_stats import with_tuples
-from icectl.entries.columns.values import NONE, Positions
+from icectl.entries.columns.values import NONE, Positions, whole
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries, numbered, planning
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.entries.schemes import with_schemes
-from icectl.entries.sfc1.rows import STATS, ListedRow, whole
+from icectl.entries.sfc1.rows import STATS, ListedRow
 from icectl.entries.stats import with_referenced_data_files
 from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
 from icectl.spec.manifest import Content, FileFormat, ManifestHeader
-from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.stats_columns import StatsColumn
@@ -43,10 +42,11 @@ from icectl.table.sfc1.manifests import (
     FILES,
     LEAVES,
     TreeFacts,
-    conformed,
     leaf_inherited,
+    located,
     manifest_file,
     root_inherited,
+    with_stats,
 )
 
 Decoded = TypeVar("Decoded")
@@ -62,9 +62,10 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True)
 class StoredTree:
-    """A root or leaf of version 4 as it is stored."""
+    """A root or leaf of version 4 as it is stored; `rows` have statistics of today's columns."""
 
     file: TreeFile
+    rows: pa.Table
     size_bytes: int
 
 
@@ -77,12 +78,13 @@ class StoredManifest:
     size_bytes: int
 
 
-def try_tree(location: str, content: FileRead, rule: str) -> StoredTree | Damaged:
+def try_tree(facts: TreeFacts, location: str, content: FileRead, rule: str) -> StoredTree | Damaged:
     """Return a root or leaf out of its bytes; `rule` is what a file that is none breaks."""
     if not isinstance(content, bytes):
         return Damaged(content)
     try:
-        return StoredTree(decode_file(location, lambda: read_tree(content)), len(content))
+        file = decode_file(location, lambda: read_tree(content))
+        return StoredTree(file, with_stats(facts, file.rows), len(content))
     except (CorruptTable, Unsupported) as error:
         known = error.rule if error.rule not in ("R-099", "V4-040", None) else rule
         message = error.message.removesuffix(f" ({error.rule})")
@@ -90,23 +92,23 @@ def try_tree(location: str, content: FileRead, rule: str) -> StoredTree | Damage
 
 
 def try_leaf(
-    metadata: TableMetadata, leaf: ListedRow, content: FileRead
+    facts: TreeFacts, leaf: ListedRow, content: FileRead
 ) -> StoredTree | StoredManifest | Damaged:
     """Return a leaf out of its bytes; `leaf` is its row in the root."""
     if leaf.file_format != FileFormat.AVRO:
-        return try_tree(leaf.name, content, "V4-100")
+        return try_tree(facts, leaf.name, content, "V4-100")
     if not isinstance(content, bytes):
         return Damaged(content)
     try:
         listed = manifest_file(leaf)
-        spec = metadata.spec(listed.partition_spec_id)
+        spec = facts.metadata.spec(listed.partition_spec_id)
         header, rows = decode_file(
             listed.manifest_path,
             lambda: read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=spec),
         )
     except (CorruptTable, Unsupported) as error:
         return Damaged(error, len(content))
-    return StoredManifest(header, with_schemes(metadata, rows), len(content))
+    return StoredManifest(header, with_schemes(facts.metadata, rows), len(content))
 
 
 def read_decoded(
@@ -149,11 +151,11 @@ class RootRead:
 
 
 def resolved_root(store: Store, facts: TreeFacts, snapshot: Snapshot, rows: pa.Table) -> RootRead:
-    """Return a root out of its rows, as stored or as listed by an older version.
+    """Return a root out of its rows, with statistics of today's columns.
 
     Raises: CorruptTable V4-062, where a row does not inherit; StorageError.
     """
-    rows = root_inherited(conformed(facts, rows), snapshot)
+    rows = root_inherited(located(facts, rows), snapshot)
     columns = TreeColumns(rows)
     bitmaps: dict[int, Positions] = {}
     unread: dict[int, Problem] = {}
@@ -186,7 +188,7 @@ def root_files(rows: pa.Table) -> pa.Table:
 
 def leaf_rows(facts: TreeFacts, stored: StoredTree, leaf: ListedRow) -> pa.Table:
     """Return the rows of a leaf with inheritance resolved. Raises: CorruptTable V4-105."""
-    return leaf_inherited(conformed(facts, stored.file.rows), leaf)
+    return leaf_inherited(located(facts, stored.rows), leaf)
 
 
 def entries_of(facts: TreeFacts, rows: pa.Table, number: int) -> Entries:

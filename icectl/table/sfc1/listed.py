@@ -16,12 +16,12 @@ from icectl.codec.manifest.manifest import read_manifest
 from icectl.codec.puffin.positions import read_bitmap, write_bitmap
 from icectl.codec.sfc1.partition_stats import recover
 from icectl.codec.sfc1.stats_maps import to_maps
-from icectl.entries.columns.values import NONE, Positions
+from icectl.entries.columns.values import NONE, Positions, whole
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import RawEntries, numbered, where
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.entries.schemes import with_schemes
-from icectl.entries.sfc1.rows import STATS, ListedRow, whole
+from icectl.entries.sfc1.rows import STATS, ListedRow
 from icectl.errors import CorruptTable
 from icectl.spec.manifest import (
     Content,

@@ -16,11 +16,12 @@ from icectl.codec.parquet.schema import no_rows
 from icectl.codec.sfc1.content_stats import conform, from_maps
 from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_tree
 from icectl.codec.sfc1.partition_stats import TupleField, tuple_fields, with_tuples
+from icectl.entries.columns.values import whole
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.entries.schemes import completed, without_scheme
-from icectl.entries.sfc1.rows import STATS, TREE_ROWS, ListedRow, number_of, text_of, whole
+from icectl.entries.sfc1.rows import STATS, TREE_ROWS, ListedRow, number_of, text_of
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.locations import relative_base, resolved, scheme_of, shortened
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
@@ -192,10 +193,11 @@ def check_whole(unknown: Sequence[int]) -> None:
 
 def conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     """Return rows with statistics of today's columns and absolute locations."""
-    return _absolute(facts, with_stats(facts, rows))
+    return located(facts, with_stats(facts, rows))
 
 
-def _absolute(facts: TreeFacts, rows: pa.Table) -> pa.Table:
+def located(facts: TreeFacts, rows: pa.Table) -> pa.Table:
+    """Return rows with absolute locations, in columns there. Raises: Unsupported."""
     for name in LOCATIONS:
         if name in rows.column_names:
             rows = with_column(rows, name, facts.absolute(whole(rows.column(name))))
@@ -300,7 +302,7 @@ def _leaf_rows(facts: TreeFacts, file: TreeFile, leaf: ListedRow, part: Part) ->
     if file.content is not wanted:  # V4-100
         raise CorruptTable(f"it says content {file.content}, the root {wanted}", rule="V4-100")
     has_stats = part.columns is None or STATS in part.columns
-    rows = conformed(facts, file.rows) if has_stats else _absolute(facts, file.rows)
+    rows = conformed(facts, file.rows) if has_stats else located(facts, file.rows)
     contents = set(rows["content"].unique().to_pylist())
     if contents & {Content.DATA_MANIFEST, Content.DELETE_MANIFEST}:  # V4-102
         raise CorruptTable("a leaf names a manifest", rule="V4-102")

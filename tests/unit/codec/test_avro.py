@@ -9,7 +9,8 @@ import pytest
 
 from icectl.codec.avro import compression as avro_blocks
 from icectl.codec.avro.compression import CODECS, deflate_block, inflate_block
-from icectl.codec.avro.container import parse_schema, read_header, read_long, write_long
+from icectl.codec.avro.container import read_header, read_long, write_long
+from icectl.codec.avro.schema import parse_schema
 from icectl.errors import CorruptTable
 from tests.builders.avro import SYNC, field, number, text
 
@@ -175,7 +176,7 @@ def test_r008_damaged_headers_are_corrupt(content) -> None:
 
 
 def test_r008_two_fields_of_one_id_are_corrupt() -> None:
-    from icectl.codec.avro.container import fields_by_id
+    from icectl.codec.avro.schema import fields_by_id
 
     parsed = parse_schema(record(field("a", "int", 1), field("b", "int", 1)))
     with pytest.raises(CorruptTable):

@@ -22,6 +22,7 @@ from icectl.codec.sfc1.stats_maps import to_maps
 from icectl.entries.partition.key import encode_key
 from icectl.entries.rows import RawEntries
 from icectl.entries.schema import CARRIED
+from icectl.errors import CorruptTable
 from icectl.spec.stats_columns import StatsColumn
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType
 
@@ -328,3 +329,11 @@ def test_statistics_become_maps_again() -> None:
     assert made["null_value_counts"].to_pylist() == [None, None, [(2, 0)]]
     assert made["upper_bounds"].to_pylist() == [None, None, None]
     assert made["lower_bounds"].type == CARRIED.field("lower_bounds").type
+
+
+def test_v4_140_statistics_of_a_column_that_are_no_struct_are_refused() -> None:
+    group = stats_type(COLUMNS)[1].with_type(pa.int64())
+    stored = pa.StructArray.from_arrays([pa.array([7], pa.int64())], fields=[group])
+    with pytest.raises(CorruptTable, match="as int64, not a struct") as caught:
+        conform(stored, COLUMNS, 1)
+    assert caught.value.rule == "V4-140"

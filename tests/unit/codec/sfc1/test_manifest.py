@@ -8,6 +8,7 @@ import pytest
 
 from icectl.codec.sfc1.manifest import TreeContent, read_tree, write_tree
 from icectl.entries.sfc1.rows import STATS, TREE_ROWS
+from icectl.errors import CorruptTable
 from icectl.table.sfc1.manifests import NAMES
 from tests.builders.scenarios import Scenario, table
 
@@ -51,3 +52,18 @@ def test_a_name_with_a_dot_does_not_hide_a_column(leaf: bytes) -> None:
         writer.add_key_value_metadata({"format-version": "4", "content": "data"})
     rows = read_tree(buffer.getvalue(), columns={"content", "location", "status"}, stats=()).rows
     assert rows["location"] == pa.chunked_array([read_tree(leaf).rows["location"].combine_chunks()])
+
+
+@pytest.mark.parametrize(("name", "number"), [("deletion_vector", 147), ("content_stats", 10_000)])
+def test_v4_041_a_struct_that_is_a_number_is_refused(leaf: bytes, name: str, number: int) -> None:
+    whole = pq.read_table(io.BytesIO(leaf))
+    at = whole.schema.get_field_index(name)
+    field = whole.schema.field(at).with_type(pa.int64())
+    changed = whole.set_column(at, field, pa.array([7] * len(whole), pa.int64()))
+    buffer = io.BytesIO()
+    with pq.ParquetWriter(buffer, changed.schema, store_schema=False) as writer:
+        writer.write_table(changed)
+        writer.add_key_value_metadata({"format-version": "4", "content": "data"})
+    with pytest.raises(CorruptTable, match=rf"column {number} .* is int64, not a struct") as caught:
+        read_tree(buffer.getvalue())
+    assert caught.value.rule == "V4-041"
