@@ -168,18 +168,24 @@ def test_a_large_file_is_cut_where_its_row_groups_begin() -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        {},
         {"split_offsets": [4]},
-        {"split_offsets": [4, 4000]},
-        {"split_offsets": [700, 4]},
         {"split_offsets": [4, 700], "file_format": FileFormat.AVRO},
+        {"file_format": FileFormat.ORC},
     ],
 )
-def test_r067_a_large_file_without_good_offsets_is_read_by_one_task(values) -> None:
+def test_a_large_file_of_one_row_group_or_of_another_format_is_read_by_one_task(values) -> None:
     (group,) = planned(data("f", file_size_in_bytes=3000, **values)).groups
     (task,) = group.tasks
     assert task.inputs[0].split is None
     assert (group.expected_files, task.roll_bytes) == (3, 1050)
+
+
+@pytest.mark.parametrize("offsets", [None, [4, 4000], [700, 4]])
+def test_r067_a_large_file_without_good_offsets_is_cut_by_its_bytes(offsets) -> None:
+    (group,) = planned(data("f", file_size_in_bytes=3000, split_offsets=offsets)).groups
+    assert [task.inputs[0].split for task in group.tasks] == [(0, 1000), (1000, 2000), (2000, 3000)]
+    assert [task.expected_bytes for task in group.tasks] == [1000, 1000, 1000]
+    assert (group.expected_files, group.files) == (3, (0,))
 
 
 def test_a_file_of_which_many_rows_are_deleted_is_rewritten_alone() -> None:
@@ -449,7 +455,7 @@ def test_a_file_that_is_no_larger_than_new_ones_may_be_is_taken_along() -> None:
     assert inputs(group) == [["a0", "b0"]]
     assert (group.expected_files, group.tasks[0].roll_bytes) == (1, 1400)
     (group,) = planned(*files(1500, 1, "a"), *files(100, 1, "b"), every=True).groups
-    assert inputs(group) == [["a0"], ["b0"]]
+    assert inputs(group) == [["a0"], ["a0"], ["b0"]]
 
 
 @pytest.mark.parametrize(("deleted", "is_copied"), [(648, True), (647, False)])
