@@ -1,7 +1,7 @@
 """The changes of a head by a commit of rewritten groups, entries that go and that come: pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -28,15 +28,13 @@ from icectl.plan.compact.live import LiveFiles
 class Changes:
     """Live entries of a head that go, and entries that come; `after` is what is live then.
 
-    `dangling` are the delete files among `removed` that nothing was left to apply to; `mark` is
-    what the summary says beside its counters.
+    `dangling` are the delete files among `removed` that nothing was left to apply to.
     """
 
     removed: Entries
     added: Entries
     after: Entries
     dangling: Entries
-    mark: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def summary(self) -> Mapping[str, str]:
@@ -61,13 +59,10 @@ class Changes:
         return int(pa.concat_tables(parts).group_by(GROUP_KEYS).aggregate([]).num_rows)
 
 
-def changes(
-    files: LiveFiles, results: Sequence[GroupResult], mark: Mapping[str, str] | None = None
-) -> Changes:
+def changes(files: LiveFiles, results: Sequence[GroupResult]) -> Changes:
     """Find what goes and comes, deletes that apply to nothing any more included (R-116).
 
-    `files` are those of the head, on which the results hold; `mark` is for the summary, where
-    files come.
+    `files` are those of the head, on which the results hold.
     Shape: `removed` and `after` have the columns of `files.entries`, `added` every column.
     Order: `removed` by manifest and position.
     """
@@ -89,5 +84,4 @@ def changes(
         added=added,
         after=concat([after.data, without(after.deletes, after.dangling)]),
         dangling=dangling,
-        mark=(mark or {}) if len(added) else {},
     )

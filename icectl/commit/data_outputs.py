@@ -22,8 +22,9 @@ def data_places(metadata: TableMetadata, partitions: Iterable[str | None]) -> Da
 class DataOutputs:
     """The places where new data files of a run go; they, or the run, are on record beforehand."""
 
-    def __init__(self, metadata: TableMetadata, outputs: Outputs) -> None:
-        self.names = FileNames(metadata.location, metadata.properties, outputs.journal.uuid)
+    def __init__(self, metadata: TableMetadata, outputs: Outputs, mark: str = "") -> None:
+        uuid = outputs.journal.uuid
+        self.names = FileNames(metadata.location, metadata.properties, uuid, mark)
         self._outputs = outputs
         self._counts: Counter[str] = Counter()
         self._lock = Lock()

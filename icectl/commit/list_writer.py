@@ -94,7 +94,7 @@ class ListWriter:
             snapshot_id,
             written,
             kept,
-            {**changes.mark, **changes.summary, **_counts(written, kept, files.manifests)},
+            {**changes.summary, **_counts(written, kept, files.manifests)},
         )
 
     def _added(

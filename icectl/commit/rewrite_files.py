@@ -1,6 +1,6 @@
 """A `replace` snapshot of rewritten files: which of them still hold on the newest metadata."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from icectl.commit.changes import Changes, changes
@@ -17,16 +17,12 @@ from icectl.table.live_files import LiveFilesReader
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The state that groups were planned on: a snapshot of a branch, and its live files.
-
-    `mark` is by what the files that come are known again.
-    """
+    """The state that groups were planned on: a snapshot of a branch, and its live files."""
 
     branch: str
     snapshot_id: int | None
     format_version: int
     files: LiveFiles
-    mark: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -55,7 +51,7 @@ class FileRewrite:
             raise CommitConflict("the table's format version has changed meanwhile")
         files = self._files(metadata)
         results = self._holding(files)
-        self.changes = changes(files, results, self.planned.mark)
+        self.changes = changes(files, results)
         if not len(self.changes.removed) and not len(self.changes.added):
             return Proposal(())
         groups = tuple(result.number for result in results)

@@ -102,11 +102,15 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
-    """The locations of a run's new files; `uuid` is the run's, and in the name of each."""
+    """The locations of a run's new files; `uuid` is the run's, and in the name of each.
+
+    A `mark`, where there is one, is in those of data files.
+    """
 
     table_location: str
     properties: Mapping[str, str]
     uuid: str
+    mark: str = ""
 
     def location(self, of: Task | int, writer: int, partition: str, count: int) -> str:
         """Return where file number `count` of a writer goes; writers count for themselves.
@@ -118,7 +122,7 @@ class FileNames:
             name = delete_file_name(of.group, writer, self.uuid, count, is_vector=is_vector)
         else:
             group = of if isinstance(of, int) else of.group
-            name = data_file_name(group, writer, self.uuid, count)
+            name = data_file_name(group, writer, self.uuid, count, self.mark)
         return data_location(self.table_location, self.properties, partition, name)
 
 

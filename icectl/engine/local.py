@@ -27,7 +27,7 @@ from icectl.engine.kernels.write_data import FileOutputs
 from icectl.engine.merge_job import merge_in_threads
 from icectl.env import Deadline
 from icectl.errors import CorruptTable, Incomplete
-from icectl.plan.compact.task import InputFile, MergeDeletesTask, RewriteTask
+from icectl.plan.compact.task import MergeDeletesTask, RewriteTask
 from icectl.progress import Progress
 from icectl.spec.rule import RESTORE
 from icectl.storage.read_ahead import ReadAhead
@@ -56,7 +56,7 @@ class LocalEngine:
         Raises: as run_rewrite; CorruptTable, where a reader crashes on a file; EngineError;
         Incomplete, at the time limit. What was written stays.
         """
-        total = sum(_read_bytes(file) for task in tasks for file in task.inputs)
+        total = sum(file.read_bytes for task in tasks for file in task.inputs)
         self.progress.phase("rewriting data files", total=total, unit="bytes")
         stopped = Event()
 
@@ -110,7 +110,7 @@ class LocalEngine:
     ) -> TaskResult:
         unread: Counter[str] = Counter()
         for file in task.inputs:
-            unread[file.location] += _read_bytes(file)
+            unread[file.location] += file.read_bytes
 
         def opened(location: str) -> None:
             """Count the bytes of a file as read, once it is opened."""
@@ -132,11 +132,6 @@ class _Here:
 
     read: Callable[[str], IO[bytes]]
     workers: Workers
-
-
-def _read_bytes(file: InputFile) -> int:
-    """Return the bytes of a file that a task reads."""
-    return file.size_bytes if file.split is None else file.split[1] - file.split[0]
 
 
 def _rewrite(task: RewriteTask, job: CompactJob, ask: Ask) -> tuple[TaskResult]:

@@ -1,8 +1,9 @@
 """Tasks that are too large for one worker, rewritten by many: rows cross between them on Spark.
 
 First the keys of some rows are read, which tell the ranges of keys that make a file each. Then
-workers read pieces of a task and deal its rows out by range, and others sort and write the rows of
-one range each. Rows cross as blocks of Arrow, which Spark's shuffle keeps on disk.
+workers read pieces of a task, small files together and large ones in parts, and deal its rows out
+by range, and others sort and write the rows of one range each. A key that more rows have than one
+range should is that of several. Rows cross as blocks of Arrow, which Spark's shuffle keeps on disk.
 """
 
 from bisect import bisect_right
@@ -16,14 +17,16 @@ from typing import Any
 import pyarrow as pa
 
 from icectl.engine.compact_job import CompactJob, TaskResult, entries_of, file_group
-from icectl.engine.kernels.range_rows import bounds_of, dealt, range_keys, sampled_keys
+from icectl.engine.kernels.range_rows import dealt, lows_of, range_keys, sampled_keys
 from icectl.engine.kernels.rewrite_data import RowsRead, counted, live_batches, write_rows
 from icectl.engine.kernels.row_totals import RowTotals, check_totals
 from icectl.engine.spark import TaskAttempt, Workers, packed, unpacked
 from icectl.engine.workplace import Workplace
-from icectl.plan.compact.task import RewriteTask
+from icectl.plan.compact.task import InputFile, RewriteTask, even_splits
+from icectl.spec.manifest import FileFormat
 
 _PIECE_BYTES = 64 << 20
+_SEVERAL = 2
 _SAMPLES_A_RANGE, _MOST_SAMPLES = 4_000, 1_000_000
 _ROOM = 1.15
 """How far the file of a range may grow: ranges are estimates, and a tiny file more is no gain."""
@@ -41,7 +44,7 @@ def _range_count(task: RewriteTask) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A piece of a task: some of its files, by its place among the tasks."""
+    """A piece of a task: some of its files, or part of one, by its place among the tasks."""
 
     at: int
     task: RewriteTask
@@ -65,15 +68,15 @@ class _Written:
 
 @dataclass(frozen=True, slots=True)
 class _Ranges:
-    """The ranges of all tasks, numbered through; `bounds` are those between the ranges of each."""
+    """The ranges of all tasks, numbered through; `lows` are the keys where those of each begin."""
 
     tasks: Sequence[RewriteTask]
-    bounds: Sequence[Sequence[bytes]]
+    lows: Sequence[Sequence[bytes]]
 
     @property
     def starts(self) -> Sequence[int]:
         """The number of each task's first range, and behind them how many ranges there are."""
-        return list(accumulate((len(some) + 1 for some in self.bounds), initial=0))
+        return list(accumulate(map(len, self.lows), initial=0))
 
     @property
     def count(self) -> int:
@@ -89,13 +92,13 @@ def rewrite_in_ranges(
     Order: that of the tasks; of new files that of the keys of their rows.
     Raises: as run_rewrite; EngineError; Incomplete.
     """
-    pieces = [piece for number, task in enumerate(tasks) for piece in _pieces(number, task)]
+    pieces = [_Piece(place, one) for place, task in enumerate(tasks) for one in pieces_of(task)]
     spark.progress.phase("sampling rows on Spark", total=len(pieces))
     sampled = spark.each(partial(_sample, at, job, tasks), pieces)
     ranges = _Ranges(
         tasks,
         [
-            bounds_of(
+            lows_of(
                 [key for place, keys in sampled if place == number for key in keys],
                 _range_count(task),
             )
@@ -110,17 +113,25 @@ def rewrite_in_ranges(
     return [_result(number, ranges, written, read[number]) for number in range(len(tasks))]
 
 
-def _pieces(at: int, task: RewriteTask) -> Iterator[_Piece]:
-    """Yield files of a task, of some size together."""
+def pieces_of(task: RewriteTask) -> Iterator[RewriteTask]:
+    """Yield files of a task, of some size together, and parts of larger ones."""
     files, size_bytes = [], 0
-    for file in task.inputs:
+    for file in (part for whole in task.inputs for part in _parts(whole)):
         files.append(file)
-        size_bytes += file.size_bytes
+        size_bytes += file.read_bytes
         if size_bytes >= _PIECE_BYTES:
-            yield _Piece(at, replace(task, inputs=tuple(files)))
+            yield replace(task, inputs=tuple(files))
             files, size_bytes = [], 0
     if files:
-        yield _Piece(at, replace(task, inputs=tuple(files)))
+        yield replace(task, inputs=tuple(files))
+
+
+def _parts(file: InputFile) -> Sequence[InputFile]:
+    """Cut a large file, of a format that can be read in parts, so that a piece has one at most."""
+    count = file.size_bytes // _PIECE_BYTES
+    if count < _SEVERAL or file.file_format != FileFormat.PARQUET or file.split is not None:
+        return [file]
+    return [replace(file, split=split) for split in even_splits(file.size_bytes, count)]
 
 
 def _sample(
@@ -147,7 +158,7 @@ def _deal(
     first = ranges.starts[piece.at]
     with at.attempt(TaskAttempt.current().unique_id) as outputs:
         batches = counted(live_batches(group, outputs(piece.task), read), totals)
-        for number, rows in dealt(batches, range_keys(group), ranges.bounds[piece.at]):
+        for number, rows in dealt(batches, range_keys(group), ranges.lows[piece.at]):
             yield first + number, packed(rows)
     yield ranges.count, (piece.at, read.row_count, totals)
 

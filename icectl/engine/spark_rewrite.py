@@ -159,7 +159,7 @@ def bundled(tasks: Sequence[T], core_count: int) -> list[list[T]]:
 def _read_bytes(task: Task) -> int:
     """Return the bytes of the files that a task reads: data files, or only deletes."""
     if isinstance(task, RewriteTask):
-        return sum(file.size_bytes for file in task.inputs)
+        return sum(file.read_bytes for file in task.inputs)
     vectors = [file.vector.size_bytes for file in task.inputs if file.vector is not None]
     return sum(file.size_bytes for file in task.delete_files) + sum(vectors)
 

@@ -165,6 +165,7 @@ def of_specs(files: Entries, spec_ids: Collection[int]) -> Mask:
     return np.isin(files.table["spec_id"].to_numpy(), sorted(spec_ids))
 
 
-def of_snapshots(files: Entries, snapshot_ids: Collection[int]) -> Mask:
-    """Return whether each file came with one of these snapshots."""
-    return np.isin(files.table["snapshot_id"].to_numpy(), sorted(snapshot_ids))
+def of_names_ending(files: Entries, end: str) -> Mask:
+    """Return whether the name of each file has this end."""
+    named = pc.ends_with(files.table["location"], pattern=end)
+    return np.array(named.to_numpy(zero_copy_only=False), dtype=np.bool_)

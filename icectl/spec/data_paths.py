@@ -19,12 +19,18 @@ _HASH_BITS = 20
 _PREFIXES = (slice(0, 4), slice(4, 8), slice(8, 12), slice(12, None))
 
 
-def data_file_name(number: int, task_id: int, operation_id: str, count: int) -> str:
+def data_file_name(number: int, task_id: int, operation_id: str, count: int, mark: str = "") -> str:
     """Make a name such as `00003-17-<uuid>-00001.parquet`, as Spark names files of tasks.
 
-    `number` is that of the group or partition of work; `count` begins at 1 in each task.
+    `number` is that of the group or partition of work; `count` begins at 1 in each task; a `mark`
+    stands at the end.
     """
-    return f"{number:05}-{task_id}-{operation_id}-{count:05}.parquet"
+    return f"{number:05}-{task_id}-{operation_id}-{count:05}{marked_end(mark)}"
+
+
+def marked_end(mark: str) -> str:
+    """Return the end of the names of data files that have a mark, or of those without."""
+    return f"-{mark}.parquet" if mark else ".parquet"
 
 
 def delete_file_name(

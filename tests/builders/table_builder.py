@@ -119,6 +119,7 @@ class TableBuilder:
     merge_manifests_above: int = 100
     start_ms: int = START_MS
     location: str = ""
+    row_group_rows: int | None = None
 
     def __post_init__(self) -> None:
         self.location = self.location or str(self.directory)
@@ -466,7 +467,7 @@ class TableBuilder:
         content: Content,
         spec_id: int | None = None,
     ) -> EntryRow:
-        pq.write_table(columns, path, compression="zstd")
+        pq.write_table(columns, path, compression="zstd", row_group_size=self.row_group_rows)
         raw = path.read_bytes()
         metrics = read_metrics(BytesIO(raw), schema)
         row = self._row(values, location, FileFormat.PARQUET, content, columns.num_rows, spec_id)

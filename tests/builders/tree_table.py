@@ -71,7 +71,7 @@ def commit_change(
     base = catalog.load()
     outputs = outputs_of(store, env, base, "test")
     writer = TreeWriter(store, env, "main", outputs)
-    updates = writer.write(base.metadata, env.new_snapshot_id(), change, {})
+    updates = writer.write(base.metadata, env.new_snapshot_id(), change)
     assert isinstance(catalog.commit(base, (), updates), Committed)
     assert writer.last is not None
     outputs.keep(writer.last.files)

@@ -354,7 +354,7 @@ class TreeTwin(Twin):
             return TreeChange(pa.concat_tables([facts.empty(), *rows]), gone)
 
         def updates(metadata: TableMetadata) -> Sequence[Update]:
-            return writer.write(metadata, snapshot_id, change, {})
+            return writer.write(metadata, snapshot_id, change)
 
         return writer, outputs, updates
 

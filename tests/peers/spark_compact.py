@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from icectl.engine import spark_ranges
 from icectl.engine.compact_job import Engine
 from icectl.engine.spark_rewrite import SparkEngine
 from icectl.engine.spark_start import SparkOptions
@@ -33,6 +34,8 @@ ORDER = SortOrder(
 )
 SMALL = {"sizes": Sizes(4 << 10, 3 << 10, 8 << 10), "every": True}
 """Built files have some KiB: several come out."""
+PIECE_BYTES = 4 << 10
+"""What is read at a time of what becomes several files, so that built files are many pieces."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,10 @@ CASES = {
     "sorted": Case(3, "none", SMALL | {"order": ORDER}),
     "z-ordered": Case(2, "bucket", SMALL | {"order": ZOrder((1, 4))}),
     "respecced": Case(2, "none", SMALL),
+    "large-sorted": Case(3, "none", SMALL | {"order": ORDER}),
+    "large-z-ordered": Case(2, "none", SMALL | {"order": ZOrder((1, 4))}),
+    "large-packed": Case(2, "none", SMALL),
+    "skewed": Case(2, "none", SMALL),
     "retried": Case(2, "two"),
     "wrong": Case(2, "identity"),
 }
@@ -69,6 +76,7 @@ def compact(directory: Path, case: Case, engine: Engine | None = None) -> int:
 def main(folder: Path) -> None:
     """Compact every table."""
     deadline = Deadline(SystemEnv())
+    spark_ranges._PIECE_BYTES = PIECE_BYTES
     spark = SparkOptions("local[2,2]")
     with SparkEngine(spark, StorageOptions(), SilentProgress(), deadline) as engine:
         for name, case in CASES.items():

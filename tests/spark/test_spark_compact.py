@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,14 +16,16 @@ import pytest
 
 from tests.builders.compactions import build, lineage
 from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
+from tests.builders.table_builder import TableBuilder
 from tests.conftest import ROOT
-from tests.peers.spark_compact import CASES, MERGED, compact
+from tests.peers.spark_compact import CASES, MERGED, PIECE_BYTES, compact
 from tests.spark.engine import command, environment, on_spark, why_skipped
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 SMALL = ("--target-file-size", "1MiB", "--min-input-files", "2")
 WORKING = [name for name in CASES if name != "wrong"]
+TRACED = ("vectors", "sorted", "large-sorted")
 STARTS_WITHIN_SECONDS = 240
 
 
@@ -51,7 +54,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
         if name != "wrong":
             compact(twins / name, CASES[name])
     before = {name: rows(folder / name) for name in WORKING}
-    lineage_before = {name: lineage(folder / name) for name in ("vectors", "sorted")}
+    lineage_before = {name: lineage(folder / name) for name in TRACED}
     script = str(ROOT / "tests/peers/spark_compact.py")
     wishes = tmp_path_factory.mktemp("at-link")
     done = on_spark(script, str(folder), at_link=wishes)
@@ -60,8 +63,45 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     return Told(folder, twins, before, lineage_before, said, (wishes / "met").exists())
 
 
+LARGE, SKEWED = ("large-sorted", "large-z-ordered", "large-packed"), "skewed"
+LARGE_ROWS = 2_000
+
+
+@dataclass
+class Unsplit(TableBuilder):
+    """A table of files of many row groups, of which no entry says where they begin."""
+
+    row_group_rows: int | None = 40
+
+    def _write_parquet(self, *given: Any, **more: Any) -> dict[str, Any]:
+        return super()._write_parquet(*given, **more) | {"split_offsets": None}
+
+
+def large(directory: Path, format_version: int) -> None:
+    """One large file, whose rows are deleted here and there."""
+    table = Unsplit(directory, format_version=format_version)
+    table.append(range(LARGE_ROWS))
+    table.delete_rows([1, 41, 1_000, 1_999])
+    table.delete_rows(range(600, 700))
+    if format_version == 2:
+        table.delete_rows([40, 1_500], kind="equality")
+
+
+def skewed(directory: Path) -> None:
+    """Rows that come to three partitions: a hundred to one of them for each to another."""
+    table = TableBuilder(directory)
+    table.append([*range(0, 6_000, 3), *range(1, 60, 3), *range(2, 60, 3)], files=2)
+    table.respec("identity")
+
+
 def make(folder: Path, name: str) -> None:
     case = CASES[name]
+    if name in LARGE:
+        large(folder / name, case.format_version)
+        return
+    if name == SKEWED:
+        skewed(folder / name)
+        return
     table = build(folder / name, case.format_version, case.partitioning)
     if name == "respecced":
         table.respec("identity")
@@ -102,7 +142,7 @@ def test_rows_are_those_that_were_there_and_those_of_the_other_engine(
     assert rows(told.folder / name) == told.before[name] == rows(told.twins / name)
 
 
-@pytest.mark.parametrize("name", ["vectors", "sorted"])
+@pytest.mark.parametrize("name", TRACED)
 def test_r105_row_ids_stay_what_they_were(told: Told, name: str) -> None:
     assert lineage(told.folder / name) == told.lineage_before[name]
 
@@ -158,6 +198,44 @@ def test_tasks_are_counted_through_all_of_a_run(told: Told) -> None:
     counts = [told.said[name]["tasks"] for name in WORKING]
     assert counts[0] >= 1
     assert all(low < high for low, high in pairwise(counts))
+
+
+def tasks_of(told: Told, name: str) -> int:
+    """How many tasks were run for one table."""
+    before = WORKING[WORKING.index(name) - 1]
+    return int(told.said[name]["tasks"] - told.said[before]["tasks"])
+
+
+@pytest.mark.parametrize("name", LARGE[:2])
+def test_one_large_file_that_is_sorted_is_sampled_and_dealt_out_by_many_tasks(
+    told: Told, name: str
+) -> None:
+    large_file = (told.folder / name / "data" / "00001.parquet").stat().st_size
+    pieces = large_file // PIECE_BYTES
+    assert pieces >= 5
+    assert tasks_of(told, name) == 2 * pieces + len(live_files(told.folder / name)) + 1
+
+
+def test_one_large_file_of_which_no_row_group_is_known_is_rewritten_by_many_tasks(
+    told: Told,
+) -> None:
+    counts = [len(keys(path, id)) for path in live_files(told.folder / "large-packed")]
+    assert min(tasks_of(told, "large-packed"), len(counts)) >= 4
+    assert max(counts) < LARGE_ROWS / 2
+
+
+def test_a_partition_with_a_hundred_times_the_rows_is_split_among_tasks(told: Told) -> None:
+    """The second part of a file's name is the attempt of a task that wrote it."""
+    written: dict[str, Counter[str]] = {}
+    for path in live_files(told.folder / SKEWED):
+        by_task = written.setdefault(path.parent.name, Counter())
+        by_task[path.name.split("-")[1]] += len(keys(path, id))
+    assert {place: sum(counts.values()) for place, counts in written.items()} == {
+        "category=c0": LARGE_ROWS, "category=c1": 20, "category=c2": 20
+    }  # fmt: skip
+    of_large = written["category=c0"].values()
+    assert len(of_large) >= 4
+    assert max(of_large) < 1.5 * LARGE_ROWS / len(of_large)
 
 
 def test_rows_of_another_spec_are_in_the_files_of_their_partitions(told: Told) -> None:

@@ -1,6 +1,6 @@
 """A new snapshot of layout sfc-1: its root, and the updates that add it (sfc-1 7.1)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -175,7 +175,6 @@ class TreeWriter:
             metadata,
             snapshot_id,
             lambda facts, _: replacement(facts, changes, files.manifests),
-            summary=changes.mark,
         )
 
     def begin_rewrite(self, metadata: TableMetadata, rewrite: ManifestRewrite) -> None:
@@ -201,7 +200,6 @@ class TreeWriter:
         change: ChangeState,
         *,
         updates: Sequence[Update] = (),
-        summary: Mapping[str, str] | None = None,
         leaf_target_size_bytes: int | None = None,
     ) -> Proposal:
         """Propose `updates`, which `metadata` has, and behind them what `write` makes.
@@ -212,7 +210,6 @@ class TreeWriter:
             metadata,
             snapshot_id,
             change,
-            summary or {},
             leaf_target_size_bytes=leaf_target_size_bytes,
         )
         files = self.last.files if made and self.last is not None else ()
@@ -223,7 +220,6 @@ class TreeWriter:
         metadata: TableMetadata,
         snapshot_id: int,
         change: ChangeState,
-        summary: Mapping[str, str],
         *,
         leaf_target_size_bytes: int | None = None,
     ) -> tuple[Update, ...]:
@@ -263,7 +259,7 @@ class TreeWriter:
             parent_snapshot_id=None if parent is None else parent.snapshot_id,
             sequence_number=attempt.sequence_number,
             root_manifest=root,
-            summary={"operation": operation, **counters, **summary, **engine_summary()},
+            summary={"operation": operation, **counters, **engine_summary()},
             schema_id=metadata.current_schema_id,
             first_row_id=attempt.first_row_id,
             added_rows=made.added_rows,

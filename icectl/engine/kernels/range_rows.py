@@ -4,10 +4,11 @@ The key of a row is the partition that it goes to, where a group has more than o
 what rows are sorted by.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -29,8 +30,8 @@ from icectl.spec.sort import SortOrder
 
 _WAITING_BYTES = 64 << 20
 """Rows that wait for more of their range."""
-_SAMPLED_BYTES = 256
-"""What a sampled key keeps: any bytes do as a bound of a range."""
+_COMPARED_BYTES = 256
+"""What is compared of a key: any bytes do as the low end of a range."""
 
 
 def range_keys(group: FileGroup) -> RowKeys:
@@ -57,7 +58,7 @@ def sampled_keys(group: FileGroup, outputs: FileOutputs, step: int) -> list[byte
     for batch in live_batches(bare, outputs, read):
         first = -(read.row_count - batch.num_rows) % step
         rows = batch.take(pa.array(np.arange(first, batch.num_rows, step)))
-        found += pc.binary_slice(keys.of(rows), 0, _SAMPLED_BYTES).to_pylist()
+        found += pc.binary_slice(keys.of(rows), 0, _COMPARED_BYTES).to_pylist()
     return found
 
 
@@ -74,26 +75,30 @@ def _key_columns(group: FileGroup) -> Schema:
     )
 
 
-def bounds_of(sample: Sequence[bytes], count: int) -> list[bytes]:
-    """Return keys between which about as many rows of a sample are, in up to `count` ranges."""
-    if not sample:
-        return []
-    ordered = sorted(sample)
-    found = {ordered[len(ordered) * number // count] for number in range(1, count)}
-    return sorted(found - {ordered[0]})
+def lows_of(sample: Sequence[bytes], count: int) -> list[bytes]:
+    """Return the keys where `count` ranges begin in which about as many rows of a sample are.
+
+    A key that more rows have than one range should is there as often as it fills one.
+    """
+    ordered = sorted(sample) or [b""]
+    return [ordered[len(ordered) * number // count] for number in range(count)]
 
 
 def dealt(
-    batches: Iterator[pa.RecordBatch], keys: RowKeys, bounds: Sequence[bytes]
+    batches: Iterator[pa.RecordBatch], keys: RowKeys, lows: Sequence[bytes]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows with the number of their range, which is that of the bounds up to their key.
+    """Yield the rows with the number of their range: the last that begins at or below their key.
 
+    Of ranges that begin at the same key each gets its share of the rows that have it.
     Cost: memory for _WAITING_BYTES and a batch.
     """
+    ranges = _Ranges.of(lows)
     waiting: dict[int, list[pa.RecordBatch]] = {}
     size_bytes = 0
     for batch in batches:
-        for number, rows in _split(batch, keys.of(batch), bounds):
+        for number, rows in ranges.split(batch, keys.of(batch)):
+            if not rows.num_rows:
+                continue
             waiting.setdefault(number, []).append(rows)
             size_bytes += rows.nbytes
         if size_bytes >= _WAITING_BYTES:
@@ -102,16 +107,52 @@ def dealt(
     yield from _joined(waiting)
 
 
-def _split(
-    batch: pa.RecordBatch, keys: pa.Array, bounds: Sequence[bytes]
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    order = pc.sort_indices(keys)
-    ordered, rows = keys.take(order), batch.take(order)
-    places = range(len(keys))
-    cuts = [bisect_left(places, bound, key=lambda at: ordered[at].as_py()) for bound in bounds]
-    for number, (start, stop) in enumerate(pairwise([0, *cuts, len(keys)])):
-        if start < stop:
+@dataclass(slots=True)
+class _Ranges:
+    """Ranges by the different keys where they begin, and how many begin at each.
+
+    `firsts` are the numbers of the first ones, and behind them how many ranges there are; `turns`
+    count the rows that were dealt out in shares.
+    """
+
+    lows: Sequence[bytes]
+    firsts: Sequence[int]
+    turns: Counter[int] = field(default_factory=Counter)
+
+    @staticmethod
+    def of(lows: Sequence[bytes]) -> "_Ranges":
+        """Return the ranges that begin at some keys, in their order."""
+        counts = Counter(lows)
+        return _Ranges(list(counts), list(accumulate(counts.values(), initial=0)))
+
+    def split(self, batch: pa.RecordBatch, keys: pa.Array) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows of a batch with the number of their range."""
+        order = pc.sort_indices(keys)
+        rows, ordered = batch.take(order), pc.binary_slice(keys.take(order), 0, _COMPARED_BYTES)
+
+        def place(low: bytes, find: Callable[..., int]) -> int:
+            """Find a key among those of the rows."""
+            return find(range(len(ordered)), low, key=lambda at: ordered[at].as_py())
+
+        cuts = [place(low, bisect_left) for low in self.lows[1:]]
+        for at, (start, stop) in enumerate(pairwise([0, *cuts, len(ordered)])):
+            first, last = self.firsts[at], self.firsts[at + 1] - 1
+            same = start, start
+            if first < last:
+                same = place(self.lows[at], bisect_left), place(self.lows[at], bisect_right)
+            yield first, rows.slice(start, same[0] - start)
+            yield from self._shares(at, rows.slice(same[0], same[1] - same[0]))
+            yield last, rows.slice(same[1], stop - same[1])
+
+    def _shares(self, at: int, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield rows of one key in as many parts as ranges begin there; few go to each in turn."""
+        count = self.firsts[at + 1] - self.firsts[at]
+        for part, (start, stop) in enumerate(
+            pairwise(rows.num_rows * part // count for part in range(count + 1))
+        ):
+            number = self.firsts[at] + (part + self.turns[at]) % count
             yield number, rows.slice(start, stop - start)
+        self.turns[at] += rows.num_rows
 
 
 def _joined(waiting: dict[int, list[pa.RecordBatch]]) -> Iterator[tuple[int, pa.RecordBatch]]:

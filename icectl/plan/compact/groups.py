@@ -102,10 +102,8 @@ class CompactOptions:
     only: Reviewed | None = None
 
     @property
-    def mark(self) -> Mapping[str, str]:
-        """The members of a summary by which files of these options are known again."""
-        if self.deletes_only:
-            return {}
+    def mark(self) -> str:
+        """What is in the names of new files, by which those of these options are known again."""
         return mark(self.sizes, self.min_input_files, self.output_spec_id)
 
 
@@ -216,7 +214,7 @@ def plan(
         verdicts,
         stored=stored,
         live=live_bytes(files.matches, stored),
-        as_made=as_made(metadata, files.data, verdicts, options.mark) & (not options.every),
+        as_made=as_made(files.data, verdicts, options.mark) & (not options.every),
     )
     # Without partitions it is known where rows of other specs come to.
     others = (

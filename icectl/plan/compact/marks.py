@@ -3,40 +3,33 @@
 Sizes of new files are estimates. Rows may pack better than they did, or worse; a footer may be
 larger than the target; rows that move to another partition may meet files there that were too few.
 A compaction to the same sizes would judge such files as it judged what they were made of, and
-rewrite them again and again. So a snapshot says to which sizes it was compacted, and its files are
-rewritten only together with others that are worth it, or for their deletes.
+rewrite them again and again. So the name of a file tells to which sizes it was compacted, for as
+long as there is the file, whatever becomes of its snapshot. It is rewritten only together with
+others that are worth it, or for its deletes.
 """
 
-from collections.abc import Mapping
+import mmh3
 
 from icectl.entries.columns.values import Mask
-from icectl.entries.file_verdicts import DELETES, Verdicts, of_snapshots
+from icectl.entries.file_verdicts import DELETES, Verdicts, of_names_ending
 from icectl.entries.rows import Entries
 from icectl.plan.compact.sizes import Sizes
-from icectl.spec.metadata import TableMetadata
-
-_MARK = "icectl.compacted-to"
+from icectl.spec.data_paths import marked_end
 
 
-def mark(sizes: Sizes, min_input_files: int, spec_id: int) -> Mapping[str, str]:
-    """Return the members of a summary that say to which sizes, of how many files, by which spec."""
-    bounds = f"{sizes.smallest}..{sizes.target}..{sizes.largest}"
-    return {_MARK: f"bytes={bounds} files={min_input_files} spec={spec_id}"}
+def mark(sizes: Sizes, min_input_files: int, spec_id: int) -> str:
+    """Return what stands for the sizes of new files, of how many files, and by which spec.
 
-
-def as_made(
-    metadata: TableMetadata, data: Entries, verdicts: Verdicts, wanted: Mapping[str, str]
-) -> Mask:
-    """Whether each data file was made by a compaction of this mark, and judged by size alone.
-
-    Files of snapshots that have expired are judged like all others.
+    Shape: `c` and eight digits, in the names of the files.
     """
-    made = [
-        snapshot.snapshot_id
-        for snapshot in metadata.snapshots
-        if (snapshot.summary or {}).get(_MARK) == wanted[_MARK]
-    ]
-    found = of_snapshots(data, made)
+    bounds = f"{sizes.smallest}..{sizes.target}..{sizes.largest}"
+    options = f"bytes={bounds} files={min_input_files} spec={spec_id}"
+    return f"c{mmh3.hash(options, signed=False):08x}"
+
+
+def as_made(data: Entries, verdicts: Verdicts, wanted: str) -> Mask:
+    """Whether each data file was made by a compaction of this mark, and judged by size alone."""
+    found = of_names_ending(data, marked_end(wanted))
     for reason in DELETES:
         found[verdicts == reason] = False
     return found

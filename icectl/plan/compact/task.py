@@ -1,6 +1,8 @@
 """Pieces of data work: what an engine needs to know to rewrite some files, and nothing else."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from icectl.spec.manifest import FileFormat
@@ -52,6 +54,16 @@ class InputFile:
     vector: TaskVector | None = None
     position_deletes: tuple[int, ...] = ()
     equality_deletes: tuple[int, ...] = ()
+
+    @property
+    def read_bytes(self) -> int:
+        """The bytes that the task reads of it."""
+        return self.size_bytes if self.split is None else self.split[1] - self.split[0]
+
+
+def even_splits(size_bytes: int, count: int) -> Sequence[tuple[int, int]]:
+    """Cut a file into parts of about equal bytes, wherever its row groups begin."""
+    return list(pairwise(size_bytes * number // count for number in range(count + 1)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from icectl.plan.compact.task import (
     MergeDeletesTask,
     RewriteTask,
     TaskVector,
+    even_splits,
 )
 from icectl.spec.manifest import FileFormat
 from icectl.spec.rules import RULES
@@ -55,14 +56,21 @@ class Bin:
 def split_bins(data: Entries, row: int, live_bytes: int, sizes: Sizes) -> tuple[Bin, ...]:
     """Cut a large file into bins of about equal parts, at the offsets that its entry names.
 
-    A file without such offsets is one bin, whose task writes several files.
+    A Parquet file without such offsets is cut by bytes; another one is one bin, whose task writes
+    several files.
     """
     ((file_format, size, offsets),) = by_row(
         take(data, [row]), "file_format", "file_size_in_bytes", "split_offsets"
     )
     count = sizes.parts(live_bytes)
-    if file_format != FileFormat.PARQUET or not _are_splits(offsets, size):
+    if file_format != FileFormat.PARQUET:
         return (Bin((row,), None, live_bytes),)
+    if not _are_splits(offsets, size):
+        shares = even_splits(live_bytes, count)
+        return tuple(
+            Bin((row,), split, stop - start)
+            for split, (start, stop) in zip(even_splits(size, count), shares, strict=True)
+        )
     stored = size - offsets[0]
     starts: dict[int, int] = {}
     for start, stop in zip(offsets, [*offsets[1:], size], strict=True):

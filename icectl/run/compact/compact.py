@@ -321,7 +321,6 @@ class _Run:
                 None if snapshot is None else snapshot.snapshot_id,
                 loaded.metadata.format_version,
                 self._prepared.files,
-                planned.options.mark,
             ),
             results=results,
             snapshot_id=self._access.env.new_snapshot_id(),
@@ -333,7 +332,7 @@ class _Run:
         found: Iterable[TaskResult]
         if tasks:
             outputs.begin()
-        places = DataOutputs(metadata, outputs)
+        places = DataOutputs(metadata, outputs, self._prepared.plan.options.mark)
         if self._prepared.plan.options.deletes_only:
             merging = [task for task in tasks if isinstance(task, MergeDeletesTask)]
             found = self._engine.merge(merging, _merge_job(metadata), places)

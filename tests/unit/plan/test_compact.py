@@ -168,18 +168,24 @@ def test_a_large_file_is_cut_where_its_row_groups_begin() -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        {},
         {"split_offsets": [4]},
-        {"split_offsets": [4, 4000]},
-        {"split_offsets": [700, 4]},
         {"split_offsets": [4, 700], "file_format": FileFormat.AVRO},
+        {"file_format": FileFormat.ORC},
     ],
 )
-def test_r067_a_large_file_without_good_offsets_is_read_by_one_task(values) -> None:
+def test_a_large_file_of_one_row_group_or_of_another_format_is_read_by_one_task(values) -> None:
     (group,) = planned(data("f", file_size_in_bytes=3000, **values)).groups
     (task,) = group.tasks
     assert task.inputs[0].split is None
     assert (group.expected_files, task.roll_bytes) == (3, 1050)
+
+
+@pytest.mark.parametrize("offsets", [None, [4, 4000], [700, 4]])
+def test_r067_a_large_file_without_good_offsets_is_cut_by_its_bytes(offsets) -> None:
+    (group,) = planned(data("f", file_size_in_bytes=3000, split_offsets=offsets)).groups
+    assert [task.inputs[0].split for task in group.tasks] == [(0, 1000), (1000, 2000), (2000, 3000)]
+    assert [task.expected_bytes for task in group.tasks] == [1000, 1000, 1000]
+    assert (group.expected_files, group.files) == (3, (0,))
 
 
 def test_a_file_of_which_many_rows_are_deleted_is_rewritten_alone() -> None:
@@ -449,7 +455,7 @@ def test_a_file_that_is_no_larger_than_new_ones_may_be_is_taken_along() -> None:
     assert inputs(group) == [["a0", "b0"]]
     assert (group.expected_files, group.tasks[0].roll_bytes) == (1, 1400)
     (group,) = planned(*files(1500, 1, "a"), *files(100, 1, "b"), every=True).groups
-    assert inputs(group) == [["a0"], ["b0"]]
+    assert inputs(group) == [["a0"], ["a0"], ["b0"]]
 
 
 @pytest.mark.parametrize(("deleted", "is_copied"), [(648, True), (647, False)])
@@ -473,36 +479,37 @@ def test_one_small_file_is_too_few_whatever_number_is_asked_for(order) -> None:
 
 
 LEFT_AS_MADE = "as a compaction to the same sizes has left it"
-COMPACTED = replace(
-    METADATA,
-    snapshots=(
-        Snapshot(7, 0, summary={"icectl.compacted-to": "bytes=750..1000..1800 files=5 spec=0"}),
-    ),
-)
-"""Files of snapshot 7 come from a compaction with the options of these tests."""
+MADE_BY = "-c5558fab3.parquet"
+"""The end of names of files that come from a compaction with the options of these tests.
+
+It is mmh3 of `bytes=750..1000..1800 files=5 spec=0`.
+"""
+
+
+def made(size: int, count: int, prefix: str = "f") -> list[dict[str, Any]]:
+    return [data(f"{prefix}{at}{MADE_BY}", file_size_in_bytes=size) for at in range(count)]
 
 
 def test_files_as_a_compaction_made_them_are_no_reason_for_another() -> None:
     found = planned(
-        *files(100, 6, "small", snapshot_id=7),
-        *files(5000, 2, "large", snapshot_id=7),
+        *made(100, 6, "small"),
+        *made(5000, 2, "large"),
         *files(100, 4, "new"),
-        metadata=COMPACTED,
     )
     assert found.groups == ()
     assert found.left_alone == {LEFT_AS_MADE: 8, "one of too few in their partition": 4}
 
 
 def test_files_as_a_compaction_made_them_go_together_with_enough_others() -> None:
-    rows = [*files(100, 3, "made", snapshot_id=7), *files(100, 5, "new")]
-    (group,) = planned(*rows, metadata=COMPACTED).groups
-    assert inputs(group) == [["made0", "made1", "made2", *(f"new{at}" for at in range(5))]]
+    rows = [*made(100, 3, "made"), *files(100, 5, "new")]
+    (group,) = planned(*rows).groups
+    assert inputs(group) == [
+        [*(f"made{at}{MADE_BY}" for at in range(3)), *(f"new{at}" for at in range(5))]
+    ]
 
 
 def test_files_that_would_only_be_copied_take_none_along() -> None:
-    found = planned(
-        *files(740, 8, "new"), *files(100, 3, "made", snapshot_id=7), metadata=COMPACTED
-    )
+    found = planned(*files(740, 8, "new"), *made(100, 3, "made"))
     assert found.groups == ()
     assert found.left_alone == {"would only be copied": 8, LEFT_AS_MADE: 3}
 
@@ -518,13 +525,13 @@ def test_files_that_would_only_be_copied_take_none_along() -> None:
     ],
 )
 def test_files_of_a_compaction_are_judged_anew_by_other_options(options) -> None:
-    (group,) = planned(*files(100, 6, snapshot_id=7), metadata=COMPACTED, **options).groups
+    (group,) = planned(*made(100, 6), **options).groups
     assert len(group.files) == 6
 
 
 def test_deletes_of_files_as_a_compaction_made_them_are_a_reason() -> None:
-    rows = [data("f", snapshot_id=7), vector("p", "f", record_count=3, sequence_number=4)]
-    (group,) = planned(*rows, metadata=COMPACTED).groups
+    rows = [data(f"f{MADE_BY}"), vector("p", f"f{MADE_BY}", record_count=3, sequence_number=4)]
+    (group,) = planned(*rows).groups
     assert group.reason == "1 with 30% deleted rows or more"
 
 

@@ -48,7 +48,7 @@ def places(found: Files) -> list[str]:
 
 
 def test_files_go_before_what_describes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "BATCH", 2)
+    monkeypatch.setattr(cleanup, "STEP", 2)
     store = CountingStore(LocalStore())
     removal = cleaner(store).remove(DOOMED)
     assert [location for _, location in store.calls] == [
@@ -61,6 +61,25 @@ def test_files_go_before_what_describes_them(monkeypatch: pytest.MonkeyPatch) ->
     ]
     assert places(removal.removed) == places(DOOMED)
     assert (removal.failed, removal.stopped) == ((), False)
+
+
+class Asked(WrappedStore):
+    """Removes nothing, and knows how many files each step had."""
+
+    def __init__(self) -> None:
+        super().__init__(LocalStore())
+        self.counts: list[int] = []
+
+    def remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:  # type: ignore[override]
+        self.counts.append(len(removed))
+        return ()
+
+
+def test_the_store_is_asked_for_several_requests_of_s3_at_a_time() -> None:
+    store = Asked()
+    many = [f"/{number}" for number in range(9_000)]
+    cleaner(store).remove(distinct(named(FileKind.DATA_FILES, *many)))
+    assert store.counts == [4_000, 4_000, 1_000]
 
 
 class Stubborn(WrappedStore):
@@ -168,7 +187,7 @@ class Told:
 
 
 def test_progress_counts_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "BATCH", 2)
+    monkeypatch.setattr(cleanup, "STEP", 2)
     progress = Told()
     deadline = Deadline(FixedEnv())
     Cleaner(LocalStore(), progress, deadline, contextlib.nullcontext).remove(DOOMED)

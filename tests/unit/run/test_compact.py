@@ -73,7 +73,6 @@ def test_the_summary_counts_what_has_changed(tmp_path: Path) -> None:
     assert sizes["added-files-size"] == sizes["total-files-size"]
     assert {key: value for key, value in summary.items() if not key.startswith("engine")} == {
         "operation": "replace",
-        "icectl.compacted-to": "bytes=524288..1048576..2097152 files=2 spec=0",
         "added-data-files": "1",
         "deleted-data-files": "10",
         "added-records": "52",

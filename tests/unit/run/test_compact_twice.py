@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from icectl.cli import app
 from icectl.plan.compact.order import ZOrder
 from icectl.plan.compact.sizes import Sizes
+from icectl.plan.retention import Policy
 from tests.builders.compactions import compacted, planned
-from tests.builders.expiry import NOW_MS
+from tests.builders.expiry import NOW_MS, expire
 from tests.builders.rows import current_metadata, read_metadata, read_rows
 from tests.builders.table_builder import TableBuilder
 from tests.builders.tree_table import upgrade
@@ -80,6 +82,21 @@ def test_a_second_run_has_nothing_to_do(tmp_path: Path, made: Any) -> None:
     assert (second.groups, second.dangling) == ((), ())
     assert LEFT_AS_MADE in second.left_alone
     assert ids(tmp_path) == before
+
+
+@pytest.mark.parametrize("made", [of_tiny_target, packed_better_in_version_4])
+def test_nothing_is_to_do_once_the_snapshot_of_the_first_run_has_expired(
+    tmp_path: Path, made: Any
+) -> None:
+    options = made(tmp_path)
+    first = compacted(tmp_path, planned(tmp_path, **options))
+    env = FixedEnv(NOW_MS, snapshot_ids=99, uuids=99)
+    anew = ["rewrite-manifests", str(tmp_path), "--min-manifests", "1"]
+    assert app.main([*anew, "--yes", "--quiet"], env=env) == 0
+    expire(str(tmp_path), policy=Policy(older_than_ms=NOW_MS + 10**9, retain_last=1))
+    left = {one["snapshot-id"] for one in read_metadata(current_metadata(tmp_path))["snapshots"]}
+    assert left.isdisjoint(first.snapshot_ids)
+    assert planned(tmp_path, **options).plan.groups == ()
 
 
 def test_the_first_run_gains_where_files_pack_better_than_expected(tmp_path: Path) -> None:

@@ -13,6 +13,10 @@ def test_files_are_named_as_spark_names_them() -> None:
     assert data_file_name(3, 17, UUID, 1) == NAME
 
 
+def test_a_mark_is_the_end_of_a_name() -> None:
+    assert data_file_name(3, 17, UUID, 1, "c5558fab3") == f"00003-17-{UUID}-00001-c5558fab3.parquet"
+
+
 def test_delete_files_are_named_as_spark_names_them() -> None:
     stem = f"00003-17-{UUID}-00001-deletes"
     assert delete_file_name(3, 17, UUID, 1, is_vector=False) == f"{stem}.parquet"
