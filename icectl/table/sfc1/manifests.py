@@ -162,15 +162,23 @@ def read_root(
 
 
 def root_rows(
-    facts: TreeFacts, content: bytes, snapshot: Snapshot, *, carried: bool = False
+    facts: TreeFacts,
+    content: bytes,
+    snapshot: Snapshot,
+    *,
+    part: Part = WHOLE,
+    carried: bool = False,
 ) -> pa.Table:
-    """Return the rows of a root, as read_root gives them, out of its bytes."""
-    return resolved_rows(facts, root_file(content, carried=carried).rows, snapshot)
+    """Return the rows of a root, as read_root gives them, out of its bytes.
+
+    Statistics that are not in the `part` asked for are null.
+    """
+    return resolved_rows(facts, root_file(content, part=part, carried=carried).rows, snapshot)
 
 
-def root_file(content: bytes, *, carried: bool = False) -> TreeFile:
+def root_file(content: bytes, *, part: Part = WHOLE, carried: bool = False) -> TreeFile:
     """Return a root out of its bytes, as it is stored. Raises: CorruptTable V4-040; Unsupported."""
-    file = read_tree(content)
+    file = read_tree(content, columns=part.columns, stats=part.stats)
     if carried:
         check_whole(file.unknown_field_ids)
     if file.content is not TreeContent.ROOT:  # V4-040
@@ -210,10 +218,13 @@ def with_stats(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     Order: kept.
     """
     stored = rows.column(STATS) if STATS in rows.column_names else None
+    field = facts.rows_schema.field(STATS)
+    if stored is not None and rows.schema.field(STATS).equals(field, check_metadata=True):
+        return rows
     stats = None if stored is None or not len(rows) else whole(stored)
     held = conform(stats, facts.columns, len(rows))
     names = [name for name in rows.column_names if name != STATS]
-    return rows.select(names).append_column(facts.rows_schema.field(STATS), held)
+    return rows.select(names).append_column(field, held)
 
 
 def root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:
