@@ -1,6 +1,6 @@
 """The common part of readers of all formats: batches with their place, and columns by field id."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,31 +96,8 @@ def dressed(columns: list[pa.Array], schema: pa.Schema, row_count: int) -> pa.Re
     return pa.RecordBatch.from_arrays([retyped(*pair) for pair in kinds], schema=schema)
 
 
-def retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the array in another type that holds the same values, at any depth.
-
-    A list of records of a key and a value becomes a map; bytes become decimals; what timestamps
-    have beyond their unit is cut off, downward.
-    """
-    if array.type.equals(kind):
-        return array
-    if arrow_types.is_struct(kind):
-        children = [
-            retyped(child, field.type) for child, field in zip(array.flatten(), kind, strict=True)
-        ]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=_mask(array))
-    if arrow_types.is_map(kind):
-        is_map = arrow_types.is_map(array.type)
-        parts = [array.keys, array.items] if is_map else array.values.flatten()
-        keys, items = map(retyped, parts, (kind.key_type, kind.item_type))
-        return pa.MapArray.from_arrays(array.offsets, keys, items, kind, mask=_mask(array))
-    if arrow_types.is_list(kind):
-        values = retyped(array.values, kind.value_type)
-        return pa.ListArray.from_arrays(array.offsets, values, kind, mask=_mask(array))
-    return _flat_retyped(array, kind)
-
-
-def _flat_retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def flat_retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array of values that hold no others in another type, as retyped does."""
     if arrow_types.is_decimal(kind) and not arrow_types.is_decimal(array.type):
         words = b"".join(_sixteen_bytes(value) for value in array.to_pylist())
         values = pa.Array.from_buffers(kind, len(array), [None, pa.py_buffer(words)])
@@ -131,6 +108,36 @@ def _flat_retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
     else:
         return array.cast(kind)
     return pc.if_else(array.is_valid(), values, pa.scalar(None, kind))
+
+
+Flat = Callable[[pa.Array, pa.DataType], pa.Array]
+"""Makes values that hold no others those of another type."""
+
+
+def retyped(array: pa.Array, kind: pa.DataType, flat: Flat = flat_retyped) -> pa.Array:
+    """Return the array in another type that holds the same values, at any depth.
+
+    A list of records of a key and a value becomes a map. By `flat_retyped` bytes become decimals;
+    what timestamps have beyond their unit is cut off, downward.
+    """
+    if array.type.equals(kind):
+        return array
+    if arrow_types.is_struct(kind):
+        children = [
+            retyped(child, field.type, flat)
+            for child, field in zip(array.flatten(), kind, strict=True)
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=_mask(array))
+    if arrow_types.is_map(kind):
+        is_map = arrow_types.is_map(array.type)
+        parts = [array.keys, array.items] if is_map else array.values.flatten()
+        pairs = zip(parts, (kind.key_type, kind.item_type), strict=True)
+        keys, items = (retyped(part, inner, flat) for part, inner in pairs)
+        return pa.MapArray.from_arrays(array.offsets, keys, items, kind, mask=_mask(array))
+    if arrow_types.is_list(kind):
+        values = retyped(array.values, kind.value_type, flat)
+        return pa.ListArray.from_arrays(array.offsets, values, kind, mask=_mask(array))
+    return flat(array, kind)
 
 
 def _sixteen_bytes(stored: bytes | None) -> bytes:

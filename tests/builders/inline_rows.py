@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from icectl.codec.metadata_file import write_metadata
 from icectl.commit.access import TableAccess
 from icectl.engine.compact_job import OutputPlaces
 from icectl.engine.find_job import FindJob, FoundRows, run_find
@@ -15,8 +16,13 @@ from icectl.engine.kernels.write_data import FileOutputs
 from icectl.engine.write_job import WriteJob, run_write
 from icectl.env import Env, SystemEnv
 from icectl.plan.compact.task import RewriteTask
+from icectl.spec.partition import PartitionField, PartitionSpec
+from icectl.spec.schema import Schema
+from icectl.spec.transforms import parse_transform
+from icectl.spec.types import FixedType, ListType, NestedField, PrimitiveType, Type
 from icectl.storage.store import Store
 from tests.builders.expiry import access_to
+from tests.builders.plain_metadata import plain_metadata
 from tests.builders.table_builder import TableBuilder, make_rows
 from tests.builders.tree_table import upgrade
 
@@ -41,6 +47,39 @@ def tree(directory: Path, partitioning: str = "none", **properties: str) -> Path
     """An empty table of layout sfc-1."""
     named = {name.replace("__", ".").replace("_", "-"): text for name, text in properties.items()}
     TableBuilder(directory, 3, partitioning, named)
+    upgrade(directory, SystemEnv(), "--lazy")
+    return directory
+
+
+TYPES: dict[str, Type] = {
+    "id": PrimitiveType("long"),
+    "u": PrimitiveType("uuid"),
+    "f": FixedType(4),
+    "t": PrimitiveType("time"),
+    "ns": PrimitiveType("timestamp_ns"),
+    "nz": PrimitiveType("timestamptz_ns"),
+    "us": ListType(10, PrimitiveType("uuid"), element_required=False),
+}
+"""Columns of types that Spark does not have as they are."""
+
+
+def typed_tree(directory: Path) -> Path:
+    """An empty table of layout sfc-1 with the columns of TYPES, by buckets of its UUIDs."""
+    fields = enumerate(TYPES.items(), 1)
+    schema = Schema(0, tuple(NestedField(at, *item, required=at == 1) for at, item in fields))
+    by_uuid = PartitionField((2,), 1000, "u_bucket", parse_transform("bucket[2]"))
+    metadata = plain_metadata(
+        schema,
+        PartitionSpec(0, (by_uuid,)),
+        format_version=3,
+        table_uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        location=str(directory),
+        last_column_id=10,
+        next_row_id=0,
+    )
+    (directory / "metadata").mkdir(parents=True)
+    written = write_metadata(metadata, compressed=False)
+    (directory / "metadata/v1.metadata.json").write_bytes(written)
     upgrade(directory, SystemEnv(), "--lazy")
     return directory
 

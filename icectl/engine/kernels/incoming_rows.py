@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
-from icectl.codec.data_rows import dressed
+from icectl.codec.data_rows import dressed, flat_retyped, retyped
 from icectl.codec.parquet.schema import FIELD_ID, child_fields
 from icectl.engine.kernels.read_data import SourceFile, projected
 from icectl.errors import CorruptTable, Refused
@@ -19,6 +20,7 @@ from icectl.plan.column_names import near
 from icectl.spec.schema import Schema, children
 from icectl.spec.types import (
     DecimalType,
+    FixedType,
     ListType,
     MapType,
     NestedField,
@@ -45,6 +47,9 @@ _WHOLE: Mapping[str, tuple[_Test, ...]] = {
 }  # fmt: skip
 """What a column of a frame may be, for each type of which it loses nothing."""
 
+_UUID_BYTES = 16
+_UUID_TEXT = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+
 
 @dataclass(frozen=True, slots=True)
 class IncomingRows:
@@ -57,13 +62,13 @@ class IncomingRows:
         """Yield the batches with the columns of `wanted`.
 
         Order: kept.
-        Raises: Refused, where a required column has a null; Unsupported, where a value has no
-        place in its column's type.
+        Raises: Refused, where a required column has a null, or a value has no place in its column.
         """
         wanted = replace(self.wanted, fields=tuple(map(_as_written, self.wanted.fields)))
         projection = projected(SourceFile("the data frame", "arrow", 0, 0), self.given, wanted)
         for batch in batches:
-            rows = dressed(list(batch.columns), self.given, batch.num_rows)
+            columns = [_fitted(*pair) for pair in zip(batch.columns, self.given, strict=True)]
+            rows = dressed(columns, self.given, batch.num_rows)
             try:
                 yield projection.project(rows, np.zeros(batch.num_rows, np.int64))
             except CorruptTable as error:
@@ -120,15 +125,24 @@ def _kind(given: pa.DataType, wanted: Type, shown: str) -> pa.DataType:
             parts = zip(child_fields(given), children(wanted), strict=True)
             key, value = (_inner(one, item, shown) for one, item in parts)
             return pa.map_(key.with_nullable(nullable=False), value)
-    if _is_lossless(given, wanted):
-        return given
+    taken = given if _is_lossless(given, wanted) else _checked(given, wanted)
+    if taken is not None:
+        return taken
+    name = "binary" if isinstance(wanted, FixedType) else type_text(wanted)
     raise Refused(
         f"`{shown}` is {given} in the data frame and {type_text(wanted)} in the table",
-        hint=f"cast it to {_SPARK.get(type_text(wanted), type_text(wanted))}",
+        hint=f"cast it to {_SPARK.get(name, name)}",
     )
 
 
-_SPARK = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
+_SPARK = {
+    "long": "bigint",
+    "timestamp": "timestamp_ntz",
+    "timestamp_ns": "timestamp_ntz",
+    "timestamptz": "timestamp",
+    "timestamptz_ns": "timestamp",
+    "uuid": "string",
+}
 """Types by Spark's names for them, where these are others."""
 
 
@@ -147,6 +161,61 @@ def _is_lossless(given: pa.DataType, wanted: Type) -> bool:
             return any(test(given) for test in _WHOLE.get(name, ()))
         case _:
             return False
+
+
+def _checked(given: pa.DataType, wanted: Type) -> pa.DataType | None:
+    """Return what values of a frame become that may fit a column or not, each for itself.
+
+    None where none would.
+    """
+    is_binary = arrow_types.is_binary(given) or arrow_types.is_large_binary(given)
+    is_text = arrow_types.is_string(given) or arrow_types.is_large_string(given)
+    match wanted:
+        case PrimitiveType("uuid") if is_text or is_binary:
+            return pa.binary(_UUID_BYTES)
+        case FixedType(length) if is_binary:
+            return pa.binary(length)
+        case PrimitiveType("time") if arrow_types.is_time64(given):
+            return pa.time64("us")
+        case PrimitiveType("timestamp_ns" | "timestamptz_ns" as name):
+            has_zone = name == "timestamptz_ns"
+            if arrow_types.is_timestamp(given) and (given.tz is not None) == has_zone:
+                return pa.timestamp("ns", given.tz)
+    return None
+
+
+def _fitted(column: pa.Array, field: pa.Field) -> pa.Array:
+    """Return a column of a frame in the type that `identified` gave it. Raises: Refused."""
+    try:
+        return retyped(column, field.type, _fitted_values)
+    except ValueError as error:
+        raise Refused(
+            f"a value of the data frame's column `{field.name}` does not fit the table's: {error}"
+        ) from None
+
+
+def _fitted_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return values of _checked in what they become. Raises: ValueError, where one does not fit."""
+    if arrow_types.is_fixed_size_binary(kind):
+        is_binary = arrow_types.is_binary(values.type) or arrow_types.is_large_binary(values.type)
+        return values.cast(kind) if is_binary else _uuids(values)
+    is_finer = arrow_types.is_timestamp(kind) and kind.unit == "ns"
+    return values.cast(kind) if is_finer else flat_retyped(values, kind)
+
+
+def _uuids(texts: pa.Array) -> pa.Array:
+    """Return UUIDs as their bytes. Raises: ValueError, where a text is none."""
+    is_one = pc.match_substring_regex(texts, _UUID_TEXT)
+    if not pc.all(is_one, min_count=0).as_py():
+        raise ValueError(f"`{texts.filter(pc.invert(is_one))[0]}` is no UUID")
+    is_there = texts.is_valid()
+    digits = "".join(pc.replace_substring(texts.drop_null(), "-", "").to_pylist())
+    stored = np.zeros((len(texts), _UUID_BYTES), np.uint8)
+    found = np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, _UUID_BYTES)
+    stored[is_there.to_numpy(zero_copy_only=False)] = found
+    kind = pa.binary(_UUID_BYTES)
+    made = pa.Array.from_buffers(kind, len(texts), [None, pa.py_buffer(stored)])
+    return pc.if_else(is_there, made, pa.scalar(None, kind))
 
 
 def _as_written(item: NestedField) -> NestedField:

@@ -1,33 +1,38 @@
 """Rows of a table as rows of a data frame of Spark, in the types that Spark has."""
 
 from dataclasses import dataclass
-from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
-from pyarrow import types as arrow_types
+import pyarrow.compute as pc
 
 from icectl.codec.data_rows import retyped
 from icectl.codec.parquet.schema import arrow_type
 from icectl.errors import Unsupported
-from icectl.spec.schema import Schema, children
+from icectl.spec.schema import Schema
 from icectl.spec.types import (
     FixedType,
+    GeographyType,
+    GeometryType,
     ListType,
     MapType,
     NestedField,
     PrimitiveType,
+    StructType,
     Type,
     type_text,
 )
 
-_ABSENT = {"time", "timestamp_ns", "timestamptz_ns"}
+_UUID_DIGITS = [at for at in range(36) if at not in (8, 13, 18, 23)]
+"""Where the digits of a UUID are in its text; between them are hyphens."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRows:
     """Batches of some columns of a table for a data frame: UUIDs as text, fixed as binary.
 
-    What batches have beyond these columns is left out.
+    Timestamps of nanoseconds are some of microseconds, if nothing is lost. What batches have beyond
+    these columns is left out.
     """
 
     columns: Schema
@@ -40,9 +45,12 @@ class OutgoingRows:
         )
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of a batch that begins with the columns of the schema. Order: kept."""
+        """Return the rows of a batch that begins with the columns of the schema. Order: kept.
+
+        Raises: Unsupported, where a value has no place in the type that Spark has.
+        """
         schema = self.schema
-        parts = zip(batch.columns[: len(schema)], schema.types, strict=True)
+        parts = zip(batch.columns[: len(schema)], schema, strict=True)
         return pa.RecordBatch.from_arrays([_column(*part) for part in parts], schema=schema)
 
 
@@ -52,32 +60,53 @@ def _kind(column: NestedField, type_: Type) -> pa.DataType:
             return pa.string()
         case FixedType():
             return pa.binary()
-        case PrimitiveType(name) if name in _ABSENT:
-            raise _unknown(column, type_)
-    inside = [_kind(column, item.type) for item in children(type_)]
-    plain = arrow_type(type_)
-    if any(of != arrow_type(item.type) for of, item in zip(inside, children(type_), strict=True)):
-        raise _unknown(column, type_)
-    match type_:
+        case PrimitiveType("time"):
+            return pa.time64("ns")
+        case PrimitiveType("timestamp_ns"):
+            return pa.timestamp("us")
+        case PrimitiveType("timestamptz_ns"):
+            return pa.timestamp("us", "UTC")
+        case PrimitiveType("variant") | GeometryType() | GeographyType():
+            shown = f"is or holds {type_text(type_)}"
+            raise not_given(column.name, shown)
         case ListType():
-            return pa.list_(inside[0])
+            return pa.list_(_kind(column, type_.element))
         case MapType():
-            return pa.map_(*inside)
-        case _ if arrow_types.is_struct(plain):
-            names = [item.name for item in children(type_)]
-            return pa.struct(list(zip(names, inside, strict=True)))
-    return plain
+            return pa.map_(_kind(column, type_.key), _kind(column, type_.value))
+        case StructType(fields):
+            return pa.struct([pa.field(item.name, _kind(column, item.type)) for item in fields])
+    return arrow_type(type_)
 
 
-def _unknown(column: NestedField, type_: Type) -> Unsupported:
+def not_given(column: str, why: str) -> Unsupported:
+    """Tell that a column, by its name and what is wrong with it, can't be one of a frame."""
     return Unsupported(
-        f"the column `{column.name}` is or holds {type_text(type_)}, which Spark can't be given",
+        f"the column `{column}` {why}, which Spark can't be given",
         hint="`columns=` names the others",
     )
 
 
-def _column(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if isinstance(values, pa.ExtensionArray):
-        stored = values.storage.to_pylist()
-        return pa.array([None if one is None else str(UUID(bytes=one)) for one in stored], kind)
-    return retyped(values, kind)
+def _column(values: pa.Array, field: pa.Field) -> pa.Array:
+    if values.offset:
+        values = pa.concat_arrays([values])  # no slice, whose nulls retyped does not take
+    try:
+        return retyped(values, field.type, _given_values)
+    except pa.ArrowInvalid:
+        raise not_given(field.name, "has moments between two microseconds") from None
+
+
+def _given_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return values in what Spark gets of them. Raises: pa.ArrowInvalid, for lost nanoseconds."""
+    return _texts(values) if isinstance(values, pa.ExtensionArray) else values.cast(kind)
+
+
+def _texts(uuids: pa.ExtensionArray) -> pa.Array:
+    """Return UUIDs as their text."""
+    stored = uuids.storage.fill_null(bytes(16))
+    digits = b"".join(stored.to_pylist()).hex().encode()
+    texts = np.full((len(uuids), 36), b"-", "S1")
+    texts[:, _UUID_DIGITS] = np.frombuffer(digits, "S1").reshape(-1, 32)
+    ends = np.arange(len(uuids) + 1, dtype=np.int32) * np.int32(36)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(texts)]
+    made = pa.Array.from_buffers(pa.string(), len(uuids), buffers)
+    return pc.if_else(uuids.is_valid(), made, pa.scalar(None, pa.string()))
