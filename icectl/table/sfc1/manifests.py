@@ -3,7 +3,7 @@
 A state of a table is one Arrow table of root rows, and leaves that are read as they are needed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.codec.manifest.header import check_known
 from icectl.codec.manifest.manifest import read_manifest
 from icectl.codec.parquet.schema import no_rows
 from icectl.codec.sfc1.content_stats import conform, from_maps
@@ -172,7 +173,7 @@ def root_file(content: bytes, *, carried: bool = False) -> TreeFile:
     """Return a root out of its bytes, as it is stored. Raises: CorruptTable V4-040; Unsupported."""
     file = read_tree(content)
     if carried:
-        check_whole(file.unknown_field_ids)
+        check_known(file.unknown_field_ids)
     if file.content is not TreeContent.ROOT:  # V4-040
         raise CorruptTable("it is no root manifest", rule="V4-040")
     return file
@@ -181,14 +182,6 @@ def root_file(content: bytes, *, carried: bool = False) -> TreeFile:
 def resolved_rows(facts: TreeFacts, stored: pa.Table, snapshot: Snapshot) -> pa.Table:
     """Stored rows of a root with inheritance resolved, locations absolute. Raises: CorruptTable."""
     return root_inherited(conformed(facts, stored), snapshot)
-
-
-def check_whole(unknown: Sequence[int]) -> None:
-    """Check that writing a manifest again would lose no column. Raises: Unsupported."""
-    if unknown:
-        ids = ", ".join(map(str, unknown))
-        message = f"a manifest has columns that icectl does not know (field ids {ids})"
-        raise Unsupported(message, hint="maintain it with the engine that wrote it")
 
 
 def conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
@@ -293,7 +286,7 @@ def rows_of_leaf(
         return _legacy_rows(facts, content, leaf, part, carried=carried)
     file = read_tree(content, columns=part.columns, stats=part.stats)
     if carried:
-        check_whole(file.unknown_field_ids)
+        check_known(file.unknown_field_ids)
     return _leaf_rows(facts, file, leaf, part)
 
 
@@ -355,7 +348,7 @@ def _legacy_rows(
     if "content" in header.metadata and header.content is not listed.content:  # V4-111
         raise CorruptTable("its content is not what the root says", rule="V4-111")
     if carried:
-        check_whole(header.unknown_field_ids)
+        check_known(header.unknown_field_ids)
     entries = inherit(raw, [listed])
     return tree_rows(facts, entries, listed.partition_spec_id)
 
