@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Integers, Mask
+from icectl.entries.columns.values import Integers, Mask, whole
 from icectl.entries.rows import location_keys
 from icectl.entries.sfc1.rows import COUNTS, LEAF_MAX_ENTRIES, LISTED, ListedRow, listed_rows
 from icectl.spec.manifest import Content, FileFormat, Status
@@ -205,16 +205,12 @@ def _equality_ids(columns: TreeColumns, known: Known) -> Found:
 def _split_offsets(columns: TreeColumns) -> Found:
     present = ~columns.absent("split_offsets")
     wrong = present & ~columns.of(_DATA, _EQUALITY)
-    lists = _whole(columns.rows["split_offsets"])
+    lists = whole(columns.rows["split_offsets"])
     values = lists.flatten().to_numpy(zero_copy_only=False)
     rows = pc.list_parent_indices(lists).to_numpy()
     falling = (np.diff(values) < 0) & (np.diff(rows) == 0)
     wrong[rows[1:][falling]] = True
     yield from columns.broken("V4-061", wrong, "has split offsets that do not ascend")  # V4-061
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 # -- roots ----------------------------------------------------------------------------------------

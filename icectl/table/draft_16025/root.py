@@ -15,7 +15,8 @@ from icectl.codec.draft_16025.manifest import read_draft
 from icectl.codec.draft_16025.mumbling import read_mumbling
 from icectl.entries.columns.values import NONE, Positions
 from icectl.entries.draft_16025.rows import Inherited, are_leaves, are_live, inherit
-from icectl.spec.locations import resolved, with_scheme
+from icectl.entries.schemes import all_resolved
+from icectl.spec.locations import with_scheme
 from icectl.storage.location import parent
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, read_file
@@ -99,9 +100,7 @@ def _number(footer: Mapping[str, str], name: str) -> int | None:
 def _whole(rows: pa.Table, table_location: str) -> pa.Table:
     """Return the same rows with whole locations. Raises: Unsupported, where one is neither."""
     for name in ("location", "dv_location"):
-        whole = [
-            None if one is None else resolved(table_location, one) for one in rows[name].to_pylist()
-        ]
         at = rows.schema.get_field_index(name)
-        rows = rows.set_column(at, rows.schema.field(name), pa.array(whole, pa.string()))
+        found = all_resolved(table_location, rows[name])
+        rows = rows.set_column(at, rows.schema.field(name), found)
     return rows

@@ -3,9 +3,8 @@
 A state of a table is one Arrow table of root rows, and leaves that are read as they are needed.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +20,10 @@ from icectl.entries.columns.values import whole
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.entries.schemes import completed, without_scheme
+from icectl.entries.schemes import all_resolved, completed
 from icectl.entries.sfc1.rows import STATS, TREE_ROWS, ListedRow, number_of, text_of
 from icectl.errors import CorruptTable, Unsupported
-from icectl.spec.locations import relative_base, resolved, scheme_of, shortened
+from icectl.spec.locations import relative_base, scheme_of, shortened
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
@@ -74,30 +73,22 @@ class TreeFacts:
             message = f"there are no statistics under the id {error}, which spec {spec_id} needs"
             raise Unsupported(message, rule="V4-015") from error  # V4-014, V4-015
 
-    def absolute(self, locations: pa.Array) -> pa.Array:
-        """Return locations with relative ones below the table's (sfc-1 L1). Raises: Unsupported."""
-        if not pc.any(without_scheme(locations), min_count=0).as_py():
-            return locations
-        return self._each(locations, partial(resolved, self.metadata.location))
-
     def stored(self, rows: pa.Table) -> pa.Table:
         """Rows with locations as they are written: relative where the table wants it (sfc-1 L4)."""
         if not relative_base(self.metadata):
             return rows
         for name in LOCATIONS:
             at = rows.schema.get_field_index(name)
-            column = self._each(rows[name], self.stored_location)
-            rows = rows.set_column(at, rows.schema.field(name), column)
+            column = [
+                None if one is None else self.stored_location(one) for one in rows[name].to_pylist()
+            ]
+            rows = rows.set_column(at, rows.schema.field(name), pa.array(column, pa.string()))
         return rows
 
     def stored_location(self, location: str) -> str:
         """Return a location as it is written (sfc-1 L4)."""
         base = relative_base(self.metadata)
         return shortened(base, location) if base else location
-
-    def _each(self, locations: pa.Array, of: Callable[[str], str]) -> pa.Array:
-        found = [None if one is None else of(one) for one in locations.to_pylist()]
-        return pa.array(found, pa.string())
 
     def row(self, row: ListedRow, stats: pa.Array | None = None) -> pa.Table:
         """Return one row of a root, with statistics where it has any."""
@@ -193,7 +184,8 @@ def located(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     """Return rows with absolute locations, in columns there. Raises: Unsupported."""
     for name in LOCATIONS:
         if name in rows.column_names:
-            rows = with_column(rows, name, facts.absolute(whole(rows.column(name))))
+            column = all_resolved(facts.metadata.location, whole(rows.column(name)))
+            rows = with_column(rows, name, column)
     return rows
 
 
