@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from icectl.codec.draft_16025.mumbling import write_mumbling
 from icectl.codec.draft_16025.partitions import Union, union_of
 from icectl.codec.draft_16025.stats import DraftStats, draft_stats
-from icectl.entries.columns.values import Mask, Positions
+from icectl.entries.columns.values import Mask, Positions, mask_of
 from icectl.entries.draft_16025.rows import (
     COUNTS,
     DRAFT_ROWS,
@@ -143,7 +143,7 @@ class WrittenLeaf:
     def alive(self) -> Mask:
         """Whether each row is live, by its status and what is dead in the leaf."""
         dead = np.isin(np.arange(self.rows.num_rows), self.marks.dead)
-        return np.asarray(are_live(self.rows).to_numpy(), np.bool_) & ~dead
+        return mask_of(are_live(self.rows)) & ~dead
 
 
 def leaf_row(

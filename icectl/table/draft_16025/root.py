@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from icectl.codec.draft_16025.manifest import read_draft
 from icectl.codec.draft_16025.mumbling import read_mumbling
-from icectl.entries.columns.values import NONE, Positions
+from icectl.entries.columns.values import NONE, Positions, mask_of
 from icectl.entries.draft_16025.rows import Inherited, are_leaves, are_live, inherit
 from icectl.entries.schemes import all_resolved
 from icectl.spec.locations import with_scheme
@@ -47,7 +47,7 @@ class DraftManifest:
     def alive(self) -> npt.NDArray[np.bool_]:
         """Whether each row is live, by its status and what is dead in the leaf."""
         dead = np.isin(np.arange(self.rows.num_rows), self.dead)
-        return np.asarray(are_live(self.rows).to_numpy(), np.bool_) & ~dead
+        return mask_of(are_live(self.rows)) & ~dead
 
     @property
     def leaves(self) -> list[Mapping[str, object]]:

@@ -16,7 +16,7 @@ from icectl.codec.parquet.schema import no_rows
 from icectl.codec.sfc1.content_stats import conform, from_maps
 from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_tree
 from icectl.codec.sfc1.partition_stats import TupleField, tuple_fields, with_tuples
-from icectl.entries.columns.values import whole
+from icectl.entries.columns.values import mask_of, whole
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS
@@ -322,7 +322,7 @@ def leaf_inherited(rows: pa.Table, leaf: ListedRow) -> pa.Table:
         return rows
     stored = whole(rows["first_row_id"])
     takes = pc.and_(stored.is_null(), pc.not_equal(rows["status"], int(Status.DELETED)))
-    mask = np.asarray(whole(takes).to_numpy(zero_copy_only=False), bool)
+    mask = mask_of(takes)
     counts = np.where(mask, rows["record_count"].to_numpy(), 0)
     ids = pa.array(number_of(first) + np.cumsum(counts) - counts, pa.int64())
     return with_column(rows, "first_row_id", pc.if_else(pa.array(mask), ids, stored))

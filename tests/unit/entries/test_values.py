@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from icectl.entries.columns.values import distinct_count, whole
+from icectl.entries.columns.values import distinct_count, mask_of, whole
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,10 @@ def test_a_column_in_pieces_becomes_one(pieces: list[list[int]]) -> None:
         pa.int8(),
         [one for piece in pieces for one in piece],
     )
+
+
+def test_flags_that_are_null_are_false() -> None:
+    flags = pa.array([True, None, False])
+    assert mask_of(flags).tolist() == [True, False, False]
+    assert mask_of(pa.chunked_array([flags[:1], flags])).tolist() == [True, True, False, False]
+    assert mask_of(pa.chunked_array([], pa.bool_())).tolist() == []
