@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Integers, Mask
+from icectl.entries.columns.values import Integers, Mask, mask_of
 from icectl.entries.deletes.apply import Matches, delete_counts, known_deleted_rows
 from icectl.entries.partition.key import decode_key, sort_key
 from icectl.entries.rows import Entries, numbers, take
@@ -157,7 +157,7 @@ def everything(data: Entries) -> Mask:
 def at_locations(files: Entries, locations: Collection[str]) -> Mask:
     """Return whether each file is at one of these locations."""
     named = pc.is_in(files.table["location"], value_set=pa.array(locations, pa.string()))
-    return np.asarray(named.to_numpy(zero_copy_only=False), dtype=np.bool_)
+    return mask_of(named)
 
 
 def of_specs(files: Entries, spec_ids: Collection[int]) -> Mask:

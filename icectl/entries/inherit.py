@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.entries.columns.values import mask_of
 from icectl.entries.rows import Entries, RawEntries
 from icectl.errors import CorruptTable
 from icectl.spec.manifest import Content, ManifestContent, ManifestFile, Status
@@ -88,7 +89,7 @@ def _first_row_ids(table: pa.Table, manifests: Sequence[ManifestFile]) -> pa.Chu
             pc.not_equal(table["status"], Status.DELETED), pc.equal(table["content"], Content.DATA)
         ),
     )
-    mask = np.asarray(takes_part.to_numpy(), dtype=np.bool_)
+    mask = mask_of(takes_part)
     counts = np.where(mask, _numbers(table["record_count"]), 0)
     if (counts < 0).any():
         raise CorruptTable("an entry has a negative record count", rule="R-063")

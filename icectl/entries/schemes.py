@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from icectl.entries.rows import RawEntries
-from icectl.spec.locations import SCHEME, absolute, scheme_of, with_scheme
+from icectl.spec.locations import SCHEME, absolute, resolved, scheme_of, with_scheme
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 
@@ -43,6 +43,20 @@ def _below_table(table_location: str, locations: pa.Array) -> pa.Array:
         return locations
     base = pa.scalar(table_location.rstrip("/"))
     return pc.if_else(relative, pc.binary_join_element_wise(base, locations, "/"), locations)
+
+
+def all_resolved(table_location: str, locations: pa.Array) -> pa.Array:
+    """Return locations of version 4 as absolute ones (sfc-1 L1).
+
+    Order: kept; null stays null.
+    Raises: Unsupported, where one begins with a slash.
+    """
+    import pyarrow.compute as pc
+
+    slashed = locations.filter(pc.starts_with(locations, "/"))
+    if len(slashed):
+        resolved(table_location, slashed[0].as_py())
+    return _below_table(table_location, locations)
 
 
 def with_schemes(metadata: TableMetadata, entries: RawEntries) -> RawEntries:

@@ -30,7 +30,7 @@ from icectl.storage.location import join
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests, try_manifest_lists
 from icectl.table.manifests import load_entries, load_entries_to_match, scan_entries
-from icectl.table.reading import OF_ONE_FILE, Problem
+from icectl.table.reading import Problem, of_one_file
 
 Load = Callable[..., Entries]
 """Reads manifests into one table."""
@@ -161,8 +161,7 @@ class Reader:
                 progress=self.progress,
             )
         except (CorruptTable, Unsupported, StorageError) as error:
-            if isinstance(error, StorageError) and error.error_id not in OF_ONE_FILE:
-                raise
+            of_one_file(error)
             if len(manifests) <= 1 or self.gaps is None:
                 self._leave_out(error)
                 return EMPTY

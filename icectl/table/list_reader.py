@@ -18,8 +18,8 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.rule import Found
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import Store
-from icectl.table.reading import Problem, decode_file, read_file, try_file
-from icectl.table.snapshot_reader import ManifestListRead, Marked, SnapshotReader, of_one_file
+from icectl.table.reading import Problem, decode_file, of_one_file, read_file, try_file
+from icectl.table.snapshot_reader import ManifestListRead, Marked, SnapshotReader
 
 _MANY_LISTS = 16
 """From so many on it pays to load the compiled scan for manifest lists."""

@@ -17,7 +17,7 @@ times as much, which keeps a scan of any table well below 1 GiB."""
 _MOST_AT_ONCE, _BYTES_AT_ONCE = 16, 2**20
 """Small files that one thread reads in a row: handing over each would cost more than reading it."""
 
-OF_ONE_FILE = frozenset({ACCESS_DENIED, NOT_A_FILE})
+_OF_ONE_FILE = frozenset({ACCESS_DENIED, NOT_A_FILE})
 """Ids of storage errors that say something of a file, not of the store."""
 
 Problem = StorageError | CorruptTable | Unsupported
@@ -48,9 +48,26 @@ def try_file(store: Store, location: str) -> FileRead:
     except MissingFile as error:
         return error
     except StorageError as error:
-        if error.error_id not in OF_ONE_FILE:
-            raise
+        of_one_file(error)
         return error
+
+
+def of_one_file(error: Problem) -> Problem:
+    """Return what is wrong with one file. Raises: the error, where the store itself fails."""
+    if isinstance(error, StorageError) and error.error_id not in _OF_ONE_FILE:
+        raise error
+    return error
+
+
+def read_or_none(read: Callable[[], _Done]) -> _Done | None:
+    """Read, or return None where a file is broken or gone. Raises: StorageError of the store."""
+    try:
+        return read()
+    except FileNotFoundError:
+        return None
+    except (CorruptTable, Unsupported, StorageError) as error:
+        of_one_file(error)
+        return None
 
 
 def raised(problem: Problem) -> None:

@@ -10,14 +10,13 @@ from importlib import import_module
 from typing import Protocol
 
 from icectl.entries.rows import Entries, RawEntries
-from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.spec.layout import Layout
 from icectl.spec.manifest import ManifestFile, ManifestHeader, RootManifest, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.rule import Found
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import Store
-from icectl.table.reading import OF_ONE_FILE, Problem
+from icectl.table.reading import Problem
 
 _READERS: Mapping[Layout, str] = {
     Layout.MANIFEST_LISTS: "icectl.table.list_reader",
@@ -123,10 +122,3 @@ def reader_of(metadata: TableMetadata, layout: Layout, *, snapshots: int = 1) ->
     """Return the reader of a table's snapshots of one layout, ready for so many of them."""
     found: SnapshotReader = import_module(_READERS[layout]).reader(metadata, snapshots)
     return found
-
-
-def of_one_file(error: StorageError | CorruptTable | Unsupported) -> Problem:
-    """Return what is wrong with one file. Raises: the error, where the store itself fails."""
-    if isinstance(error, StorageError) and error.error_id not in OF_ONE_FILE:
-        raise error
-    return error

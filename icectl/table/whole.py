@@ -29,7 +29,7 @@ from icectl.spec.snapshot import Snapshot, ancestors
 from icectl.storage.store import Store
 from icectl.table.manifest_lists import read_snapshot_manifests
 from icectl.table.manifests import try_manifests
-from icectl.table.reading import OF_ONE_FILE
+from icectl.table.reading import of_one_file, read_or_none
 from icectl.table.row_safety import check_live
 from icectl.table.stored import compare_with_store
 
@@ -58,7 +58,7 @@ def newest_whole_metadata(
     number = metadata_version(broken).version
     if number is None:
         return None
-    uuid = _uuid_in(store, broken)
+    uuid = read_or_none(lambda: find_table_uuid(store.read(broken)))
     older = [
         version
         for version in versions
@@ -82,18 +82,6 @@ def _newest_first(version: MetadataVersion) -> tuple[int, bool, int]:
     By number; names of a convention go before others, and of these the one written last.
     """
     return version.version or 0, version.kind != "other", version.modified_ms or 0
-
-
-def _uuid_in(store: Store, location: str) -> str | None:
-    """Return the table-uuid at the beginning of a file that is no whole metadata file."""
-    try:
-        return find_table_uuid(store.read(location))
-    except FileNotFoundError:
-        return None
-    except StorageError as error:
-        if error.error_id not in OF_ONE_FILE:
-            raise
-        return None
 
 
 @dataclass(slots=True)
@@ -137,11 +125,10 @@ class WholeSnapshots:
             if entries is None:
                 return False
             check_live(self.metadata, snapshot, manifests, entries)
-        except (CorruptTable, Unsupported, FileNotFoundError):
+        except FileNotFoundError:
             return False
-        except StorageError as error:
-            if error.error_id not in OF_ONE_FILE:
-                raise
+        except (CorruptTable, Unsupported, StorageError) as error:
+            of_one_file(error)
             return False
         return self.level == "metadata" or self._are_there(entries)
 

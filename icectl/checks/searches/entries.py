@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Mask
+from icectl.entries.columns.values import Mask, mask_of
 from icectl.entries.rows import RawEntries
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.spec.rule import Fault
@@ -57,7 +57,7 @@ class Columns:
             if column.null_count in (0, len(column)):
                 flags = np.full(len(column), column.null_count > 0)
             else:
-                flags = _mask(pc.is_null(column))
+                flags = mask_of(pc.is_null(column))
             self._absent[name] = flags
         return self._absent[name]
 
@@ -225,7 +225,7 @@ def of_other_sort_orders(columns: Columns, known: Collection[int]) -> Fault | No
 
 def relative_locations(columns: Columns) -> Fault | None:
     """Return files whose location is neither a URI nor an absolute path (R-164)."""
-    return columns.fault(~_mask(pc.match_substring_regex(columns.table["location"], _ABSOLUTE)))
+    return columns.fault(~mask_of(pc.match_substring_regex(columns.table["location"], _ABSOLUTE)))
 
 
 def live_numbers(columns: Columns, inherited: int) -> tuple[int, int] | None:
@@ -253,8 +253,4 @@ def _has_ids(columns: Columns) -> Mask:
     if ids.null_count == len(ids):
         return np.zeros(len(ids), np.bool_)
     lengths = pc.list_value_length(ids)
-    return _mask(pc.greater(pc.fill_null(lengths, 0), 0))
-
-
-def _mask(flags: pa.ChunkedArray) -> Mask:
-    return np.asarray(flags.to_numpy(), np.bool_)
+    return mask_of(pc.greater(pc.fill_null(lengths, 0), 0))

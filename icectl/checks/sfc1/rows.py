@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.values import Integers, Mask
+from icectl.entries.columns.values import Integers, Mask, mask_of, whole
 from icectl.entries.rows import location_keys
 from icectl.entries.sfc1.rows import COUNTS, LEAF_MAX_ENTRIES, LISTED, ListedRow, listed_rows
 from icectl.spec.manifest import Content, FileFormat, Status
@@ -56,8 +56,7 @@ class TreeColumns:
 
     def absent(self, name: str) -> Mask:
         """Find where a column is null."""
-        found: Mask = self.rows[name].is_null().to_numpy()
-        return found
+        return mask_of(self.rows[name].is_null())
 
     def numbers(self, name: str) -> Integers:
         """Return a number column, 0 for null."""
@@ -66,13 +65,11 @@ class TreeColumns:
 
     def equal_to(self, name: str, text: str) -> Mask:
         """Find where a text column has a value."""
-        found = pc.equal(self.rows[name], text)
-        return np.asarray(pc.fill_null(found, fill_value=False).to_numpy(), bool)
+        return mask_of(pc.equal(self.rows[name], text))
 
     def starting(self, name: str, prefix: str) -> Mask:
         """Find where a text column starts with a prefix; null does not."""
-        found = pc.starts_with(self.rows[name], prefix)
-        return np.asarray(pc.fill_null(found, fill_value=False).to_numpy(), bool)
+        return mask_of(pc.starts_with(self.rows[name], prefix))
 
     def keys(self, name: str) -> list[str | None]:
         """Return a column of locations in the form that they are compared in."""
@@ -205,16 +202,12 @@ def _equality_ids(columns: TreeColumns, known: Known) -> Found:
 def _split_offsets(columns: TreeColumns) -> Found:
     present = ~columns.absent("split_offsets")
     wrong = present & ~columns.of(_DATA, _EQUALITY)
-    lists = _whole(columns.rows["split_offsets"])
+    lists = whole(columns.rows["split_offsets"])
     values = lists.flatten().to_numpy(zero_copy_only=False)
     rows = pc.list_parent_indices(lists).to_numpy()
     falling = (np.diff(values) < 0) & (np.diff(rows) == 0)
     wrong[rows[1:][falling]] = True
     yield from columns.broken("V4-061", wrong, "has split offsets that do not ascend")  # V4-061
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 # -- roots ----------------------------------------------------------------------------------------

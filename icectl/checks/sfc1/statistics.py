@@ -12,7 +12,7 @@ from icectl.checks.sfc1.rows import TreeColumns
 from icectl.codec.parquet.schema import child_fields, field_id
 from icectl.codec.sfc1.content_stats import aggregate, bound_type
 from icectl.codec.sfc1.partition_stats import TupleField
-from icectl.entries.columns.values import Mask, whole
+from icectl.entries.columns.values import Mask, mask_of, whole
 from icectl.entries.partition.transforms import transform_column
 from icectl.entries.sfc1.rows import STATS
 from icectl.spec.expressions import HIGHEST_STATS_ID
@@ -91,7 +91,7 @@ class Stats:
         stored = whole(rows[STATS])
         self._groups = dict(zip(map(field_id, stored.type), stored.flatten(), strict=True))
         self._count = len(rows)
-        self.is_null: Mask = _mask(stored.is_null())
+        self.is_null: Mask = mask_of(stored.is_null())
 
     def group(self, stats_id: int) -> "Group | None":
         """Return the members of one stats id; None where the table has no such column."""
@@ -103,7 +103,7 @@ class Group:
     """The members of one stats id over all rows; what the file lacks is None."""
 
     def __init__(self, stored: pa.StructArray) -> None:
-        self.is_null = _mask(stored.is_null())
+        self.is_null = mask_of(stored.is_null())
         members = zip(stored.type, stored.flatten(), strict=True)
         self._members = {one.name: _storage(part) for one, part in members}
 
@@ -116,15 +116,11 @@ class Group:
         found = self._members.get(name)
         if found is None:
             return np.zeros(len(self.is_null), np.int64), np.zeros(len(self.is_null), bool)
-        return pc.fill_null(found, 0).to_numpy(), _mask(found.is_valid())
+        return pc.fill_null(found, 0).to_numpy(), mask_of(found.is_valid())
 
 
 def _storage(values: pa.Array) -> pa.Array:
     return values.storage if isinstance(values, pa.ExtensionArray) else values
-
-
-def _mask(flags: pa.Array) -> Mask:
-    return np.asarray(pc.fill_null(flags, fill_value=False).to_numpy(zero_copy_only=False), bool)
 
 
 def value_faults(
@@ -163,9 +159,9 @@ def _crossed(group: Group) -> Mask:
     lower, upper = group.get("lower_bound"), group.get("upper_bound")
     if lower is None or upper is None:
         return np.zeros(len(group.is_null), bool)
-    found = _mask(pc.greater(lower, upper))
+    found = mask_of(pc.greater(lower, upper))
     if pa.types.is_floating(lower.type):
-        found |= _mask(pc.is_nan(lower)) | _mask(pc.is_nan(upper))
+        found |= mask_of(pc.is_nan(lower)) | mask_of(pc.is_nan(upper))
     return found
 
 
@@ -202,13 +198,13 @@ def _of_tuple(group: Group) -> dict[str, Mask]:
     lower, upper = group.get("lower_bound"), group.get("upper_bound")
     if lower is None or upper is None:
         return {}
-    has_lower, has_upper = _mask(lower.is_valid()), _mask(upper.is_valid())
+    has_lower, has_upper = mask_of(lower.is_valid()), mask_of(upper.is_valid())
     values, known = group.counts("value_count")
     nulls, _ = group.counts("null_count")
     nans, _ = group.counts("nan_count")
     unbounded = ~has_lower & ~has_upper & ~group.is_null
     tight = group.get("tight_bounds")
-    loose = np.zeros(len(known), bool) if tight is None else _mask(pc.equal(tight, False))  # noqa: FBT003
+    loose = np.zeros(len(known), bool) if tight is None else mask_of(pc.equal(tight, False))  # noqa: FBT003
     return {
         "absent": group.is_null,
         "differing": (~has_lower & has_upper) | (has_lower & has_upper & _differ(lower, upper)),
@@ -222,7 +218,7 @@ def _differ(lower: pa.Array, upper: pa.Array) -> Mask:
     if pa.types.is_floating(lower.type):  # -0.0 and 0.0 differ
         bits = pa.int32() if lower.type.bit_width == 32 else pa.int64()
         lower, upper = lower.view(bits), upper.view(bits)
-    return _mask(pc.not_equal(lower, upper))
+    return mask_of(pc.not_equal(lower, upper))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +246,9 @@ def derived_faults(columns: TreeColumns, stats: Stats, derived: Sequence[Derived
         tight = source.get("tight_bounds")
         if value is None or lower is None or upper is None or tight is None:
             continue
-        same = is_data & _mask(tight) & _mask(pc.equal(lower, upper)) & _mask(value.is_valid())
+        same = (
+            is_data & mask_of(tight) & mask_of(pc.equal(lower, upper)) & mask_of(value.is_valid())
+        )
         rows = np.flatnonzero(same)
         if not len(rows):
             continue
@@ -259,7 +257,7 @@ def derived_faults(columns: TreeColumns, stats: Stats, derived: Sequence[Derived
         except ValueError:
             continue  # a transform that this type does not take
         found = value.take(pa.array(rows))
-        wrong[rows[_mask(pc.not_equal(_storage(wanted).cast(found.type), found))]] = True
+        wrong[rows[mask_of(pc.not_equal(_storage(wanted).cast(found.type), found))]] = True
     said = "has a partition value that its column does not give"
     yield from columns.broken("V4-149", wrong, said)  # V4-149
 
@@ -326,7 +324,7 @@ def _outside(group: Group, lower: pa.Array, upper: pa.Array) -> bool:
     """Return whether a bound of the group lies outside of a range."""
     least, most = group.get("lower_bound"), group.get("upper_bound")
     below, above = pc.less(least, lower[0]), pc.greater(most, upper[0])
-    return bool(_mask(below).any() or _mask(above).any())
+    return bool(mask_of(below).any() or mask_of(above).any())
 
 
 def _miscounts(told: Group, whole: Group) -> bool:
@@ -340,8 +338,8 @@ def _miscounts(told: Group, whole: Group) -> bool:
 def _is_not_tight(told: Group, whole: Group) -> bool:
     """Return whether bounds are called tight that are not those of the rows."""
     said, really = told.get("tight_bounds"), whole.get("tight_bounds")
-    if said is None or not _mask(said).any():
+    if said is None or not mask_of(said).any():
         return False
-    if really is None or not _mask(really).any():
+    if really is None or not mask_of(really).any():
         return True
     return any(told.get(name) != whole.get(name) for name in ("lower_bound", "upper_bound"))

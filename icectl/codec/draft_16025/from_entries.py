@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec.draft_16025.mumbling import write_mumbling
 from icectl.codec.draft_16025.partitions import Union, union_of
 from icectl.codec.draft_16025.stats import DraftStats, draft_stats
-from icectl.entries.columns.values import Positions
+from icectl.entries.columns.values import Mask, Positions, mask_of
 from icectl.entries.draft_16025.rows import (
     COUNTS,
     DRAFT_ROWS,
@@ -141,10 +140,10 @@ class WrittenLeaf:
     marks: LeafMarks
 
     @property
-    def alive(self) -> npt.NDArray[np.bool_]:
+    def alive(self) -> Mask:
         """Whether each row is live, by its status and what is dead in the leaf."""
         dead = np.isin(np.arange(self.rows.num_rows), self.marks.dead)
-        return np.asarray(are_live(self.rows).to_numpy(), np.bool_) & ~dead
+        return mask_of(are_live(self.rows)) & ~dead
 
 
 def leaf_row(

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from icectl.codec.draft_16025.pfor import decode_bytes, encode_bytes
+from icectl.entries.columns.values import Integers, Mask, Octets, Positions
 from icectl.errors import CorruptTable
 
 MAX_POSITIONS = 2_097_152
@@ -18,9 +19,6 @@ _HEADER = 6
 _BITS, _DENSE_SIZE = 256, 32
 _DENSE = 0x20
 _MOST_CONTAINERS = MAX_POSITIONS // _BITS
-
-Positions = npt.NDArray[np.uint64]
-_Numbers = npt.NDArray[np.int64]
 
 
 def write_mumbling(positions: npt.ArrayLike) -> bytes:
@@ -85,9 +83,7 @@ def cardinality(content: bytes) -> int:
     return int.from_bytes(content[1:4], "little")
 
 
-def _positions(
-    body: npt.NDArray[np.uint8], sizes: _Numbers, is_dense: npt.NDArray[np.bool_]
-) -> _Numbers:
+def _positions(body: Octets, sizes: Integers, is_dense: Mask) -> Integers:
     """Return positions in the order of the containers."""
     starts = np.cumsum(sizes) - sizes
     container = np.repeat(np.arange(len(sizes)), sizes)
@@ -103,14 +99,12 @@ def _positions(
     return joined[np.argsort(joined >> 8, kind="stable")]
 
 
-def _spans(starts: _Numbers) -> _Numbers:
+def _spans(starts: Integers) -> Integers:
     """Return the places of the bytes of dense containers, one row each."""
     return starts[:, None] + np.arange(_DENSE_SIZE)
 
 
-def _bits(
-    container: _Numbers, offset: npt.NDArray[np.uint8], is_dense: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.uint8]:
+def _bits(container: Integers, offset: Octets, is_dense: Mask) -> Octets:
     """Return the bytes of dense containers, one row each."""
     rows = (np.cumsum(is_dense) - 1)[container]
     flags = np.zeros((int(is_dense.sum()), _BITS), np.uint8)

@@ -5,12 +5,11 @@ taken off, the low bits of all are packed, and the high bits of those that have 
 """
 
 import numpy as np
-import numpy.typing as npt
+
+from icectl.entries.columns.values import Octets
 
 CHUNK = 256
 _HEADER = 3
-
-Octets = npt.NDArray[np.uint8]
 _WEIGHTS = 1 << np.arange(8)
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icectl.errors import CorruptTable
+from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.manifest import ManifestContent, ManifestHeader
 from icectl.spec.partition import PartitionSpec
 
@@ -56,6 +56,16 @@ def spec_field_ids(header: ManifestHeader, spec: PartitionSpec | None) -> Sequen
 
 def _are_objects(parsed: Any) -> bool:
     return isinstance(parsed, list) and all(isinstance(item, dict) for item in parsed)
+
+
+def check_known(unknown_field_ids: Sequence[int]) -> None:
+    """Check that writing a manifest again would lose no field. Raises: Unsupported."""
+    if unknown_field_ids:
+        ids = ", ".join(map(str, unknown_field_ids))
+        message = (
+            f"a manifest has fields that icectl does not know and would lose (field ids {ids})"
+        )
+        raise Unsupported(message, hint="maintain it with the engine that wrote it")
 
 
 def _number(metadata: Mapping[str, str], key: str) -> int | None:

@@ -1,7 +1,7 @@
 """Moving live entries from one manifest into others: as bytes where their files are stored alike,
 else decoded and encoded anew."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ from icectl.codec.avro import scan as avro_scan
 from icectl.codec.avro.container import AvroFile, read_blocks, read_header
 from icectl.codec.avro.schema import SCHEMAS, AvroType
 from icectl.codec.manifest.fixed_partitions import stored_layout
+from icectl.codec.manifest.header import check_known
 from icectl.codec.manifest.layout import ManifestLayout
 from icectl.codec.manifest.manifest import read_manifest
 from icectl.codec.manifest.parquet import MAGIC
@@ -25,7 +26,6 @@ from icectl.entries.columns.values import Integers
 from icectl.entries.rows import Entries, RawEntries, numbers
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.entries.schemes import with_whole_locations
-from icectl.errors import Unsupported
 from icectl.spec.manifest import FileFormat
 
 Moved = tuple[int, memoryview, Integers]
@@ -124,19 +124,12 @@ def move_entries(
         return
     file = read_header(content)
     source, target = stored_layout(file), form.layout
-    _check_known(source.unknown_field_ids)
+    check_known(source.unknown_field_ids)
     if can_carry(source, target) and compiled.loops() is not None:
         for batch in carry(file, source, target):
             yield from _carried(batch, entries, pieces)
     else:
         yield from _encoded(content, entries, pieces, form)
-
-
-def _check_known(unknown_field_ids: Sequence[int]) -> None:
-    """Raises: Unsupported, for stored fields that would be lost."""
-    if unknown_field_ids:
-        ids = ", ".join(map(str, unknown_field_ids))
-        raise Unsupported(f"the manifest has fields that a rewrite would lose (ids {ids})")
 
 
 def _carried(batch: CarriedEntries, entries: Entries, pieces: Integers) -> Iterator[Moved]:
@@ -171,7 +164,7 @@ def _encoded(
 ) -> Iterator[Moved]:
     """Yield all entries, decoded and encoded."""
     header, stored = read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=form.spec)
-    _check_known(header.unknown_field_ids)
+    check_known(header.unknown_field_ids)
     order = np.argsort(pieces, kind="stable")
     if header.file_format is FileFormat.PARQUET:
         stored = RawEntries(with_whole_locations(form.table_location, stored.table))

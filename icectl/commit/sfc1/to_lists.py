@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.codec.manifest.header import check_known
 from icectl.codec.manifest.manifest import read_manifest
 from icectl.codec.manifest.manifest_list import write_manifest_list
 from icectl.commit.access import TableAccess
@@ -47,7 +48,7 @@ from icectl.table.manifests import load_manifests
 from icectl.table.reading import decode_file, read_file
 from icectl.table.sfc1.listed import leaf_manifest, raw_entries
 from icectl.table.sfc1.live import leaf_rows, of_contents
-from icectl.table.sfc1.manifests import FILES, TreeFacts, check_whole, read_leaf
+from icectl.table.sfc1.manifests import FILES, TreeFacts, read_leaf
 from icectl.table.sfc1.safety import sound_root
 from icectl.table.sfc1.views import marked_manifests
 
@@ -189,7 +190,7 @@ class ListsOfRoots:
             concurrency=self.access.concurrency,
             progress=self.access.progress,
         )
-        check_whole(headers[0].unknown_field_ids)
+        check_known(headers[0].unknown_field_ids)
         return entries
 
     def _write(

@@ -67,6 +67,12 @@ def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
+def mask_of(flags: pa.ChunkedArray | pa.Array) -> Mask:
+    """Return a column of flags as numpy sees it; null is False."""
+    known = pc.fill_null(flags, fill_value=False) if flags.null_count else flags
+    return np.asarray(known.to_numpy(zero_copy_only=False), np.bool_)
+
+
 def plain(column: pa.Array) -> pa.Array:
     """Return the column without dictionary and extension type."""
     if isinstance(column, pa.ExtensionArray):

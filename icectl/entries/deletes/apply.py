@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.entries import rows
-from icectl.entries.columns.values import Integers, Mask
+from icectl.entries.columns.values import Integers, Mask, mask_of
 from icectl.entries.rows import Entries
 from icectl.spec.manifest import Content, FileFormat
 
@@ -71,11 +71,11 @@ def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
         none = _no_ranges(len(data))
         return Matches(data, deletes, none, (none, none), (none, none))
     table = deletes.table
-    position = _flags(pc.equal(table["content"], Content.POSITION_DELETES))
-    vector = position & _flags(pc.equal(table["file_format"], FileFormat.PUFFIN))
-    referring = _flags(pc.is_valid(table["referenced_data_file"]))
+    position = mask_of(pc.equal(table["content"], Content.POSITION_DELETES))
+    vector = position & mask_of(pc.equal(table["file_format"], FileFormat.PUFFIN))
+    referring = mask_of(pc.is_valid(table["referenced_data_file"]))
     unpartitioned = pa.array(sorted(unpartitioned_spec_ids), pa.int32())
-    everywhere = ~position & _flags(pc.is_in(table["spec_id"], value_set=unpartitioned))
+    everywhere = ~position & mask_of(pc.is_in(table["spec_id"], value_set=unpartitioned))
 
     by_partition, by_file = _partition_groups(data, deletes), _file_groups(data, deletes)
     by_table = (np.zeros(len(data), np.int64), np.zeros(len(deletes), np.int64))
@@ -209,7 +209,7 @@ def reach(matches: Matches, data_rows: Integers, delete_rows: Integers) -> tuple
     )
     same = pc.and_(*(pc.equal(own.table[key], theirs.table[key]) for key in rows.GROUP_KEYS))
     older = rows.numbers(own, "sequence_number") <= rows.numbers(theirs, "sequence_number")
-    return older, _flags(same)
+    return older, mask_of(same)
 
 
 def _partition_groups(data: Entries, deletes: Entries) -> Groups:
@@ -286,7 +286,3 @@ def _without(ranges: Ranges, covered: Mask) -> Ranges:
 
 def _sum(parts: tuple[Ranges, ...], data_file_count: int) -> Integers:
     return sum((part.counts for part in parts), np.zeros(data_file_count, np.int64))
-
-
-def _flags(mask: pa.ChunkedArray) -> Mask:
-    return np.asarray(mask.to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -25,7 +25,7 @@ from icectl.run.reader import Reader
 from icectl.spec.manifest import FileFormat, ManifestContent
 from icectl.spec.snapshot import Snapshot
 from icectl.table.manifest_lists import snapshot_reader
-from icectl.table.reading import OF_ONE_FILE
+from icectl.table.reading import of_one_file
 from icectl.table.row_changes import RowChanges, first_vectors, row_changes
 
 
@@ -92,8 +92,7 @@ def rows_between(
         reader.progress.warn(f"rows are not counted: the vector `{error}` is missing")
         return None
     except StorageError as error:
-        if error.error_id not in OF_ONE_FILE:
-            raise
+        of_one_file(error)
         reader.progress.warn(f"rows are not counted: {error.message}")
         return None
 

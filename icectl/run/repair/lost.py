@@ -6,9 +6,8 @@ there are just as many such files as the row counts, they are the ones. The file
 those that other snapshots list as added by this one.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TypeVar
 
 from icectl.entries.rows import (
     Entries,
@@ -22,15 +21,12 @@ from icectl.entries.rows import (
     with_values,
 )
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.run.reader import Reader
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.snapshot import Snapshot
 from icectl.table.manifest_lists import distinct_manifests, read_snapshot_manifests
 from icectl.table.manifests import load_entries
-from icectl.table.reading import OF_ONE_FILE
-
-_Read = TypeVar("_Read")
+from icectl.table.reading import read_or_none
 
 
 def proven_entries(reader: Reader, lost: ManifestFile) -> Entries | None:
@@ -98,7 +94,7 @@ def _entries(
     for snapshot in snapshots:
         reader.deadline.check()
         read_list = partial(read_snapshot_manifests, reader.store, reader.metadata, snapshot)
-        listed = _try(read_list)
+        listed = read_or_none(read_list)
         if listed is None:
             is_whole = False
         else:
@@ -110,7 +106,7 @@ def _entries(
     ]
     parts = []
     for one in alike:
-        entries = _try(partial(_load, reader, one))
+        entries = read_or_none(partial(_load, reader, one))
         if entries is None:
             is_whole = False
         else:
@@ -153,18 +149,6 @@ def _with_row_ids(entries: Entries, lost: ManifestFile) -> Entries | None:
 def _counted(entries: Entries) -> tuple[int, int]:
     """Count files and rows."""
     return len(entries), total(entries, "record_count")
-
-
-def _try(read: Callable[[], _Read]) -> _Read | None:
-    """Read, or return None where a file is broken or gone. Raises: StorageError of the store."""
-    try:
-        return read()
-    except (CorruptTable, Unsupported):
-        return None
-    except StorageError as error:
-        if error.error_id not in OF_ONE_FILE:
-            raise
-        return None
 
 
 def _without(entries: Entries, others: Entries) -> Entries:

@@ -1,15 +1,16 @@
 """The metrics that a manifest should state of a data file, as the file's footer proves them."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from icectl.codec.data_file import open_data_file
 from icectl.codec.parquet.metrics import FileMetrics
-from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.errors import CorruptTable
 from icectl.run.reader import Reader, name_mapping
 from icectl.spec import single_value
 from icectl.spec.schema import Schema
-from icectl.table.reading import OF_ONE_FILE
+from icectl.table.reading import read_or_none
 
 COUNTS = ("value_counts", "null_value_counts")
 BOUNDS = ("lower_bounds", "upper_bounds")
@@ -23,7 +24,7 @@ def restated(reader: Reader, entry: Mapping[str, Any]) -> Mapping[str, Any]:
     another file. From version 3 on row ids hang on the count of rows, which is left alone there.
     Raises: StorageError of the store.
     """
-    found = _footer(reader, entry["location"])
+    found = read_or_none(partial(_footer, reader, entry["location"]))
     if found is None:
         return {}
     size_bytes, metrics = found
@@ -45,20 +46,13 @@ def restated(reader: Reader, entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _footer(reader: Reader, location: str) -> tuple[int, FileMetrics] | None:
-    """Return bytes of a file, and what its footer says; None where that cannot be read."""
-    try:
-        status = reader.store.stat(location)
-        if status is None:
-            return None
-        with reader.store.open(location) as file:
-            opened = open_data_file(file, "parquet", name_mapping(reader.metadata))
-            return status.size_bytes, opened.metrics(reader.metadata.current_schema)
-    except (CorruptTable, Unsupported, FileNotFoundError):
+    """Return bytes of a file, and what its footer says; None where there is no file."""
+    status = reader.store.stat(location)
+    if status is None:
         return None
-    except StorageError as error:
-        if error.error_id not in OF_ONE_FILE:
-            raise
-        return None
+    with reader.store.open(location) as file:
+        opened = open_data_file(file, "parquet", name_mapping(reader.metadata))
+        return status.size_bytes, opened.metrics(reader.metadata.current_schema)
 
 
 def _tells_the_same(entry: Mapping[str, Any], metrics: FileMetrics) -> bool:

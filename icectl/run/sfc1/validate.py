@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 
 from icectl.checks.finding import Finding, finding, told
 from icectl.checks.live_entries import check_places, roots
@@ -35,7 +36,7 @@ from icectl.codec.sfc1.partition_stats import UNKNOWN_KEY
 from icectl.entries.columns.values import Integers as Rows
 from icectl.entries.rows import Entries, by_row, concat, location_keys, planning, take, where
 from icectl.entries.sfc1.rows import ListedRow
-from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.errors import CorruptTable, Unsupported
 from icectl.run.reader import Reader
 from icectl.run.sfc1.validate_manifests import (
     LeafVectors,
@@ -50,7 +51,7 @@ from icectl.spec.manifest import ManifestFile
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
-from icectl.table.reading import OF_ONE_FILE
+from icectl.table.reading import read_or_none
 from icectl.table.sfc1.checked import (
     Damaged,
     RootRead,
@@ -193,14 +194,11 @@ class _Check:
 
     def _older(self, snapshot: Snapshot) -> None:
         """A parent of an older version, as a root; level `metadata` checks it by its own rules."""
-        try:
-            rows = legacy_root(self._reader.store, self._facts, snapshot)
-            root = resolved_root(self._reader.store, self._facts, snapshot, rows)
-        except (CorruptTable, Unsupported):
+        rows = read_or_none(partial(legacy_root, self._reader.store, self._facts, snapshot))
+        if rows is None:
             return
-        except StorageError as error:
-            if error.error_id not in OF_ONE_FILE:
-                raise
+        root = read_or_none(partial(resolved_root, self._reader.store, self._facts, snapshot, rows))
+        if root is None:
             return
         self._roots[snapshot.snapshot_id] = root
         self._own[snapshot.snapshot_id] = self._parts.add(

@@ -32,14 +32,14 @@ from icectl.engine.kernels.check_delete_file import (
 )
 from icectl.entries.rows import Entries
 from icectl.entries.sfc1.rows import ListedRow
-from icectl.errors import CorruptTable, StorageError, Unsupported
+from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.locations import named_in_vector
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.rule import Broken, Fault
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import Store
-from icectl.table.reading import OF_ONE_FILE
+from icectl.table.reading import read_or_none
 from icectl.table.sfc1.checked import (
     RootRead,
     StoredManifest,
@@ -334,21 +334,9 @@ def check_replaced(store: Store, replaced: Iterable[Replaced]) -> Iterator[Findi
     Cost: the bytes of both.
     """
     for one in replaced:
-        before, after = _bytes(store, one.before), _bytes(store, one.after)
+        # A file that can't be read is said of the file.
+        before, after = (
+            read_or_none(partial(store.read_range, *blob)) for blob in (one.before, one.after)
+        )
         if before is not None and after is not None:
             yield from check_replacement(one.data_file, before, after)
-
-
-def _bytes(store: Store, blob: tuple[str, int, int]) -> bytes | None:
-    """Return the bytes of a vector.
-
-    None where its file can't be read, which is said of the file.
-    """
-    try:
-        return store.read_range(*blob)
-    except FileNotFoundError:
-        return None
-    except StorageError as error:
-        if error.error_id not in OF_ONE_FILE:
-            raise
-        return None

@@ -39,7 +39,7 @@ from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.read_ahead import ReadAhead
 from icectl.storage.store import Store
 from icectl.table.manifests import try_manifests
-from icectl.table.reading import OF_ONE_FILE, in_threads
+from icectl.table.reading import in_threads, of_one_file
 
 _FORMATS = list(FileFormat)
 _MAX_WAITING, _TASK_BYTES = 4, 64 << 20
@@ -442,8 +442,7 @@ class _Checks:
         except OSError as error:  # of the disk, in the middle of the file
             return _unreadable(location, error.strerror or str(error))
         except StorageError as error:
-            if error.error_id not in OF_ONE_FILE:
-                raise
+            of_one_file(error)
             return _unreadable(location, error.message)
 
     def _called(

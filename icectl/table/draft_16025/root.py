@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from icectl.codec.draft_16025.manifest import read_draft
 from icectl.codec.draft_16025.mumbling import read_mumbling
-from icectl.entries.columns.values import NONE, Positions
+from icectl.entries.columns.values import NONE, Positions, mask_of
 from icectl.entries.draft_16025.rows import Inherited, are_leaves, are_live, inherit
-from icectl.spec.locations import resolved, with_scheme
+from icectl.entries.schemes import all_resolved
+from icectl.spec.locations import with_scheme
 from icectl.storage.location import parent
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, read_file
@@ -46,7 +47,7 @@ class DraftManifest:
     def alive(self) -> npt.NDArray[np.bool_]:
         """Whether each row is live, by its status and what is dead in the leaf."""
         dead = np.isin(np.arange(self.rows.num_rows), self.dead)
-        return np.asarray(are_live(self.rows).to_numpy(), np.bool_) & ~dead
+        return mask_of(are_live(self.rows)) & ~dead
 
     @property
     def leaves(self) -> list[Mapping[str, object]]:
@@ -99,9 +100,7 @@ def _number(footer: Mapping[str, str], name: str) -> int | None:
 def _whole(rows: pa.Table, table_location: str) -> pa.Table:
     """Return the same rows with whole locations. Raises: Unsupported, where one is neither."""
     for name in ("location", "dv_location"):
-        whole = [
-            None if one is None else resolved(table_location, one) for one in rows[name].to_pylist()
-        ]
         at = rows.schema.get_field_index(name)
-        rows = rows.set_column(at, rows.schema.field(name), pa.array(whole, pa.string()))
+        found = all_resolved(table_location, rows[name])
+        rows = rows.set_column(at, rows.schema.field(name), found)
     return rows

@@ -28,11 +28,11 @@ from icectl.spec.snapshot import Snapshot
 from icectl.spec.stats_columns import StatsColumn
 from icectl.storage.store import Store
 from icectl.table.reading import (
-    OF_ONE_FILE,
     FileRead,
     Problem,
     decode_file,
     in_threads,
+    of_one_file,
     read_in_threads,
     try_file,
 )
@@ -163,9 +163,7 @@ def resolved_root(store: Store, facts: TreeFacts, snapshot: Snapshot, rows: pa.T
         try:
             bitmaps[at] = _positions(store, row)
         except (CorruptTable, Unsupported, StorageError) as error:
-            if isinstance(error, StorageError) and error.error_id not in OF_ONE_FILE:
-                raise
-            unread[at] = error
+            unread[at] = of_one_file(error)
     vectors = RootVectors(columns, bitmaps)
     return RootRead(snapshot, rows, columns.rows_of(*LEAVES), whole(rows[STATS]), vectors, unread)
 

@@ -3,27 +3,27 @@
 A state of a table is one Arrow table of root rows, and leaves that are read as they are needed.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.codec.manifest.header import check_known
 from icectl.codec.manifest.manifest import read_manifest
 from icectl.codec.parquet.schema import no_rows
 from icectl.codec.sfc1.content_stats import conform, from_maps
 from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_tree
 from icectl.codec.sfc1.partition_stats import TupleField, tuple_fields, with_tuples
-from icectl.entries.columns.values import whole
+from icectl.entries.columns.values import mask_of, whole
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.entries.schemes import completed, without_scheme
+from icectl.entries.schemes import all_resolved, completed
 from icectl.entries.sfc1.rows import STATS, TREE_ROWS, ListedRow, number_of, text_of
 from icectl.errors import CorruptTable, Unsupported
-from icectl.spec.locations import relative_base, resolved, scheme_of, shortened
+from icectl.spec.locations import relative_base, scheme_of, shortened
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
@@ -73,30 +73,22 @@ class TreeFacts:
             message = f"there are no statistics under the id {error}, which spec {spec_id} needs"
             raise Unsupported(message, rule="V4-015") from error  # V4-014, V4-015
 
-    def absolute(self, locations: pa.Array) -> pa.Array:
-        """Return locations with relative ones below the table's (sfc-1 L1). Raises: Unsupported."""
-        if not pc.any(without_scheme(locations), min_count=0).as_py():
-            return locations
-        return self._each(locations, partial(resolved, self.metadata.location))
-
     def stored(self, rows: pa.Table) -> pa.Table:
         """Rows with locations as they are written: relative where the table wants it (sfc-1 L4)."""
         if not relative_base(self.metadata):
             return rows
         for name in LOCATIONS:
             at = rows.schema.get_field_index(name)
-            column = self._each(rows[name], self.stored_location)
-            rows = rows.set_column(at, rows.schema.field(name), column)
+            column = [
+                None if one is None else self.stored_location(one) for one in rows[name].to_pylist()
+            ]
+            rows = rows.set_column(at, rows.schema.field(name), pa.array(column, pa.string()))
         return rows
 
     def stored_location(self, location: str) -> str:
         """Return a location as it is written (sfc-1 L4)."""
         base = relative_base(self.metadata)
         return shortened(base, location) if base else location
-
-    def _each(self, locations: pa.Array, of: Callable[[str], str]) -> pa.Array:
-        found = [None if one is None else of(one) for one in locations.to_pylist()]
-        return pa.array(found, pa.string())
 
     def row(self, row: ListedRow, stats: pa.Array | None = None) -> pa.Table:
         """Return one row of a root, with statistics where it has any."""
@@ -180,7 +172,7 @@ def root_file(content: bytes, *, part: Part = WHOLE, carried: bool = False) -> T
     """Return a root out of its bytes, as it is stored. Raises: CorruptTable V4-040; Unsupported."""
     file = read_tree(content, columns=part.columns, stats=part.stats)
     if carried:
-        check_whole(file.unknown_field_ids)
+        check_known(file.unknown_field_ids)
     if file.content is not TreeContent.ROOT:  # V4-040
         raise CorruptTable("it is no root manifest", rule="V4-040")
     return file
@@ -189,14 +181,6 @@ def root_file(content: bytes, *, part: Part = WHOLE, carried: bool = False) -> T
 def resolved_rows(facts: TreeFacts, stored: pa.Table, snapshot: Snapshot) -> pa.Table:
     """Stored rows of a root with inheritance resolved, locations absolute. Raises: CorruptTable."""
     return root_inherited(conformed(facts, stored), snapshot)
-
-
-def check_whole(unknown: Sequence[int]) -> None:
-    """Check that writing a manifest again would lose no column. Raises: Unsupported."""
-    if unknown:
-        ids = ", ".join(map(str, unknown))
-        message = f"a manifest has columns that icectl does not know (field ids {ids})"
-        raise Unsupported(message, hint="maintain it with the engine that wrote it")
 
 
 def conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
@@ -208,7 +192,8 @@ def located(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     """Return rows with absolute locations, in columns there. Raises: Unsupported."""
     for name in LOCATIONS:
         if name in rows.column_names:
-            rows = with_column(rows, name, facts.absolute(whole(rows.column(name))))
+            column = all_resolved(facts.metadata.location, whole(rows.column(name)))
+            rows = with_column(rows, name, column)
     return rows
 
 
@@ -304,7 +289,7 @@ def rows_of_leaf(
         return _legacy_rows(facts, content, leaf, part, carried=carried)
     file = read_tree(content, columns=part.columns, stats=part.stats)
     if carried:
-        check_whole(file.unknown_field_ids)
+        check_known(file.unknown_field_ids)
     return _leaf_rows(facts, file, leaf, part)
 
 
@@ -348,7 +333,7 @@ def leaf_inherited(rows: pa.Table, leaf: ListedRow) -> pa.Table:
         return rows
     stored = whole(rows["first_row_id"])
     takes = pc.and_(stored.is_null(), pc.not_equal(rows["status"], int(Status.DELETED)))
-    mask = np.asarray(whole(takes).to_numpy(zero_copy_only=False), bool)
+    mask = mask_of(takes)
     counts = np.where(mask, rows["record_count"].to_numpy(), 0)
     ids = pa.array(number_of(first) + np.cumsum(counts) - counts, pa.int64())
     return with_column(rows, "first_row_id", pc.if_else(pa.array(mask), ids, stored))
@@ -366,7 +351,7 @@ def _legacy_rows(
     if "content" in header.metadata and header.content is not listed.content:  # V4-111
         raise CorruptTable("its content is not what the root says", rule="V4-111")
     if carried:
-        check_whole(header.unknown_field_ids)
+        check_known(header.unknown_field_ids)
     entries = inherit(raw, [listed])
     return tree_rows(facts, entries, listed.partition_spec_id)
 

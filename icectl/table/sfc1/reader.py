@@ -15,10 +15,11 @@ from icectl.spec.rule import Found
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
+from icectl.table.reading import of_one_file
 from icectl.table.sfc1.listed import decode_tree_manifest, tree_manifests
 from icectl.table.sfc1.manifests import TreeFacts
 from icectl.table.sfc1.views import described, killed_of, marked_manifests, root_manifest
-from icectl.table.snapshot_reader import ManifestListRead, Marked, SnapshotReader, of_one_file
+from icectl.table.snapshot_reader import ManifestListRead, Marked, SnapshotReader
 
 
 def reader(metadata: TableMetadata, snapshots: int) -> SnapshotReader:

@@ -4,7 +4,9 @@ import threading
 
 import pytest
 
-from icectl.table.reading import in_threads, read_in_threads
+from icectl.errors import CorruptTable, MissingFile, StorageError, Unsupported
+from icectl.storage.failures import ACCESS_DENIED, NOT_A_FILE
+from icectl.table.reading import in_threads, read_in_threads, read_or_none
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -56,3 +58,30 @@ def test_work_runs_ahead_by_twice_the_threads() -> None:
     assert next(done) == 0
     done.close()
     assert len(started) <= 5
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError("a"),
+        MissingFile("a"),
+        CorruptTable("damaged", rule="R-008"),
+        Unsupported("encrypted"),
+        StorageError("denied", id=ACCESS_DENIED),
+        StorageError("a folder", id=NOT_A_FILE),
+    ],
+)
+def test_what_is_wrong_with_one_file_is_none(error: Exception) -> None:
+    def read() -> bytes:
+        raise error
+
+    assert read_or_none(read) is None
+
+
+def test_what_is_wrong_with_the_store_is_raised() -> None:
+    def read() -> bytes:
+        raise StorageError("no route to host")
+
+    with pytest.raises(StorageError, match="no route"):
+        read_or_none(read)
+    assert read_or_none(lambda: b"a") == b"a"
