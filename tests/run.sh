@@ -232,29 +232,57 @@ hdfs_jars=(
     commons-logging/commons-logging/1.2/commons-logging-1.2.jar
 )
 
+# fetch_jars FOLDER PATH...: jars of Maven Central, fetched once; prints them as a path of classes.
+fetch_jars() {
+    local folder=$1 jar
+    shift
+    if [ ! -f "$folder/ready" ]; then
+        say "fetching $(basename "$folder")"
+        mkdir -p "$folder"
+        for jar in "$@"; do
+            curl --fail --silent --show-error --location --retry 3 --max-time 600 \
+                --output "$folder/${jar##*/}" "$central/$jar" || return 1
+        done
+        touch "$folder/ready"
+    fi
+    find "$folder" -name '*.jar' | sort | paste -sd:
+}
+
 set_up_hdfs() {
-    local folder=$cache/hdfs-$hadoop_version jar
     if ! command -v javac >/dev/null || [ "$(java_version)" -lt 17 ]; then
         export ICECTL_TEST_NO_HDFS="a JDK 17 or newer is not on the PATH; install one, for example with \`apt-get install openjdk-17-jdk-headless\`"
         return
     fi
-    if [ ! -f "$folder/ready" ]; then
-        say "fetching Hadoop's mini-cluster $hadoop_version"
-        mkdir -p "$folder"
-        for jar in "${hdfs_jars[@]}"; do
-            if ! curl --fail --silent --show-error --location --retry 3 --max-time 600 \
-                --output "$folder/${jar##*/}" "$central/$jar"; then
-                export ICECTL_TEST_NO_HDFS="Hadoop's mini-cluster could not be had from Maven Central"
-                return
-            fi
-        done
-        touch "$folder/ready"
+    if ! ICECTL_TEST_HDFS_JARS=$(fetch_jars "$cache/hdfs-$hadoop_version" "${hdfs_jars[@]}"); then
+        export ICECTL_TEST_NO_HDFS="Hadoop's mini-cluster could not be had from Maven Central"
+        unset ICECTL_TEST_HDFS_JARS
+        return
     fi
-    ICECTL_TEST_HDFS_JARS=$(find "$folder" -name '*.jar' | sort | paste -sd:)
     export ICECTL_TEST_HDFS_JARS
 }
 set_up_hdfs
+
+# Hadoop's YARN, which tests/peers/YarnServer.java starts, needs these beside the above.
+yarn_jars=(
+    org/bouncycastle/bcprov-jdk18on/1.78.1/bcprov-jdk18on-1.78.1.jar
+    org/bouncycastle/bcpkix-jdk18on/1.78.1/bcpkix-jdk18on-1.78.1.jar
+    org/bouncycastle/bcutil-jdk18on/1.78.1/bcutil-jdk18on-1.78.1.jar
+    javax/xml/bind/jaxb-api/2.3.1/jaxb-api-2.3.1.jar
+    javax/activation/javax.activation-api/1.2.0/javax.activation-api-1.2.0.jar
+)
+set_up_yarn() {
+    local jars
+    if [ -z "${ICECTL_TEST_HDFS_JARS:-}" ]; then
+        export ICECTL_TEST_NO_YARN=$ICECTL_TEST_NO_HDFS
+    elif jars=$(fetch_jars "$cache/yarn-$hadoop_version" "${yarn_jars[@]}"); then
+        export ICECTL_TEST_YARN_JARS=$ICECTL_TEST_HDFS_JARS:$jars
+    else
+        export ICECTL_TEST_NO_YARN="what Hadoop's YARN needs could not be had from Maven Central"
+    fi
+}
+set_up_yarn
 [ -z "${ICECTL_TEST_NO_HDFS:-}" ] || say "tests with HDFS are skipped: $ICECTL_TEST_NO_HDFS"
+[ -z "${ICECTL_TEST_NO_YARN:-}" ] || say "tests with YARN are skipped: $ICECTL_TEST_NO_YARN"
 
 # Azure's emulator, from npm.
 azurite_version=3.35.0

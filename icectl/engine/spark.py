@@ -8,14 +8,14 @@ values, storage options above all, travels inside the pickled kernel, which Spar
 import base64
 import pickle
 import re
-import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -36,6 +36,7 @@ _HINTS = {
     "file, which `icectl validate --level data` names",
 }
 POLL_SECONDS = 0.2
+_MOST_SETTLING_SECONDS = 30.0
 SQL_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # payloads are large
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
@@ -223,13 +224,30 @@ class Spark:
 
     def _has_failed_tasks(self) -> bool:
         """Return whether a task or a stage of this run was tried again."""
+        return any(
+            stage is None or stage.numFailedTasks or stage.currentAttemptId
+            for stage in self._stages()
+        )
+
+    def _stages(self) -> list[Any]:
+        """Return the stages of this run's jobs, None for one that Spark remembers no more."""
         tracker = self.context.statusTracker()
         jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(self.group))
         ids = {stage for job in jobs if job is not None for stage in job.stageIds}
-        stages = [tracker.getStageInfo(stage) for stage in ids]
-        return any(
-            stage is None or stage.numFailedTasks or stage.currentAttemptId for stage in stages
-        )
+        return [tracker.getStageInfo(stage) for stage in ids]
+
+    def settle(self) -> None:
+        """Wait until no task of this run runs any more, though not for ever.
+
+        One that was cancelled, or whose copy was faster, may still write for a while.
+        Raises: EngineError.
+        """
+        ends_at = time.monotonic() + _MOST_SETTLING_SECONDS
+        with translated():
+            while any(stage is not None and stage.numActiveTasks for stage in self._stages()):
+                if time.monotonic() > ends_at:
+                    return
+                time.sleep(POLL_SECONDS)
 
     def run(self, kernel: Callable[[Any], Iterable[Answer]], tasks: Sequence[Any]) -> Answers:
         """Run a kernel on each task, of which there is at least one, and keep what it answers.
@@ -250,21 +268,6 @@ class Spark:
         with translated():
             some = answers.frame.filter(answers.frame["kind"] == kind)
         return self._kept(some, partial(_answer_payloads, kernel), answers.task_count)
-
-    def send(self, write: Callable[[IO[bytes]], None]) -> "Sent":
-        """Have what `write` writes in a file on every worker, where `Sent.path` tells of it.
-
-        Workers that come later ask for it too, so it stays until the end. A session of others would
-        have to keep the file for good: there it crosses as a value.
-        """
-        with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
-            write(file)
-        with translated():
-            if self.is_own:
-                self.context.addFile(file.name)
-                return Sent(Path(file.name).name)
-            value = self.context.broadcast(Path(file.name).read_bytes())
-            return Sent(Path(file.name).name, value)
 
     def _kept(
         self, frame: Any, work: Callable[[Iterator[pa.RecordBatch]], Any], task_count: int
@@ -296,6 +299,8 @@ class Spark:
                 now = self._finished_tasks()
             self.progress.advance(max(now - finished, 0))
             finished = max(now, finished)
+        if self.speculates:
+            self.settle()
         with translated():
             return future.result()
 
@@ -306,11 +311,7 @@ class Spark:
         Raises: EngineError.
         """
         with translated():
-            tracker = self.context.statusTracker()
-            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self.group)]
-            ids = {stage for job in jobs if job is not None for stage in job.stageIds}
-            found = [tracker.getStageInfo(stage) for stage in ids]
-            stages = [stage for stage in found if stage is not None]
+            stages = [stage for stage in self._stages() if stage is not None]
         repeats = sum(stage.numFailedTasks + stage.currentAttemptId for stage in stages)
         return sum(stage.numTasks for stage in stages), repeats
 
@@ -338,27 +339,6 @@ class TaskAttempt:
         context = TaskContext.get()
         assert context is not None
         return TaskAttempt(context.taskAttemptId(), context.attemptNumber() == 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A file that was sent to every worker, or its content."""
-
-    name: str
-    content: Any = None
-
-    @contextmanager
-    def path(self) -> Iterator[str]:
-        """Tell the path of the file, on a worker, for as long as it is opened."""
-        if self.content is None:
-            from pyspark import SparkFiles
-
-            yield SparkFiles.get(self.name)
-            return
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(self.content.value)
-            file.flush()
-            yield file.name
 
 
 def _on_disks() -> dict[str, Any]:

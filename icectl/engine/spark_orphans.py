@@ -6,10 +6,13 @@ no file that the table reaches counts as unreached.
 
 import json
 import logging
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,9 +21,9 @@ from icectl.engine.orphan_search import Listing, LocalListing
 from icectl.engine.spark import (
     Answer,
     Answers,
-    Sent,
     Spark,
     packed,
+    translated,
     unpacked,
 )
 from icectl.engine.spark_start import SparkOptions, spark_session
@@ -62,7 +65,7 @@ class _SparkListing:
         if self.there is None:
             return
         self.spark.progress.phase("comparing on Spark", total=self.there.task_count)
-        there = self.spark.send(known.save)
+        there = _sent(self.spark, known)
         found = self.spark.run_on(self.there, _FILES, partial(_unreached, there, rule))
         for _, payload in found.of(_FILES):
             yield unreached(unpacked(payload), known, rule)
@@ -170,7 +173,44 @@ def _list(storage: StorageOptions, parts: Sequence[Part]) -> Iterator[Answer]:
     yield _SUMMARY, json.dumps(summary).encode()
 
 
-def _unreached(known: Sent, rule: OrphanRule, payload: bytes) -> Iterator[Answer]:
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A file that was sent to every worker, or its content."""
+
+    name: str
+    content: Any = None
+
+    @contextmanager
+    def path(self) -> Iterator[str]:
+        """Tell the path of the file, on a worker, for as long as it is opened."""
+        if self.content is None:
+            from pyspark import SparkFiles
+
+            yield SparkFiles.get(self.name)
+            return
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(self.content.value)
+            file.flush()
+            yield file.name
+
+
+def _sent(spark: Spark, known: KnownLocations) -> _Sent:
+    """Have what is known in a file on every worker.
+
+    Workers that come later ask for it too, so it stays until the end. A session of others would
+    have to keep the file for good: there it crosses as a value.
+    """
+    with tempfile.NamedTemporaryFile(dir=spark.folder, delete=False) as file:
+        known.save(file)
+    with translated():
+        if spark.is_own:
+            spark.context.addFile(file.name)
+            return _Sent(Path(file.name).name)
+        value = spark.context.broadcast(Path(file.name).read_bytes())
+        return _Sent(Path(file.name).name, value)
+
+
+def _unreached(known: _Sent, rule: OrphanRule, payload: bytes) -> Iterator[Answer]:
     """Keep those of the listed files that are not known, as they were listed, on a worker."""
     with known.path() as path:
         files = KnownLocations.opened(path)

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -38,7 +37,6 @@ _INSTALL_JAVA = (
 )
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Where spark-submit tells the program that it runs how to reach the driver's Java process."""
-_MOST_SETTLING_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,7 @@ def _left_alone(spark: Spark) -> Iterator[None]:
         with suppress(EngineError), translated():
             if not _all_succeeded(spark):
                 spark.context.cancelJobGroup(spark.group)
-                _settle(spark.context)
+                spark.settle()
 
 
 def _all_succeeded(spark: Spark) -> bool:
@@ -161,19 +159,6 @@ def _is_done(spark: Spark) -> bool:
     with suppress(EngineError), translated():
         return not spark.speculates and _all_succeeded(spark)
     return False
-
-
-def _settle(context: Any) -> None:
-    """Wait until no task runs any more, since one that is cancelled may still write for a while.
-
-    Tasks of others may go on for hours: there is an end to waiting for them.
-    """
-    ends_at = time.monotonic() + _MOST_SETTLING_SECONDS
-    while time.monotonic() < ends_at:
-        found = context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - Java's alone
-        if not any(executor.numRunningTasks() for executor in found):
-            return
-        time.sleep(POLL_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,27 @@ def sleeps(number: int) -> Iterator[Answer]:
     yield "awake", b""
 
 
+def touches_late(path: str, _: int) -> None:
+    time.sleep(3)
+    Path(path).touch()
+
+
+def squared_beside(spark: Spark, path: str) -> list[object]:
+    """Square a number while another task of the run is still under way; whether that has ended."""
+
+    def beside() -> None:
+        spark.context.setJobGroup(spark.group, "beside")
+        spark.context.parallelize([0], 1).foreach(partial(touches_late, path))
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    while not any(stage.numActiveTasks for stage in spark._stages()):
+        time.sleep(0.1)
+    found = [*spark.each(abs, [-2]), Path(path).exists()]
+    thread.join()
+    return found
+
+
 def tell(name: str, work: Callable[[], object]) -> None:
     """Print what some work returns or raises."""
     try:
@@ -92,6 +113,7 @@ def ways(spark: Spark, folder: str) -> None:
     again = spark.run(partial(fails_at_first, folder), range(4))
     tell("second attempts", lambda: sorted(int(one) for _, one in again.of("number")))
     tell("ends", lambda: sorted(task for task, _ in again.of("end")))
+    tell("settled", lambda: squared_beside(spark, f"{folder}/late"))
     for kernel in (denied, wrong, dies):
         tell(kernel.__name__, lambda kernel=kernel: spark.run(kernel, range(3)))
     threading.Timer(3, lambda: ADDED.append(ADDED.pop() + LONGER_THAN_ANY_TEST)).start()
@@ -104,7 +126,9 @@ def ways(spark: Spark, folder: str) -> None:
 def session(master: str, work: Callable[[Spark], None]) -> None:
     """Run work on a session of its own."""
     deadline = Deadline(Clock(), Clock().monotonic_seconds() + LONGER_THAN_ANY_TEST / 2)
-    with spark_session(SparkOptions(master), SilentProgress(), deadline) as spark:
+    # here it is without effect, but for the wait for copies that were slower
+    options = SparkOptions(master, (("spark.speculation", "true"),))
+    with spark_session(options, SilentProgress(), deadline) as spark:
         work(spark)
 
 

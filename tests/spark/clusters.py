@@ -1,7 +1,8 @@
-"""Spark as others run it: a standalone master with workers, and spark-submit, of PySpark's own."""
+"""Spark as others run it: a standalone master with workers, YARN, and PySpark's spark-submit."""
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import time
@@ -14,7 +15,9 @@ from tests.conftest import ROOT
 from tests.spark.engine import environment, on_spark
 
 STARTS_WITHIN_SECONDS = 120
+HOST = "127.0.0.{}"
 SCRIPT = ROOT / "icectl" / "cli" / "spark_script.py"
+YARN = ROOT / "tests" / "peers" / "YarnServer.java"
 
 
 def pyspark_home() -> Path:
@@ -34,21 +37,51 @@ class Cluster:
 
 @contextmanager
 def standalone(folder: Path, count: int = 2, **environ: str) -> Iterator[Cluster]:
-    """A master and workers of one core each, whose executors inherit an environment."""
+    """A master and workers of one core each, whose executors inherit an environment.
+
+    Each worker is a host of its own: Spark runs no second copy of a task on the host of the first.
+    """
     with ExitStack() as stack:
-        master = _daemon(stack, folder, environ, "master.Master", "--port", "0")
+        master = _daemon(stack, folder, environ, "master.Master", HOST.format(1), "--port", "0")
         url = _said(folder / "master.Master", r"Starting Spark master at (spark://\S+)", master)
         workers = []
         for number in range(count):
             work = folder / f"work-{number}"
             worker = _daemon(
-                stack, folder, environ, "worker.Worker", "--cores", "1", "--memory", "1g",
-                "--work-dir", str(work), url, log=f"worker-{number}",
+                stack, folder, environ, "worker.Worker", HOST.format(1 + number), "--cores", "1",
+                "--memory", "1g", "--work-dir", str(work), url, log=f"worker-{number}",
             )  # fmt: skip
             workers.append(worker)
         for number, worker in enumerate(workers):
             _said(folder / f"worker-{number}", "(Successfully registered)", worker)
         yield Cluster(url, workers, folder)
+
+
+@contextmanager
+def yarn(folder: Path, jars: str) -> Iterator[Path]:
+    """Hadoop's YARN with two nodes; the folder of its settings for clients."""
+    java = shutil.which("java")
+    assert java is not None
+    logging = sorted(path for path in (pyspark_home() / "jars").glob("log4j-*[0-9].jar"))
+    path = os.pathsep.join([jars, *(str(one) for one in logging if "slf4j" not in one.name)])
+    opened = "--add-opens=java.base/java.lang=ALL-UNNAMED"  # what Hadoop injects asks for it
+    with (folder / "log").open("wb") as errors:
+        process = subprocess.Popen(
+            [java, "-XX:TieredStopAtLevel=1", "-Xmx512m", opened, "-cp", path, YARN, folder],
+            env={"JAVA_HOME": str(Path(java).resolve().parents[1]), **os.environ},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        assert any(line == b"ready\n" for line in process.stdout), (folder / "log").read_text()
+        yield folder / "conf"
+    finally:
+        process.stdin.close()
+        process.stdout.close()
+        process.wait(timeout=60)
 
 
 @contextmanager
@@ -91,7 +124,7 @@ def submit(
     *arguments: str,
     settings: Mapping[str, str] | None = None,
     spark: Sequence[str] = (),
-    script: Path = SCRIPT,
+    script: Path | str = SCRIPT,
     **environ: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run a script with PySpark's spark-submit; its driver has this checkout of icectl."""
@@ -119,6 +152,7 @@ def _daemon(
     folder: Path,
     environ: Mapping[str, str],
     name: str,
+    host: str,
     *arguments: str,
     log: str | None = None,
 ) -> subprocess.Popen[bytes]:
@@ -126,7 +160,7 @@ def _daemon(
     command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
     with (folder / (log or name)).open("wb") as out:
         process = subprocess.Popen(
-            [*command, "--host", "127.0.0.1", "--webui-port", "0", *arguments],
+            [*command, "--host", host, "--webui-port", "0", *arguments],
             env={
                 **os.environ,
                 "SPARK_HOME": str(home),

@@ -5,26 +5,22 @@ import os
 import signal
 import subprocess
 import sys
-import tarfile
 import time
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from icectl import __version__
 from tests.builders.compactions import build
 from tests.builders.expiry import aged_table
 from tests.builders.orphans import age, stray
 from tests.builders.rows import current_metadata, head, live_entries, read_metadata, read_rows
-from tests.conftest import ROOT
-from tests.spark.clusters import Cluster, python_without_icectl, standalone, submit
-from tests.spark.engine import AT_LINK, command, environment, on_spark, why_skipped
+from tests.spark.clusters import Cluster, standalone, submit
+from tests.spark.engine import AT_LINK, command, environment, why_skipped
+from tests.spark.shipped import Shipped, ship
 
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spark")]
 
@@ -37,55 +33,13 @@ SETTINGS = {
 HAPPENS_WITHIN_SECONDS = 240
 
 
-@dataclass(frozen=True)
-class Shipped:
-    """Pythons that have what icectl needs, without and with it, and icectl in its forms."""
-
-    bare: Path
-    installed: Path
-    wheel: Path
-    archive: Path
-
-
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Shipped:
     """Make a Python without icectl, one with the wheel, and an archive of that."""
     skipped = why_skipped()
     if skipped:
         pytest.skip(skipped)
-    folder = tmp_path_factory.mktemp("shipped")
-    wheel = zipped(folder)
-    bare, installed = folder / "bare", folder / "installed"
-    for environ in (bare, installed):
-        python_without_icectl(environ)
-    pip = ("-m", "pip", "--python", str(installed / "bin/python"), "install", "--no-index")
-    done = on_spark(*pip, "--no-deps", "--quiet", str(wheel), folder=folder)
-    assert done.returncode == 0, done.stderr
-    archive = folder / "icectl.tar.gz"
-    with tarfile.open(archive, "w:gz", compresslevel=1) as file:
-        file.add(installed, ".")
-    return Shipped(bare, installed, wheel, archive)
-
-
-def zipped(folder: Path) -> Path:
-    """The wheel, as the build makes it of a checkout that has its compiled loops."""
-    path = folder / f"icectl-{__version__}-py3-none-any.whl"
-    info = f"icectl-{__version__}.dist-info"
-    texts = {
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: icectl\nVersion: {__version__}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    with zipfile.ZipFile(path, "w") as file:
-        names = []
-        for source in sorted((ROOT / "icectl").rglob("*")):
-            if source.is_file() and "__pycache__" not in source.parts:
-                names.append(str(source.relative_to(ROOT)))
-                file.write(source, names[-1])
-        for name, text in texts.items():
-            names.append(name)
-            file.writestr(name, text)
-        file.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in names))
-    return path
+    return ship(tmp_path_factory.mktemp("shipped"))
 
 
 @pytest.fixture(scope="module")
@@ -313,6 +267,38 @@ def test_a_shuffle_that_is_lost_between_its_stages_is_made_again(
         code, told = ended(run)
     assert (code, told["status"]) == (0, "done"), told["error"]
     assert min(sorted(attempts(events).values())[-2:]) >= 2  # that which deals, and which writes
+    assert rows(table) == before
+    assert not unreferenced(table)
+
+
+SPECULATION = {
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.minTaskRuntime": "100ms",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.quantile": "0.1",
+}
+
+
+def copies(events: list[dict[str, Any]]) -> list[str]:
+    """How the second attempts at tasks ended that run beside the first."""
+    ended = [one for one in events if one["Event"] == "SparkListenerTaskEnd"]
+    return [one["Task End Reason"]["Reason"] for one in ended if one["Task Info"]["Speculative"]]
+
+
+def test_what_a_task_has_written_goes_where_its_copy_was_faster(
+    cluster: Cluster, shipped: Shipped, table: Path, tmp_path: Path
+) -> None:
+    before = rows(table)
+    with held(cluster) as met, written_down(tmp_path / "events") as (settings, events):
+        python = str(shipped.installed / "bin/python")
+        run = compact(cluster, table, python, **settings, **SPECULATION)
+        wait_for(met, run)
+        code, told = ended(run)
+    assert (code, told["status"]) == (0, "done"), told["error"]
+    assert "Success" in copies(events)
     assert rows(table) == before
     assert not unreferenced(table)
 

@@ -21,7 +21,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     done = on_spark(str(ROOT / "tests/peers/spark_tasks.py"), str(folder))
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stderr == ""
-    attempts = {path.name for path in folder.iterdir()}
+    attempts = {path.name for path in folder.glob("*-*")}
     assert attempts == {f"{number}-{attempt}" for number in range(4) for attempt in range(2)}
     return {line.pop("name"): line for line in map(json.loads, done.stdout.splitlines())}
 
@@ -34,6 +34,10 @@ def test_each_task_answers(told: dict[str, Any]) -> None:
 def test_a_task_that_is_tried_again_counts_once(told: dict[str, Any]) -> None:
     assert told["second attempts"]["answers"] == [0, 1, 2, 3]
     assert told["ends"]["answers"] == ["0", "1", "2", "3"]
+
+
+def test_where_tasks_have_copies_nothing_goes_on_behind_an_answer(told: dict[str, Any]) -> None:
+    assert told["settled"]["answers"] == [2, True]
 
 
 def test_an_error_of_icectl_arrives_as_itself(told: dict[str, Any]) -> None:
