@@ -169,15 +169,16 @@ class ParquetDataFile:
         if unknown <= _FEW_BATCHES * _LARGEST_WORST_BYTES:
             found.add_dictionary(0, unknown)  # no value is longer than all that is stored
         elif unknown * rows > _LARGEST_WORST_BYTES * max(group.num_rows, 1):
+            # Opened once: that alone takes long where there are thousands of columns.
+            reader = self._piece_by_piece(read_dictionary=coded).reader
             for column in coded:
                 count = group.column(column).num_values
-                mean, longest = self._lengths(number, column)
+                mean, longest = self._lengths(reader, number, column)
                 found.add_dictionary(int(mean * count), longest * count)
         return found
 
-    def _lengths(self, number: int, column: int) -> tuple[float, int]:
+    def _lengths(self, reader: Any, number: int, column: int) -> tuple[float, int]:
         """Return the mean and the largest length of the values in a dictionary."""
-        reader = self._piece_by_piece(read_dictionary=[column]).reader
         for batch in reader.iter_batches(1, [number], [column], use_threads=False):
             values = _innermost(batch.column(0))
             if not pa.types.is_dictionary(values.type):
