@@ -1,11 +1,10 @@
 """What a compaction on Spark costs, by icectl and by Iceberg's own procedure, shape by store.
 
     python tests/benchmarks/bench_spark_matrix.py [STORE...] [--large N] [--small N] [--deletes N]
-        [--on-s3 PART]
 
 Shapes: files of 5.5 MB, of 50 KB, and of 50 KB with a position delete file each and an equality
-delete file for every tenth; N says of how many, 0 of none. Stores: `local`, `s3`, and `s3-late`,
-which takes 30 ms to answer; tables there have one file of PART.
+delete file for every tenth; N says of how many, 0 of none, else it is COUNTS. Stores: `local`,
+`s3`, and `s3-late`, which takes 30 ms to answer. All of it takes some 12 minutes of two cores.
 
 Both run in one warm session each, on all cores of this machine. Printed as the table of
 docs/performance.md: wall and processor seconds, the peak memory of all processes of a session
@@ -37,9 +36,13 @@ from tests.stores import s3_servers
 from tests.stores.s3_servers import KEY, SECRET
 
 ROOT = Path(__file__).resolve().parents[2]
-STORES = ("local", "s3", "s3-late")
 LARGE_ROWS, SMALL_ROWS, DELETED = 125_000, 1_100, 50
 TARGETS = {"large": 90 << 20, "small": 512 << 20, "deletes": 512 << 20}
+COUNTS = {
+    "local": {"large": 64, "small": 20_000, "deletes": 2_000},
+    "s3": {"large": 32, "small": 4_000, "deletes": 1_000},
+    "s3-late": {"large": 12, "small": 1_000, "deletes": 500},
+}
 WARM_UP_FILES = 8
 NONE = Process("", 0, 0)
 FOR_SHORT_RUNS = "SPARK_SUBMIT_OPTS"
@@ -233,11 +236,9 @@ def show(place: Place, shape: str, count: int, costs: dict[str, Cost]) -> None:
 def main() -> int:
     """Print lines of figures for each shape in each store."""
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("stores", nargs="*", default=list(STORES))
-    arguments.add_argument("--large", type=int, default=64)
-    arguments.add_argument("--small", type=int, default=20_000)
-    arguments.add_argument("--deletes", type=int, default=2_000)
-    arguments.add_argument("--on-s3", type=int, default=10)
+    arguments.add_argument("stores", nargs="*", default=list(COUNTS))
+    for shape in TARGETS:
+        arguments.add_argument(f"--{shape}", type=int)
     given = arguments.parse_args()
     skipped = why_skipped()
     if skipped:
@@ -254,7 +255,8 @@ def main() -> int:
             with ExitStack() as stack:
                 both = sessions(stack, place, Path(name))
                 for shape in TARGETS:
-                    count = getattr(given, shape) // (1 if place.name == "local" else given.on_s3)
+                    told = getattr(given, shape)
+                    count = COUNTS[place.name][shape] if told is None else told
                     if count:
                         directory = built(place, shape, count, f"{shape}_files")
                         show(place, shape, count, both.costs(place, shape, directory))
