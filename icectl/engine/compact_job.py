@@ -34,6 +34,8 @@ from icectl.spec.partition import PartitionSpec, partition_path, result_types
 from icectl.spec.single_value import Value
 from icectl.spec.sort import SortOrder
 from icectl.spec.types import Type
+from icectl.storage.read_ahead import ReadAhead
+from icectl.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,19 @@ class Engine(Protocol):
         Raises: as run_merge; Incomplete, at the time limit; EngineError. What was written stays,
         on record.
         """
+
+
+def ahead_of(tasks: Sequence[Task], store: Store, concurrency: int) -> ReadAhead:
+    """Return what reads the files of tasks before they ask for them: of each its deletes first."""
+    files: dict[str, int] = {}
+    split: set[str] = set()
+    for task in tasks:
+        files |= {file.location: file.size_bytes for file in task.delete_files}
+        if isinstance(task, RewriteTask):
+            files |= {file.location: file.size_bytes for file in task.inputs}
+            split.update(file.location for file in task.inputs if file.split is not None)
+    whole = [(location, size) for location, size in files.items() if location not in split]
+    return ReadAhead(store, whole, concurrency, split)
 
 
 def run_rewrite(task: RewriteTask, job: CompactJob, outputs: FileOutputs) -> TaskResult:

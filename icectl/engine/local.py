@@ -19,6 +19,7 @@ from icectl.engine.compact_job import (
     OutputPlaces,
     TaskCounts,
     TaskResult,
+    ahead_of,
     run_rewrite,
 )
 from icectl.engine.isolated import Ask, KernelCrashed, Workers
@@ -30,7 +31,6 @@ from icectl.errors import CorruptTable, Incomplete
 from icectl.plan.compact.task import MergeDeletesTask, RewriteTask
 from icectl.progress import Progress
 from icectl.spec.rule import RESTORE
-from icectl.storage.read_ahead import ReadAhead
 from icectl.storage.store import Store
 
 _WORTH_A_WORKER_BYTES = 16 << 20
@@ -67,11 +67,8 @@ class LocalEngine:
                 raise Incomplete("stopped")
 
         count = min(self.concurrency, os.cpu_count() or 1, 1 + total // _WORTH_A_WORKER_BYTES)
-        inputs = [file for task in tasks for file in task.inputs]
-        split = {file.location for file in inputs if file.split is not None}
-        whole = [(file.location, file.size_bytes) for file in inputs if file.split is None]
         with (
-            ReadAhead(self.store, whole, self.concurrency, split) as ahead,
+            ahead_of(tasks, self.store, self.concurrency) as ahead,
             Workers(check) as workers,
             ThreadPoolExecutor(count) as pool,
         ):

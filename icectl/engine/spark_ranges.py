@@ -156,7 +156,7 @@ def _deal(
     group = file_group(piece.task, job)
     read, totals = RowsRead(), RowTotals()
     first = ranges.starts[piece.at]
-    with at.attempt(TaskAttempt.current().unique_id) as outputs:
+    with at.attempt(TaskAttempt.current().unique_id, [piece.task]) as outputs:
         batches = counted(live_batches(group, outputs(piece.task), read), totals)
         for number, rows in dealt(batches, range_keys(group), ranges.lows[piece.at]):
             yield first + number, packed(rows)

@@ -167,12 +167,12 @@ def _read_bytes(task: Task) -> int:
 def _rewrite(at: Workplace, job: CompactJob, tasks: Sequence[RewriteTask]) -> _Done:
     """Rewrite the files of tasks, on a worker; second: whether this is the first attempt at it."""
     attempt = TaskAttempt.current()
-    with at.attempt(attempt.unique_id) as outputs:
+    with at.attempt(attempt.unique_id, tasks) as outputs:
         return [run_rewrite(task, job, outputs(task)) for task in tasks], attempt.is_first
 
 
 def _merge(at: Workplace, job: MergeJob, tasks: Sequence[MergeDeletesTask]) -> _Done:
     """Merge the deletes of tasks, on a worker; second: whether this is the first attempt at it."""
     attempt = TaskAttempt.current()
-    with at.attempt(attempt.unique_id) as outputs:
+    with at.attempt(attempt.unique_id, tasks) as outputs:
         return [run_merge(task, job, outputs(task)) for task in tasks], attempt.is_first

@@ -1,15 +1,15 @@
 """The workplace of tasks that write data files where they run out of the driver's sight."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from icectl.engine.compact_job import FileNames
+from icectl.engine.compact_job import FileNames, ahead_of
 from icectl.engine.kernels.write_data import FileOutputs
 from icectl.env import SystemEnv
 from icectl.errors import IcectlError
 from icectl.plan.compact.task import Task
-from icectl.storage.open import StorageOptions, open_store
+from icectl.storage.open import StorageOptions, open_store, requests_at_once
 
 OutputsOf = Callable[[Task | int], FileOutputs]
 """Outputs of a task, or of the part of new rows that has a number."""
@@ -28,12 +28,14 @@ class Workplace:
         return Workplace(storage.crossing(), names)
 
     @contextmanager
-    def attempt(self, writer: int) -> Iterator[OutputsOf]:
+    def attempt(self, writer: int, tasks: Sequence[Task] = ()) -> Iterator[OutputsOf]:
         """Outputs for tasks, their files named after a writer that there is only once.
 
-        Where this is left with an error, what was written is removed, as far as that works.
+        Files of these tasks are read before they are asked for. Where this is left with an error,
+        what was written is removed, as far as that works.
         """
         store = open_store(self.storage, SystemEnv())
+        at_once = requests_at_once(self.storage.concurrency, self.names.table_location)
         written: list[str] = []
 
         def outputs(of: Task | int) -> FileOutputs:
@@ -45,10 +47,11 @@ class Workplace:
                 written.append(self.names.location(of, writer, partition, count))
                 return written[-1]
 
-            return FileOutputs(next_location, store.open_new, store.open)
+            return FileOutputs(next_location, store.open_new, ahead.open)
 
         try:
-            yield outputs
+            with ahead_of(tasks, store, at_once) as ahead:
+                yield outputs
         except BaseException:
             with suppress(IcectlError):
                 store.remove(written)

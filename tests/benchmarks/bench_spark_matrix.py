@@ -1,16 +1,16 @@
 """What a compaction on Spark costs, by icectl and by Iceberg's own procedure, shape by store.
 
     python tests/benchmarks/bench_spark_matrix.py [STORE...] [--large N] [--small N] [--deletes N]
-        [--on-s3 PART]
 
 Shapes: files of 5.5 MB, of 50 KB, and of 50 KB with a position delete file each and an equality
-delete file for every tenth; N says of how many, 0 of none. Stores: `local`, `s3`, and `s3-late`,
-which takes 30 ms to answer; tables there have one file of PART.
+delete file for every tenth; N says of how many, 0 of none, else it is COUNTS. Stores: `local`,
+`s3`, and `s3-late`, which takes 30 ms to answer. All of it takes some 12 minutes of two cores.
 
-Both run in one warm session each, on all cores of this machine. Printed as a table for docs: wall
-and processor seconds, the peak memory of all processes of a session together, and what was read and
-written, in MB: on S3 what crossed the wire. Iceberg's procedure is run on files of this machine
-alone: for S3 it needs a bundle for AWS and a catalog that tests/run.sh does not set up.
+Both run in one warm session each, on all cores of this machine. Printed as the table of
+docs/performance.md: wall and processor seconds, the peak memory of all processes of a session
+together and of the largest worker of Python, and what was read and written, in MB: on S3 what
+crossed the wire. Iceberg's procedure needs its bundle for AWS there, and a driver for its catalog,
+which tests/run.sh fetches.
 """
 
 import argparse
@@ -33,13 +33,20 @@ from tests.benchmarks.bench_stores import SECONDS, delaying
 from tests.benchmarks.measure import Process, forget_peak, running_below
 from tests.spark.engine import environment, why_skipped
 from tests.stores import s3_servers
+from tests.stores.s3_servers import KEY, SECRET
 
 ROOT = Path(__file__).resolve().parents[2]
-STORES = ("local", "s3", "s3-late")
 LARGE_ROWS, SMALL_ROWS, DELETED = 125_000, 1_100, 50
 TARGETS = {"large": 90 << 20, "small": 512 << 20, "deletes": 512 << 20}
+COUNTS = {
+    "local": {"large": 64, "small": 20_000, "deletes": 2_000},
+    "s3": {"large": 32, "small": 4_000, "deletes": 1_000},
+    "s3-late": {"large": 12, "small": 1_000, "deletes": 500},
+}
 WARM_UP_FILES = 8
 NONE = Process("", 0, 0)
+FOR_SHORT_RUNS = "SPARK_SUBMIT_OPTS"
+"""What the tests tell Java, which these sessions outlast."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +67,15 @@ class Cost:
     seconds: float
     cpu_seconds: float
     peak: float
+    worker: float
     read: float
     written: float
 
-    def __str__(self) -> str:
-        figures = (self.seconds, self.cpu_seconds, self.peak, self.read, self.written)
-        return " / ".join(f"{one:,.1f}" if one < 100 else f"{one:,.0f}" for one in figures)
+    @property
+    def cells(self) -> str:
+        """The figures as cells of a table."""
+        figures = (self.seconds, self.cpu_seconds, self.peak, self.worker, self.read, self.written)
+        return " | ".join(f"{one:,.1f}" if one < 100 else f"{one:,.0f}" for one in figures)
 
 
 class Session:
@@ -78,7 +88,7 @@ class Session:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=environment(),
+                env={key: told for key, told in environment().items() if key != FOR_SHORT_RUNS},
                 text=True,
             )
         )
@@ -99,6 +109,7 @@ class Session:
             raise RuntimeError(f"{request} was not answered")
         after = running_below(pipe.pid)
         used = [(one, before.get(pid, NONE)) for pid, one in after.items()]
+        workers = [one for pid, one in after.items() if pid != pipe.pid and one.name != "java"]
         if place.told is None:
             read = sum(one.read_bytes - old.read_bytes for one, old in used)
             written = sum(one.written_bytes - old.written_bytes for one, old in used)
@@ -108,6 +119,7 @@ class Session:
             json.loads(line)["seconds"],
             sum(one.cpu_seconds - old.cpu_seconds for one, old in used),
             sum(one.peak_bytes for one, _ in used) / 1e6,
+            max((one.peak_bytes for one in workers), default=0) / 1e6,
             read / 1e6,
             written / 1e6,
         )
@@ -168,64 +180,86 @@ class Both:
     ours: Session
     theirs: Session | None
 
-    def cost(self, place: Place, shape: str, directory: Path) -> list[Cost | None]:
+    def costs(self, place: Place, shape: str, directory: Path) -> dict[str, Cost]:
         """What each takes to compact a table."""
         name, target = directory.name, TARGETS[shape]
+        table = f"{place.location}/{name}"
         with undone(directory):
-            table = f"{place.location}/{name}"
-            ours = self.ours.ask(place, table=table, target_bytes=target, options=place.options)
+            options = place.options
+            ours = self.ours.ask(place, table=table, target_bytes=target, options=options)
         if self.theirs is None:
-            return [ours, None]
+            return {"icectl": ours}
+        request: dict[str, Any] = {"do": "rewrite", "table": name}
+        if place.told is not None:
+            request["metadata"] = f"{table}/metadata/v1.metadata.json"
         wanted = {"target-file-size-bytes": target, "rewrite-all": "true"}
         with undone(directory):
-            return [ours, self.theirs.ask(place, do="rewrite", table=name, options=wanted)]
+            theirs = self.theirs.ask(place, **request, options=wanted)
+        return {"icectl": ours, "rewrite_data_files": theirs}
 
 
 def sessions(stack: ExitStack, place: Place, folder: Path) -> Both:
     """Start both, and warm them up on a little table of every shape."""
     ours = Session(stack, str(ROOT / "tests/benchmarks/spark_program.py"))
-    theirs = None
-    if place.name == "local":
-        peer = str(ROOT / "tests/peers/spark_rewrites.py")
-        theirs = Session(stack, peer, os.environ["ICECTL_TEST_SPARK_JAR"], str(folder))
-    both = Both(ours, theirs)
+    peer = str(ROOT / "tests/peers/spark_rewrites.py")
+    arguments = [peer, os.environ["ICECTL_TEST_SPARK_JAR"], str(folder)]
+    jars = s3_jars()
+    if place.told is None:
+        both = Both(ours, Session(stack, *arguments))
+    elif jars:
+        access = place.options["endpoint_url"], KEY, SECRET
+        both = Both(ours, Session(stack, *arguments, jars, *access))
+    else:
+        both = Both(ours, None)
     for shape in TARGETS:
-        both.cost(place, shape, built(place, shape, WARM_UP_FILES, f"warm_{shape}"))
+        both.costs(place, shape, built(place, shape, WARM_UP_FILES, f"warm_{shape}"))
     return both
 
 
+def s3_jars() -> str:
+    """Return what Iceberg needs for S3, as a class path; empty where a part is missing."""
+    bundle = os.environ.get("ICECTL_TEST_AWS_JAR", "")
+    every = os.environ.get("ICECTL_TEST_REST_JARS", "").split(":")
+    sqlite = next((jar for jar in every if "sqlite-jdbc" in jar), "")
+    return f"{bundle}:{sqlite}" if bundle and sqlite else ""
+
+
+def show(place: Place, shape: str, count: int, costs: dict[str, Cost]) -> None:
+    """Print a line for each that compacted a table."""
+    seconds = {name: cost.seconds for name, cost in costs.items()}
+    for name, cost in costs.items():
+        faster = max(seconds.values()) / cost.seconds
+        times = f"{faster:.1f}" if len(costs) > 1 and faster > 1 else ""
+        print(f"| {place.name} | {count:,} {shape} | {name} | {cost.cells} | {times} |", flush=True)
+
+
 def main() -> int:
-    """Print a line of figures for each shape in each store."""
+    """Print lines of figures for each shape in each store."""
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("stores", nargs="*", default=list(STORES))
-    arguments.add_argument("--large", type=int, default=64)
-    arguments.add_argument("--small", type=int, default=20_000)
-    arguments.add_argument("--deletes", type=int, default=2_000)
-    arguments.add_argument("--on-s3", type=int, default=10)
+    arguments.add_argument("stores", nargs="*", default=list(COUNTS))
+    for shape in TARGETS:
+        arguments.add_argument(f"--{shape}", type=int)
     given = arguments.parse_args()
     skipped = why_skipped()
     if skipped:
         print(f"skipped: {skipped}")
         return 0
-    print("seconds / of processors / peak MB / read MB / written MB\n")
-    print("| store | shape | icectl | rewrite_data_files | times as fast |")
-    print("| --- | --- | --- | --- | --- |")
+    if not s3_jars():
+        print("on S3 icectl alone: ICECTL_TEST_AWS_JAR and ICECTL_TEST_REST_JARS name no jars\n")
+    print(
+        "| store | files | | s | s of processors | MB at most | MB a worker | MB read | MB written "
+        "| times as fast |\n" + "| --- " * 10 + "|"
+    )
     with tempfile.TemporaryDirectory() as name, places(given.stores, Path(name)) as found:
         for place in found:
             with ExitStack() as stack:
                 both = sessions(stack, place, Path(name))
                 for shape in TARGETS:
-                    count = getattr(given, shape) // (1 if place.name == "local" else given.on_s3)
+                    told = getattr(given, shape)
+                    count = COUNTS[place.name][shape] if told is None else told
                     if count:
                         directory = built(place, shape, count, f"{shape}_files")
-                        ours, theirs = both.cost(place, shape, directory)
-                        faster = "" if None in (ours, theirs) else theirs.seconds / ours.seconds
-                        times = f"{faster:.1f}" if faster else "-"
-                        print(
-                            f"| {place.name} | {count:,} {shape} | {ours} | {theirs or '-'} "
-                            f"| {times} |",
-                            flush=True,
-                        )
+                        show(place, shape, count, both.costs(place, shape, directory))
     return 0
 
 

@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -56,16 +57,18 @@ def delaying(port: int, seconds: float = SECONDS, told: Counter[str] | None = No
         loop = asyncio.get_running_loop()
 
         async def forth() -> None:
-            while content := await reader.read(1 << 16):
-                count["written"] += len(content)
-                loop.call_later(seconds, server_writer.write, content)
+            with suppress(ConnectionError):  # of clients that end all at once
+                while content := await reader.read(1 << 16):
+                    count["written"] += len(content)
+                    loop.call_later(seconds, server_writer.write, content)
             loop.call_later(seconds, server_writer.close)
 
         task = asyncio.create_task(forth())
-        while content := await server_reader.read(1 << 16):
-            count["read"] += len(content)
-            writer.write(content)
-            await writer.drain()
+        with suppress(ConnectionError):
+            while content := await server_reader.read(1 << 16):
+                count["read"] += len(content)
+                writer.write(content)
+                await writer.drain()
         writer.close()
         await task
 

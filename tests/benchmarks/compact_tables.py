@@ -194,6 +194,9 @@ def _commit(directory: Path, commits: Sequence[Sequence[dict[str, Any]]], locati
     """A snapshot for each of the commits, one upon the other."""
     manifests: list[ManifestFile] = []
     snapshots: list[Snapshot] = []
+    # Spark's procedure that registers a table asks for these.
+    rows = sum(entry["record_count"] for entry in commits[0])
+    totals = {"total-data-files": str(len(commits[0])), "total-records": str(rows)}
     for number, added in enumerate(commits, 1):
         made = _manifest(directory, number, added)
         manifests.append(replace(made, manifest_path=f"{location}/metadata/m{number}.avro"))
@@ -216,7 +219,7 @@ def _commit(directory: Path, commits: Sequence[Sequence[dict[str, Any]]], locati
                 parent_snapshot_id=number - 1 or None,
                 sequence_number=number,
                 manifest_list=f"{location}/metadata/snap-{number}.avro",
-                summary={"operation": operation},
+                summary={"operation": operation, **totals},
                 schema_id=0,
             )
         )

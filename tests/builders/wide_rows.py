@@ -58,6 +58,8 @@ class Case:
     """asc or z, by the wide column."""
     deletes: str = ""
     """equality or position."""
+    columns: int = 1
+    """Wide columns, all with the same values; of flat Parquet files."""
 
 
 def _field(name: str, kind: pa.DataType, number: int) -> pa.Field:
@@ -66,7 +68,8 @@ def _field(name: str, kind: pa.DataType, number: int) -> pa.Field:
 
 def _schema(case: Case, text: pa.DataType) -> pa.Schema:
     kind = pa.list_(_field("element", text, 3)) if case.shape == "list" else text
-    return pa.schema([_field("id", pa.int64(), 1), _field("name", kind, 2)])
+    more = [_field(f"name{number}", text, 2 + number) for number in range(1, case.columns)]
+    return pa.schema([_field("id", pa.int64(), 1), _field("name", kind, 2), *more])
 
 
 def values(width: int) -> list[str]:
@@ -85,6 +88,7 @@ def _pieces(case: Case) -> Iterator[tuple[pa.Array, pa.Array]]:
         yield pa.array(range(number)), _encoded(["narrow"], np.zeros(number, np.int32))
     texts = values(case.width)
     per_row = 4 if case.shape == "list" else 1
+    left //= case.columns
     while left > 0:
         rows = max(1, min(left, _PIECE_BYTES) // (case.width * per_row))
         left -= rows * case.width * per_row
@@ -120,8 +124,8 @@ def _write_parquet(case: Case, path: Path) -> int:
         held: list[pa.Table] = []
         for ids, column in _pieces(case):
             count += len(ids)
-            held.append(pa.Table.from_arrays([ids, column], schema=schema) if encoded else
-                        pa.Table.from_arrays([ids, _dense(column)], schema=schema))  # fmt: skip
+            wide = [column if encoded else _dense(column)] * case.columns
+            held.append(pa.Table.from_arrays([ids, *wide], schema=schema))
             if not encoded:
                 writer.write_table(held.pop())
         if held:
@@ -131,7 +135,8 @@ def _write_parquet(case: Case, path: Path) -> int:
 
 def _coded(case: Case) -> list[str]:
     path = "name.list.element" if case.shape == "list" else "name"
-    return [path] if case.stored == "dictionary" else []
+    paths = [path, *(f"name{number}" for number in range(1, case.columns))]
+    return paths if case.stored == "dictionary" else []
 
 
 def _dense(column: pa.Array) -> pa.Array:

@@ -2,11 +2,14 @@
 
 Runs in an environment of its own (tests/run.sh makes it), never imports icectl:
 
-    spark_rewrites.py JAR WAREHOUSE      answers each line on stdin with a line on stdout
+    spark_rewrites.py JAR WAREHOUSE [JARS ENDPOINT KEY SECRET]
 
-A request is {"do": "coalesce", "files": [...], "count": N, "to": DIRECTORY}, Spark's own read,
-coalesce and write, or {"do": "rewrite", "table": NAME, "options": {...}}, `rewrite_data_files` of a
-table below WAREHOUSE/db. The answer is {"seconds"}.
+It answers each line on stdin with a line on stdout. A request is {"do": "coalesce", "files": [...],
+"count": N, "to": DIRECTORY}, Spark's own read, coalesce and write, or {"do": "rewrite", "table":
+NAME, "options": {...}}, `rewrite_data_files` of a table below WAREHOUSE/db. With "metadata", the
+location of its metadata file on S3, the table is one of there, which Iceberg's bundle for AWS
+reaches at ENDPOINT, with a catalog in SQLite: JARS are both, as in a class path. The answer is
+{"seconds"}.
 """
 
 import json
@@ -18,7 +21,25 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 
-def session(jar: str, warehouse: str) -> SparkSession:
+def on_s3(jars: str, warehouse: str, endpoint: str, key: str, secret: str) -> dict[str, str]:
+    """Settings of a catalog `s3` whose tables are registered in it, and lie on a server of S3."""
+    return {
+        "spark.driver.extraClassPath": jars,  # where drivers of JDBC are looked for
+        "spark.sql.catalog.s3": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.s3.type": "jdbc",
+        "spark.sql.catalog.s3.uri": f"jdbc:sqlite:{warehouse}/catalog.db",
+        "spark.sql.catalog.s3.warehouse": "s3://bench",
+        "spark.sql.catalog.s3.cache-enabled": "false",
+        "spark.sql.catalog.s3.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "spark.sql.catalog.s3.s3.endpoint": endpoint,
+        "spark.sql.catalog.s3.s3.path-style-access": "true",
+        "spark.sql.catalog.s3.s3.access-key-id": key,
+        "spark.sql.catalog.s3.s3.secret-access-key": secret,
+        "spark.sql.catalog.s3.client.region": "us-east-1",
+    }
+
+
+def session(jar: str, warehouse: str, *s3: str) -> SparkSession:
     """One local session with a Hadoop catalog `peer` over the warehouse, on all cores."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
@@ -35,6 +56,9 @@ def session(jar: str, warehouse: str) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
     }
+    if s3:
+        jars, *access = s3
+        settings |= on_s3(f"{jar}:{jars}", warehouse, *access)
     builder = SparkSession.builder.master("local[*]").appName("icectl-peer")
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -45,20 +69,30 @@ def session(jar: str, warehouse: str) -> SparkSession:
 
 def answer(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
     """Do what is asked for, timed."""
+    catalog, table = "peer", f"db.{request.get('table')}"
+    if "metadata" in request:
+        catalog = "s3"
+        spark.sql("CREATE NAMESPACE IF NOT EXISTS s3.db")
+        at = request["metadata"]
+        call = f"CALL s3.system.register_table(table => '{table}', metadata_file => '{at}')"
+        spark.sql(call).collect()
     start = time.perf_counter()
     if request["do"] == "coalesce":
         frame = spark.read.parquet(*request["files"]).coalesce(request["count"])
         frame.write.parquet(request["to"])
     else:
         options = ", ".join(f"'{key}', '{value}'" for key, value in request["options"].items())
-        call = f"peer.system.rewrite_data_files(table => 'db.{request['table']}', options => map("
+        call = f"{catalog}.system.rewrite_data_files(table => '{table}', options => map("
         spark.sql(f"CALL {call}{options}))").collect()
-    return {"seconds": time.perf_counter() - start}
+    seconds = time.perf_counter() - start
+    if catalog == "s3":
+        spark.sql(f"DROP TABLE s3.{table}")  # its files stay
+    return {"seconds": seconds}
 
 
-def main(jar: str, warehouse: str) -> None:
+def main(jar: str, warehouse: str, *s3: str) -> None:
     """Answer until stdin ends."""
-    spark = session(jar, warehouse)
+    spark = session(jar, warehouse, *s3)
     for line in sys.stdin:
         print(json.dumps(answer(spark, json.loads(line))), flush=True)
 

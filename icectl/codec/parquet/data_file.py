@@ -1,5 +1,6 @@
 """Parquet data files in batches."""
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,9 +36,13 @@ _WORTH_THREADS_BYTES = 2**20
 
 _LARGEST_WORST_BYTES = LARGEST_BATCH_BYTES
 """Decoded bytes of a batch whose every value is the longest one of its dictionary."""
+_FEW_BATCHES = 8
+"""Batches that take less time than a look into dictionaries which shows that fewer would do."""
 _WHOLE_CHUNKS_BYTES = 128 * 2**20
 """Stored bytes of a row group from which its columns are read piece by piece, not each at once."""
 _PIECE_BYTES = 2**20
+_END_BYTES = 2**16
+"""What the reader asks for to find a footer: the whole of a file that is no longer."""
 _SHARING = "DELTA_BYTE_ARRAY"
 _FIRST_ROWS, _GROWTH = 64, 4
 """Rows of a first batch where nothing tells how wide they are, and how much more others have."""
@@ -54,7 +59,8 @@ _READ_OPTIONS: Mapping[str, Any] = {
 class ParquetDataFile:
     """An open Parquet file."""
 
-    stored: IO[bytes]
+    stored: Any
+    """Where its bytes are: a file object, or all of them in memory."""
     file: Any
     """pyarrow's ParquetFile."""
     schema: pa.Schema
@@ -160,16 +166,19 @@ class ParquetDataFile:
             chunk.num_values * chunk.total_uncompressed_size for chunk in map(group.column, coded)
         )
         rows = min(found.next(), group.num_rows)
-        if unknown * rows > _LARGEST_WORST_BYTES * max(group.num_rows, 1):
+        if unknown <= _FEW_BATCHES * _LARGEST_WORST_BYTES:
+            found.add_dictionary(0, unknown)  # no value is longer than all that is stored
+        elif unknown * rows > _LARGEST_WORST_BYTES * max(group.num_rows, 1):
+            # Opened once: that alone takes long where there are thousands of columns.
+            reader = self._piece_by_piece(read_dictionary=coded).reader
             for column in coded:
                 count = group.column(column).num_values
-                mean, longest = self._lengths(number, column)
+                mean, longest = self._lengths(reader, number, column)
                 found.add_dictionary(int(mean * count), longest * count)
         return found
 
-    def _lengths(self, number: int, column: int) -> tuple[float, int]:
+    def _lengths(self, reader: Any, number: int, column: int) -> tuple[float, int]:
         """Return the mean and the largest length of the values in a dictionary."""
-        reader = self._piece_by_piece(read_dictionary=[column]).reader
         for batch in reader.iter_batches(1, [number], [column], use_threads=False):
             values = _innermost(batch.column(0))
             if not pa.types.is_dictionary(values.type):
@@ -215,6 +224,8 @@ class ParquetDataFile:
 
     def _columns(self, places: frozenset[int]) -> list[int]:
         """Return the columns of Parquet that make these top-level fields."""
+        if self._is_flat:
+            return sorted(places)
         roots = [
             place for place, field in enumerate(self.schema) for _ in leaves(pa.schema([field]))
         ]
@@ -222,13 +233,17 @@ class ParquetDataFile:
 
 
 def open_parquet(file: IO[bytes], name_mapping: NameMapping) -> ParquetDataFile:
-    """Open a Parquet file; only its footer is read.
+    """Open a Parquet file; of one that is longer than its end only the footer is read.
 
     Raises: CorruptTable R-099; Unsupported, for what pyarrow can't read.
     """
+    size_bytes = file.seek(0, os.SEEK_END)
+    file.seek(0)
     with translated(_KIND):
-        opened = pq.ParquetFile(file, **_READ_OPTIONS)
-        return ParquetDataFile(file, opened, identified(opened.schema_arrow, name_mapping))
+        # Else it would be read twice, first for its footer and then for its rows.
+        stored = pa.BufferReader(file.read()) if size_bytes <= _END_BYTES else file
+        opened = pq.ParquetFile(stored, pre_buffer=stored is file, **_READ_OPTIONS)
+        return ParquetDataFile(stored, opened, identified(opened.schema_arrow, name_mapping))
 
 
 @dataclass(slots=True)

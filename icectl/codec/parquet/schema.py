@@ -27,6 +27,8 @@ FIELD_ID = b"PARQUET:field_id"
 NameMapping = Sequence[Mapping[str, Any]]
 """The JSON of `schema.name-mapping.default` (R-181)."""
 
+Places = Mapping[int | None, tuple[int, pa.DataType]]
+
 _ARROW: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -171,6 +173,12 @@ def field_id(field: pa.Field) -> int | None:
     """Return the field id of an Arrow field."""
     text = (field.metadata or {}).get(FIELD_ID)
     return None if text is None or int(text) < 0 else int(text)
+
+
+def places_by_id(fields: Sequence[pa.Field]) -> Places:
+    """Return where the field of each id stands among others, and its type; the first of one id."""
+    places = reversed(range(len(fields)))
+    return {field_id(fields[place]): (place, fields[place].type) for place in places}
 
 
 def child_fields(kind: pa.DataType) -> list[pa.Field]:

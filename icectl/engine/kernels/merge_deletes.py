@@ -18,7 +18,7 @@ from icectl.engine.kernels.deleted_positions import (
     spelled_otherwise,
     vector_positions,
 )
-from icectl.engine.kernels.rewrite_data import DeletesOfGroup
+from icectl.engine.kernels.rewrite_data import DeletesOfGroup, positions_of
 from icectl.engine.kernels.write_data import FileOutputs
 from icectl.errors import CorruptTable, SelfCheckFailed
 from icectl.spec.locations import shortened
@@ -51,9 +51,8 @@ def merged_positions(
     """
     found: dict[str, list[Positions]] = {}
     by_key = {loosest_key(location): location for location in locations}
-    for vector in deletes.vectors:
-        with outputs.reading(vector.location) as file:
-            found.setdefault(vector.data_file, []).append(vector.positions(file))
+    for vector, positions in positions_of(deletes.vectors, outputs):
+        found.setdefault(vector.data_file, []).append(positions)
     for one in deletes.position_deletes:
         with outputs.reading(one.location) as file:
             opened = open_data_file(file, one.file_format)

@@ -20,11 +20,13 @@ from icectl.codec.orc.data_file import OrcDataFile
 from icectl.codec.parquet.data_file import ParquetDataFile
 from icectl.codec.parquet.schema import (
     NameMapping,
+    Places,
     arrow_schema,
     arrow_type,
     child_fields,
     field_id,
     is_same_type,
+    places_by_id,
     without_extensions,
 )
 from icectl.engine.kernels.check_data_file import LAST_UPDATED, ROW_ID
@@ -174,8 +176,7 @@ class Projected:
     def project(self, stored: pa.RecordBatch, positions: Positions) -> pa.RecordBatch:
         """Rows of `stored` in the schema that was asked for; `positions` are theirs in the file.
 
-        Shape: the schema's columns, one row per stored row.
-        Order: kept.
+        Shape: the schema's columns, one row per stored row, in their order.
         Raises: Unsupported, where a value has no place in its column's type; CorruptTable R-095.
         """
         places = {field_id(one): at for at, one in enumerate(stored.schema)}
@@ -303,12 +304,13 @@ class _Projection:
 
     def columns(self, schema: Schema) -> tuple[_Column, ...]:
         """Make the columns of a schema out of those of the file."""
-        return tuple(self._column(item, list(self.stored)) for item in schema.fields)
+        places = places_by_id(list(self.stored))
+        return tuple(self._column(item, places) for item in schema.fields)
 
-    def _column(self, wanted: NestedField, stored: Sequence[pa.Field]) -> _Column:
-        for place, found in enumerate(stored):
-            if field_id(found) == wanted.id:  # R-180
-                return _Column(wanted, place, self._converted(found.type, wanted))
+    def _column(self, wanted: NestedField, places: Places) -> _Column:
+        if wanted.id in places:  # R-180
+            place, kind = places[wanted.id]
+            return _Column(wanted, place, self._converted(kind, wanted))
         constant = _constant(self.source, wanted)
         if not _has_required(wanted.type):
             return _Column(wanted, None, lambda row_count: pa.repeat(constant, row_count))
@@ -337,7 +339,8 @@ class _Projection:
         return None
 
     def _struct(self, stored: pa.DataType, type_: StructType) -> Convert:
-        columns = [self._column(item, child_fields(stored)) for item in type_.fields]
+        places = places_by_id(child_fields(stored))
+        columns = [self._column(item, places) for item in type_.fields]
         kind = arrow_type(type_)
 
         def convert(struct: pa.Array) -> pa.Array:
@@ -477,7 +480,7 @@ def _plain(type_: Type, value: Value) -> Any:
 
 
 def _has_required(type_: Type) -> bool:
-    """Return whether a field, an element or a value inside of a type is required."""
+    """Return whether anything inside of a type is required."""
     return any(child.required or _has_required(child.type) for child in children(type_))
 
 
@@ -493,6 +496,5 @@ def _not_carried(source: SourceFile, wanted: NestedField, why: str) -> Unsupport
     )
 
 
-def _null_where_required(location: str, name: str) -> CorruptTable:
-    message = f"{location} has nulls in the required column `{name}`"
-    return CorruptTable(message, rule="R-095")  # R-095
+def _null_where_required(location: str, name: str) -> CorruptTable:  # R-095
+    return CorruptTable(f"{location} has nulls in the required column `{name}`", rule="R-095")

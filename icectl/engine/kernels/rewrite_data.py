@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import IO
 
 import numpy as np
@@ -41,6 +43,11 @@ from icectl.spec.partition import PartitionSpec
 from icectl.spec.schema import Schema
 
 _MEMORY_BYTES = 64 << 20
+_FEW_ROWS, _FEW_BYTES, _FEW_PARTS = 16_384, 4 << 20, 8
+"""Rows, bytes of rows, and parts of a row group up to which batches become one.
+
+Each takes its time, however small it is.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,8 @@ def write_rows(
     record_count = sum(file.record_count for file in group.files)
     row_size_bytes = group.size_bytes / max(record_count, 1)
     before, after = RowTotals(), RowTotals()
+    most_bytes = min(_FEW_BYTES, options.row_group_size_bytes // _FEW_PARTS)
+    batches = joined(batches, most_bytes)
     with DataWriter(group.columns.written, options, outputs, row_size_bytes) as writer:
         for partition, batch in _placed(group, counted(batches, before)):
             writer.write(batch, partition.key, partition.path)
@@ -148,6 +157,30 @@ def write_rows(
     )
     check_rows(before, after, [written.footer for written in files])
     return files, before
+
+
+def joined(
+    batches: Iterable[pa.RecordBatch], most_bytes: int = _FEW_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in the same order, small batches together up to some bytes of rows."""
+    held: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        if held and size_bytes + batch.nbytes > most_bytes:
+            yield _together(held)
+            held, rows, size_bytes = [], 0, 0
+        held.append(batch)
+        rows += batch.num_rows
+        size_bytes += batch.nbytes
+        if rows >= _FEW_ROWS or size_bytes >= most_bytes:
+            yield _together(held)
+            held, rows, size_bytes = [], 0, 0
+    if held:
+        yield _together(held)
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def counted(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Iterator[pa.RecordBatch]:
@@ -246,12 +279,25 @@ def _judged(
         yield StoredRows(source, rows.batch, positions, gone)
 
 
+def positions_of(
+    vectors: Iterable[DeletionVector], outputs: FileOutputs
+) -> Iterator[tuple[DeletionVector, Positions]]:
+    """Read deletion vectors; a Puffin file is opened once, however many it has.
+
+    Raises: as DeletionVector.positions.
+    """
+    in_order = sorted(vectors, key=attrgetter("location", "content_offset"))
+    for location, beside in groupby(in_order, attrgetter("location")):
+        with outputs.reading(location) as file:
+            for vector in beside:
+                yield vector, vector.positions(file)
+
+
 def _deleted_positions(group: FileGroup, outputs: FileOutputs) -> DeletedPositions:
     counts = {file.location: file.record_count for file in group.files}
     deleted = DeletedPositions(counts, group.deletes.scheme)
-    for vector in group.deletes.vectors:
-        with outputs.reading(vector.location) as file:
-            deleted.add(vector.data_file, vector.positions(file))
+    for vector, positions in positions_of(group.deletes.vectors, outputs):
+        deleted.add(vector.data_file, positions)
     for deletes in group.deletes.position_deletes:
         with outputs.reading(deletes.location) as file:
             deleted.add_file(open_data_file(file, deletes.file_format), deletes.applies_to)

@@ -35,7 +35,7 @@ from icectl.spec.partition import result_types
 from icectl.spec.snapshot import Snapshot, StatisticsFile
 from icectl.storage.counting import CountingReader
 from icectl.storage.location import is_local, loosest_key
-from icectl.storage.open import StorageOptions, open_store
+from icectl.storage.open import StorageOptions, open_store, requests_at_once
 from icectl.storage.read_ahead import ReadAhead
 from icectl.storage.store import Store
 from icectl.table.manifests import try_manifests
@@ -195,7 +195,9 @@ def _check(storage: StorageOptions, facts: "_Facts", tasks: Sequence[_Task]) -> 
     """Check files, on a worker of Spark, whose reader may crash as well as here."""
     with Workers() as workers:
         checks = _Checks(open_store(storage, SystemEnv()), facts, workers, {})
-        return [checks.run(task) for task in tasks]
+        at_once = requests_at_once(storage.concurrency, tasks[0].location or "")
+        with checks.ahead(tasks, at_once):
+            return [checks.run(task) for task in tasks]
 
 
 def _threads(reader: Reader, tasks: Sequence[_Task]) -> int:

@@ -14,6 +14,7 @@ from icectl.codec.parquet import data_file as data_file_parquet
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.spec.schema import Schema
 from icectl.spec.types import NestedField, PrimitiveType
+from icectl.storage.counting import CountingReader
 
 
 def with_id(name, kind, number):
@@ -370,3 +371,25 @@ def test_decimals_as_byte_strings_in_a_dictionary_are_read_too() -> None:
     values = [Decimal(number).scaleb(-2) for number in range(100)] * 3_000
     pq.write_table(pa.Table.from_arrays([pa.array(values, schema[0].type)], schema=schema), file)
     assert [row["wide"] for row in read(file.getvalue(), [2])] == values
+
+
+def bytes_read(content: bytes) -> int:
+    """What is asked of a file to read all of its rows."""
+    file = CountingReader(io.BytesIO(content))
+    opened = open_data_file(file, "parquet")
+    assert sum(rows.batch.num_rows for rows in opened.batches(None)) == opened.record_count
+    return file.bytes_read
+
+
+def test_a_short_file_is_read_once() -> None:
+    content = written([{"id": number, "name": f"{number:x}"} for number in range(900)])
+    assert len(content) < 2**16
+    assert bytes_read(content) == len(content)
+
+
+def test_dictionaries_are_not_looked_into_where_few_batches_do_without() -> None:
+    rows = [{"id": number, "name": f"{number * 7919:020x}"} for number in range(3000)]
+    content = written(rows, compression="none")
+    assert len(content) > 2**16
+    assert bytes_read(content) < len(content) + 2**16 + 2**12
+    assert read(content, [1, 2]) == rows

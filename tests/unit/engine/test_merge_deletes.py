@@ -62,6 +62,19 @@ def test_r115_positions_of_files_and_vectors_are_put_together() -> None:
     assert merged(files, deletes) == {ONE: [1, 2, 3, 7, 9], OTHER: [0, 5]}
 
 
+def test_a_puffin_file_is_opened_once_however_many_vectors_of_it_are_read() -> None:
+    files = MemoryFiles()
+    blobs = [dv_blob([1, 5], ONE), dv_blob([2], OTHER)]
+    files.content["s3://b/t/v.puffin"] = write_puffin(blobs, {})
+    found = read_puffin(files.content["s3://b/t/v.puffin"]).blobs
+    vectors = [
+        DeletionVector("s3://b/t/v.puffin", blob.offset, blob.length, count, name)
+        for blob, count, name in zip(found, (2, 1), (ONE, OTHER), strict=True)
+    ]
+    assert merged(files, DeletesOfGroup(vectors=tuple(vectors))) == {ONE: [1, 5], OTHER: [2]}
+    assert files.opened == ["s3://b/t/v.puffin"]
+
+
 def test_r111_a_file_that_deletes_do_not_apply_to_gets_none_of_them() -> None:
     files = MemoryFiles()
     deletes = position_deletes(files, "a", [(ONE, 7), (OTHER, 0)], applies_to=[OTHER])

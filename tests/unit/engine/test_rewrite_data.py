@@ -21,6 +21,7 @@ from icectl.engine.kernels.rewrite_data import (
     FileGroup,
     PositionDeletes,
     TableColumns,
+    joined,
     rewrite_data,
 )
 from icectl.engine.kernels.sort_rows import Sorting
@@ -262,6 +263,16 @@ def test_columns_that_identity_partitions_stand_for_are_written() -> None:
     assert (file.partition_key, file.location) == (b"k", "out/name=p/00000-7-op-00001.parquet")
 
 
+def test_rows_of_small_files_come_together_in_their_order_within_bounds() -> None:
+    batches = [pa.record_batch([[number]], ["id"]) for number in range(40_000)]
+    found = list(joined(iter(batches)))
+    assert [one.num_rows for one in found] == [16_384, 16_384, 7_232]
+    assert pa.Table.from_batches(found)["id"].to_pylist() == list(range(40_000))
+    wide = pa.record_batch([["x" * 1000]], ["text"])
+    assert [one.num_rows for one in joined(iter([wide] * 7), 3_100)] == [3, 3, 1]
+    assert [one.num_rows for one in joined(iter([wide] * 3), 100)] == [1, 1, 1]
+
+
 def test_files_roll_at_the_target_size() -> None:
     group = Group(target=20_000, properties={"write.parquet.row-group-size-bytes": "20000"})
     for part in range(4):
@@ -314,7 +325,7 @@ def test_r118_a_vector_with_other_positions_than_its_entry_says_is_damage() -> N
 
 def test_a_file_that_is_begun_when_damage_is_met_is_abandoned() -> None:
     group = Group()
-    group.add([(1, "a")])
+    group.add([(number, "a") for number in range(20_000)])
     group.store.content[group.add([(2, "b")])] = b"PAR1"
     with pytest.raises(CorruptTable) as raised:
         group.run()

@@ -77,3 +77,21 @@ def test_deletes_with_keys_of_any_width(tmp_path, width, deletes) -> None:
 @pytest.mark.parametrize("width", [16_000, 1_000_000])
 def test_wide_values_that_come_late_in_a_row_group(tmp_path, width) -> None:
     assert peak(Case(width, 1000 * _MB, shape="late"), tmp_path) < LIMIT_BYTES
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("stored", ["dictionary", "plain"])
+def test_values_of_ten_megabytes(tmp_path, stored) -> None:
+    assert peak(Case(10_000_000, 400 * _MB, stored=stored), tmp_path) < LIMIT_BYTES
+
+
+@pytest.mark.full
+def test_two_thousand_columns_of_narrow_values(tmp_path) -> None:
+    assert peak(Case(16, 100 * _MB, columns=2_000), tmp_path) < LIMIT_BYTES
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("stored", ["dictionary", "plain"])
+def test_two_thousand_wide_columns_each_of_which_has_pages_open(tmp_path, stored) -> None:
+    case = Case(1_000, 400 * _MB, stored=stored, columns=2_000)
+    assert peak(case, tmp_path) < 2 * LIMIT_BYTES
