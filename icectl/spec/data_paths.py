@@ -28,6 +28,11 @@ def data_file_name(number: int, task_id: int, operation_id: str, count: int, mar
     return f"{number:05}-{task_id}-{operation_id}-{count:05}{marked_end(mark)}"
 
 
+def mark_of(options: str) -> str:
+    """Return the mark of files that were made by some options: `c` and eight digits."""
+    return f"c{mmh3.hash(options, signed=False):08x}"
+
+
 def marked_end(mark: str) -> str:
     """Return the end of the names of data files that have a mark, or of those without."""
     return f"-{mark}.parquet" if mark else ".parquet"

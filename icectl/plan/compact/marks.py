@@ -8,23 +8,17 @@ long as there is the file, whatever becomes of its snapshot. It is rewritten onl
 others that are worth it, or for its deletes.
 """
 
-import mmh3
-
 from icectl.entries.columns.values import Mask
 from icectl.entries.file_verdicts import DELETES, Verdicts, of_names_ending
 from icectl.entries.rows import Entries
 from icectl.plan.compact.sizes import Sizes
-from icectl.spec.data_paths import marked_end
+from icectl.spec.data_paths import mark_of, marked_end
 
 
 def mark(sizes: Sizes, min_input_files: int, spec_id: int) -> str:
-    """Return what stands for the sizes of new files, of how many files, and by which spec.
-
-    Shape: `c` and eight digits, in the names of the files.
-    """
+    """Return what the names of files have that were made to some sizes, of how many, by a spec."""
     bounds = f"{sizes.smallest}..{sizes.target}..{sizes.largest}"
-    options = f"bytes={bounds} files={min_input_files} spec={spec_id}"
-    return f"c{mmh3.hash(options, signed=False):08x}"
+    return mark_of(f"bytes={bounds} files={min_input_files} spec={spec_id}")
 
 
 def as_made(data: Entries, verdicts: Verdicts, wanted: str) -> Mask:
