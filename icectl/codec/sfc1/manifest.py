@@ -29,7 +29,7 @@ from icectl.spec.manifest import Status
 from icectl.spec.stats_columns import STATS_ID, group_id
 
 _VERSION, _CONTENT = "format-version", "content"
-_VECTOR = 147
+_VECTOR, _LOCATION = 147, 100
 _UPSTREAM_IDS = {157: "a column with the id 157", 500: "a column with the id 500"}
 
 
@@ -73,6 +73,18 @@ def read_tree(
     members = None if stats is None else {STATS: [group_id(one) for one in stats]}
     rows = read_rows(stored, _COLUMNS, columns, members)
     return TreeFile(kind, footer, rows, _unknown(stored.schema))
+
+
+def read_locations(content: bytes) -> pa.Array:
+    """Return the locations of a manifest's rows, in half the time of read_tree, which checks more.
+
+    Order: of the file.
+    Raises: CorruptTable, where it is damaged or has no such column (V4-041).
+    """
+    found = ParquetColumns(content).read([(None, _LOCATION)]).get((None, _LOCATION))
+    if found is None or not pa.types.is_string(found.type):  # V4-041
+        raise CorruptTable(f"a manifest has no column {_LOCATION}", rule="V4-041")
+    return found
 
 
 def write_tree(
@@ -160,7 +172,7 @@ _COLUMNS = ManifestColumns(
     rows=TREE_ROWS,
     parts=(
         Column("content", 134, "content_type", required=True),
-        Column("location", 100),
+        Column("location", _LOCATION),
         Column("file_format", 101, required=True),
         Group(
             "tracking_info",

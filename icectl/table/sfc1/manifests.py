@@ -14,7 +14,7 @@ from icectl.codec.manifest.header import check_known
 from icectl.codec.manifest.manifest import read_manifest
 from icectl.codec.parquet.schema import no_rows
 from icectl.codec.sfc1.content_stats import conform, from_maps
-from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_tree
+from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_locations, read_tree
 from icectl.codec.sfc1.partition_stats import TupleField, tuple_fields, with_tuples
 from icectl.entries.columns.values import mask_of, whole
 from icectl.entries.inherit import inherit
@@ -29,6 +29,7 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.stats_columns import StatsColumn, stats_columns
+from icectl.storage.location import comparison_keys
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, read_file
 
@@ -274,6 +275,21 @@ def read_leaf(
     return decode_file(
         location, lambda: rows_of_leaf(facts, content, leaf, part=part, carried=carried)
     )
+
+
+def may_list(store: Store, facts: TreeFacts, leaf: ListedRow, keys: pa.Array) -> bool:
+    """Return whether a leaf may list a file with one of some comparison keys.
+
+    Raises: as read_leaf.
+    Cost: half of read_leaf.
+    """
+    if leaf.file_format == FileFormat.AVRO:
+        return True
+    location = text_of(leaf.location)
+    content = read_file(store, location)
+    stored = decode_file(location, lambda: read_locations(content))
+    found = all_resolved(facts.metadata.location, stored)
+    return bool(pc.any(pc.is_in(comparison_keys(found), keys), min_count=0).as_py())
 
 
 def rows_of_leaf(
