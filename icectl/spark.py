@@ -3,18 +3,15 @@
 Functions of rows write tables of layout sfc-1, and load any. Each other one runs one command on one
 table, on the caller's session, and returns a `Report` with what the command line prints as JSON.
 Options are those of the command line, as text, in the dataclass that declares them. Nothing is
-printed, asked, or left behind: neither settings of the session nor handlers of signals change. What
+printed, asked, or left behind: neither settings of the session nor handlers of signals change. Over
+Spark Connect icectl stays an artifact of a session whose data frames were written or loaded. What
 ends a command raises `icectl.errors.IcectlError`.
 """
 
-import io
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
-from icectl.cli.app import load_command
 from icectl.cli.commands.compact import CompactRequest as CompactOptions
 from icectl.cli.commands.expire_snapshots import ExpireRequest as ExpireOptions
 from icectl.cli.commands.inspect import ViewRequest as ViewOptions
@@ -25,17 +22,10 @@ from icectl.cli.commands.rewrite_manifests import RewriteRequest as RewriteOptio
 from icectl.cli.commands.upgrade_to_v4 import UpgradeRequest as UpgradeOptions
 from icectl.cli.commands.validate import ValidateRequest as ValidateOptions
 from icectl.cli.courses import rows
-from icectl.cli.failures import explained, way_out
-from icectl.cli.options import Common, Invocation, Shell
-from icectl.cli.settings import TIME_LIMIT, resolve
-from icectl.cli.signals import Interrupts
-from icectl.env import Deadline, SystemEnv
-from icectl.errors import IcectlError, UsageError
-from icectl.progress import Unit
-from icectl.report.console import Console, ConsoleOptions
-from icectl.report.document import Outcome, Status, TableIdentity, document, json_text
-from icectl.report.live import ConsoleProgress
+from icectl.cli.program import Access, Call, Moment, OnProgress, Report, on_rows, run_command
+from icectl.errors import UsageError
 from icectl.run.read_rows import Selection
+from icectl.run.sfc1.row_change import COMMAND as WRITE
 from icectl.run.sfc1.row_change import RowChange
 
 if TYPE_CHECKING:
@@ -71,72 +61,7 @@ __all__ = [
     "validate",
 ]
 
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """The way to a table and the means of a run; every value as the option of that name takes it.
-
-    What is not given comes from where the command line has it: the environment, the settings file.
-    """
-
-    catalog: str | None = None
-    catalog_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    path_map: Mapping[str, str] = field(default_factory=dict)
-    metadata_file: str | None = None
-    concurrency: int | None = None
-    time_limit: str | None = None
-    config: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """How far a run is: `done` of `total` in its phase; None where the total is not known."""
-
-    phase: str
-    done: int
-    total: int | None
-    unit: Unit
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The plan or the outcome of a command.
-
-    `result` is the command's own part of the JSON document, `status` and `exit_code` are those of
-    the command line: 3 where it is done in part, 4 where `validate` found errors.
-    """
-
-    command: str
-    status: Status
-    exit_code: int
-    table: TableIdentity | None
-    dry_run: bool
-    result: Mapping[str, Any]
-    warnings: tuple[str, ...]
-    document: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def json(self) -> str:
-        """The document as the command line prints it."""
-        return json_text(self.document)
-
-
-OnProgress = Callable[[Moment], None]
-"""Called with each step of a run, from any of its threads: it has to return soon."""
-
 _NOWHERE = Access()
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """What a function was called with, beside its command's own options."""
-
-    spark: "SparkSession | None"
-    table: str
-    access: Access
-    progress: OnProgress | None
 
 
 def inspect(
@@ -149,8 +74,8 @@ def inspect(
     progress: OnProgress | None = None,
 ) -> Report:
     """Show a view of a table. Raises: IcectlError."""
-    call = _Call(spark, table, access, progress)
-    return _run(call, "inspect", {"view": view, **_values(options or ViewOptions())})
+    call = Call(spark, table, access, progress)
+    return run_command(call, "inspect", {"view": view, **_values(options or ViewOptions())})
 
 
 def validate(
@@ -162,8 +87,8 @@ def validate(
     progress: OnProgress | None = None,
 ) -> Report:
     """Check a table against the rules of the format. Raises: IcectlError."""
-    call = _Call(spark, table, access, progress)
-    return _run(call, "validate", _values(options or ValidateOptions()))
+    call = Call(spark, table, access, progress)
+    return run_command(call, "validate", _values(options or ValidateOptions()))
 
 
 def compact(
@@ -176,7 +101,7 @@ def compact(
     progress: OnProgress | None = None,
 ) -> Report:
     """Rewrite data files on the session; its plan alone in a dry run. Raises: IcectlError."""
-    call = _Call(spark, table, access, progress)
+    call = Call(spark, table, access, progress)
     return _change(call, "compact", options or CompactOptions(), dry_run=dry_run)
 
 
@@ -190,7 +115,7 @@ def expire_snapshots(
     progress: OnProgress | None = None,
 ) -> Report:
     """Drop old snapshots and the files only they need. Raises: IcectlError."""
-    call = _Call(spark, table, access, progress)
+    call = Call(spark, table, access, progress)
     return _change(call, "expire-snapshots", options or ExpireOptions(), dry_run=dry_run)
 
 
@@ -204,7 +129,7 @@ def rewrite_manifests(
     progress: OnProgress | None = None,
 ) -> Report:
     """Regroup manifests by partition. Raises: IcectlError."""
-    call = _Call(spark, table, access, progress)
+    call = Call(spark, table, access, progress)
     return _change(call, "rewrite-manifests", options or RewriteOptions(), dry_run=dry_run)
 
 
@@ -221,7 +146,7 @@ def remove_orphans(
 
     Raises: IcectlError.
     """
-    call = _Call(spark, table, access, progress)
+    call = Call(spark, table, access, progress)
     return _change(call, "remove-orphans", options or OrphanOptions(), dry_run=dry_run)
 
 
@@ -235,7 +160,7 @@ def repair(
     progress: OnProgress | None = None,
 ) -> Report:
     """Set a broken table right, as far as that is provable. Raises: IcectlError."""
-    call = _Call(spark, table, access, progress)
+    call = Call(spark, table, access, progress)
     return _change(call, "repair", options or RepairOptions(), dry_run=dry_run)
 
 
@@ -249,7 +174,7 @@ def migrate_v1_v2(
     progress: OnProgress | None = None,
 ) -> Report:
     """Turn a version 1 table into a version 2 table, for good. Raises: IcectlError."""
-    call = _Call(spark, table, access, progress)
+    call = Call(spark, table, access, progress)
     return _change(call, "migrate-v1-v2", options or MigrateOptions(), dry_run=dry_run)
 
 
@@ -263,36 +188,8 @@ def upgrade_to_v4(
     progress: OnProgress | None = None,
 ) -> Report:
     """Turn a table into one of the version 4 proposal, for good. Raises: IcectlError."""
-    call = _Call(spark, table, access, progress)
+    call = Call(spark, table, access, progress)
     return _change(call, "upgrade-to-v4", options or UpgradeOptions(), dry_run=dry_run)
-
-
-class _Told(ConsoleProgress):
-    """Progress that a function of the caller is told."""
-
-    def __init__(self, tell: OnProgress, warn: Callable[[str], None]) -> None:
-        nowhere = io.StringIO()
-        super().__init__(
-            err=nowhere, env=SystemEnv(), enabled=False, terminal=False, tell=warn, warn=warn
-        )
-        self._on_progress = tell
-        self._at = Moment("", 0, None, "count")
-
-    def phase(self, name: str, *, total: int | None = None, unit: Unit = "count") -> None:
-        """Tell that a phase begins."""
-        self._tell_at(Moment(name, 0, total, unit))
-
-    def advance(self, amount: int) -> None:
-        """Tell how far the phase is."""
-        if amount:
-            with self._lock:
-                at = self._at
-                self._tell_at(Moment(at.phase, at.done + amount, at.total, at.unit))
-
-    def _tell_at(self, moment: Moment) -> None:
-        with self._lock:
-            self._at = moment
-            self._on_progress(moment)
 
 
 def append(
@@ -307,11 +204,12 @@ def append(
 
     Workers write Parquet as the table's properties, partitions and sort order ask for; a column
     that the frame lacks gets its default, or null. Nothing is committed where there are no rows.
-    Raises: IcectlError: Refused, for columns that are not the table's or would lose something, and
-    nulls in required ones; Unsupported, for tables of other layouts.
+    UUIDs come as text or 16 bytes, `fixed` as binary, nanoseconds as Spark's timestamps.
+    Raises: IcectlError: Refused, for columns that are not the table's or would lose something,
+    values that do not fit, and nulls in required ones; Unsupported, for tables of other layouts.
     """
-    call = _Call(df.sparkSession, table, access, progress)
-    return _on_rows(call, lambda common: rows.append(common, table, df, branch))
+    call = Call(df.sparkSession, table, access, progress)
+    return on_rows(call, WRITE, lambda common: rows.append(common, table, df, branch))
 
 
 def overwrite_partitions(
@@ -328,8 +226,8 @@ def overwrite_partitions(
     committed to them before goes too. Nothing is committed where there are no rows.
     Raises: IcectlError: as append; Refused, where files of other partition specs are live.
     """
-    call = _Call(df.sparkSession, table, access, progress)
-    return _on_rows(call, lambda common: rows.overwrite_partitions(common, table, df, branch))
+    call = Call(df.sparkSession, table, access, progress)
+    return on_rows(call, WRITE, lambda common: rows.overwrite_partitions(common, table, df, branch))
 
 
 def delete_where(
@@ -347,8 +245,8 @@ def delete_where(
     a null, the row stays. `spark` is the session to read with; None is the active one.
     Raises: IcectlError.
     """
-    call = _Call(spark or _active(), table, access, progress)
-    return _on_rows(call, lambda common: rows.delete_where(common, table, where, branch))
+    call = Call(spark or _active(), table, access, progress)
+    return on_rows(call, WRITE, lambda common: rows.delete_where(common, table, where, branch))
 
 
 def delete_rows(
@@ -365,8 +263,8 @@ def delete_rows(
     are compared as equality deletes do: NaN equals NaN, -0.0 and 0.0 differ.
     Raises: IcectlError: Refused, for a null in a key.
     """
-    call = _Call(keys.sparkSession, table, access, progress)
-    return _on_rows(call, lambda common: rows.delete_rows(common, table, keys, branch))
+    call = Call(keys.sparkSession, table, access, progress)
+    return on_rows(call, WRITE, lambda common: rows.delete_rows(common, table, keys, branch))
 
 
 def load(
@@ -382,12 +280,13 @@ def load(
 
     `snapshot` is an id, or a branch or tag; None is the current one. Files are chosen now, and read
     by workers each time that the frame is computed. `columns` and `where` (docs/filters.md) leave
-    out what need not be read. UUIDs are text, `fixed` is binary.
+    out what need not be read. UUIDs are text, `fixed` is binary, nanoseconds are microseconds,
+    where none is lost.
     Raises: IcectlError: Unsupported, for columns of types that Spark lacks.
     """
     selection = Selection(snapshot, columns, where)
-    call = _Call(spark, table, access, None)
-    return _on_rows(call, lambda common: rows.load(common, table, selection))
+    call = Call(spark, table, access, None)
+    return on_rows(call, WRITE, lambda common: rows.load(common, table, selection))
 
 
 def _active() -> "SparkSession":
@@ -400,103 +299,10 @@ def _active() -> "SparkSession":
     return found
 
 
-def _on_rows(call: _Call, work: Callable[[Common], Result]) -> Result:
-    """Change or read rows, as commands are run."""
-    values = _values_of(call.access)
-    common = {one.name: values[one.name] for one in fields(Common) if one.name in values}
-    with _called(call, "compact", values) as (_, shell, _):  # whose settings hold for writing too
-        return work(Common(shell=shell, **common))
-
-
-def _change(call: _Call, command: str, options: Any, *, dry_run: bool) -> Report:
+def _change(call: Call, command: str, options: Any, *, dry_run: bool) -> Report:
     changing = {"dry_run": dry_run, "yes": True, "metadata_file": call.access.metadata_file}
-    return _run(call, command, {**_values(options), **changing})
-
-
-def _run(call: _Call, command: str, values: Mapping[str, Any]) -> Report:
-    """Run a command as the command line does, and report what it comes to."""
-    with _called(call, command, {**_values_of(call.access), **values}) as found:
-        invocation, shell, console = found
-        return _report(invocation.run(shell), console)
-
-
-@contextmanager
-def _called(
-    call: _Call, command: str, values: Mapping[str, Any]
-) -> Iterator[tuple[Invocation, Shell, Console]]:
-    """Give a call what a command runs with; errors tell a way out of the table's state.
-
-    None of them tells a secret.
-    """
-    invocation = Invocation.on(load_command(command), call.table, values)
-    console = _console(call.progress)
-    shell = _shell(call, console, invocation)
-    try:
-        yield invocation, shell, console
-    except (IcectlError, OSError) as raised:
-        error, _ = explained(raised)
-        error.hint = way_out(error, shell.ways_out, call.table)
-        error.hint = None if error.hint is None else console.redact(error.hint)
-        error.message = console.redact(error.message)
-        if error is raised:
-            raise
-        raise error from raised
-
-
-def _console(progress: OnProgress | None) -> Console:
-    """A console that nobody sees."""
-    out = io.StringIO()
-    options = ConsoleOptions(color="never", verbosity=-1, progress=False, json=True)
-    console = Console(out, out, out, SystemEnv(), options)
-    if progress is not None:
-        console.progress = _Told(progress, console.warn)
-    return console
-
-
-def _shell(call: _Call, console: Console, invocation: Invocation) -> Shell:
-    env = SystemEnv()
-    settings = resolve(invocation.given_settings(), os.environ, call.access.config)
-    limit_ms = settings.read(TIME_LIMIT)
-    ends_at = None if limit_ms is None else env.monotonic_seconds() + limit_ms / 1000
-    interrupts = Interrupts(console.note)
-    return Shell(console, env, settings, Deadline(env, ends_at), interrupts, spark=call.spark)
-
-
-def _report(outcome: Outcome, console: Console) -> Report:
-    for warning in outcome.warnings:
-        console.warn(warning)
-    built = {**document(outcome), "warnings": list(console.warnings)}
-    return Report(
-        outcome.command,
-        outcome.status,
-        outcome.exit_code,
-        outcome.table,
-        outcome.dry_run,
-        built["result"],
-        console.warnings,
-        built,
-    )
+    return run_command(call, command, {**_values(options), **changing})
 
 
 def _values(options: Any) -> dict[str, Any]:
     return {entry.name: getattr(options, entry.name) for entry in fields(options)}
-
-
-def _values_of(access: Access) -> dict[str, Any]:
-    """The options of a table's access as the command line would have them."""
-
-    def pairs(given: Mapping[str, str]) -> list[str] | None:
-        """Write `KEY=VALUE` for each."""
-        return [f"{key}={value}" for key, value in given.items()] or None
-
-    return {
-        "catalog": access.catalog,
-        "catalog_option": pairs(access.catalog_options),
-        "storage_option": pairs(access.storage_options),
-        "path_map": pairs(access.path_map),
-        "concurrency": None if access.concurrency is None else str(access.concurrency),
-        "time_limit": access.time_limit,
-        "config": access.config,
-        "json": True,
-        "no_progress": True,
-    }

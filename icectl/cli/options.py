@@ -340,16 +340,7 @@ class Invocation:
 
     def given_settings(self) -> dict[str, str]:
         """Name the settings that stand on the command line, as text, by key."""
-        given: dict[str, str] = {}
-        for setting in SETTINGS:
-            if not setting.concerns(self.command.name):
-                continue
-            value = self.values.get(setting.option.removeprefix("--").replace("-", "_"))
-            if value is not None and value is not False:
-                given[setting.key] = "true" if value is True else str(value)
-        if self.values.get("no_progress"):
-            given["progress"] = "false"
-        return given
+        return given_settings(self.command.name, self.values)
 
     def run(self, shell: Shell) -> Outcome:
         """Call the command's function."""
@@ -361,6 +352,18 @@ class Invocation:
             }
             arguments[name] = Common(shell=shell, **bundled) if kind is Common else kind(**bundled)
         return self.command.function(**arguments, **values)
+
+
+def given_settings(command: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Name the settings that the values of a command's options are, as text, by key."""
+    given: dict[str, str] = {}
+    for setting in SETTINGS:
+        value = values.get(setting.option.removeprefix("--").replace("-", "_"))
+        if setting.concerns(command) and value is not None and value is not False:
+            given[setting.key] = "true" if value is True else str(value)
+    if values.get("no_progress"):
+        given["progress"] = "false"
+    return given
 
 
 def command(
