@@ -144,7 +144,8 @@ class Spark:
     @property
     def speculates(self) -> bool:
         """Whether there may be two attempts at a task at the same time."""
-        found: str = self.context.getConf().get("spark.speculation", "false")
+        conf = self.context._conf  # noqa: SLF001 - getConf asks for every setting by itself
+        found: str = conf.get("spark.speculation", "false")
         return found.lower() == "true"
 
     @property
@@ -207,10 +208,13 @@ class Spark:
 
         Raises: as each.
         """
+        from pyspark.sql.types import BinaryType, StructField, StructType
 
         def job() -> list[Result]:
             """Run the kernel on Spark, and collect what it makes."""
-            made = frame.mapInArrow(partial(_on_rows, kernel), "payload binary").collect()
+            # A type, since a text would be sent to Java to be read.
+            payload = StructType([StructField("payload", BinaryType())])
+            made = frame.mapInArrow(partial(_on_rows, kernel), payload).collect()
             return [pickle.loads(bytes(row["payload"])) for row in made]  # noqa: S301 - of ours
 
         found = self._awaited(job)
