@@ -26,6 +26,7 @@ _WORTH_THREADS = 2**20
 """Files up to this size are decoded sooner than threads are there to do it."""
 _VERSION, _CONTENT = "format-version", "content"
 _TRACKING, _VECTOR, _LEAF_COUNTS = 5, 147, 521
+_LOCATION = 100
 _UPSTREAM_IDS = {157: "a column with the id 157", 500: "a column with the id 500"}
 
 
@@ -64,7 +65,7 @@ class _Column:
 
 _COLUMNS = (
     _Column("content", 134, required=True, kind=pa.int32()),
-    _Column("location", 100, kind=pa.string()),
+    _Column("location", _LOCATION, kind=pa.string()),
     _Column("file_format", 101, required=True, kind=pa.string()),
     _Column("status", 0, _TRACKING, required=True, kind=pa.int32()),
     _Column("snapshot_id", 1, _TRACKING),
@@ -132,6 +133,24 @@ def read_tree(
     if at is not None:
         rows = rows.append_column(stored.schema.field(at).with_name(STATS), stored.column(at))
     return TreeFile(kind, footer, rows, _unknown(schema))
+
+
+def read_locations(content: bytes) -> pa.Array:
+    """Return the locations of a manifest's rows, in half the time of read_tree, which checks more.
+
+    Order: of the file.
+    Raises: CorruptTable, where it is damaged or has no such column (V4-041).
+    """
+    with translated("manifest"):
+        file = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
+        schema = file.schema_arrow
+        at = next((at for at, one in enumerate(schema) if field_id(one) == _LOCATION), None)
+        if at is None or not pa.types.is_string(schema.field(at).type):  # V4-041
+            raise CorruptTable(f"a manifest has no column {_LOCATION}", rule="V4-041")
+        name = schema.field(at).name
+        # A name with a dot means a member of a struct to pyarrow.
+        found = file.read(None if "." in name else [name], use_threads=False)
+    return whole(found.column(at if "." in name else 0))
 
 
 def write_tree(

@@ -43,7 +43,7 @@ class _NewState:
         self._store = store
         self._means = means
         self._new = {comparison_key(file.location): file.content for file in made.files}
-        self.rows = root_rows(means.facts, made.root, snapshot)
+        self.rows = root_rows(means.facts, made.root, snapshot, part=PLAIN)
         self.dead = {
             comparison_key(leaf): vector_positions(self._read_range, row)
             for leaf, row in vector_rows(live_rows(self.rows))

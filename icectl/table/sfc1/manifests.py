@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from icectl.codec.manifest.manifest import read_manifest
 from icectl.codec.parquet.schema import no_rows
 from icectl.codec.sfc1.content_stats import conform, from_maps
-from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_tree
+from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_locations, read_tree
 from icectl.codec.sfc1.partition_stats import TupleField, tuple_fields, with_tuples
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries
@@ -28,6 +28,7 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
 from icectl.spec.snapshot import Snapshot
 from icectl.spec.stats_columns import StatsColumn, stats_columns
+from icectl.storage.location import comparison_keys
 from icectl.storage.store import Store
 from icectl.table.reading import decode_file, read_file
 
@@ -161,15 +162,23 @@ def read_root(
 
 
 def root_rows(
-    facts: TreeFacts, content: bytes, snapshot: Snapshot, *, carried: bool = False
+    facts: TreeFacts,
+    content: bytes,
+    snapshot: Snapshot,
+    *,
+    part: Part = WHOLE,
+    carried: bool = False,
 ) -> pa.Table:
-    """Return the rows of a root, as read_root gives them, out of its bytes."""
-    return resolved_rows(facts, root_file(content, carried=carried).rows, snapshot)
+    """Return the rows of a root, as read_root gives them, out of its bytes.
+
+    Statistics that are not in the `part` asked for are null.
+    """
+    return resolved_rows(facts, root_file(content, part=part, carried=carried).rows, snapshot)
 
 
-def root_file(content: bytes, *, carried: bool = False) -> TreeFile:
+def root_file(content: bytes, *, part: Part = WHOLE, carried: bool = False) -> TreeFile:
     """Return a root out of its bytes, as it is stored. Raises: CorruptTable V4-040; Unsupported."""
-    file = read_tree(content)
+    file = read_tree(content, columns=part.columns, stats=part.stats)
     if carried:
         check_whole(file.unknown_field_ids)
     if file.content is not TreeContent.ROOT:  # V4-040
@@ -276,6 +285,20 @@ def read_leaf(
     return decode_file(
         location, lambda: rows_of_leaf(facts, content, leaf, part=part, carried=carried)
     )
+
+
+def may_list(store: Store, facts: TreeFacts, leaf: ListedRow, keys: pa.Array) -> bool:
+    """Return whether a leaf may list a file with one of some comparison keys.
+
+    Raises: as read_leaf.
+    Cost: half of read_leaf.
+    """
+    if leaf.file_format == FileFormat.AVRO:
+        return True
+    location = text_of(leaf.location)
+    content = read_file(store, location)
+    found = facts.absolute(decode_file(location, lambda: read_locations(content)))
+    return bool(pc.any(pc.is_in(comparison_keys(found), keys), min_count=0).as_py())
 
 
 def rows_of_leaf(
