@@ -66,7 +66,7 @@ def load(access: TableAccess, reader: FrameReader, selection: Selection) -> Any:
     condition = None if selection.where is None else parse_where(selection.where, metadata)
     more = frozenset[int]() if condition is None else condition_ids(condition)
     columns = METRICS if more else frozenset[str]()
-    files = live_reader(access, columns).load(metadata, snapshot, {})
+    files = live_reader(access, columns, condition).load(metadata, snapshot, {})
     outgoing = OutgoingRows(wanted)
     job = LoadJob(reading_job(metadata, _with(schema, wanted, more)), condition, outgoing)
     return reader.load(_tasks(metadata, files, condition), job)

@@ -10,6 +10,7 @@ from icectl.codec.manifest.manifest_list import (
     read_list_properties,
     read_manifest_list,
 )
+from icectl.entries.conditions.predicates import Predicate
 from icectl.entries.rows import Entries, RawEntries
 from icectl.entries.schemes import listed_with_scheme, with_schemes
 from icectl.errors import CorruptTable, StorageError, Unsupported
@@ -48,6 +49,13 @@ class ListReader:
             found = decode_file(location, lambda: self.read_list(read_file(store, location)))
             return tuple(listed_with_scheme(self.metadata, item) for item in found)
         return tuple(self._embedded(store, location) for location in snapshot.manifests or ())
+
+    def manifests_of(
+        self, store: Store, snapshot: Snapshot, within: Predicate
+    ) -> tuple[tuple[ManifestFile, ...], bool]:
+        """Read the same: nothing is left out."""
+        del within
+        return self.manifests(store, snapshot), False
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
         """Read the same, damaged and missing files included."""

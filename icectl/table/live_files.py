@@ -1,20 +1,37 @@
 """The live files of a snapshot, as compactions plan and commit with them."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icectl.entries.conditions.predicates import Predicate
 from icectl.entries.deletes.by_file import NamedFiles, names_of
-from icectl.entries.rows import EMPTY, Entries, take
+from icectl.entries.rows import (
+    EMPTY,
+    Entries,
+    data_files,
+    delete_files,
+    deletion_vectors,
+    live,
+    location_keys,
+    numbers,
+    take,
+    where,
+)
 from icectl.plan.compact.live import LiveFiles, live_files
 from icectl.plan.compact.tasks import LOADED_COLUMNS
 from icectl.progress import Progress
 from icectl.spec.locations import scheme_of, with_scheme
+from icectl.spec.manifest import Content, ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import loosest_key, loosest_keys
 from icectl.storage.store import Store
-from icectl.table.manifest_lists import read_snapshot_manifests
+from icectl.table.manifest_lists import read_snapshot_manifests, snapshot_reader
 from icectl.table.manifests import load_entries_to_match
 from icectl.table.row_safety import check_live
 
@@ -24,13 +41,18 @@ ReadNames = Callable[[Entries], NamedFiles]
 
 @dataclass(frozen=True, slots=True)
 class LiveFilesReader:
-    """The means to load the live files of snapshots; `columns` are loaded beside LOADED_COLUMNS."""
+    """The means to load the live files of snapshots; `columns` are loaded beside LOADED_COLUMNS.
+
+    With a condition, data files may be left out that hold no row that it may be true of, each with
+    all of its deletes.
+    """
 
     store: Store
     concurrency: int
     progress: Progress
     read_names: ReadNames
     columns: frozenset[str] = frozenset()
+    within: Predicate | None = None
 
     def load(
         self, metadata: TableMetadata, snapshot: Snapshot | None, known: NamedFiles
@@ -42,8 +64,31 @@ class LiveFilesReader:
         """
         if snapshot is None:
             return live_files(metadata, (), EMPTY, {}, {})
+        manifests, entries = self._listed(metadata, snapshot)
+        check_live(metadata, snapshot, manifests, entries)
+        found = live_files(metadata, manifests, entries, {}, {})
+        named = self._named(metadata, found, known)
+        return replace(found, named_files=named, spelling=_spelling(found, named))
+
+    def _listed(
+        self, metadata: TableMetadata, snapshot: Snapshot
+    ) -> tuple[tuple[ManifestFile, ...], Entries]:
+        """Read the manifests of a snapshot that are needed, and their entries."""
+        if self.within is not None:
+            reader = snapshot_reader(metadata, snapshot)
+            manifests, is_part = reader.manifests_of(self.store, snapshot, self.within)
+            entries = self._entries(metadata, manifests)
+            if not is_part:
+                return manifests, entries
+            deletes = delete_files(live(entries))
+            if len(deletion_vectors(deletes)) == len(deletes):
+                return manifests, _with_own_vectors(manifests, entries)
+            # Other deletes may apply to files that were left out, and then do not go with these.
         manifests = read_snapshot_manifests(self.store, metadata, snapshot)
-        entries = load_entries_to_match(
+        return manifests, self._entries(metadata, manifests)
+
+    def _entries(self, metadata: TableMetadata, manifests: Sequence[ManifestFile]) -> Entries:
+        return load_entries_to_match(
             self.store,
             metadata,
             manifests,
@@ -51,10 +96,6 @@ class LiveFilesReader:
             concurrency=self.concurrency,
             progress=self.progress,
         )
-        check_live(metadata, snapshot, manifests, entries)
-        found = live_files(metadata, manifests, entries, {}, {})
-        named = self._named(metadata, found, known)
-        return replace(found, named_files=named, spelling=_spelling(found, named))
 
     def _named(self, metadata: TableMetadata, files: LiveFiles, known: NamedFiles) -> NamedFiles:
         of_partitions = sorted(files.matches.position_deletes[0].order.tolist())
@@ -74,6 +115,20 @@ class LiveFilesReader:
         if scheme:
             read = {place: _with_schemes(scheme, names) for place, names in read.items()}
         return {**known, **read}
+
+
+def _with_own_vectors(manifests: Sequence[ManifestFile], entries: Entries) -> Entries:
+    """Return entries without the vectors of data files that were left out.
+
+    A delete leaf that belongs to a data leaf keeps all of its own: that leaf was read.
+    """
+    there = location_keys(data_files(live(entries)).table["location"])
+    named = location_keys(entries.table["referenced_data_file"])
+    is_known = pc.is_in(named, pc.unique(there)).to_numpy()
+    is_shared = np.array([one.affiliated_to is None for one in manifests], bool)
+    is_delete = numbers(entries, "content") != Content.DATA
+    kept = ~is_delete | is_known | ~is_shared[numbers(entries, "manifest")]
+    return where(entries, pa.array(kept))
 
 
 def _with_schemes(scheme: str, names: Mapping[str, int]) -> Mapping[str, int]:

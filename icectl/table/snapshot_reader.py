@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol
 
+from icectl.entries.conditions.predicates import Predicate
 from icectl.entries.rows import Entries, RawEntries
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.spec.layout import Layout
@@ -66,6 +67,16 @@ class SnapshotReader(Protocol):
 
         Order: as listed.
         Raises: MissingFile; CorruptTable; Unsupported; StorageError.
+        """
+
+    def manifests_of(
+        self, store: Store, snapshot: Snapshot, within: Predicate
+    ) -> tuple[tuple[ManifestFile, ...], bool]:
+        """Read the same, but for manifests that can matter to no row a condition may be true of.
+
+        The second tells whether manifests were left out: the deletes that are listed may then be of
+        files that are not.
+        Order, errors: as `manifests`.
         """
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:

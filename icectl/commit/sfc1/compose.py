@@ -43,9 +43,8 @@ def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: 
 
     Raises: CommitConflict for a removed file that is not live.
     """
-    draft = Draft(
-        means, attempt, with_status(live_rows(parent.rows), Status.EXISTING), dict(parent.dead)
-    )
+    kept = with_status(live_rows(parent.rows), Status.EXISTING)
+    draft = Draft(means, attempt, kept, dict(parent.dead), change.homes)
     going = {gone.key for gone in change.removed}
     drop_dead_leaves(draft)
     compact(draft, change, going)

@@ -59,7 +59,8 @@ class TreeChange:
 
     `added` has rows of files with the data sequence number null, or an older one (sfc-1 7.5); their
     other tracking is ignored. `removed` comes in the order of the operation. Leaves of `rewritten`
-    are compacted, with `rewritten_files` of the root: keys of locations.
+    are compacted, with `rewritten_files` of the root: keys of locations. `homes` has the data leaf
+    that data files of new vectors were seen in, None for the root, both as keys.
     """
 
     added: pa.Table
@@ -67,6 +68,7 @@ class TreeChange:
     rewritten: frozenset[str] = frozenset()
     rewritten_files: frozenset[str] = frozenset()
     operation: str | None = None
+    homes: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class TreeMeans:
 
     `read` gives rows of a leaf that may be written again, `look` rows that may lack statistics,
     `names` rows that may have nothing but NAMES; both are asked for the same leaf more than once.
+    `may_list` tells sooner whether a leaf may list a file with one of some comparison keys.
     """
 
     facts: TreeFacts
@@ -117,16 +120,18 @@ class TreeMeans:
     names: ReadLeaf
     new_leaf: Callable[[], str]
     new_puffin: Callable[[], str]
+    may_list: Callable[[ListedRow, pa.Array], bool] = lambda _leaf, _keys: True
 
 
 @dataclass(slots=True)
 class Draft:
-    """A root in the making: `kept` are rows of the parent, live ones all."""
+    """A root in the making: `kept` are rows of the parent, all live, `homes` as in TreeChange."""
 
     means: TreeMeans
     attempt: Attempt
     kept: pa.Table
     dead: dict[str, Positions]
+    homes: Mapping[str, str | None] = field(default_factory=dict)
     existing: list[pa.Table] = field(default_factory=list)
     added: list[pa.Table] = field(default_factory=list)
     files: list[NewFile] = field(default_factory=list)
@@ -148,6 +153,10 @@ class Draft:
         """Return the rows of a leaf, perhaps with nothing but what identifies them."""
         held = self.in_memory.get(comparison_key(leaf.name))
         return self.means.names(leaf) if held is None else held
+
+    def may_list(self, leaf: ListedRow, keys: pa.Array) -> bool:
+        """Return whether a leaf may list a file with one of some comparison keys."""
+        return comparison_key(leaf.name) in self.in_memory or self.means.may_list(leaf, keys)
 
     def leaves(self) -> list[ListedRow]:
         """Return the rows of all leaves so far. Order: kept ones first."""

@@ -1,6 +1,6 @@
 """Where files are that a version 4 commit is about: in the root, or at a position of a leaf."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,14 +36,15 @@ def find(draft: Draft, change: TreeChange) -> Found:
     """Locate what goes: the removed files, their delete vectors, and vectors that are replaced.
 
     Raises: CommitConflict for a removed file that is not live.
-    Cost: every leaf of a kind is read, until all that is looked for was found; delete leaves, where
-    data files go or get new vectors.
+    Cost: data leaves are read until all that is looked for was found, those first that it was seen
+    in; delete leaves, where data files go or get new vectors, but for those of other data leaves.
     """
     vectors = of_contents(change.added, Content.POSITION_DELETES)
     replaced = [str(key) for key in keys(vectors["referenced_file"])]
     gone_data = [comparison_key(one.location) for one in change.removed if _is_data(one.content)]
     seen_in = {comparison_key(one.leaf) for one in change.removed if one.leaf is not None}
-    search = _Search(draft, {one.key for one in change.removed}, {*gone_data, *replaced}, seen_in)
+    search = _Search(draft, {one.key for one in change.removed}, {*gone_data, *replaced})
+    search.look_through(seen_in, change.homes)
     order: list[Place] = []
     for gone in change.removed:
         place = search.places.get(gone.key)
@@ -73,11 +74,19 @@ def homes(draft: Draft, data_files: set[str]) -> dict[str, str]:
 
     Those in the root lack.
     """
-    found: dict[str, str] = {}
-    left = set(data_files)
-    for key, leaf in _leaves(draft, Content.DATA_MANIFEST):
+    leaves = dict(_leaves(draft, Content.DATA_MANIFEST))
+    found = {
+        file: leaves[home].name
+        for file, home in draft.homes.items()
+        if file in data_files and home in leaves
+    }
+    in_root = keys(of_contents(draft.kept, Content.DATA)["location"])
+    left = data_files - found.keys() - set(in_root)
+    for key, leaf in leaves.items():
         if not left:
             break
+        if not draft.may_list(leaf, _texts(left)):
+            continue
         rows = draft.names_of(leaf)
         for at in _matching(rows, "location", _texts(left), draft.dead.get(key, NONE)):
             found[comparison_key(rows["location"][at].as_py())] = leaf.name
@@ -92,9 +101,8 @@ def _is_data(content: Content) -> bool:
 class _Search:
     """Places of wanted files, and of the delete vectors of wanted data files."""
 
-    def __init__(
-        self, draft: Draft, wanted: set[Identity], data_files: set[str], first: set[str]
-    ) -> None:
+    def __init__(self, draft: Draft, wanted: set[Identity], data_files: set[str]) -> None:
+        self._draft = draft
         self.places: dict[Identity, Place] = {}
         self.leaves: dict[str, ListedRow] = {}
         self.vectors: dict[str, list[Place]] = {}
@@ -102,20 +110,58 @@ class _Search:
         self._left_data = sum(_is_data(Content(one[0])) for one in wanted)
         self._wanted = _texts({key for _, key, _ in wanted})
         self._data_files = _texts(data_files)
-        self._look(None, draft.kept, NONE)
-        for kind in (Content.DATA_MANIFEST, Content.DELETE_MANIFEST):
-            found = sorted(_leaves(draft, kind), key=lambda one: one[0] not in first)
-            for key, leaf in found:
-                if self._is_done(kind):
-                    break
-                self.leaves[key] = leaf
-                self._look(key, draft.names_of(leaf), draft.dead.get(key, NONE))
+        self._data_keys = data_files
 
-    def _is_done(self, kind: Content) -> bool:
-        """Return whether no leaf of a kind can have anything more of what is wanted."""
-        if kind is Content.DATA_MANIFEST:
-            return not self._left_data
-        return not len(self._data_files) and len(self._left) == self._left_data
+    def look_through(self, first: set[str], homes: Mapping[str, str | None]) -> None:
+        """Look for all of it: in the root, in leaves of `first`, then in those that may have it.
+
+        `homes` has the data leaf of data files that do not go, as far as it is known.
+        """
+        draft = self._draft
+        self._look(None, draft.kept, NONE)
+        for key, leaf in _first(first, _leaves(draft, Content.DATA_MANIFEST)):
+            if not self._left_data:
+                break
+            if key in first or draft.may_list(leaf, self._wanted):
+                self._look_into(key, leaf, draft.look_at(leaf))
+        strange = self._strange(homes)
+        passed = []
+        for key, leaf in _first(first, _leaves(draft, Content.DELETE_MANIFEST)):
+            if strange(leaf) and key not in first:
+                passed.append((key, leaf))
+            elif len(self._data_files) or self._left_deletes:
+                self._look_into(key, leaf, draft.names_of(leaf))
+        for key, leaf in passed:
+            if not self._left_deletes:
+                break
+            self._look_into(key, leaf, draft.names_of(leaf))
+
+    def _strange(self, homes: Mapping[str, str | None]) -> Callable[[ListedRow], bool]:
+        """Tell delete leaves that can have no vector of a wanted data file.
+
+        They belong to data leaves that have none of these (sfc-1 4.5 A1).
+        """
+        data, new = int(Content.DATA), self._draft.in_memory
+        found = {key: at for (code, key, _), (at, _) in self.places.items() if code == data}
+        there = {None, *(key for key, _ in _leaves(self._draft, Content.DATA_MANIFEST))}
+        known = {**{key: at for key, at in homes.items() if at in there}, **found}
+        own = {known[key] for key in self._data_keys & known.keys()}
+        if not self._data_keys <= known.keys():
+            return lambda _: False
+        return lambda leaf: (
+            leaf.referenced_file is not None
+            and comparison_key(leaf.referenced_file) not in own
+            and comparison_key(leaf.name) not in new  # moved since it was seen
+        )
+
+    @property
+    def _left_deletes(self) -> bool:
+        """Whether a delete that goes was not found yet."""
+        return len(self._left) > self._left_data
+
+    def _look_into(self, key: str, leaf: ListedRow, rows: pa.Table) -> None:
+        self.leaves[key] = leaf
+        self._look(key, rows, self._draft.dead.get(key, NONE))
 
     def _look(self, leaf: str | None, rows: pa.Table, dead: Positions) -> None:
         matching = _matching(rows, "location", self._wanted, dead)
@@ -140,6 +186,10 @@ def _leaves(draft: Draft, kind: Content) -> Iterator[tuple[str, ListedRow]]:
             yield comparison_key(leaf.name), leaf
 
 
+def _first(first: set[str], leaves: Iterable[tuple[str, ListedRow]]) -> list[tuple[str, ListedRow]]:
+    return sorted(leaves, key=lambda one: one[0] not in first)
+
+
 def _texts(wanted: set[str]) -> pa.Array:
     return pa.array(list(wanted), pa.string())
 
@@ -149,6 +199,8 @@ def _matching(rows: pa.Table, column: str, wanted: pa.Array, dead: Positions) ->
     if not len(wanted) or not len(rows):
         return []
     found = pc.is_in(comparison_keys(rows[column]), wanted)
+    if not pc.any(found, min_count=0).as_py():
+        return []
     mask = found.to_numpy() & (rows["status"].to_numpy() != int(Status.DELETED))
     mask &= np.isin(rows["content"].to_numpy(), [int(one) for one in FILES])
     mask[dead.astype(np.int64)] = False

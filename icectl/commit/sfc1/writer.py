@@ -50,6 +50,7 @@ from icectl.table.sfc1.manifests import (
     TreeFacts,
     can_move,
     manifest_file,
+    may_list,
     read_leaf,
     tree_rows,
 )
@@ -247,6 +248,7 @@ class TreeWriter:
             _once(partial(read_leaf, self.store, facts, part=NAMES)),
             lambda: with_scheme(metadata.location, self.new.leaf()),
             lambda: with_scheme(metadata.location, self.new.bitmaps()),
+            partial(may_list, self.store, facts),
         )
         attempt = Attempt(snapshot_id, metadata.last_sequence_number + 1, metadata.next_row_id or 0)
         wanted = change(facts, state)
@@ -369,14 +371,14 @@ def replacement(
     return TreeChange(
         pa.concat_tables([facts.empty(), *added]),
         tuple(
-            Gone(Content(code), location, offset, _leaf_at(manifests, at))
+            Gone(Content(code), location, offset, leaf_at(manifests, at))
             for code, location, offset, at in removed
         ),
         operation="replace",
     )
 
 
-def _leaf_at(manifests: Sequence[ManifestFile], at: int) -> str | None:
+def leaf_at(manifests: Sequence[ManifestFile], at: int) -> str | None:
     """Return the leaf of an entry that was read; None where a root has it."""
     manifest = manifests[at]
     return None if manifest.in_root else manifest.manifest_path

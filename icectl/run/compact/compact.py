@@ -32,7 +32,7 @@ from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.engine.kernels.sort_rows import Sorting
 from icectl.engine.kernels.write_data import parquet_options, write_options
 from icectl.entries.conditions.may_match import METRICS
-from icectl.entries.conditions.predicates import leaves
+from icectl.entries.conditions.predicates import Predicate, leaves
 from icectl.entries.deletes.by_file import NamedFiles
 from icectl.entries.rows import EMPTY, Entries, by_row, concat
 from icectl.errors import CommitConflict, CommitUnknown, IcectlError, SelfCheckFailed, Unsupported
@@ -174,8 +174,13 @@ def _merge_job(metadata: TableMetadata) -> MergeJob:
     )
 
 
-def live_reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader:
-    """Return a reader of live files with columns beside those that a compaction is planned by."""
+def live_reader(
+    access: TableAccess, columns: frozenset[str], within: Predicate | None = None
+) -> LiveFilesReader:
+    """Return a reader of live files with columns beside those that a compaction is planned by.
+
+    With a condition it may leave out files that hold no row that it may be true of.
+    """
 
     def read_names(deletes: Entries) -> NamedFiles:
         """Read how many rows of which data files position delete files name."""
@@ -193,7 +198,9 @@ def live_reader(access: TableAccess, columns: frozenset[str]) -> LiveFilesReader
         sizes = [size for _, _, size in found]
         return dict(in_threads(read, found, sizes, threads=access.concurrency))
 
-    return LiveFilesReader(access.store, access.concurrency, access.progress, read_names, columns)
+    return LiveFilesReader(
+        access.store, access.concurrency, access.progress, read_names, columns, within
+    )
 
 
 def execute(

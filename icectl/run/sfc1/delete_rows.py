@@ -126,7 +126,7 @@ class _Deletion:
 
     def propose(self, metadata: TableMetadata) -> Proposal:
         """Propose the deletion on the newest metadata; nothing where no row is left to delete."""
-        files = live_reader(self.access, METRICS).load(
+        files = live_reader(self.access, METRICS, self.wanted.within).load(
             metadata, head(metadata, self.change.branch), self._named
         )
         self._named = files.named_files

@@ -11,10 +11,10 @@ from icectl.commit.access import TableAccess
 from icectl.commit.changes import Changes
 from icectl.commit.output_journal import DataPlaces
 from icectl.commit.sfc1.draft import TreeChange
-from icectl.commit.sfc1.writer import ChangeState, TreeWriter, replacement
+from icectl.commit.sfc1.writer import ChangeState, TreeWriter, leaf_at, replacement
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Proposal, Transaction, transaction
-from icectl.entries.rows import Entries, by_row
+from icectl.entries.rows import Entries, by_row, deletion_vectors, only
 from icectl.errors import CommitConflict, Unsupported
 from icectl.plan.compact.live import LiveFiles
 from icectl.plan.compact.task import RewriteTask
@@ -23,6 +23,7 @@ from icectl.run.read_rows import blank_task
 from icectl.spec.layout import Layout, layout_name, layout_of_table
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import FORMAT_DEFAULT
+from icectl.storage.location import comparison_key
 from icectl.table.row_safety import open_to_change
 from icectl.table.sfc1.manifests import TreeFacts, with_column
 
@@ -111,7 +112,15 @@ def row_change(facts: TreeFacts, made: Changes, files: LiveFiles) -> TreeChange:
     """Changes of rows as one of a root: new files are of the snapshot itself, whatever that is."""
     found = replacement(facts, made, files.manifests)
     own = with_column(found.added, "sequence_number", pa.nulls(len(found.added), pa.int64()))
-    return replace(found, added=own, operation=None)
+    return replace(found, added=own, operation=None, homes=_homes(made.added, files))
+
+
+def _homes(added: Entries, files: LiveFiles) -> dict[str, str | None]:
+    """Find the data leaves that the data files of new vectors were read from, by their keys."""
+    named = deletion_vectors(added).table["referenced_data_file"]
+    found = by_row(only(files.data, named), "location", "manifest")
+    homes = {comparison_key(location): leaf_at(files.manifests, at) for location, at in found}
+    return {key: None if at is None else comparison_key(at) for key, at in homes.items()}
 
 
 def whole_files(metadata: TableMetadata, maker: TaskMaker, rows: Sequence[int]) -> RewriteTask:

@@ -17,8 +17,10 @@ from icectl.codec.puffin.positions import read_bitmap, write_bitmap
 from icectl.codec.sfc1.partition_stats import recover
 from icectl.codec.sfc1.stats_maps import to_maps
 from icectl.entries.columns.values import NONE, Positions
+from icectl.entries.conditions.may_match import METRICS, may_match
+from icectl.entries.conditions.predicates import Predicate
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import RawEntries, numbered, where
+from icectl.entries.rows import Entries, RawEntries, numbered, where
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.entries.schemes import with_schemes
 from icectl.entries.sfc1.rows import STATS, ListedRow, whole
@@ -34,7 +36,7 @@ from icectl.spec.manifest import (
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
-from icectl.table.sfc1.live import leaf_rows, of_contents, vector_rows, vectors
+from icectl.table.sfc1.live import leaf_rows, live_rows, of_contents, vector_rows, vectors
 from icectl.table.sfc1.manifests import (
     FOR_STATS,
     OWN_CONTENTS,
@@ -44,6 +46,7 @@ from icectl.table.sfc1.manifests import (
     read_root,
     root_rows,
     rows_of_leaf,
+    with_column,
 )
 from icectl.table.sfc1.safety import sound_root
 
@@ -52,6 +55,9 @@ _KEYS = frozenset({"content", "status", "spec_id", "manifest", "manifest_pos"})
 
 _TREE_NAMES = {"referenced_data_file": "referenced_file"}
 """Columns that have another name in trees."""
+
+_JUDGED = METRICS | {"spec_id", "record_count"}
+"""What leaves are judged by."""
 
 _FROM_MAPS = FOR_STATS - {"partition_key"}
 """Columns that statistics of all columns are needed for."""
@@ -67,10 +73,47 @@ def tree_manifests(
     Raises: StorageError; CorruptTable; Unsupported.
     """
     if sound:
-        root, dead = sound_root(store, facts, snapshot)
-    else:
-        root = read_root(store, facts, snapshot)
-        dead = vectors(store, root)
+        return _listed(snapshot, *sound_root(store, facts, snapshot))
+    root = read_root(store, facts, snapshot)
+    return _listed(snapshot, root, vectors(store, root))
+
+
+def tree_manifests_of(
+    store: Store, facts: TreeFacts, snapshot: Snapshot, within: Predicate
+) -> tuple[tuple[ManifestFile, ...], bool]:
+    """Return the same of a sound state, but for leaves that a scan need not open (sfc-1 8.2).
+
+    These are data leaves whose statistics exclude the condition, and delete leaves that belong to
+    one of them. The second tells whether there are any.
+    Order, errors: as tree_manifests.
+    """
+    root, dead = sound_root(store, facts, snapshot)
+    excluded = _excluded(facts, root, within)
+    listed = _listed(snapshot, root, dead)
+    kept = tuple(
+        one
+        for one in listed
+        if excluded.isdisjoint(map(comparison_key, (one.manifest_path, one.affiliated_to or "")))
+    )
+    return kept, len(kept) < len(listed)
+
+
+def _excluded(facts: TreeFacts, root: pa.Table, within: Predicate) -> set[str]:
+    """Find the data leaves that hold no row of which a condition may be true, by their keys.
+
+    Their statistics are those of all their files; how many rows these have is not looked at.
+    """
+    leaves = of_contents(live_rows(root), Content.DATA_MANIFEST)
+    rows = with_column(leaves, "record_count", pa.array([0] * len(leaves), pa.int64()))
+    entries = Entries(raw_entries(facts, rows, NONE, _JUDGED, 0).table)
+    may = may_match(entries, within, (), facts.metadata.schemas)
+    names = rows["location"].filter(pa.array(~may)).to_pylist()
+    return {comparison_key(str(name)) for name in names}
+
+
+def _listed(
+    snapshot: Snapshot, root: pa.Table, dead: Mapping[str, Positions]
+) -> tuple[ManifestFile, ...]:
     places: dict[str, tuple[str, ...]] = {}
     for of_leaf, row in vector_rows(root):
         if row.location is not None:
@@ -148,7 +191,8 @@ def decode_tree_manifest(
     if manifest.file_format is FileFormat.AVRO:
         return _legacy(content, facts, manifest, wanted, index)
     if manifest.in_root:
-        root = root_rows(facts, content, _snapshot_of(facts, manifest))
+        needed = Part(stats=_part(facts, wanted).stats)
+        root = root_rows(facts, content, _snapshot_of(facts, manifest), part=needed)
         rows = of_contents(root, *OWN_CONTENTS[manifest.content])
     else:
         rows = rows_of_leaf(facts, content, _row(manifest), part=_part(facts, wanted))

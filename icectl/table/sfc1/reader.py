@@ -7,6 +7,7 @@ from itertools import chain
 
 from icectl.checks.sfc1.risks import home_risks, partition_risks, tree_risks
 from icectl.codec.sfc1.partition_stats import UNKNOWN_KEY
+from icectl.entries.conditions.predicates import Predicate
 from icectl.entries.rows import Entries, RawEntries
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.spec.manifest import ManifestFile, ManifestHeader, RootManifest
@@ -15,7 +16,7 @@ from icectl.spec.rule import Found
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
-from icectl.table.sfc1.listed import decode_tree_manifest, tree_manifests
+from icectl.table.sfc1.listed import decode_tree_manifest, tree_manifests, tree_manifests_of
 from icectl.table.sfc1.manifests import TreeFacts
 from icectl.table.sfc1.views import described, killed_of, marked_manifests, root_manifest
 from icectl.table.snapshot_reader import ManifestListRead, Marked, SnapshotReader, of_one_file
@@ -42,6 +43,12 @@ class RootReader:
     ) -> tuple[ManifestFile, ...]:
         """Read the leaves of a root, and the root itself for the files that it lists."""
         return tree_manifests(store, self._facts, snapshot, sound=sound)
+
+    def manifests_of(
+        self, store: Store, snapshot: Snapshot, within: Predicate
+    ) -> tuple[tuple[ManifestFile, ...], bool]:
+        """Read the same, but for leaves whose statistics exclude the condition (sfc-1 8.2)."""
+        return tree_manifests_of(store, self._facts, snapshot, within)
 
     def try_manifests(self, store: Store, snapshot: Snapshot) -> ManifestListRead:
         """Read the same, damaged and missing roots included."""

@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.cli import app
+from icectl.commit.access import TableAccess
 from icectl.engine.find_job import keys_of
 from icectl.env import SystemEnv
 from icectl.errors import CommitConflict, Refused, Unsupported, UsageError
@@ -19,6 +21,7 @@ from icectl.run.sfc1.delete_rows import Wanted, delete, where
 from icectl.run.sfc1.row_change import RowChange
 from icectl.run.sfc1.write_rows import append, overwrite_partitions
 from icectl.storage.local.store import LocalStore
+from icectl.storage.store import Store
 from icectl.table.row_safety import open_to_change
 from tests.builders.compactions import compacted, planned
 from tests.builders.inline_rows import InlineFinder, InlineFrame, rows_of, tree, way_to
@@ -34,6 +37,7 @@ from tests.builders.table_builder import TableBuilder
 from tests.stores.wrapped import CountingStore
 
 STORE = LocalStore()
+READS = {"open", "read", "read_range"}
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 9))]
 
 
@@ -191,19 +195,101 @@ def test_vectors_grow_and_files_go_with_their_last_row(tmp_path: Path) -> None:
     check_clean(directory)
 
 
-def test_files_are_looked_for_where_they_were_seen(tmp_path: Path) -> None:
-    """All five leaves are read to plan, and of them the one again that a file goes from."""
-    directory = tree(tmp_path / "t", icectl__v4__root__max_data_files="0")
-    for id_ in range(5):
-        appended(directory, rows_of([id_]))
+def leaves_read(directory: Path, act: Callable[[TableAccess, Store], RowChange]) -> list[int]:
+    """How often each leaf is read that is, by a change of rows that lands."""
+    names = {path.name for path in (directory / "metadata").glob("*-m*")}
     store = CountingStore(STORE)
-    change = delete(way_to(directory, store), InlineFinder(store), where("id = 3"), "main")
-    assert change.removed_data_files == 1
-    opened = Counter(place for method, place in store.calls if method in ("open", "read"))
-    leaves = [times for place, times in opened.items() if place.endswith("-m1.parquet")]
-    assert len(leaves) == 5
-    assert sorted(leaves)[:4] == [1, 1, 1, 1]
-    assert ids(directory) == [0, 1, 2, 4]
+    assert act(way_to(directory, store), store).snapshot_id is not None
+    calls = (place.rpartition("/")[2] for method, place in store.calls if method in READS)
+    return sorted(Counter(name for name in calls if name in names).values())
+
+
+def leaves_of_deletion(directory: Path, text: str) -> list[int]:
+    return leaves_read(
+        directory, lambda access, store: delete(access, InlineFinder(store), where(text), "main")
+    )
+
+
+def in_many_leaves(directory: Path, partitioning: str = "none", **properties: str) -> list[int]:
+    """A table of 40 files of three rows each, in 20 leaves; its rows."""
+    limits = {"icectl__v4__root__max_data_files": "0", "icectl__v4__leaf__max_entries": "2"}
+    tree(directory, partitioning, **limits, **properties)
+    every = range(120)
+    appended(directory, rows_of([one for at in range(3) for one in every[at::3]]), tasks=40)
+    return list(every)
+
+
+def test_only_leaves_are_read_that_may_have_what_goes(tmp_path: Path) -> None:
+    """Once to plan, and again those that a file goes from."""
+    directory = tmp_path / "t"
+    left = in_many_leaves(directory)
+    assert leaves_of_deletion(directory, "id between 60 and 62") == [2]
+    assert leaves_of_deletion(directory, "id = 9 or id = 117") == [1, 1]
+    assert leaves_of_deletion(directory, "id < 6") == [2]
+    gone = {60, 61, 62, 9, 117, *range(6)}
+    assert ids(directory) == [one for one in left if one not in gone]
+    check_clean(directory)
+
+
+def test_a_partition_is_deleted_by_the_leaves_that_may_have_it(tmp_path: Path) -> None:
+    """Of 40 leaves, each of one file, 14 have the category; metrics of it are not collected."""
+    directory = tree(
+        tmp_path / "t",
+        "identity",
+        icectl__v4__root__max_data_files="0",
+        icectl__v4__leaf__max_entries="1",
+        write__metadata__metrics__default="none",
+    )
+    appended(directory, rows_of(range(40)), tasks=40)
+    assert leaves_of_deletion(directory, "category = 'c0'") == [2] * 14
+    assert ids(directory) == [one for one in range(40) if one % 3]
+    check_clean(directory)
+
+
+def test_delete_leaves_of_other_data_leaves_are_not_read(tmp_path: Path) -> None:
+    """Each data leaf has a delete leaf of its own, with vectors of both of its files."""
+    directory = tmp_path / "t"
+    left = in_many_leaves(directory, icectl__v4__root__max_delete_entries="0")
+    assert leaves_of_deletion(directory, f"id in {tuple(left[::3])}") == [1] * 20
+    left = [one for one in left if one % 3]
+    # The data leaf once, its delete leaf to plan, to find the vector that is replaced, and to copy.
+    assert leaves_of_deletion(directory, "id = 16") == [1, 3]
+    left.remove(16)
+    assert ids(directory) == left
+    assert leaves_of_deletion(directory, "id in (17, 19, 20, 100)")[:1] == [1]
+    left = [one for one in left if one not in (17, 19, 20, 100)]
+    assert ids(directory) == left
+    check_clean(directory)
+
+
+def test_vectors_of_files_in_leaves_that_are_not_read_stay(tmp_path: Path) -> None:
+    directory = tmp_path / "t"
+    left = in_many_leaves(directory)
+    for gone in (0, 60, 61, 62, 118):
+        deleted(directory, f"id = {gone}")
+        left.remove(gone)
+        assert ids(directory) == left
+    summary = head(directory)["summary"]
+    assert (summary["total-position-deletes"], summary["total-data-files"]) == ("2", "39")
+    check_clean(directory)
+
+
+@pytest.mark.parametrize("kind", ["position", "equality"])
+def test_deletes_that_may_apply_to_files_in_other_leaves_stay(tmp_path: Path, kind: str) -> None:
+    """Two leaves of one file each, and one file of deletes for both; so all leaves are read."""
+    one_each = {"icectl.v4.root.max-data-files": "0", "icectl.v4.leaf.max-entries": "1"}
+    table = TableBuilder(tmp_path / "t", 2, "none", one_each)
+    table.append(range(10))
+    table.append(range(10, 20))
+    table.delete_rows([1, 11], kind=kind)
+    assert app.main(["upgrade-to-v4", table.location, "--eager", "--yes", "--quiet"]) == 0
+    read = leaves_of_deletion(tmp_path / "t", "id between 12 and 13")
+    assert len(read) == 3
+    left = [0, *range(2, 11), *range(14, 20)]
+    assert ids(tmp_path / "t") == left
+    assert deleted(tmp_path / "t", "id > 9").removed_data_files == 1
+    assert ids(tmp_path / "t") == left[:9]
+    assert app.main(["validate", table.location, "--quiet"]) == 0
 
 
 def test_keys_are_equal_in_all_their_columns(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from icectl.plan.where import parse_where
 from icectl.run.compact.compact import live_reader
 from icectl.run.sfc1.write_rows import append
 from icectl.storage.local.store import LocalStore
+from icectl.table.sfc1.listed import tree_manifests_of
+from icectl.table.sfc1.manifests import TreeFacts
 from tests.builders.inline_rows import COLUMNS, InlineFrame, rows_of, tree, way_to
 from tests.builders.rows import local
 
@@ -71,8 +73,10 @@ def condition(rng: random.Random, depth: int = 0) -> tuple[str, Truth]:
 
 @pytest.mark.parametrize("partitioning", ["none", "two", "day", "truncate"])
 def test_files_hold_the_rows_that_are_claimed(tmp_path: Path, partitioning: str) -> None:
+    """Files by their entries, and leaves, of one file each here, by what their root says."""
     rng = random.Random(partitioning)
-    directory = tree(tmp_path / "t", partitioning)
+    one_each = {"icectl__v4__root__max_data_files": "0", "icectl__v4__leaf__max_entries": "1"}
+    directory = tree(tmp_path / "t", partitioning, **one_each)
     for start in (0, 15, 30):
         rows = rows_of(range(start, start + 15)).to_pylist()
         for row in rows:
@@ -85,17 +89,25 @@ def test_files_hold_the_rows_that_are_claimed(tmp_path: Path, partitioning: str)
     files = live_reader(access, METRICS).load(metadata, metadata.current_snapshot, {})
     held = [pq.read_table(local(place), partitioning=None)
             for place in files.data.table["location"].to_pylist()]  # fmt: skip
-    proved = 0
+    leaves = [files.manifests[at].manifest_path for at in files.data.table["manifest"].to_pylist()]
+    snapshot, facts = metadata.snapshots[-1], TreeFacts(metadata)
+    proved = left_out = 0
     for _ in range(100):
         text, truth = condition(rng)
         predicate = parse_where(text, metadata)
         place = (files.data, predicate, metadata.partition_specs, metadata.schemas)
         may, every = may_match(*place), all_match(*place)
+        kept, is_part = tree_manifests_of(access.store, facts, snapshot, predicate)
+        opened = {one.manifest_path for one in kept}
+        assert is_part == (opened != set(leaves)), text
+        left_out += len(leaves) - len(opened)
         for at, table in enumerate(held):
             expected = [truth(row) for row in table.to_pylist()]
             batch = table.cast(arrow_schema(metadata.current_schema)).to_batches()[0]
             assert matches(predicate, batch).to_pylist() == expected, text
             assert may[at] or not any(expected), text
+            assert leaves[at] in opened or not any(expected), text
             assert not every[at] or all(expected), text
             proved += bool(every[at])
     assert proved > 5
+    assert left_out > 50
