@@ -125,7 +125,7 @@ class TreeMeans:
 
 @dataclass(slots=True)
 class Draft:
-    """A root in the making: `kept` are the parent's live rows; `homes` as TreeChange's."""
+    """A root in the making: `kept` are rows of the parent, all live, `homes` as in TreeChange."""
 
     means: TreeMeans
     attempt: Attempt

@@ -16,6 +16,8 @@ from icectl.storage.location import comparison_key, comparison_keys
 from icectl.table.sfc1.live import of_contents
 from icectl.table.sfc1.manifests import FILES
 
+_IDENTIFYING = ["content", "location", "content_offset", "referenced_file"]
+
 Place = tuple[str | None, int]
 """The comparison key of a leaf, None for the root, and a row there."""
 
@@ -164,16 +166,16 @@ class _Search:
         self._look(key, rows, self._draft.dead.get(key, NONE))
 
     def _look(self, leaf: str | None, rows: pa.Table, dead: Positions) -> None:
+        identified = rows.select(_IDENTIFYING)
         matching = _matching(rows, "location", self._wanted, dead)
-        for at, identity in zip(
-            matching, identities(rows.take(pa.array(matching, pa.int64()))), strict=True
-        ):
+        found = identities(identified.take(pa.array(matching, pa.int64()))) if matching else []
+        for at, identity in zip(matching, found, strict=True):
             if identity in self._left:
                 self.places[identity] = (leaf, at)
                 self._left.discard(identity)
                 self._left_data -= _is_data(Content(identity[0]))
         referring = _matching(rows, "referenced_file", self._data_files, dead)
-        part = rows.take(pa.array(referring, pa.int64()))
+        part = identified.take(pa.array(referring, pa.int64()))
         codes, references = part["content"].to_pylist(), keys(part["referenced_file"])
         for at, code, reference in zip(referring, codes, references, strict=True):
             if code == Content.POSITION_DELETES:

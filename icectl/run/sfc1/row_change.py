@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit.access import TableAccess
@@ -15,7 +14,7 @@ from icectl.commit.sfc1.draft import TreeChange
 from icectl.commit.sfc1.writer import ChangeState, TreeWriter, leaf_at, replacement
 from icectl.commit.snapshot import branch_head
 from icectl.commit.transaction import Proposal, Transaction, transaction
-from icectl.entries.rows import Entries, by_row, deletion_vectors, where
+from icectl.entries.rows import Entries, by_row, deletion_vectors, only
 from icectl.errors import CommitConflict, Unsupported
 from icectl.plan.compact.live import LiveFiles
 from icectl.plan.compact.task import RewriteTask
@@ -119,8 +118,7 @@ def row_change(facts: TreeFacts, made: Changes, files: LiveFiles) -> TreeChange:
 def _homes(added: Entries, files: LiveFiles) -> dict[str, str | None]:
     """Find the data leaves that the data files of new vectors were read from, by their keys."""
     named = deletion_vectors(added).table["referenced_data_file"]
-    of_vectors = where(files.data, pc.is_in(files.data.table["location"], pc.unique(named)))
-    found = by_row(of_vectors, "location", "manifest")
+    found = by_row(only(files.data, named), "location", "manifest")
     homes = {comparison_key(location): leaf_at(files.manifests, at) for location, at in found}
     return {key: None if at is None else comparison_key(at) for key, at in homes.items()}
 

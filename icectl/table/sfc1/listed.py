@@ -191,7 +191,8 @@ def decode_tree_manifest(
     if manifest.file_format is FileFormat.AVRO:
         return _legacy(content, facts, manifest, wanted, index)
     if manifest.in_root:
-        root = root_rows(facts, content, _snapshot_of(facts, manifest))
+        needed = Part(stats=_part(facts, wanted).stats)
+        root = root_rows(facts, content, _snapshot_of(facts, manifest), part=needed)
         rows = of_contents(root, *OWN_CONTENTS[manifest.content])
     else:
         rows = rows_of_leaf(facts, content, _row(manifest), part=_part(facts, wanted))

@@ -204,13 +204,10 @@ def with_stats(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     Order: kept.
     """
     stored = rows.column(STATS) if STATS in rows.column_names else None
-    field = facts.rows_schema.field(STATS)
-    if stored is not None and rows.schema.field(STATS).equals(field, check_metadata=True):
-        return rows
     stats = None if stored is None or not len(rows) else whole(stored)
     held = conform(stats, facts.columns, len(rows))
     names = [name for name in rows.column_names if name != STATS]
-    return rows.select(names).append_column(field, held)
+    return rows.select(names).append_column(facts.rows_schema.field(STATS), held)
 
 
 def root_inherited(rows: pa.Table, snapshot: Snapshot) -> pa.Table:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec.sfc1.manifest import TreeContent, read_tree, write_tree
+from icectl.codec.sfc1.manifest import TreeContent, read_locations, read_tree, write_tree
 from icectl.entries.sfc1.rows import STATS, TREE_ROWS
 from icectl.errors import CorruptTable
 from icectl.table.sfc1.manifests import NAMES
@@ -42,6 +42,20 @@ def test_statistics_of_chosen_columns_are_read_alone(leaf: bytes, stats, groups)
     assert found == groups
 
 
+def test_locations_are_those_of_the_whole(leaf: bytes) -> None:
+    scenario = Scenario("SC-05")
+    expected = [scenario.file_row(name)["location"] for name in ("D1", "D2")]
+    assert read_locations(leaf).to_pylist() == expected
+
+
+def test_a_file_without_locations_is_no_manifest() -> None:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"location": ["file:///t/data/a"]}), buffer)
+    with pytest.raises(CorruptTable, match="no column 100") as raised:
+        read_locations(buffer.getvalue())
+    assert raised.value.rule == "V4-041"
+
+
 def test_a_name_with_a_dot_does_not_hide_a_column(leaf: bytes) -> None:
     whole = pq.read_table(io.BytesIO(leaf))
     at = whole.schema.get_field_index("location")
@@ -52,6 +66,7 @@ def test_a_name_with_a_dot_does_not_hide_a_column(leaf: bytes) -> None:
         writer.add_key_value_metadata({"format-version": "4", "content": "data"})
     rows = read_tree(buffer.getvalue(), columns={"content", "location", "status"}, stats=()).rows
     assert rows["location"] == pa.chunked_array([read_tree(leaf).rows["location"].combine_chunks()])
+    assert read_locations(buffer.getvalue()) == rows["location"].combine_chunks()
 
 
 @pytest.mark.parametrize(("name", "number"), [("deletion_vector", 147), ("content_stats", 10_000)])
