@@ -75,7 +75,9 @@ class Cost:
     def cells(self) -> str:
         """The figures as cells of a table."""
         figures = (self.seconds, self.cpu_seconds, self.peak, self.worker, self.read, self.written)
-        return " | ".join(f"{one:,.1f}" if one < 100 else f"{one:,.0f}" for one in figures)
+        return " | ".join(
+            f"{one:,.0f}" if one >= 100 else f"{one:,.1f}" if one else "-" for one in figures
+        )
 
 
 class Session:
