@@ -208,12 +208,7 @@ class Spark:
         Raises: as each.
         """
 
-        def job() -> list[Result]:
-            """Run the kernel on Spark, and collect what it makes."""
-            made = frame.mapInArrow(partial(_on_rows, kernel), "payload binary").collect()
-            return [pickle.loads(bytes(row["payload"])) for row in made]  # noqa: S301 - of ours
-
-        found = self._awaited(job)
+        found = self._awaited(partial(made_of_rows, frame, kernel))
         with translated():
             return found, not self.speculates and not self._has_failed_tasks()
 
@@ -407,6 +402,12 @@ def _taken(
 
 def _as_it_is(number: int) -> int:
     return number
+
+
+def made_of_rows(frame: Any, kernel: Callable[[Iterator[pa.RecordBatch]], Result]) -> list[Result]:
+    """Run a kernel on the rows of each partition of a frame, and collect what it makes."""
+    made = frame.mapInArrow(partial(_on_rows, kernel), "payload binary").collect()
+    return [pickle.loads(bytes(row["payload"])) for row in made]  # noqa: S301 - of ours
 
 
 def _on_rows(
