@@ -209,16 +209,7 @@ class Spark:
 
         Raises: as each.
         """
-        from pyspark.sql.types import BinaryType, StructField, StructType
-
-        def job() -> list[Result]:
-            """Run the kernel on Spark, and collect what it makes."""
-            # A type, since a text would be sent to Java to be read.
-            payload = StructType([StructField("payload", BinaryType())])
-            made = frame.mapInArrow(partial(_on_rows, kernel), payload).collect()
-            return [pickle.loads(bytes(row["payload"])) for row in made]  # noqa: S301 - of ours
-
-        found = self._awaited(job)
+        found = self._awaited(partial(made_of_rows, frame, kernel))
         with translated():
             return found, not self.speculates and not self._has_failed_tasks()
 
@@ -391,6 +382,16 @@ def _taken(
 
 def _as_it_is(number: int) -> int:
     return number
+
+
+def made_of_rows(frame: Any, kernel: Callable[[Iterator[pa.RecordBatch]], Result]) -> list[Result]:
+    """Run a kernel on the rows of each partition of a frame, and collect what it makes."""
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    # A type, since a text would be sent to Java to be read.
+    payload = StructType([StructField("payload", BinaryType())])
+    made = frame.mapInArrow(partial(_on_rows, kernel), payload).collect()
+    return [pickle.loads(bytes(row["payload"])) for row in made]  # noqa: S301 - of ours
 
 
 def _on_rows(

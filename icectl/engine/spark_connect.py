@@ -15,13 +15,23 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import pyarrow as pa
 
 import icectl
-from icectl.engine.spark import POLL_SECONDS, SQL_SETTINGS, Workers, told, translated
+from icectl.engine.spark import (
+    POLL_SECONDS,
+    SQL_SETTINGS,
+    Spark,
+    Workers,
+    made_of_rows,
+    told,
+    translated,
+)
 from icectl.engine.spark_start import SparkOptions, spark_session
 from icectl.env import Deadline
 from icectl.errors import EngineError, Unsupported, UsageError
@@ -107,6 +117,17 @@ class ConnectSpark:
             )
         return self._awaited(job)
 
+    def on_rows(
+        self, frame: Any, kernel: Callable[[Iterator[pa.RecordBatch]], Result]
+    ) -> tuple[list[Result], bool]:
+        """Run a kernel on the rows of each partition of a frame, one of this session.
+
+        Second: False, since the protocol does not tell of attempts that failed.
+        Raises: as each.
+        """
+
+        return self._awaited(partial(made_of_rows, frame, kernel)), False
+
     def _awaited(self, job: Callable[[], Result]) -> Result:
         """Return the result of a job, whose finished tasks are told as progress."""
         tag = f"icectl-{Path(self.folder).name}"
@@ -154,19 +175,28 @@ def connect_session(
     if options.remote is not None:
         _check_server(options.remote)
     progress.phase("starting Spark")
+    with _client(partial(_opened, options), progress, deadline) as spark:
+        try:
+            yield spark
+        finally:
+            with suppress(EngineError), translated():
+                _close(spark.session, is_alone=options.remote is not None)
+
+
+@contextmanager
+def _client(
+    opened: Callable[[], Any], progress: Progress, deadline: Deadline
+) -> Iterator[ConnectSpark]:
+    """Work in a session, once it is opened. Raises: as `opened`; Incomplete."""
     with tempfile.TemporaryDirectory() as folder:
         pool = ThreadPoolExecutor(1, thread_name_prefix="spark")
-        opening = pool.submit(_opened, options, _zipped(Path(folder)))
+        opening = pool.submit(opened)
         try:
             while not wait([opening], POLL_SECONDS).done:
                 deadline.check()
             with translated():
-                own = opening.result()
-            try:
-                yield ConnectSpark(own, progress, deadline, pool, folder)
-            finally:
-                with suppress(EngineError), translated():
-                    _close(own, is_alone=options.remote is not None)
+                session = opening.result()
+            yield ConnectSpark(session, progress, deadline, pool, folder)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -180,7 +210,42 @@ def open_workers(
     return spark_session(options, progress, deadline)
 
 
-def _opened(options: SparkOptions, archive: Path) -> Any:
+def open_beside(
+    session: Any, progress: Progress, deadline: Deadline
+) -> AbstractContextManager[Spark | ConnectSpark]:
+    """Work on data frames of a session, in the session itself: no other knows their plans.
+
+    Raises: as spark_session; over Spark Connect EngineError.
+    """
+    options = SparkOptions(session=session)
+    if options.is_connect:
+        return _client(partial(with_icectl, session), progress, deadline)
+    return spark_session(options, progress, deadline)
+
+
+def with_icectl(session: Any) -> Any:
+    """Send icectl along with what the caller's session runs from now on, unless it has it.
+
+    Returns the session.
+    """
+    with _SENDING:
+        if session not in _HAVE_ICECTL:
+            _send(session)
+            _HAVE_ICECTL.add(session)
+    return session
+
+
+_HAVE_ICECTL: "WeakSet[Any]" = WeakSet()
+_SENDING = Lock()
+
+
+def _send(session: Any) -> None:
+    """Make icectl an artifact of a session; once more is no harm."""
+    with tempfile.TemporaryDirectory() as folder:
+        session.addArtifacts(str(_zipped(Path(folder))), pyfile=True)
+
+
+def _opened(options: SparkOptions) -> Any:
     from pyspark.sql.connect.session import SparkSession
 
     if options.remote is not None:
@@ -196,7 +261,7 @@ def _opened(options: SparkOptions, archive: Path) -> Any:
         own.conf.set(key, value)
     for key, value in SQL_SETTINGS.items():
         own.conf.set(key, value)
-    own.addArtifacts(str(archive), pyfile=True)
+    _send(own)
     return own
 
 

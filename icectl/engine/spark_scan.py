@@ -1,6 +1,7 @@
 """Rows of a table read on Spark: to find some of them, or as a data frame."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.codec.parquet.schema import child_fields
 from icectl.engine.compact_job import CompactJob, file_group
 from icectl.engine.find_job import FindJob, FoundRows, run_find
 from icectl.engine.kernels.matching_rows import matches
@@ -15,16 +17,17 @@ from icectl.engine.kernels.outgoing_rows import OutgoingRows
 from icectl.engine.kernels.rewrite_data import RowsRead, live_batches
 from icectl.engine.kernels.write_data import FileOutputs
 from icectl.engine.spark import told, translated
-from icectl.engine.spark_connect import open_workers
+from icectl.engine.spark_connect import open_workers, with_icectl
 from icectl.engine.spark_rewrite import bundled
 from icectl.engine.spark_start import SparkOptions
-from icectl.engine.spark_write import check_classic
 from icectl.entries.conditions.predicates import Predicate
 from icectl.env import Deadline, SystemEnv
-from icectl.errors import SelfCheckFailed
+from icectl.errors import SelfCheckFailed, Unsupported
 from icectl.plan.compact.task import RewriteTask
 from icectl.progress import Progress
 from icectl.storage.open import StorageOptions, open_store
+
+_TIMES = "spark.sql.timeType.enabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +57,14 @@ class SparkReader:
     def load(self, tasks: Sequence[RewriteTask], job: "LoadJob") -> Any:
         """Return a frame of the rows of all tasks, which workers read once it is asked for them.
 
-        Raises: Unsupported, over Spark Connect and for types that Spark lacks.
+        Raises: Unsupported, for types that Spark lacks or has not switched on.
         """
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        check_classic(self.session)
         with translated():
-            schema = from_arrow_schema(job.rows.schema)
+            schema = _spark_schema(self.session, job.rows.schema)
             if not tasks:
                 return self.session.createDataFrame([], schema)
+            if SparkOptions(session=self.session).is_connect:
+                with_icectl(self.session)
             numbers = self.session.range(0, len(tasks), 1, len(tasks))
             work = partial(_load, self.storage().crossing(), job, tuple(tasks))
             return numbers.mapInArrow(work, schema)
@@ -75,6 +77,37 @@ class LoadJob:
     reading: CompactJob
     condition: Predicate | None
     rows: OutgoingRows
+
+
+def _spark_schema(session: Any, schema: pa.Schema) -> Any:
+    """Return the columns of a frame by Spark's types: what has no zone in Arrow has none there.
+
+    Raises: Unsupported, for times in a session that has none.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    found = next((field.name for field in schema if _holds_time(field.type)), None)
+    if found is not None and not _has_times(session):
+        raise Unsupported(
+            f"the column `{found}` is or holds a time, which this session of Spark does not have",
+            hint=f"`{_TIMES}` of Spark 4.1 lets it; `columns=` names the others",
+        )
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def _has_times(session: Any) -> bool:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import types
+
+    if not hasattr(types, "TimeType"):
+        return False
+    with suppress(PySparkException):  # of versions that do without the setting
+        return bool(session.conf.get(_TIMES) == "true")
+    return True
+
+
+def _holds_time(kind: pa.DataType) -> bool:
+    return pa.types.is_time(kind) or any(_holds_time(one.type) for one in child_fields(kind))
 
 
 def _find(storage: StorageOptions, job: FindJob, tasks: Sequence[RewriteTask]) -> list[FoundRows]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from icectl.engine.compact_job import OutputPlaces
 from icectl.engine.spark import TaskAttempt, told, translated
-from icectl.engine.spark_start import SparkOptions, spark_session
+from icectl.engine.spark_connect import open_beside
 from icectl.engine.workplace import Workplace
 from icectl.engine.write_job import WriteJob, partition_keys, run_write
 from icectl.env import Deadline
@@ -38,14 +38,16 @@ class SparkFrame:
     def schema(self) -> pa.Schema:
         """The columns of the frame, as workers get them.
 
-        Raises: Unsupported, over Spark Connect and for types that Arrow lacks.
+        Raises: Unsupported, for types that Arrow lacks; EngineError, for a frame that makes no
+        sense, of which Spark Connect tells no earlier.
         """
         from pyspark.errors import PySparkException
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        check_classic(self.frame.sparkSession)
+        with translated():
+            schema = self.frame.schema
         try:
-            found: pa.Schema = to_arrow_schema(self.frame.schema)
+            found: pa.Schema = to_arrow_schema(schema)
         except PySparkException as error:
             raise Unsupported(f"Spark has no Arrow type for a column: {error}") from error
         return found
@@ -58,11 +60,11 @@ class SparkFrame:
         on record.
         """
         at = Workplace.of(self.storage(), places.names)
-        options = SparkOptions(session=self.frame.sparkSession)
         self.progress.phase("writing data files on Spark")
         try:
             # Left before files are looked for: no worker goes on writing behind its back.
-            with spark_session(options, self.progress, self.deadline) as spark:
+            session = self.frame.sparkSession
+            with open_beside(session, self.progress, self.deadline) as spark:
                 frame = self._distributed(job) if by_partition else self.frame
                 found, is_clean = spark.on_rows(frame, partial(_write, at, job))
         except BaseException:
@@ -97,15 +99,6 @@ def collected(frame: Any) -> pa.Table:
     with translated():
         found: pa.Table = frame.toArrow()
     return found
-
-
-def check_classic(session: Any) -> None:
-    """Raises: Unsupported, for a session over Spark Connect."""
-    if SparkOptions(session=session).is_connect:
-        raise Unsupported(
-            "data frames of Spark Connect can be neither written nor loaded",
-            hint="run the program with a classic session, as spark-submit does",
-        )
 
 
 def _keyed(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

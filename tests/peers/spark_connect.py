@@ -1,6 +1,9 @@
-"""A client of Spark Connect that compacts tables; run by the Python that has its client.
+"""A client of Spark Connect that compacts tables and changes rows; run by the Python that has it.
 
-spark_connect.py URL FOLDER     prints one JSON line for each table: its name, and what came of it
+spark_connect.py URL FOLDER     prints one JSON line for each table or step: its name, and what came
+                                of it
+
+FOLDER has the empty tables `two`, `plain` and `typed` of layout sfc-1 beside those to compact.
 """
 
 import contextlib
@@ -10,6 +13,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import spark_rows
+from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 
 from icectl.cli.app import main as icectl
@@ -61,6 +66,10 @@ def main(remote: str, folder: Path) -> None:
     tell("wrong", lambda: compact(spark, str(folder / "wrong"), CompactOptions(**SMALL)))
     orphans = OrphanOptions(engine="spark", older_than="1d")
     tell("orphans", lambda: remove_orphans(spark, str(folder / "packed"), orphans))
+    register_pickle_by_value(spark_rows)  # the server does not have the module
+    spark_rows.partitioned(spark, str(folder / "two"))
+    spark_rows.stumble(spark, str(folder / "plain"))
+    spark_rows.typed(spark, str(folder / "typed"))
     left = {"same": dict(spark.conf.getAll) == before, "alive": spark.range(5).count()}
     print(json.dumps({"name": "left", **left, "phases": [one.phase for one in moments]}))
 

@@ -3,7 +3,7 @@
 spark_rows.py FOLDER PAGE     prints one JSON line for each step: its name, what it came to, and the
                               ids that the table has to have then
 
-FOLDER has the empty tables `two`, `plain` and `page`, and `three` of version 3. PAGE is
+FOLDER has the empty tables `two`, `plain`, `page` and `typed`, and `three` of version 3. PAGE is
 documentation, whose example is run. The session has the settings of spark_program.py.
 """
 
@@ -40,6 +40,26 @@ COLUMNS = [
     "if(id % 7 = 0, null, concat('note ', id)) AS note",
 ]
 """The rows of built tables."""
+
+
+TIMES = "spark.sql.timeType.enabled"
+TYPED = [
+    "id",
+    "if(id = 2, null, '00112233-4455-6677-8899-AABBCCDDEEFF') AS u",
+    "cast('abcd' AS binary) AS f",
+    "if(id = 2, null, time '23:59:59.999999') AS t",
+    "timestamp_ntz '2262-04-11 23:47:16.854775' AS ns",
+    "timestamp_ltz '1677-09-21 00:12:43.145225 UTC' AS nz",
+    "array('f47ac10b-58cc-4372-a567-0e02b2c3d479', null) AS us",
+]
+"""Two rows of the typed table, whose ids are 1 and 2."""
+UNFIT = {
+    "text": "'f47ac10b' AS u",
+    "octets": "cast('abcde' AS binary) AS f",
+    "far": "timestamp_ntz '2300-01-01 00:00:00' AS ns",
+    "number": "cast(5 AS bigint) AS t",
+}
+"""Columns that the typed table does not take."""
 
 
 def rows(spark: SparkSession, start: int, stop: int, parts: int = 1) -> DataFrame:
@@ -106,14 +126,43 @@ def partitioned(spark: SparkSession, table: str) -> None:
     tell("of a snapshot", lambda: ids(load(spark, table, first.snapshot_id)), range(60))
     some = load(spark, table, "main", columns=["note", "id"], where="id < 12 and note is not null")
     print(json.dumps({"name": "some", "rows": sorted(map(list, some.collect()), key=str)}))
+    hours = load(spark, table, first.snapshot_id).selectExpr("id", "hour(at)").collect()
+    print(json.dumps({"name": "hours", "rows": sorted(map(list, hours))}))
     shown = [[str(one) for one in row] for row in load(spark, table, where="id = 12").collect()]
     print(json.dumps({"name": "shown", "rows": shown}))
 
 
-def plain(spark: SparkSession, table: str) -> None:
-    """Attempts that fail, writers at once, and what is refused."""
+def typed(spark: SparkSession, table: str) -> None:
+    """Values of types that Spark lacks, there and back, and such as don't fit."""
+    spark.conf.set(TIMES, "true")
+    frame = spark.range(1, 3).selectExpr(*TYPED)
+    tell("typed", lambda: append(frame, table))
+    for name, column in UNFIT.items():
+        unfit = spark.range(3, 4).selectExpr("id", column)
+        tell(name, lambda unfit=unfit: append(unfit, table))
+    spark.conf.unset(TIMES)
+    tell("no times", lambda: load(spark, table))
+    others = load(spark, table, columns=["u", "id"])
+    print(json.dumps({"name": "others", "rows": sorted(map(list, others.collect()), key=str)}))
+    spark.conf.set(TIMES, "true")
+    found = load(spark, table).orderBy("id")
+    lowered = frame.selectExpr("id", "lower(u) AS u", "f", "t", "ns", "nz", "us").orderBy("id")
+    told = {"same": found.collect() == lowered.collect(), "types": [one for _, one in found.dtypes]}
+    print(json.dumps({"name": "typed rows", **told}), flush=True)
+    keys = frame.where("id = 1").select("u", "t")
+    tell("typed keys", lambda: delete_rows(table, keys))
+    spark.conf.unset(TIMES)
+
+
+def stumble(spark: SparkSession, table: str) -> None:
+    """Append rows in tasks whose first attempts fail."""
     frame = rows(spark, 0, 40, 2)
     tell("stumbling", lambda: append(frame.mapInArrow(stumbling, frame.schema), table), range(40))
+
+
+def plain(spark: SparkSession, table: str) -> None:
+    """Attempts that fail, writers at once, and what is refused."""
+    stumble(spark, table)
     threads = [
         threading.Thread(target=append, args=(rows(spark, start, start + 5), table))
         for start in (100, 200, 300)
@@ -143,6 +192,7 @@ def main(folder: Path, page: Path) -> None:
     before = dict(spark.conf.getAll)
     partitioned(spark, str(folder / "two"))
     plain(spark, str(folder / "plain"))
+    typed(spark, str(folder / "typed"))
     tell("version 3", lambda: append(rows(spark, 0, 4), str(folder / "three")))
     tell("loaded", lambda: ids(load(spark, str(folder / "three"))))
     text = page.read_text().partition("## Rows of tables of layout sfc-1")[2]

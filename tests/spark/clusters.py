@@ -86,7 +86,7 @@ def yarn(folder: Path, jars: str) -> Iterator[Path]:
 
 @contextmanager
 def connect_server(folder: Path, **environ: str) -> Iterator[str]:
-    """A server of Spark Connect with two cores; where it is reached."""
+    """A server of Spark Connect with two cores and two attempts a task; where it is reached."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -97,7 +97,7 @@ def connect_server(folder: Path, **environ: str) -> Iterator[str]:
         process = subprocess.Popen(
             [
                 str(home / "bin" / "spark-class"), "org.apache.spark.deploy.SparkSubmit",
-                "--class", server, "--master", "local[2]", *conf, "spark-internal",
+                "--class", server, "--master", "local[2,2]", *conf, "spark-internal",
             ],
             env={**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", **environ},
             cwd=folder,

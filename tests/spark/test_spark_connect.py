@@ -1,28 +1,32 @@
-"""Compactions over Spark Connect, on a server whose workers have no icectl but what comes along."""
+"""Compactions and rows over Spark Connect, on workers that have of icectl but what comes along."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from icectl.spark import ValidateOptions, validate
-from tests.builders.compactions import build, lineage
-from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
+from tests.builders.compactions import lineage
 from tests.conftest import ROOT
 from tests.spark.clusters import connect_server, python_without_icectl
 from tests.spark.engine import on_spark, why_skipped
+from tests.spark.programs import (
+    COMPACTED,
+    STEPS,
+    build_tables,
+    build_trees,
+    check_clean,
+    check_loaded,
+    check_overwritten,
+    check_typed,
+    checked,
+    ids_by_snapshot,
+    rows,
+    told_by,
+    unreferenced,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
-TABLES = {
-    "packed": (2, "two"),
-    "sorted": (3, "none"),
-    "z-ordered": (2, "bucket"),
-    "wrong": (2, "none"),
-}
-COMPACTED = ("packed", "sorted", "z-ordered")
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,6 @@ class Client:
     lineage_before: dict[int, tuple[int, int]]
 
 
-def rows(directory: Path) -> list[Any]:
-    return sorted(read_rows(read_metadata(current_metadata(directory))), key=str)
-
-
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
     """Start a server, build tables, and compact them there."""
@@ -49,22 +49,16 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
     if on_spark("-c", "import pyspark.sql.connect.session").returncode:
         pytest.skip("the Python of Spark has no pyspark[connect]")
     folder, server = (tmp_path_factory.mktemp(name) for name in ("connect", "server"))
-    for name, (version, partitioning) in TABLES.items():
-        build(folder / name, version, partitioning)
-    damaged = max((folder / "wrong/data").rglob("*.parquet"))
-    content = bytearray(damaged.read_bytes())
-    content[40:80] = b"\xff" * 40
-    damaged.write_bytes(bytes(content))
-    deep = ValidateOptions(level="data")
-    checked = validate(None, str(folder / "wrong"), deep).document
+    build_tables(folder)
+    build_trees(folder)
+    found = checked(folder / "wrong")
     before = {name: rows(folder / name) for name in COMPACTED}
     of_sorted = lineage(folder / "sorted")
     bare = python_without_icectl(server / "bare")
     with connect_server(server, PYSPARK_PYTHON=str(bare), PYTHONPATH="") as remote:
         done = on_spark(str(ROOT / "tests/peers/spark_connect.py"), remote, str(folder))
     assert done.returncode == 0, done.stderr[-4000:]
-    told = {line.pop("name"): line for line in map(json.loads, done.stdout.splitlines())}
-    return Client(told, folder, checked, before, of_sorted)
+    return Client(told_by(done.stdout), folder, found, before, of_sorted)
 
 
 @pytest.mark.parametrize("name", COMPACTED)
@@ -83,17 +77,6 @@ def test_row_ids_stay_with_their_rows(client: Client) -> None:
     assert lineage(client.folder / "sorted") == client.lineage_before
 
 
-def unreferenced(directory: Path) -> set[Path]:
-    """Data files that no snapshot has."""
-    metadata = read_metadata(current_metadata(directory))
-    named = {
-        Path(entry["data_file"]["file_path"].removeprefix("file:"))
-        for snapshot in metadata["snapshots"]
-        for entry in live_entries(snapshot)
-    }
-    return set((directory / "data").rglob("*.parquet")) - named
-
-
 def test_a_damaged_file_ends_as_it_does_elsewhere(client: Client) -> None:
     assert client.told["wrong"]["error"] == "CorruptTable"
     assert not unreferenced(client.folder / "wrong")
@@ -109,3 +92,22 @@ def test_the_callers_session_is_as_it_was(client: Client) -> None:
     left = client.told["left"]
     assert (left["same"], left["alive"]) == (True, 5)
     assert "rewriting data files on Spark" in left["phases"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_step_leaves_the_rows_that_it_should(client: Client, step: str) -> None:
+    told = client.told[step]
+    found = ids_by_snapshot(client.folder / "two")
+    assert found[told["made"]["snapshot_id"]] == told["expected"]
+
+
+def test_frames_are_written_and_loaded_as_on_any_session(client: Client) -> None:
+    check_overwritten(client.told, client.folder / "two")
+    check_loaded(client.told)
+    check_typed(client.told, client.folder / "typed")
+
+
+def test_attempts_that_failed_leave_nothing(client: Client) -> None:
+    assert client.told["stumbling"]["made"]["added_rows"] == 40
+    for table in ("two", "plain", "typed"):
+        check_clean(client.folder / table)

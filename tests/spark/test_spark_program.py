@@ -1,6 +1,5 @@
 """icectl.spark in a program whose session has settings that nobody would wish for."""
 
-import json
 import os
 import time
 from dataclasses import dataclass
@@ -13,22 +12,22 @@ import pytest
 from icectl.plan.compact.order import parse_sort_order, parse_zorder
 from icectl.plan.compact.sizes import sizes_of
 from icectl.report.document import document_schema
-from icectl.spark import ValidateOptions, validate
 from icectl.spec.metadata import TableMetadata
 from tests.builders.compactions import build, compacted, lineage, planned
-from tests.builders.rows import current_metadata, live_entries, read_metadata, read_rows
+from tests.builders.rows import current_metadata, live_entries, read_metadata
 from tests.conftest import ROOT
 from tests.spark.engine import on_spark, why_skipped
+from tests.spark.programs import (
+    COMPACTED,
+    TABLES,
+    build_tables,
+    checked,
+    rows,
+    told_by,
+    unreferenced,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
-TABLES = {
-    "packed": (2, "two"),
-    "sorted": (3, "none"),
-    "z-ordered": (2, "bucket"),
-    "wrong": (2, "none"),
-}
-COMPACTED = ("packed", "sorted", "z-ordered")
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,6 @@ class Program:
         return self.told[name]["document"]
 
 
-def rows(directory: Path) -> list[Any]:
-    return sorted(read_rows(read_metadata(current_metadata(directory))), key=str)
-
-
 def order(name: str, metadata: TableMetadata) -> Any:
     if name == "sorted":
         return parse_sort_order("category desc, id", metadata)
@@ -65,29 +60,23 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     if skipped:
         pytest.skip(skipped)
     folder, twins = (tmp_path_factory.mktemp(name) for name in ("program", "twins"))
-    for name, (version, partitioning) in TABLES.items():
-        build(folder / name, version, partitioning)
+    build_tables(folder)
+    for name in COMPACTED:
+        version, partitioning = TABLES[name]
         twin = build(twins / name, version, partitioning)
-        if name in COMPACTED:
-            metadata = planned(Path(twin.location)).loaded.metadata
-            chosen = {"sizes": sizes_of(4 << 10, None, None), "order": order(name, metadata)}
-            compacted(twins / name, planned(twins / name, **chosen))
-    damaged = max((folder / "wrong/data").rglob("*.parquet"))
-    content = bytearray(damaged.read_bytes())
-    content[40:80] = b"\xff" * 40
-    damaged.write_bytes(bytes(content))
+        metadata = planned(Path(twin.location)).loaded.metadata
+        chosen = {"sizes": sizes_of(4 << 10, None, None), "order": order(name, metadata)}
+        compacted(twins / name, planned(twins / name, **chosen))
     orphan = folder / "packed/data/lost.parquet"
     orphan.write_bytes(b"lost")
     week_ago = time.time() - 7 * 86_400
     os.utime(orphan, (week_ago, week_ago))
-    deep = ValidateOptions(level="data")
-    checked = {name: validate(None, str(folder / name), deep).document for name in TABLES}
+    found = {name: checked(folder / name) for name in TABLES}
     before = {name: rows(folder / name) for name in COMPACTED}
     of_sorted = lineage(folder / "sorted")
     done = on_spark(str(ROOT / "tests/peers/spark_program.py"), str(folder))
     assert done.returncode == 0, done.stderr[-4000:]
-    told = {line.pop("name"): line for line in map(json.loads, done.stdout.splitlines())}
-    return Program(told, folder, checked, before, of_sorted, twins, orphan)
+    return Program(told_by(done.stdout), folder, found, before, of_sorted, twins, orphan)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -178,14 +167,7 @@ def test_workers_of_another_minor_version_are_told_of(program: Program) -> None:
 
 
 def test_what_fails_leaves_no_file_behind(program: Program) -> None:
-    files = {str(path) for path in (program.folder / "wrong/data").rglob("*.parquet")}
-    metadata = read_metadata(current_metadata(program.folder / "wrong"))
-    named = {
-        entry["data_file"]["file_path"].removeprefix("file:")
-        for snapshot in metadata["snapshots"]
-        for entry in live_entries(snapshot)
-    }
-    assert files <= named
+    assert not unreferenced(program.folder / "wrong")
 
 
 def test_progress_is_told(program: Program) -> None:

@@ -67,8 +67,7 @@ def _kind(column: NestedField, type_: Type) -> pa.DataType:
         case PrimitiveType("timestamptz_ns"):
             return pa.timestamp("us", "UTC")
         case PrimitiveType("variant") | GeometryType() | GeographyType():
-            shown = f"is or holds {type_text(type_)}"
-            raise not_given(column.name, shown)
+            raise _not_given(column.name, f"is or holds {type_text(type_)}")
         case ListType():
             return pa.list_(_kind(column, type_.element))
         case MapType():
@@ -78,8 +77,7 @@ def _kind(column: NestedField, type_: Type) -> pa.DataType:
     return arrow_type(type_)
 
 
-def not_given(column: str, why: str) -> Unsupported:
-    """Tell that a column, by its name and what is wrong with it, can't be one of a frame."""
+def _not_given(column: str, why: str) -> Unsupported:
     return Unsupported(
         f"the column `{column}` {why}, which Spark can't be given",
         hint="`columns=` names the others",
@@ -92,7 +90,7 @@ def _column(values: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return retyped(values, field.type, _given_values)
     except pa.ArrowInvalid:
-        raise not_given(field.name, "has moments between two microseconds") from None
+        raise _not_given(field.name, "has moments between two microseconds") from None
 
 
 def _given_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
