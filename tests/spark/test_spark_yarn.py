@@ -19,8 +19,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.xdist_group("spar
 
 SMALL = ("--min-input-files", "2", "--target-file-size", "4KiB")
 PYTHON = "env/bin/python"
-SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For processes that are over before the better compiler pays."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +52,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
         "spark.executor.instances": "2",
-        "spark.executor.extraJavaOptions": SHORT,
-        "spark.yarn.am.extraJavaOptions": SHORT,
     }
     with yarn(folder, jars) as conf:
         environ = {"HADOOP_CONF_DIR": str(conf)}
