@@ -73,7 +73,7 @@ def identity_of(
     return Identity(keys_of, origin, region, authorities)
 
 
-def signed(
+def signed_headers(
     request: Request, keys: AwsKeys, service: str, region: str, now_ms: int
 ) -> Mapping[str, str]:
     """Return the headers of a request with its signature among them, as Signature Version 4 has it.

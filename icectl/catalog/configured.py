@@ -64,14 +64,14 @@ class CatalogSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ConfiguredValue:
     """One property as it was written, and where."""
 
     text: str
     origin: str
 
 
-Layer = Mapping[str, Mapping[str, Value]]
+Layer = Mapping[str, Mapping[str, ConfiguredValue]]
 """Properties by key, by the name of their catalog, all in lower case."""
 
 
@@ -95,7 +95,9 @@ class Configuration:
         Raises: UsageError; TableNotFound, for a catalog that is not configured; Unsupported.
         """
         found = dict(self.catalogs.get(name.lower(), {}))
-        found |= {key.lower(): Value(text, "`--catalog-option`") for key, text in given.items()}
+        found |= {
+            key.lower(): ConfiguredValue(text, "`--catalog-option`") for key, text in given.items()
+        }
         if not found:
             raise self.unknown(name)
         properties = {
@@ -149,7 +151,7 @@ def own_layer(loaded: Mapping[str, Any], file: Path) -> Layer:
 
     Raises: UsageError, for a value that is no text, number or boolean, and for a secret.
     """
-    catalogs: dict[str, dict[str, Value]] = {}
+    catalogs: dict[str, dict[str, ConfiguredValue]] = {}
     for name, table in loaded.items():
         if not isinstance(table, Mapping):
             raise UsageError(f"`catalog.{name}` in {file} must be a table of properties")
@@ -181,7 +183,9 @@ def _first_file(folders: Sequence[Path]) -> Layer:
                 catalogs = found.get("catalog")
                 origin = f"`{file}`"
                 return {
-                    name: {key: Value(str(value), origin) for key, value in _flat(properties)}
+                    name: {
+                        key: ConfiguredValue(str(value), origin) for key, value in _flat(properties)
+                    }
                     for name, properties in (catalogs or {}).items()
                     if isinstance(properties, Mapping)
                 }
@@ -214,7 +218,7 @@ def _lowered(value: Any) -> Any:
 
 def _from_variables(environment: Mapping[str, str]) -> Layer:
     """Properties by variables: `PYICEBERG_CATALOG__MY_CAT__S3__REGION` is `s3.region` of my-cat."""
-    catalogs: dict[str, dict[str, Value]] = {}
+    catalogs: dict[str, dict[str, ConfiguredValue]] = {}
     for variable, text in environment.items():
         if not variable.lower().startswith(_PREFIX):
             continue
@@ -222,7 +226,7 @@ def _from_variables(environment: Mapping[str, str]) -> Layer:
         if name and key:
             properties = catalogs.setdefault(name.replace("_", "-"), {})
             plain = key.replace("__", ".").replace("_", "-")
-            properties[plain] = Value(text, f"`{variable}`")
+            properties[plain] = ConfiguredValue(text, f"`{variable}`")
     return catalogs
 
 
@@ -236,7 +240,7 @@ def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
             yield name, value
 
 
-def _without_secret(file: Path, name: str, key: str, value: Any) -> Value:
+def _without_secret(file: Path, name: str, key: str, value: Any) -> ConfiguredValue:
     place = f"`catalog.{name}.{key}` in {file}"
     if isinstance(value, bool):
         value = "true" if value else "false"
@@ -248,7 +252,7 @@ def _without_secret(file: Path, name: str, key: str, value: Any) -> Value:
             f"{place} looks like a secret, and none may stand there",
             hint=f'`{key} = "env:NAME"` takes it from the environment variable NAME',
         )
-    return Value(text, place)
+    return ConfiguredValue(text, place)
 
 
 def _from_environment(catalog: str, key: str, text: str, environment: Mapping[str, str]) -> str:

@@ -27,7 +27,7 @@ from icectl.catalog.protocol import (
     Conflict,
     LoadedTable,
 )
-from icectl.catalog.under_way import busy, left_over, uncommitted, wait_for_end
+from icectl.catalog.under_way import busy, left_over, uncommitted_files, wait_for_end
 from icectl.catalog.versions import (
     MetadataVersion,
     doubled_versions,
@@ -118,7 +118,7 @@ class FileSystemCatalog:
         """
         hint, versions = self._survey(loaded)
         self._check(loaded, hint, versions)
-        _, old = uncommitted(versions, self.store, self.env)
+        _, old = uncommitted_files(versions, self.store, self.env)
         for version in old if loaded.capabilities.numbers_versions else ():
             if version.name not in self.told:
                 self.warn(left_over(version))
@@ -143,7 +143,7 @@ class FileSystemCatalog:
         if base.capabilities.numbers_versions and (ahead := newer_than(base, versions)):
             return Conflict(f"{ahead[0].name} was committed meanwhile")
         self._check(base, hint, versions)
-        under_way, _ = uncommitted(versions, self.store, self.env)
+        under_way, _ = uncommitted_files(versions, self.store, self.env)
         if under_way:
             return busy(under_way[0])
         assert base.version is not None

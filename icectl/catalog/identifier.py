@@ -20,7 +20,7 @@ class TableName:
     name: str
 
     def __str__(self) -> str:
-        return dotted((*self.namespace, self.name))
+        return dotted_name((*self.namespace, self.name))
 
 
 def parse_name(text: str) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ def parse_name(text: str) -> tuple[str, ...]:
         position += 1
 
 
-def dotted(parts: tuple[str, ...]) -> str:
+def dotted_name(parts: tuple[str, ...]) -> str:
     """Return a name of these parts, which `parse_name` reads back."""
     return ".".join(part if _PLAIN.fullmatch(part) else _quoted(part) for part in parts)
 

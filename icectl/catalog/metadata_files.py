@@ -198,7 +198,7 @@ def commit_file(
         content = store.read(base.metadata_location)
     except FileNotFoundError:
         return Conflict(f"{locations.name(base.metadata_location)} is gone")
-    problem = changed(base, content) or unmet(base.metadata, requirements)
+    problem = why_changed(base, content) or unmet(base.metadata, requirements)
     if problem is not None:
         return Conflict(problem)
     updated = next_metadata(base, updates, env.now_ms())
@@ -227,7 +227,7 @@ def next_metadata(base: LoadedTable, updates: Sequence[Update], now_ms: int) -> 
     return with_log(applied, base.metadata_location, now_ms)[0]
 
 
-def changed(base: LoadedTable, content: bytes) -> str | None:
+def why_changed(base: LoadedTable, content: bytes) -> str | None:
     """Return why the file that was loaded is no base any more, if so.
 
     Raises: Refused, when another table is there now.

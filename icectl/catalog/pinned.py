@@ -59,6 +59,6 @@ class PinnedCatalog:
         return outcome
 
 
-def unpinned(catalog: Catalog) -> Catalog:
+def unpinned_catalog(catalog: Catalog) -> Catalog:
     """Return the catalog itself, of whatever kind it is."""
     return catalog.catalog if isinstance(catalog, PinnedCatalog) else catalog

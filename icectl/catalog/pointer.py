@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from icectl.catalog.metadata_files import (
-    changed,
     check_original,
     next_metadata,
     read_file,
     unmet,
     wants_gzip,
+    why_changed,
 )
 from icectl.catalog.protocol import (
     Capabilities,
@@ -58,7 +58,7 @@ POINTED = Capabilities(
 
 
 @dataclass(frozen=True, slots=True)
-class Pointed:
+class PointerState:
     """What a catalog says of a table at one moment.
 
     `token` is what the kind of catalog wants to see again at the swap; `parameters` are its own
@@ -72,7 +72,7 @@ class Pointed:
     maintained_by: str | None = None
 
 
-class Uncertain(Exception):
+class SwapUncertain(Exception):
     """A swap was asked for, and nobody said how it ended; `reason` is why, without secrets."""
 
     def __init__(self, reason: str) -> None:
@@ -83,14 +83,14 @@ class Uncertain(Exception):
 class Pointer(Protocol):
     """The one entry of a catalog that says which metadata file of a table is current."""
 
-    def read(self) -> Pointed:
+    def read(self) -> PointerState:
         """Ask the catalog. Raises: TableNotFound, with names that are near; StorageError."""
 
-    def check_writable(self, pointed: Pointed) -> None:
+    def check_writable(self, pointed: PointerState) -> None:
         """Raises: Refused, where clients must not commit: what is managed elsewhere, and such."""
 
     def swap(
-        self, pointed: Pointed, metadata_location: str, metadata: TableMetadata
+        self, pointed: PointerState, metadata_location: str, metadata: TableMetadata
     ) -> Conflict | None:
         """Name another metadata file, if the entry still is as it was read; `previous` is kept.
 
@@ -98,7 +98,7 @@ class Pointer(Protocol):
         other error only where the pointer is certain not to change.
         """
 
-    def settle(self, pointed: Pointed) -> bool:
+    def settle(self, pointed: PointerState) -> bool:
         """Whether a swap of `pointed` that ended in Uncertain can come no more; waits a little.
 
         Raises: StorageError.
@@ -168,7 +168,7 @@ class PointerCatalog:
             content = self.store.read(base.metadata_location)
         except FileNotFoundError:
             return Conflict(f"{locations.name(base.metadata_location)} is gone")
-        problem = changed(base, content) or unmet(base.metadata, requirements)
+        problem = why_changed(base, content) or unmet(base.metadata, requirements)
         if problem is not None:
             return Conflict(problem)
         updated = next_metadata(base, updates, self.env.now_ms())
@@ -179,16 +179,16 @@ class PointerCatalog:
         self.store.create(target, write_metadata(updated, compressed=gzip))
         return self._swap(base, pointed, _table(updated, target, base.capabilities))
 
-    def _loaded(self, pointed: Pointed, to_show: bool) -> LoadedTable:  # noqa: FBT001
+    def _loaded(self, pointed: PointerState, to_show: bool) -> LoadedTable:  # noqa: FBT001
         metadata = read_file(self.store, pointed.metadata_location, to_show=to_show)
         capabilities = replace(self.capabilities, maintained_by=pointed.maintained_by)
         return _table(metadata, pointed.metadata_location, capabilities)
 
-    def _swap(self, base: LoadedTable, pointed: Pointed, ours: LoadedTable) -> CommitOutcome:
+    def _swap(self, base: LoadedTable, pointed: PointerState, ours: LoadedTable) -> CommitOutcome:
         """Swap the pointer; the file that was written for it goes where it is sure to have lost."""
         try:
             conflict = self.pointer.swap(pointed, ours.metadata_location, ours.metadata)
-        except Uncertain as error:
+        except SwapUncertain as error:
             outcome = self._found_out(base, pointed, ours, error.reason)
         except Exception:
             self._remove(ours)
@@ -200,7 +200,7 @@ class PointerCatalog:
         return outcome
 
     def _found_out(
-        self, base: LoadedTable, pointed: Pointed, ours: LoadedTable, reason: str
+        self, base: LoadedTable, pointed: PointerState, ours: LoadedTable, reason: str
     ) -> CommitOutcome:
         """Look what became of a swap (R-156)."""
         for seconds in _PAUSES_SECONDS:

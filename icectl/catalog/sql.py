@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from icectl.catalog.file_io import with_file_io
-from icectl.catalog.identifier import TableName, dotted
+from icectl.catalog.identifier import TableName, dotted_name
 from icectl.catalog.metadata_files import read_file
 from icectl.catalog.missing import no_namespace, no_table
-from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain
+from icectl.catalog.pointer import PointerCatalog, PointerState, SwapUncertain
 from icectl.catalog.protocol import Conflict
 from icectl.catalog.sql_drivers import Database, database_of, reason_of
-from icectl.catalog.warehouse import Means, Place, TableInCatalog, places
+from icectl.catalog.warehouse import CatalogAccess, TableInCatalog, TablePlace, places
 from icectl.errors import CorruptTable, TableNotFound, Unsupported
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.open import open_store
@@ -42,7 +42,7 @@ _NAMESPACES = (
 _CATALOGS = "SELECT DISTINCT catalog_name FROM iceberg_tables ORDER BY catalog_name"
 
 
-def connect(means: Means) -> "SqlWarehouse":
+def connect(means: CatalogAccess) -> "SqlWarehouse":
     """Return the catalog in a database.
 
     Raises: UsageError; Unsupported, where its driver is missing.
@@ -50,7 +50,7 @@ def connect(means: Means) -> "SqlWarehouse":
     settings = means.settings
     database = database_of(settings.name, settings.properties)
     storage = with_file_io(means.storage, settings.properties)
-    return SqlWarehouse(means, Rows(database, settings.name), open_store(storage, means.env))
+    return SqlWarehouse(means, CatalogRows(database, settings.name), open_store(storage, means.env))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class CatalogRows:
     """The rows of one catalog, each call by a connection of its own: runs may take hours."""
 
     database: Database
@@ -130,7 +130,7 @@ class Rows:
             try:
                 connection.commit()
             except self.database.errors as error:
-                raise Uncertain(reason_of(error)) from error
+                raise SwapUncertain(reason_of(error)) from error
             return True
 
     def wait_for(self, row: Row) -> bool:
@@ -201,8 +201,8 @@ def _row(found: dict[str, Any]) -> Row:
 class SqlWarehouse:
     """The tables of one catalog in a database, which may hold several."""
 
-    means: Means
-    rows: Rows
+    means: CatalogAccess
+    rows: CatalogRows
     store: Store
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -229,19 +229,19 @@ class SqlWarehouse:
 
     def table(self, name: TableName) -> TableInCatalog:
         """Return one table."""
-        shown = dotted((self.means.settings.name, *name.namespace, name.name))
+        shown = dotted_name((self.means.settings.name, *name.namespace, name.name))
         catalog = PointerCatalog(SqlPointer(self, name), self.store, self.means.env, shown)
         storage = with_file_io(self.means.storage, self.means.settings.properties)
         return TableInCatalog(catalog, self.store, lambda: storage)
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[TablePlace]:
         """Yield where every table has its files, by its metadata file. Raises: StorageError."""
         found = [row for row in self.rows.all() if not row.is_view and row.metadata_location]
         with ThreadPoolExecutor(self.means.storage.concurrency) as pool:
             for of_one in pool.map(self._places, found):
                 yield from of_one
 
-    def _places(self, row: Row) -> Sequence[Place]:
+    def _places(self, row: Row) -> Sequence[TablePlace]:
         """Return where a table lies.
 
         Where its metadata cannot be read, where it would usually be.
@@ -251,7 +251,7 @@ class SqlWarehouse:
         try:
             metadata = read_file(self.store, row.metadata_location, to_show=True)
         except (FileNotFoundError, CorruptTable, Unsupported):
-            return [Place(name, row.metadata_location.rpartition("/metadata/")[0])]
+            return [TablePlace(name, row.metadata_location.rpartition("/metadata/")[0])]
         return list(places(name, metadata.location, metadata.properties))
 
     def not_found(self, name: TableName) -> TableNotFound:
@@ -285,7 +285,7 @@ class SqlPointer:
     warehouse: SqlWarehouse
     name: TableName
 
-    def read(self) -> Pointed:
+    def read(self) -> PointerState:
         """Ask for the row. Raises: TableNotFound; StorageError."""
         row = self.warehouse.rows.one(".".join(self.name.namespace), self.name.name)
         if row is None:
@@ -296,14 +296,14 @@ class SqlPointer:
                 if row.is_view
                 else f"the row of `{self.name}` in `iceberg_tables` names no metadata file"
             )
-        return Pointed(row.metadata_location, row.previous, row)
+        return PointerState(row.metadata_location, row.previous, row)
 
-    def check_writable(self, pointed: Pointed) -> None:
+    def check_writable(self, pointed: PointerState) -> None:
         """Do nothing: a database that reads is one that may be asked to write."""
 
     def swap(
         self,
-        pointed: Pointed,
+        pointed: PointerState,
         metadata_location: str,
         metadata: TableMetadata,  # noqa: ARG002
     ) -> Conflict | None:
@@ -313,7 +313,7 @@ class SqlPointer:
             return None
         return Conflict("another writer has changed the table's row in the catalog meanwhile")
 
-    def settle(self, pointed: Pointed) -> bool:
+    def settle(self, pointed: PointerState) -> bool:
         """Wait for the transaction that may still hold the row. Raises: StorageError."""
         assert isinstance(pointed.token, Row)
         return self.warehouse.rows.wait_for(pointed.token)

@@ -20,7 +20,7 @@ _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Between looks at a commit that is under way."""
 
 
-def uncommitted(
+def uncommitted_files(
     versions: Sequence[MetadataVersion], store: Store, env: Env
 ) -> tuple[Sequence[MetadataVersion], Sequence[MetadataVersion]]:
     """Return files of commits that are under way, and files that such commits have left over.
@@ -43,7 +43,7 @@ def wait_for_end(store: Store, env: Env, directory: str) -> None:
 
     def under_way() -> Sequence[MetadataVersion]:
         """List the metadata files of commits that are under way."""
-        return uncommitted(list_versions(store, directory), store, env)[0]
+        return uncommitted_files(list_versions(store, directory), store, env)[0]
 
     waiting = under_way()
     for seconds in _PAUSES_SECONDS:

@@ -15,7 +15,7 @@ from icectl.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class CatalogAccess:
     """What a catalog is reached with.
 
     `storage` is what the user gave for storage, which wins over what the catalog says of it. `warn`
@@ -43,7 +43,7 @@ class TableInCatalog:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TablePlace:
     """A folder that files of a table lie in: its location, or one that its properties name.
 
     Below the latter (`is_named`) files are in folders of partitions or hashes alone.
@@ -56,12 +56,12 @@ class Place:
 
 def places(
     table: TableName, location: str | None, properties: Mapping[str, str]
-) -> Iterator[Place]:
+) -> Iterator[TablePlace]:
     """Yield the places of a table (R-161)."""
     if location is not None:
-        yield Place(table, location)
+        yield TablePlace(table, location)
     for folder in named_folders(location or "", properties).values():
-        yield Place(table, folder, is_named=True)
+        yield TablePlace(table, folder, is_named=True)
 
 
 class Warehouse(Protocol):
@@ -82,7 +82,7 @@ class Warehouse(Protocol):
     def table(self, name: TableName) -> TableInCatalog:
         """Return one table; whether it exists is seen when it is loaded."""
 
-    def places(self) -> Iterator[Place] | None:
+    def places(self) -> Iterator[TablePlace] | None:
         """Yield where every table of the catalog has its files; None where that cannot be asked.
 
         Raises: StorageError, while it is read too.
@@ -97,7 +97,7 @@ _MODULES: Mapping[str, str] = {
 }
 
 
-def open_warehouse(means: Means) -> Warehouse:
+def open_warehouse(means: CatalogAccess) -> Warehouse:
     """Return a configured catalog, by the module of its kind, which is imported for it alone.
 
     Each of them has a function `connect(means) -> Warehouse`. Raises: UsageError; Unsupported, for

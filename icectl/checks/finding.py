@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from icectl.spec.rule import Broken
+from icectl.spec.rule import BrokenRule
 from icectl.spec.rules import RULES
 
 Severity = Literal["error", "warning", "info"]
@@ -50,7 +50,7 @@ def is_absolute(location: str) -> bool:
     return _ABSOLUTE.match(location) is not None
 
 
-def told(subject: str, found: Iterable[Broken]) -> Iterator[Finding]:
+def fault_findings(subject: str, found: Iterable[BrokenRule]) -> Iterator[Finding]:
     """Faults of one manifest or snapshot as findings. Order: kept."""
     for one in found:
         where = "it" if one.fault.location == subject else f"`{one.fault.location}`"

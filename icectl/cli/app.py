@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from icectl import __version__
 from icectl.cli.env_vars import unknown_variables
-from icectl.cli.failures import explained, way_out, with_command
+from icectl.cli.failures import error_and_code, way_out, with_command
 from icectl.cli.help import PlainCommand, PlainGroup, root_help, unknown_command, usage_error
 from icectl.cli.options import Command, Invocation, Shell
 from icectl.cli.output_files import put_in_place
@@ -315,7 +315,7 @@ def _report_outcome(run: _Run, outcome: Outcome) -> int:
 def _report_failure(run: _Run, raised: BaseException) -> int:
     console = run.console
     console.progress.stop()
-    error, code = explained(raised)
+    error, code = error_and_code(raised)
     error.hint = _way_out(run, error)
     error.message = console.redact(error.message)
     error.hint = console.redact(error.hint) if error.hint else None

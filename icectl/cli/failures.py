@@ -10,7 +10,7 @@ from icectl.cli.signals import Terminated
 from icectl.errors import NO_TABLE, CorruptTable, IcectlError, StorageError, TableNotFound
 
 
-def explained(raised: BaseException) -> tuple[IcectlError, int]:
+def error_and_code(raised: BaseException) -> tuple[IcectlError, int]:
     """Find the error to tell, and the exit code, for whatever ended the run."""
     if isinstance(raised, IcectlError):
         return raised, raised.exit_code

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
-from icectl.catalog.identifier import dotted
+from icectl.catalog.identifier import dotted_name
 from icectl.catalog.missing import no_namespace
 from icectl.catalog.warehouse import Warehouse
 from icectl.cli.naming import NameInCatalog, name_in_catalog, warehouse_of
@@ -17,7 +17,7 @@ from icectl.plan.inspect.views import Row, RowSet
 from icectl.report.console import Console
 from icectl.report.document import Outcome
 from icectl.report.inspect import rows as row_output
-from icectl.run.list_tables import TABLE_COLUMNS, Entry, table_rows, tables_below, tables_in
+from icectl.run.list_tables import TABLE_COLUMNS, ListedTable, table_rows, tables_below, tables_in
 from icectl.storage.location import scheme
 from icectl.storage.open import open_store, requests_at_once
 
@@ -105,7 +105,7 @@ def _failed(rows: _Counted) -> str:
     return f"{rows.failed:,} {tables} could not be read"
 
 
-def _entries(common: Common, table: str) -> Iterator[Entry]:
+def _entries(common: Common, table: str) -> Iterator[ListedTable]:
     storage = storage_of(common)
     name = name_in_catalog(common, table)
     if name is not None:
@@ -121,7 +121,7 @@ def _entries(common: Common, table: str) -> Iterator[Entry]:
     return chain(first, found)
 
 
-def _entries_in(warehouse: Warehouse, name: NameInCatalog) -> Iterator[Entry]:
+def _entries_in(warehouse: Warehouse, name: NameInCatalog) -> Iterator[ListedTable]:
     """The tables of a namespace; some servers list none in place of saying that it is not there.
 
     Raises: TableNotFound; StorageError.
@@ -131,7 +131,7 @@ def _entries_in(warehouse: Warehouse, name: NameInCatalog) -> Iterator[Entry]:
     if not first and name.parts:
         beside = list(warehouse.namespaces(name.parts[:-1]))
         if name.parts not in beside:
-            raise no_namespace(name.catalog, name.parts, [dotted(each) for each in beside])
+            raise no_namespace(name.catalog, name.parts, [dotted_name(each) for each in beside])
     return chain(first, found)
 
 

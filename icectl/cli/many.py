@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from icectl.cli.failures import explained, with_table
-from icectl.cli.naming import called
+from icectl.cli.failures import error_and_code, with_table
+from icectl.cli.naming import name_in_hints
 from icectl.cli.options import Change, Common, Shell
-from icectl.cli.targets import Found, find_tables, is_many, missing_tables
+from icectl.cli.targets import FoundTables, find_tables, is_many, missing_tables
 from icectl.engine.spark_start import kept_session
 from icectl.errors import Refused, UsageError
 from icectl.plan.maintain.schedule import exit_code_of, status_of_error
@@ -68,7 +68,7 @@ def on_each(  # noqa: PLR0913 - a command line, and how it is run
     return _outcome(command, [*ends, *missing_ends(common, found)], change)
 
 
-def missing_ends(common: Common, found: Found) -> list[TableEnd]:
+def missing_ends(common: Common, found: FoundTables) -> list[TableEnd]:
     """Return the ends of targets that stand for no table by mistake: they have failed."""
     return [
         TableEnd(target, "failed", error.exit_code, error.message)
@@ -133,9 +133,11 @@ def _quiet(shell: Shell) -> Shell:
 
 
 def _failed(common: Common, table: str, shell: Shell, raised: Exception) -> TableEnd:
-    error, code = explained(raised)
+    error, code = error_and_code(raised)
     redact = shell.console.redact
-    hint = None if error.hint is None else with_table(redact(error.hint), called(common, table))
+    hint = (
+        None if error.hint is None else with_table(redact(error.hint), name_in_hints(common, table))
+    )
     return TableEnd(table, status_of_error(code), code, redact(error.message), hint)
 
 

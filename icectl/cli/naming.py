@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from icectl.catalog.configured import Configuration, read_configuration
-from icectl.catalog.identifier import TableName, dotted, parse_name
-from icectl.catalog.warehouse import Means, Warehouse, open_warehouse
+from icectl.catalog.identifier import TableName, dotted_name, parse_name
+from icectl.catalog.warehouse import CatalogAccess, Warehouse, open_warehouse
 from icectl.cli.options import Common
 from icectl.cli.settings import split_pair
 from icectl.errors import TableNotFound, UsageError
@@ -27,7 +27,7 @@ class NameInCatalog:
     def table(self) -> TableName:
         """The table of that name. Raises: UsageError, where the name is too short for one."""
         if len(self.parts) < 2:
-            shown = dotted((self.catalog, *self.parts))
+            shown = dotted_name((self.catalog, *self.parts))
             raise UsageError(
                 f"`{shown}` names no table: a table's name has a namespace in front",
                 hint=f"`icectl inspect {shown}` lists what there is",
@@ -52,7 +52,7 @@ def name_in_catalog(common: Common, table: str) -> NameInCatalog | None:
     configuration = _configuration(common)
     is_known = catalog in configuration or bool(common.catalog_option)
     if is_path and is_known:
-        inside = dotted(tuple(parts)) or "NAME"
+        inside = dotted_name(tuple(parts)) or "NAME"
         raise UsageError(
             f"`{table}` is a path, and a name in catalog `{catalog}`",
             hint=f"`./{table}` means the path, `--catalog {catalog} {inside}` the name",
@@ -82,9 +82,9 @@ def is_draft_root(common: Common, table: str) -> bool:
     return Path(table).is_file() and name_in_catalog(common, table) is None
 
 
-def called(common: Common, table: str) -> str:
+def name_in_hints(common: Common, table: str) -> str:
     """Return what hints call the table: TABLE, behind its catalog where an option named that."""
-    return table if common.catalog is None else f"{dotted((common.catalog,))}.{table}"
+    return table if common.catalog is None else f"{dotted_name((common.catalog,))}.{table}"
 
 
 def may_be_short(common: Common, table: str) -> bool:
@@ -110,7 +110,9 @@ def warehouse_of(common: Common, name: NameInCatalog, storage: StorageOptions) -
         console.hide(secret)
     for line in settings.lines():
         console.detail(line)
-    return open_warehouse(Means(settings, common.shell.env, storage, console.warn, console.hide))
+    return open_warehouse(
+        CatalogAccess(settings, common.shell.env, storage, console.warn, console.hide)
+    )
 
 
 def _may_be_name(table: str) -> bool:

@@ -93,7 +93,7 @@ SavePlan = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RunLimits:
     """What a run may do to one table at most; None for no limit."""
 
     rewritten_bytes: int | None = None
@@ -126,7 +126,7 @@ class Shell:
     interrupts: Interrupts
     ways_out: list[Callable[[CorruptTable], str | None]] = field(default_factory=list)
     spark: Any = None
-    limits: Limits = field(default_factory=Limits)
+    limits: RunLimits = field(default_factory=RunLimits)
     review: Any = None
 
 

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from icectl.cli.naming import called, name_in_catalog
+from icectl.cli.naming import name_in_catalog, name_in_hints
 from icectl.cli.options import Change, Common, Invocation, Shell
 from icectl.cli.output_files import put_in_place
 from icectl.cli.settings import Settings, as_planned, is_secret, texts_of
@@ -106,7 +106,7 @@ def table_in_full(common: Common, table: str) -> str:
     """TABLE as it means the same in every folder."""
     if name_in_catalog(common, table) is None:
         return _in_full(table)
-    return called(common, table)
+    return name_in_hints(common, table)
 
 
 def _in_full(location: str) -> str:

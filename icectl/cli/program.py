@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from icectl.cli.app import load_command
-from icectl.cli.failures import explained, way_out
+from icectl.cli.failures import error_and_code, way_out
 from icectl.cli.options import Common, Invocation, Shell, given_settings
 from icectl.cli.settings import TIME_LIMIT, resolve
 from icectl.cli.signals import Interrupts
@@ -147,7 +147,7 @@ def _called(call: Call, given: Mapping[str, str]) -> Iterator[tuple[Shell, Conso
     try:
         yield shell, console
     except (IcectlError, OSError) as raised:
-        error, _ = explained(raised)
+        error, _ = error_and_code(raised)
         error.hint = way_out(error, shell.ways_out, call.table)
         error.hint = None if error.hint is None else console.redact(error.hint)
         error.message = console.redact(error.message)

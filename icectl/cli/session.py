@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from icectl.catalog.identifier import TableName, dotted
+from icectl.catalog.identifier import TableName, dotted_name
 from icectl.catalog.metadata_files import rivals
 from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.catalog.resolve import resolve
-from icectl.catalog.warehouse import Place, Warehouse
-from icectl.cli.naming import called, name_in_catalog, warehouse_of
+from icectl.catalog.warehouse import TablePlace, Warehouse
+from icectl.cli.naming import name_in_catalog, name_in_hints, warehouse_of
 from icectl.cli.options import Change, Common
 from icectl.cli.settings import CONCURRENCY, TEMP_DIR, Settings, is_secret, split_pair
 from icectl.env import Deadline, Env
@@ -117,7 +117,7 @@ def identity_of(loaded: LoadedTable, after: str | None = None) -> TableIdentity:
     )
 
 
-def unpublished(loaded: LoadedTable) -> str | None:
+def unpublished_metadata(loaded: LoadedTable) -> str | None:
     """Return where the metadata lie, if it is the caller who makes them current; else None."""
     return None if loaded.capabilities.publishes else loaded.metadata_location
 
@@ -152,7 +152,7 @@ def open_session(
         """Return a better hint for an error, by what is whole of the table."""
         from icectl.run.way_out import BrokenTable
 
-        return BrokenTable(store, catalog, shell.env, called(common, table)).hint(error)
+        return BrokenTable(store, catalog, shell.env, name_in_hints(common, table)).hint(error)
 
     shell.ways_out.append(way_out)
     return Session(
@@ -222,12 +222,12 @@ def _open(
 
 
 def _others(warehouse: Warehouse, catalog: str, own: TableName) -> "CatalogTables":
-    def others() -> Iterable[tuple[str, Place]] | None:
+    def others() -> Iterable[tuple[str, TablePlace]] | None:
         found = warehouse.places()
         if found is None:
             return None
         return (
-            (dotted((catalog, *place.table.namespace, place.table.name)), place)
+            (dotted_name((catalog, *place.table.namespace, place.table.name)), place)
             for place in found
             if place.table != own
         )

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from icectl.catalog.identifier import dotted, parse_name
+from icectl.catalog.identifier import dotted_name, parse_name
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.catalog.versions import is_metadata_file_name
 from icectl.catalog.warehouse import Warehouse
@@ -31,14 +31,14 @@ _HINT = "`icectl inspect` of a catalog, a namespace or a folder lists the tables
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundTables:
     """The tables that were found, as a command can call them, and targets that stand for none."""
 
     tables: tuple[str, ...]
     empty: tuple[str, ...]
 
 
-def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] = ()) -> Found:
+def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] = ()) -> FoundTables:
     """Find the tables of all targets, each once, but for those that are excluded.
 
     A catalog, a namespace and a folder that is no table stand for every table in or below them.
@@ -62,7 +62,7 @@ def find_tables(common: Common, targets: Sequence[str], exclude: Sequence[str] =
         raise TableNotFound(f"there is no table at {shown}", hint=_HINT)
     left_out = [parts_of(pattern) for pattern in exclude]
     kept = [one for one in found if not any(matches(each, parts_of(one)) for each in left_out)]
-    return Found(tuple(kept), tuple(empty))
+    return FoundTables(tuple(kept), tuple(empty))
 
 
 def _may_be_none(target: str) -> bool:
@@ -73,7 +73,7 @@ def _may_be_none(target: str) -> bool:
     return is_pattern(target) or _is_there(target)
 
 
-def missing_tables(common: Common, found: Found) -> Iterator[tuple[str, TableNotFound]]:
+def missing_tables(common: Common, found: FoundTables) -> Iterator[tuple[str, TableNotFound]]:
     """Yield the targets that stand for no table by mistake; the others are warned of."""
     for target in found.empty:
         if _may_be_none(target):
@@ -188,7 +188,7 @@ def _all_below(warehouse: Warehouse, namespace: tuple[str, ...]) -> Iterator[tup
 
 def _called(common: Common, catalog: str, parts: tuple[str, ...]) -> str:
     """Return what a command can call a table, behind its catalog unless an option names that."""
-    return dotted(parts if common.catalog is not None else (catalog, *parts))
+    return dotted_name(parts if common.catalog is not None else (catalog, *parts))
 
 
 def _in_folders(common: Common, target: str) -> Iterator[str]:

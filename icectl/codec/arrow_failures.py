@@ -20,7 +20,7 @@ _BEYOND_PYARROW = (
 
 
 @contextmanager
-def translated(kind: str, rule: str = "R-099") -> Iterator[None]:
+def reading_data_file(kind: str, rule: str = "R-099") -> Iterator[None]:
     """Read a file of a kind inside.
 
     Raises: CorruptTable by the rule on damage; Unsupported, for what pyarrow can't read. Errors of
@@ -36,10 +36,10 @@ def translated(kind: str, rule: str = "R-099") -> Iterator[None]:
             raise
         if any(text in str(error) for text in _BEYOND_PYARROW):
             raise beyond(kind, error) from error
-        raise damaged(kind, error, rule) from error
+        raise damaged_data_file(kind, error, rule) from error
 
 
-def damaged(kind: str, why: object, rule: str = "R-099") -> CorruptTable:
+def damaged_data_file(kind: str, why: object, rule: str = "R-099") -> CorruptTable:
     """Return the error for a file whose bytes are not what its format says."""
     message = f"the {kind} file is damaged: {first_line(why)}"
     return CorruptTable(message, rule=rule, hint=RESTORE)  # R-099

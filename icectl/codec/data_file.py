@@ -11,7 +11,7 @@ from typing import IO, Protocol
 import pyarrow as pa
 
 from icectl.codec.avro.data_file import open_avro
-from icectl.codec.data_rows import Rows
+from icectl.codec.data_rows import FileRows
 from icectl.codec.orc.data_file import open_orc
 from icectl.codec.parquet.data_file import open_parquet
 from icectl.codec.parquet.metrics import FileMetrics
@@ -49,7 +49,7 @@ class DataFile(Protocol):
         Raises: CorruptTable R-099; Unsupported.
         """
 
-    def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:
+    def batches(self, field_ids: Collection[int] | None) -> Iterator[FileRows]:
         """Yield the rows, with the top-level columns that have one of these ids at any depth.
 
         None is every column, with an id or without.

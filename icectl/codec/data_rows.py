@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
-from icectl.codec.arrow_failures import translated
+from icectl.codec.arrow_failures import reading_data_file
 from icectl.codec.parquet.schema import child_fields, field_id
 
 LARGEST_BATCH_ROWS = 131_072
@@ -20,7 +20,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class FileRows:
     """Consecutive rows of a file; `first_row` is the position of the first one in the file."""
 
     first_row: int
@@ -37,7 +37,7 @@ class Rows:
 
 def check_values(column: pa.Array) -> None:
     """Look at each value of a column. Raises: CorruptTable R-099, as Rows.check."""
-    with translated("data"):
+    with reading_data_file("data"):
         column.validate(full=not _is_ascii(column))
 
 
@@ -87,13 +87,13 @@ def let_go(batch: pa.RecordBatch) -> None:
         pa.default_memory_pool().release_unused()
 
 
-def dressed(columns: list[pa.Array], schema: pa.Schema, row_count: int) -> pa.RecordBatch:
+def typed_batch(columns: list[pa.Array], schema: pa.Schema, row_count: int) -> pa.RecordBatch:
     """Return the batch of these columns in the types, and with the ids, of a schema."""
     if not columns:
         rows = pa.Array.from_buffers(pa.struct([]), row_count, [None])
         return pa.RecordBatch.from_struct_array(rows)
     kinds = zip(columns, schema.types, strict=True)
-    return pa.RecordBatch.from_arrays([retyped(*pair) for pair in kinds], schema=schema)
+    return pa.RecordBatch.from_arrays([retype_array(*pair) for pair in kinds], schema=schema)
 
 
 def flat_retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -114,7 +114,7 @@ Flat = Callable[[pa.Array, pa.DataType], pa.Array]
 """Makes values that hold no others those of another type."""
 
 
-def retyped(array: pa.Array, kind: pa.DataType, flat: Flat = flat_retyped) -> pa.Array:
+def retype_array(array: pa.Array, kind: pa.DataType, flat: Flat = flat_retyped) -> pa.Array:
     """Return the array in another type that holds the same values, at any depth.
 
     A list of records of a key and a value becomes a map. By `flat_retyped` bytes become decimals;
@@ -124,7 +124,7 @@ def retyped(array: pa.Array, kind: pa.DataType, flat: Flat = flat_retyped) -> pa
         return array
     if arrow_types.is_struct(kind):
         children = [
-            retyped(child, field.type, flat)
+            retype_array(child, field.type, flat)
             for child, field in zip(array.flatten(), kind, strict=True)
         ]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=_mask(array))
@@ -132,10 +132,10 @@ def retyped(array: pa.Array, kind: pa.DataType, flat: Flat = flat_retyped) -> pa
         is_map = arrow_types.is_map(array.type)
         parts = [array.keys, array.items] if is_map else array.values.flatten()
         pairs = zip(parts, (kind.key_type, kind.item_type), strict=True)
-        keys, items = (retyped(part, inner, flat) for part, inner in pairs)
+        keys, items = (retype_array(part, inner, flat) for part, inner in pairs)
         return pa.MapArray.from_arrays(array.offsets, keys, items, kind, mask=_mask(array))
     if arrow_types.is_list(kind):
-        values = retyped(array.values, kind.value_type, flat)
+        values = retype_array(array.values, kind.value_type, flat)
         return pa.ListArray.from_arrays(array.offsets, values, kind, mask=_mask(array))
     return flat(array, kind)
 

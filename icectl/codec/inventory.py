@@ -20,7 +20,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
 from icectl.codec.arrow_failures import first_line
-from icectl.entries.columns.percent import unescaped
+from icectl.entries.columns.percent import unescape
 from icectl.entries.columns.values import plain
 from icectl.errors import Unsupported, UsageError
 
@@ -46,7 +46,7 @@ _HINT = (
 Columns = Mapping[str, pa.Array]
 
 
-class Form(StrEnum):
+class InventoryForm(StrEnum):
     """The kind of file that an inventory is."""
 
     PARQUET = "Parquet"
@@ -57,10 +57,10 @@ class Form(StrEnum):
 
 
 _BEGINNINGS = {
-    b"PAR1": Form.PARQUET,
-    b"ORC": Form.ORC,
-    b"{": Form.MANIFEST,
-    b"\x1f\x8b": Form.GZIPPED_CSV,
+    b"PAR1": InventoryForm.PARQUET,
+    b"ORC": InventoryForm.ORC,
+    b"{": InventoryForm.MANIFEST,
+    b"\x1f\x8b": InventoryForm.GZIPPED_CSV,
 }
 
 
@@ -81,10 +81,10 @@ class InventoryManifest:
     files: tuple[InventoryFile, ...]
 
 
-def form_of(content: bytes) -> Form:
+def form_of(content: bytes) -> InventoryForm:
     """Return the kind of a file, by its first bytes."""
     found = (form for beginning, form in _BEGINNINGS.items() if content.startswith(beginning))
-    return next(found, Form.CSV)
+    return next(found, InventoryForm.CSV)
 
 
 def parse_manifest(content: bytes) -> InventoryManifest:
@@ -112,14 +112,14 @@ def read_rows(file: IO[bytes], columns: Sequence[str]) -> Iterator[tuple[pa.Arra
     """
     form = form_of(file.read(4))
     file.seek(0)
-    if form is Form.ORC:
+    if form is InventoryForm.ORC:
         hint = "choose Parquet or CSV in the settings of the inventory"
         raise Unsupported("ORC inventories can't be read", hint=hint)
     with _translated(form):
-        if form is Form.PARQUET:
+        if form is InventoryForm.PARQUET:
             batches = _parquet(file)
         else:
-            batches = _csv(file, columns, gzipped=form is Form.GZIPPED_CSV)
+            batches = _csv(file, columns, gzipped=form is InventoryForm.GZIPPED_CSV)
         for found in batches:
             yield _listed(found)
 
@@ -154,7 +154,7 @@ def _csv(file: IO[bytes], columns: Sequence[str], *, gzipped: bool) -> Iterator[
     for batch in reader:
         found = {name: batch[numbers[place]] for name, place in places.items()}
         if "key" in found:  # URL-encoded, as in a form; other columns are not
-            found["key"] = unescaped(pc.replace_substring(found["key"], "+", " "))
+            found["key"] = unescape(pc.replace_substring(found["key"], "+", " "))
         yield found
 
 
@@ -224,7 +224,7 @@ def _milliseconds(column: pa.Array) -> pa.Array:
 
 
 @contextmanager
-def _translated(form: Form) -> Iterator[None]:
+def _translated(form: InventoryForm) -> Iterator[None]:
     """Read an inventory file inside; errors of the file object itself pass."""
     try:
         yield

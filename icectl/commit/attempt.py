@@ -30,7 +30,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Asked:
+class CommitAsked:
     """Whether a commit was asked for that has landed, or may have (R-156).
 
     While `sent` is false nothing of the run is in the table, whatever ends it.
@@ -43,7 +43,7 @@ def commit_changes(
     access: TableAccess,
     base: LoadedTable,
     changes: Changes,
-    asked: Asked,
+    asked: CommitAsked,
     *,
     forgets: bool = True,
 ) -> LoadedTable:
@@ -67,7 +67,7 @@ class _Attempts:
 
     access: TableAccess
     first: LoadedTable
-    asked: Asked
+    asked: CommitAsked
     forgets: bool
 
     def commit(self, changes: Changes) -> LoadedTable:

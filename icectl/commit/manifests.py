@@ -81,7 +81,7 @@ def form_for(
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenManifest:
     """A new manifest, and those of the entries that were given which it holds, in its order."""
 
     manifest: ManifestFile
@@ -111,7 +111,7 @@ class ManifestWriter:
 
     def write(
         self, sources: Sequence[ManifestFile], entries: Entries, pieces: Integers
-    ) -> Generator[Written, None, None]:
+    ) -> Generator[WrittenManifest, None, None]:
         """Write entries of some manifests into new ones, piece after piece.
 
         `entries` index `sources` and have the status that they get; `pieces` numbers the piece of
@@ -129,7 +129,9 @@ class ManifestWriter:
                     writer.add(piece, encoded, row_ends)
             yield from self._stored(writer, entries, pieces, COMPARED)
 
-    def add(self, entries: Entries, compared: Sequence[str] = ()) -> Generator[Written, None, None]:
+    def add(
+        self, entries: Entries, compared: Sequence[str] = ()
+    ) -> Generator[WrittenManifest, None, None]:
         """Write entries, which have every column and a snapshot id, into new manifests.
 
         Further columns to compare may be given. Order: that of the entries.
@@ -188,7 +190,7 @@ class ManifestWriter:
 
     def _stored(
         self, writer: PieceWriter, entries: Entries, pieces: Integers, columns: Sequence[str]
-    ) -> Generator[Written, None, None]:
+    ) -> Generator[WrittenManifest, None, None]:
         """Yield the manifests that the pieces make; comparing and storing have their threads."""
         held_by = by_piece(entries, pieces)
         piece_sizes = list(writer.sizes().values())
@@ -202,11 +204,11 @@ class ManifestWriter:
                 location = self.new_location(self.form.file_format)
                 yield _Made(location, content, held_by(numbers))
 
-        def compare(made: _Made) -> tuple[_Made, Written]:
+        def compare(made: _Made) -> tuple[_Made, WrittenManifest]:
             """Compare a manifest with its entries."""
-            return made, Written(self._compared(made, columns), made.entries)
+            return made, WrittenManifest(self._compared(made, columns), made.entries)
 
-        def store(done: tuple[_Made, Written]) -> Written:
+        def store(done: tuple[_Made, WrittenManifest]) -> WrittenManifest:
             """Store a manifest that was compared."""
             made, written = done
             self.store.create(made.location, made.content)

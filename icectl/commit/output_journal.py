@@ -39,7 +39,7 @@ from icectl.storage.temporary import old_temporaries
 from icectl.table.reachable import (
     ReachReader,
     all_manifests,
-    live_files,
+    files_of_live_entries,
     manifest_lists,
     metadata_files,
 )
@@ -279,7 +279,9 @@ class _Reached:
         """
         if not places:
             return []
-        found = containing(live_files(self._reader, self._metadata, self._manifests), uuid)
+        found = containing(
+            files_of_live_entries(self._reader, self._metadata, self._manifests), uuid
+        )
         keys = frozenset(found.table["key"].to_pylist())
         return [place for place in places if loosest_key(place) not in keys]
 

@@ -16,7 +16,7 @@ from icectl.table.live_files import LiveFilesReader
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedState:
     """The state that groups were planned on: a snapshot of a branch, and its live files."""
 
     branch: str
@@ -34,7 +34,7 @@ class FileRewrite:
 
     reader: LiveFilesReader
     writer: SnapshotWriter
-    planned: Planned
+    planned: PlannedState
     results: Sequence[GroupResult]
     snapshot_id: int
     lost: dict[int, str] = field(default_factory=dict)

@@ -30,7 +30,7 @@ class NewSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class ComposedSnapshot:
     """A snapshot ready to be committed: the content of its manifest list, and the updates."""
 
     manifest_list: bytes
@@ -64,7 +64,9 @@ def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
     return head(metadata, branch)
 
 
-def compose(metadata: TableMetadata, new: NewSnapshot, *, manifest_list: str, env: Env) -> Composed:
+def compose(
+    metadata: TableMetadata, new: NewSnapshot, *, manifest_list: str, env: Env
+) -> ComposedSnapshot:
     """Put a snapshot on the head of its branch as the metadata has it (R-040, R-052).
 
     `manifest_list` is where the list will be written.
@@ -96,7 +98,7 @@ def compose(metadata: TableMetadata, new: NewSnapshot, *, manifest_list: str, en
         first_row_id=first_row_id,
         added_rows=added_rows if metadata.format_version >= 3 else None,  # R-104
     )
-    return Composed(content, put_on(metadata, new.branch, snapshot))
+    return ComposedSnapshot(content, put_on(metadata, new.branch, snapshot))
 
 
 def put_on(metadata: TableMetadata, branch: str, snapshot: Snapshot) -> tuple[Update, ...]:

@@ -10,7 +10,7 @@ from icectl.commit.changes import Changes
 from icectl.commit.outputs import Outputs
 from icectl.commit.transaction import Proposal
 from icectl.plan.compact.live import LiveFiles
-from icectl.plan.rewrite_manifests import Listed, RewritePlan
+from icectl.plan.rewrite_manifests import ManifestsWithEntries, RewritePlan
 from icectl.spec.layout import Layout
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
@@ -28,7 +28,7 @@ class ManifestRewrite:
     """Which manifests of a snapshot are written anew: a plan, and what it was made from."""
 
     plan: RewritePlan
-    listed: Listed
+    listed: ManifestsWithEntries
     snapshot: Snapshot | None
 
 

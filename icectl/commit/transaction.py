@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.commit.access import TableAccess
-from icectl.commit.attempt import Asked, commit_changes
+from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.commit.output_journal import NO_DATA, DataPlaces, Leftovers
 from icectl.commit.outputs import Outputs, outputs_of
 from icectl.errors import (
@@ -46,7 +46,7 @@ class Transaction:
     base: LoadedTable
     outputs: Outputs
     table: LoadedTable | None = None
-    asked: Asked = field(default_factory=Asked)
+    asked: CommitAsked = field(default_factory=CommitAsked)
     _needed: frozenset[str] = frozenset()
 
     def commit(self, propose: Callable[[TableMetadata], Proposal]) -> LoadedTable:

@@ -41,7 +41,7 @@ def choose_engine(asked: str, *, for_spark: bool = False) -> EngineChoice:
     return EngineChoice("local", lacking)
 
 
-def confirmed(choice: EngineChoice) -> EngineChoice:
+def confirm_engine(choice: EngineChoice) -> EngineChoice:
     """Return the choice once there is work: what was chosen by a look must be good for it too.
 
     It takes an import of PySpark and a start of Java.

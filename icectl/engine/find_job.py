@@ -20,7 +20,7 @@ from icectl.engine.kernels.equality_deletes import (
     EqualityIndex,
     equality_indexes,
 )
-from icectl.engine.kernels.incoming_rows import IncomingRows, identified
+from icectl.engine.kernels.incoming_rows import IncomingRows, frame_schema
 from icectl.engine.kernels.matching_rows import matches
 from icectl.engine.kernels.read_data import SourceFile
 from icectl.engine.kernels.rewrite_data import StoredRows, stored_rows
@@ -141,7 +141,7 @@ def keys_of(given: pa.Table, schema: Schema) -> tuple[Keys, Predicate]:
         schema.schema_id,
         tuple(replace(item, required=False) for item in schema.fields if item.name in named),
     )
-    incoming = IncomingRows(identified(given.schema, columns), columns)
+    incoming = IncomingRows(frame_schema(given.schema, columns), columns)
     table = pa.Table.from_batches(
         incoming.of(given.combine_chunks().to_batches()), arrow_schema(columns)
     )

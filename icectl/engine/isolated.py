@@ -51,7 +51,7 @@ class KernelCrashed(Exception):
 
 
 @dataclass(slots=True)
-class Workers:
+class WorkerProcesses:
     """Worker processes, started as they are needed; a context that ends them.
 
     `check` is called from time to time; what it raises ends a call and its worker.
@@ -60,7 +60,7 @@ class Workers:
     check: Callable[[], None] = lambda: None
     _idle: SimpleQueue["_Worker"] = field(default_factory=SimpleQueue)
 
-    def __enter__(self) -> "Workers":
+    def __enter__(self) -> "WorkerProcesses":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -22,7 +22,7 @@ from icectl.engine.compact_job import (
     ahead_of,
     run_rewrite,
 )
-from icectl.engine.isolated import Ask, KernelCrashed, Workers
+from icectl.engine.isolated import Ask, KernelCrashed, WorkerProcesses
 from icectl.engine.isolated_files import CallFiles, outputs_through
 from icectl.engine.kernels.write_data import FileOutputs
 from icectl.engine.merge_job import merge_in_threads
@@ -69,7 +69,7 @@ class LocalEngine:
         count = min(self.concurrency, os.cpu_count() or 1, 1 + total // _WORTH_A_WORKER_BYTES)
         with (
             ahead_of(tasks, self.store, self.concurrency) as ahead,
-            Workers(check) as workers,
+            WorkerProcesses(check) as workers,
             ThreadPoolExecutor(count) as pool,
         ):
             here = _Here(ahead.open, workers)
@@ -128,7 +128,7 @@ class _Here:
     """What the tasks of a run share in this process."""
 
     read: Callable[[str], IO[bytes]]
-    workers: Workers
+    workers: WorkerProcesses
 
 
 def _rewrite(task: RewriteTask, job: CompactJob, ask: Ask) -> tuple[TaskResult]:

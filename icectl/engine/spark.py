@@ -69,13 +69,13 @@ class Answers:
 
         Raises: EngineError.
         """
-        with translated():
+        with spark_failures():
             some = self.frame.filter(self.frame["kind"] == kind)
             for row in some.toLocalIterator(prefetchPartitions=True):
                 yield row["task_id"], bytes(row["payload"])
 
 
-class Workers(Protocol):
+class SparkWorkers(Protocol):
     """What runs kernels on tasks, however Spark is reached."""
 
     @property
@@ -210,7 +210,7 @@ class Spark:
         Raises: as each.
         """
         found = self._awaited(partial(made_of_rows, frame, kernel))
-        with translated():
+        with spark_failures():
             return found, not self.speculates and not self._has_failed_tasks()
 
     def _has_failed_tasks(self) -> bool:
@@ -234,7 +234,7 @@ class Spark:
         Raises: EngineError.
         """
         ends_at = time.monotonic() + _MOST_SETTLING_SECONDS
-        with translated():
+        with spark_failures():
             while any(stage is not None and stage.numActiveTasks for stage in self._stages()):
                 if time.monotonic() > ends_at:
                     return
@@ -245,7 +245,7 @@ class Spark:
 
         Raises: what the kernel raises of icectl's errors; EngineError; Incomplete.
         """
-        with translated():
+        with spark_failures():
             numbers = self._session.range(0, len(tasks), 1, len(tasks))
         return self._kept(numbers, partial(_answer_tasks, kernel, tuple(tasks)), len(tasks))
 
@@ -256,7 +256,7 @@ class Spark:
 
         Raises: what the kernel raises of icectl's errors; EngineError; Incomplete.
         """
-        with translated():
+        with spark_failures():
             some = answers.frame.filter(answers.frame["kind"] == kind)
         return self._kept(some, partial(_answer_payloads, kernel), answers.task_count)
 
@@ -286,13 +286,13 @@ class Spark:
         finished = 0
         while not wait([future], POLL_SECONDS).done:
             self.deadline.check()
-            with translated():
+            with spark_failures():
                 now = self._finished_tasks()
             self.progress.advance(max(now - finished, 0))
             finished = max(now, finished)
         if self.speculates:
             self.settle()
-        with translated():
+        with spark_failures():
             return future.result()
 
     def task_counts(self) -> tuple[int, int]:
@@ -301,7 +301,7 @@ class Spark:
         A stage that was repeated as a whole counts for one.
         Raises: EngineError.
         """
-        with translated():
+        with spark_failures():
             stages = [stage for stage in self._stages() if stage is not None]
         repeats = sum(stage.numFailedTasks + stage.currentAttemptId for stage in stages)
         return sum(stage.numTasks for stage in stages), repeats
@@ -341,7 +341,7 @@ def _on_disks() -> dict[str, Any]:
     return {"storageLevel": pyspark.StorageLevel.DISK_ONLY}
 
 
-def packed(batch: pa.RecordBatch) -> bytes:
+def batch_payload(batch: pa.RecordBatch) -> bytes:
     """Return a batch as a payload; zstd takes a quarter less of disks and networks than LZ4."""
     buffer = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
@@ -351,14 +351,14 @@ def packed(batch: pa.RecordBatch) -> bytes:
     return content
 
 
-def unpacked(payload: bytes) -> pa.RecordBatch:
+def payload_batch(payload: bytes) -> pa.RecordBatch:
     """Return the batch of a payload."""
     return pa.ipc.open_stream(payload).read_next_batch()
 
 
 def _each(kernel: Callable[[Any], Result], tasks: Iterable[Any]) -> Iterator[Result]:
     """Run a kernel on some tasks, on a worker."""
-    with told():
+    with errors_for_java():
         for task in tasks:
             yield kernel(task)
 
@@ -367,7 +367,7 @@ def _dealt(
     deal: Callable[[Any], Iterable[tuple[int, Any]]], tasks: Iterable[Any]
 ) -> Iterator[tuple[int, Any]]:
     """Deal out what is in some tasks, on a worker."""
-    with told():
+    with errors_for_java():
         for task in tasks:
             yield from deal(task)
 
@@ -376,7 +376,7 @@ def _taken(
     take: Callable[[int, Iterator[Any]], Result], number: int, dealt: Iterator[tuple[int, Any]]
 ) -> Iterator[Result]:
     """Take all that was dealt out to a number, on a worker."""
-    with told():
+    with errors_for_java():
         yield take(number, (value for _, value in dealt))
 
 
@@ -398,13 +398,13 @@ def _on_rows(
     kernel: Callable[[Iterator[pa.RecordBatch]], Any], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Run a kernel on the rows of a partition, on a worker."""
-    with told():
+    with errors_for_java():
         payload = pickle.dumps(kernel(batches))
     yield pa.RecordBatch.from_arrays([pa.array([payload], pa.binary())], names=["payload"])
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def errors_for_java() -> Iterator[None]:
     """Errors of icectl end a task in a form that outlives the way through Java."""
     try:
         yield
@@ -450,7 +450,7 @@ def _row(task_id: str, kind: str, payload: bytes) -> pa.RecordBatch:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def spark_failures() -> Iterator[None]:
     """Errors of Spark come out as EngineError, those of icectl's that tasks end with as such."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

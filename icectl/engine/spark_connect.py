@@ -27,10 +27,10 @@ from icectl.engine.spark import (
     POLL_SECONDS,
     SQL_SETTINGS,
     Spark,
-    Workers,
+    SparkWorkers,
+    errors_for_java,
     made_of_rows,
-    told,
-    translated,
+    spark_failures,
 )
 from icectl.engine.spark_start import SparkOptions, spark_session
 from icectl.env import Deadline
@@ -63,7 +63,7 @@ class ConnectSpark:
         """The number of tasks that run at once, by the parts that Spark makes of many rows."""
         from pyspark.sql.connect.functions import spark_partition_id
 
-        with translated():
+        with spark_failures():
             parts = self.session.range(1 << 16).select(spark_partition_id().alias("part"))
             count: int = parts.distinct().count()
         return count
@@ -152,10 +152,10 @@ class ConnectSpark:
                 now = sum(tuple(finished.values()))
                 self.progress.advance(max(now - known, 0))
                 known = max(now, known)
-            with translated():
+            with spark_failures():
                 return future.result()
         except BaseException:
-            with suppress(EngineError), translated():
+            with suppress(EngineError), spark_failures():
                 self.session.interruptTag(tag)
             wait([future], _ANSWERS_WITHIN_SECONDS)
             raise
@@ -179,7 +179,7 @@ def connect_session(
         try:
             yield spark
         finally:
-            with suppress(EngineError), translated():
+            with suppress(EngineError), spark_failures():
                 _close(spark.session, is_alone=options.remote is not None)
 
 
@@ -194,7 +194,7 @@ def _client(
         try:
             while not wait([opening], POLL_SECONDS).done:
                 deadline.check()
-            with translated():
+            with spark_failures():
                 session = opening.result()
             yield ConnectSpark(session, progress, deadline, pool, folder)
         finally:
@@ -203,7 +203,7 @@ def _client(
 
 def open_workers(
     options: SparkOptions, progress: Progress, deadline: Deadline
-) -> AbstractContextManager[Workers]:
+) -> AbstractContextManager[SparkWorkers]:
     """Find Spark or start it, however it is reached. Raises: as both ways do."""
     if options.is_connect:
         return connect_session(options, progress, deadline)
@@ -318,7 +318,7 @@ def _each(
     kernel: Callable[[Any], Any], tasks: Sequence[Any], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Run a kernel on the tasks whose numbers come in, on a worker."""
-    with told():
+    with errors_for_java():
         for number in _numbers(batches):
             yield _row(number, kernel(tasks[number]))
 
@@ -329,7 +329,7 @@ def _dealt(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Deal out what is in the tasks whose numbers come in, on a worker."""
-    with told():
+    with errors_for_java():
         for number in _numbers(batches):
             for place, value in deal(tasks[number]):
                 yield _row(place, value)
@@ -344,7 +344,7 @@ def _taken(
     context = TaskContext.get()
     assert context is not None
     number = context.partitionId()
-    with told():
+    with errors_for_java():
         yield _row(number, take(number, _values(batches)))
 
 

@@ -22,9 +22,9 @@ from icectl.engine.spark import (
     Answer,
     Answers,
     Spark,
-    packed,
-    translated,
-    unpacked,
+    batch_payload,
+    payload_batch,
+    spark_failures,
 )
 from icectl.engine.spark_start import SparkOptions, spark_session
 from icectl.env import Deadline, SystemEnv
@@ -34,7 +34,7 @@ from icectl.progress import Progress
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.open import StorageOptions, open_store
 from icectl.storage.spool import Spool
-from icectl.storage.store import Part, Store
+from icectl.storage.store import ListingPart, Store
 from icectl.table.known_locations import KnownLocations
 from icectl.table.unreached import metadata_files, symbolic_links, unreached
 
@@ -68,7 +68,7 @@ class _SparkListing:
         there = _sent(self.spark, known)
         found = self.spark.run_on(self.there, _FILES, partial(_unreached, there, rule))
         for _, payload in found.of(_FILES):
-            yield unreached(unpacked(payload), known, rule)
+            yield unreached(payload_batch(payload), known, rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +108,12 @@ class SparkOrphanSearch:
 
     def _tasks(
         self, spark: Spark, here: LocalListing, locations: Sequence[str]
-    ) -> Sequence[Sequence[Part]]:
+    ) -> Sequence[Sequence[ListingPart]]:
         """Begin the listing here, and deal out evenly what is left to list."""
         count = _TASKS_PER_CORE * spark.core_count
         if not spark.is_local:
             count = max(count, _FEWEST_TASKS)
-        tasks: list[Sequence[Part]] = []
+        tasks: list[Sequence[ListingPart]] = []
         for location in locations:
             begun = self.store.split(location, count)
             for batch in begun.batches:
@@ -153,7 +153,7 @@ def _listing(spark: Spark, here: LocalListing, there: Answers | None) -> Listing
     )
 
 
-def _list(storage: StorageOptions, parts: Sequence[Part]) -> Iterator[Answer]:
+def _list(storage: StorageOptions, parts: Sequence[ListingPart]) -> Iterator[Answer]:
     """List the files of some parts, on a worker, and in the end what they amount to."""
     file_count, total_bytes = 0, 0
     named: list[str] = []
@@ -163,7 +163,7 @@ def _list(storage: StorageOptions, parts: Sequence[Part]) -> Iterator[Answer]:
         total_bytes += pc.sum(batch["size_bytes"]).as_py()
         named += metadata_files(batch)
         links += symbolic_links(batch)
-        yield _FILES, packed(batch)
+        yield _FILES, batch_payload(batch)
     summary = {
         "file_count": file_count,
         "total_bytes": total_bytes,
@@ -202,7 +202,7 @@ def _sent(spark: Spark, known: KnownLocations) -> _Sent:
     """
     with tempfile.NamedTemporaryFile(dir=spark.folder, delete=False) as file:
         known.save(file)
-    with translated():
+    with spark_failures():
         if spark.is_own:
             spark.context.addFile(file.name)
             return _Sent(Path(file.name).name)
@@ -214,6 +214,6 @@ def _unreached(known: _Sent, rule: OrphanRule, payload: bytes) -> Iterator[Answe
     """Keep those of the listed files that are not known, as they were listed, on a worker."""
     with known.path() as path:
         files = KnownLocations.opened(path)
-        found = unreached(unpacked(payload), files, rule)
+        found = unreached(payload_batch(payload), files, rule)
     if found.num_rows:
-        yield _FILES, packed(found.select(LISTING_SCHEMA.names))
+        yield _FILES, batch_payload(found.select(LISTING_SCHEMA.names))

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from icectl.engine.compact_job import CompactJob, TaskResult, entries_of, file_group
 from icectl.engine.kernels.range_rows import dealt, lows_of, range_keys, sampled_keys
-from icectl.engine.kernels.rewrite_data import RowsRead, counted, live_batches, write_rows
+from icectl.engine.kernels.rewrite_data import RowsRead, counting_rows, live_batches, write_rows
 from icectl.engine.kernels.row_totals import RowTotals, check_totals
-from icectl.engine.spark import TaskAttempt, Workers, packed, unpacked
+from icectl.engine.spark import SparkWorkers, TaskAttempt, batch_payload, payload_batch
 from icectl.engine.workplace import Workplace
 from icectl.plan.compact.task import InputFile, RewriteTask, even_splits
 from icectl.spec.manifest import FileFormat
@@ -85,7 +85,7 @@ class _Ranges:
 
 
 def rewrite_in_ranges(
-    spark: Workers, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
+    spark: SparkWorkers, tasks: Sequence[RewriteTask], job: CompactJob, at: Workplace
 ) -> list[TaskResult]:
     """Rewrite tasks in ranges of the keys of their rows, and return what comes of each.
 
@@ -157,9 +157,9 @@ def _deal(
     read, totals = RowsRead(), RowTotals()
     first = ranges.starts[piece.at]
     with at.attempt(TaskAttempt.current().unique_id, [piece.task]) as outputs:
-        batches = counted(live_batches(group, outputs(piece.task), read), totals)
+        batches = counting_rows(live_batches(group, outputs(piece.task), read), totals)
         for number, rows in dealt(batches, range_keys(group), ranges.lows[piece.at]):
-            yield first + number, packed(rows)
+            yield first + number, batch_payload(rows)
     yield ranges.count, (piece.at, read.row_count, totals)
 
 
@@ -173,7 +173,7 @@ def _write(
     group = file_group(task, job)
     options = replace(job.options, target_size_bytes=int(_ROOM * task.roll_bytes))
     with at.attempt(TaskAttempt.current().unique_id) as outputs:
-        files, rows = write_rows(group, map(unpacked, dealt), options, outputs(task))
+        files, rows = write_rows(group, map(payload_batch, dealt), options, outputs(task))
     return _Written(entries_of(files, task, job), rows)
 
 

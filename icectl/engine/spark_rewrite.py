@@ -24,7 +24,7 @@ from icectl.engine.compact_job import (
     run_rewrite,
 )
 from icectl.engine.merge_job import run_merge
-from icectl.engine.spark import TaskAttempt, Workers
+from icectl.engine.spark import SparkWorkers, TaskAttempt
 from icectl.engine.spark_connect import open_workers
 from icectl.engine.spark_ranges import is_for_ranges, rewrite_in_ranges
 from icectl.engine.spark_start import SparkOptions
@@ -50,7 +50,7 @@ class SparkEngine:
     deadline: Deadline
     counts: TaskCounts = field(default_factory=TaskCounts)
     _stack: ExitStack = field(default_factory=ExitStack)
-    _spark: Workers | None = None
+    _spark: SparkWorkers | None = None
 
     def __enter__(self) -> "SparkEngine":
         return self
@@ -69,7 +69,7 @@ class SparkEngine:
         together = [task for task in tasks if is_for_ranges(task, job)]
         alone = [task for task in tasks if not is_for_ranges(task, job)]
 
-        def work(spark: Workers, at: Workplace) -> _Done:
+        def work(spark: SparkWorkers, at: Workplace) -> _Done:
             """Rewrite tasks by themselves, and then those that many workers share."""
             found, is_clean = _on_workers(
                 spark, partial(_rewrite, at, job), alone, "rewriting data files"
@@ -90,7 +90,7 @@ class SparkEngine:
         on record.
         """
 
-        def work(spark: Workers, at: Workplace) -> _Done:
+        def work(spark: SparkWorkers, at: Workplace) -> _Done:
             """Merge the deletes of tasks."""
             return _on_workers(spark, partial(_merge, at, job), tasks, "merging deletes")
 
@@ -98,7 +98,7 @@ class SparkEngine:
             yield from self._carried_out(work, places)
 
     def _carried_out(
-        self, work: Callable[[Workers, Workplace], _Done], places: OutputPlaces
+        self, work: Callable[[SparkWorkers, Workplace], _Done], places: OutputPlaces
     ) -> Iterator[TaskResult]:
         """Do some work on Spark, and put on record what it has written, whatever becomes of it."""
         spark = self._started()
@@ -116,7 +116,7 @@ class SparkEngine:
             places.record(result.entries["location"].unique().to_pylist())
             yield result
 
-    def _started(self) -> Workers:
+    def _started(self) -> SparkWorkers:
         if self._spark is None:
             self._spark = self._stack.enter_context(
                 open_workers(self.options, self.progress, self.deadline)
@@ -129,10 +129,10 @@ class SparkEngine:
 
 
 def _on_workers(
-    spark: Workers, kernel: Callable[[list[T]], _Done], tasks: Sequence[T], doing: str
+    spark: SparkWorkers, kernel: Callable[[list[T]], _Done], tasks: Sequence[T], doing: str
 ) -> _Done:
     """Run a kernel on tasks by themselves; second: whether each worked at once."""
-    bundles = bundled(tasks, spark.core_count)
+    bundles = bundle_small_tasks(tasks, spark.core_count)
     if not bundles:
         return [], True
     spark.progress.phase(f"{doing} on Spark", total=len(bundles))
@@ -141,7 +141,7 @@ def _on_workers(
     return results, all(is_first for _, is_first in found)
 
 
-def bundled(tasks: Sequence[T], core_count: int) -> list[list[T]]:
+def bundle_small_tasks(tasks: Sequence[T], core_count: int) -> list[list[T]]:
     """Small tasks together, so that it is not Spark that takes the time."""
     sizes = [_read_bytes(task) for task in tasks]
     enough = min(_BUNDLE_BYTES, sum(sizes) // (_BUNDLES_PER_CORE * core_count))

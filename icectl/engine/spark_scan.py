@@ -16,9 +16,9 @@ from icectl.engine.kernels.matching_rows import matches
 from icectl.engine.kernels.outgoing_rows import OutgoingRows
 from icectl.engine.kernels.rewrite_data import RowsRead, live_batches
 from icectl.engine.kernels.write_data import FileOutputs
-from icectl.engine.spark import told, translated
+from icectl.engine.spark import errors_for_java, spark_failures
 from icectl.engine.spark_connect import open_workers, with_icectl
-from icectl.engine.spark_rewrite import bundled
+from icectl.engine.spark_rewrite import bundle_small_tasks
 from icectl.engine.spark_start import SparkOptions
 from icectl.entries.conditions.predicates import Predicate
 from icectl.env import Deadline, SystemEnv
@@ -50,7 +50,7 @@ class SparkReader:
         storage = self.storage().crossing()
         options = SparkOptions(session=self.session)
         with open_workers(options, self.progress, self.deadline) as spark:
-            bundles = bundled(tasks, spark.core_count)
+            bundles = bundle_small_tasks(tasks, spark.core_count)
             found = spark.each(partial(_find, storage, job), bundles)
         return [one for some in found for one in some]
 
@@ -59,7 +59,7 @@ class SparkReader:
 
         Raises: Unsupported, for types that Spark lacks or has not switched on.
         """
-        with translated():
+        with spark_failures():
             schema = _spark_schema(self.session, job.rows.schema)
             if not tasks:
                 return self.session.createDataFrame([], schema)
@@ -124,7 +124,7 @@ def _load(
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of the tasks whose numbers come in, on a worker."""
     outputs = _reading(storage)
-    with told():
+    with errors_for_java():
         for numbers in batches:
             for number in numbers["id"].to_pylist():
                 group = file_group(tasks[number], job.reading)

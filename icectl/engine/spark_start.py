@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from icectl.engine.spark import INSTALL_PYSPARK, POLL_SECONDS, Spark, translated
+from icectl.engine.spark import INSTALL_PYSPARK, POLL_SECONDS, Spark, spark_failures
 from icectl.env import Deadline
 from icectl.errors import EngineError
 from icectl.progress import Progress
@@ -88,7 +88,7 @@ def start_submitted() -> None:
     _check_pyspark(_PYSPARK_OF_OTHERS)
     from pyspark import SparkConf
 
-    with translated():
+    with spark_failures():
         if SparkConf().get("spark.submit.deployMode", "client") == "cluster":
             _submitted()
 
@@ -128,7 +128,7 @@ def spark_session(options: SparkOptions, progress: Progress, deadline: Deadline)
 
 def _found(options: SparkOptions, deadline: Deadline, pool: ThreadPoolExecutor) -> Any:
     """Return the context of others."""
-    with translated():
+    with spark_failures():
         if options.session is not None:
             return options.session.sparkContext
     running = _running()
@@ -141,7 +141,7 @@ def _left_alone(spark: Spark) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(EngineError), translated():
+        with suppress(EngineError), spark_failures():
             if not _all_succeeded(spark):
                 spark.context.cancelJobGroup(spark.group)
                 spark.settle()
@@ -156,7 +156,7 @@ def _all_succeeded(spark: Spark) -> bool:
 
 def _is_done(spark: Spark) -> bool:
     """Return whether nothing of this run goes on in its session, or may do so unseen."""
-    with suppress(EngineError), translated():
+    with suppress(EngineError), spark_failures():
         return not spark.speculates and _all_succeeded(spark)
     return False
 
@@ -171,7 +171,7 @@ class _Own:
 
     def stop(self) -> None:
         """End it."""
-        with suppress(EngineError), translated():
+        with suppress(EngineError), spark_failures():
             self.context.stop()
         _end_log(self.log)
 
@@ -235,7 +235,7 @@ def _start(
     try:
         return _Own(_context(starting, deadline, log), _settings(options), log)
     except BaseException:
-        with suppress(EngineError), translated():
+        with suppress(EngineError), spark_failures():
             if starting.done() and starting.exception() is None:
                 starting.result().stop()
         _end_log(log)
@@ -264,7 +264,7 @@ def _submitted() -> Any:
 def _awaited(starting: Future[Any], deadline: Deadline) -> Any:
     while not wait([starting], POLL_SECONDS).done:
         deadline.check()
-    with translated():
+    with spark_failures():
         return starting.result()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from icectl.engine.compact_job import OutputPlaces
-from icectl.engine.spark import TaskAttempt, told, translated
+from icectl.engine.spark import TaskAttempt, errors_for_java, spark_failures
 from icectl.engine.spark_connect import open_beside
 from icectl.engine.workplace import Workplace
 from icectl.engine.write_job import WriteJob, partition_keys, run_write
@@ -44,7 +44,7 @@ class SparkFrame:
         from pyspark.errors import PySparkException
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        with translated():
+        with spark_failures():
             schema = self.frame.schema
         try:
             found: pa.Schema = to_arrow_schema(schema)
@@ -83,27 +83,27 @@ class SparkFrame:
         """Return the frame, rows of one partition together."""
         from pyspark.sql.types import BinaryType, StructField, StructType
 
-        with translated():
+        with spark_failures():
             fields = [*self.frame.schema.fields, StructField(_PARTITION, BinaryType())]
             keyed = self.frame.mapInArrow(partial(_keyed, job), StructType(fields))
             return keyed.repartition(keyed[_PARTITION])
 
 
-def collected(frame: Any) -> pa.Table:
+def collect_small_frame(frame: Any) -> pa.Table:
     """Return the rows of a small frame, brought here.
 
     Raises: Unsupported, before Spark 4; EngineError.
     """
     if not hasattr(frame, "toArrow"):
         raise Unsupported("keys are read from data frames of Spark 4 or newer")
-    with translated():
+    with spark_failures():
         found: pa.Table = frame.toArrow()
     return found
 
 
 def _keyed(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield rows with the keys of their partitions, on a worker."""
-    with told():
+    with errors_for_java():
         for batch in batches:
             names = [*batch.schema.names, _PARTITION]
             keys = partition_keys(job, batch).cast(pa.binary())

@@ -49,7 +49,7 @@ DELETES = (FileVerdict.MANY_DELETE_FILES, FileVerdict.MANY_DELETED_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FileLimits:
     """The limits that a data file is measured by; `every` asks for all files."""
 
     smallest_bytes: int
@@ -59,7 +59,7 @@ class Limits:
     every: bool
 
 
-def judge(matches: Matches, limits: Limits, selected: Mask) -> Verdicts:
+def judge(matches: Matches, limits: FileLimits, selected: Mask) -> Verdicts:
     """Return the verdict on each data file: deletes count before size.
 
     Shape: one Verdict per data file.
@@ -141,7 +141,7 @@ def _place(key: bytes | None, types: Sequence[Type | None]) -> tuple[bool, Seque
     return (key is None, () if key is None else [sort_key(one) for one in decode_key(key, types)])
 
 
-def counted(verdicts: Verdicts) -> dict[FileVerdict, int]:
+def count_verdicts(verdicts: Verdicts) -> dict[FileVerdict, int]:
     """Count the files per verdict that there is."""
     return {
         FileVerdict(code): int(count)

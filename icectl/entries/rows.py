@@ -325,7 +325,7 @@ def concat(parts: Iterable[Entries]) -> Entries:
     return Entries(pa.concat_tables(tables)) if tables else EMPTY
 
 
-def numbered(entries: E, manifest: int) -> E:
+def with_manifest_number(entries: E, manifest: int) -> E:
     """Return the rows with another number in their `manifest` column.
 
     Order: kept.
@@ -336,7 +336,7 @@ def numbered(entries: E, manifest: int) -> E:
     return type(entries)(entries.table.set_column(at, field, column))
 
 
-def renumbered(entries: E, offset: int) -> E:
+def with_manifests_moved(entries: E, offset: int) -> E:
     """Return the rows with the numbers in their `manifest` column moved up.
 
     Order: kept.
@@ -423,7 +423,7 @@ def total(entries: E, column: str) -> int:
     return int(pc.sum(entries.table[column], min_count=0).as_py())
 
 
-def grouped(entries: E) -> pa.Table:
+def files_by_partition(entries: E) -> pa.Table:
     """Return files per partition.
 
     Shape: spec_id, partition_key, file_count, size_bytes, record_count, min_size_bytes,

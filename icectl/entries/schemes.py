@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from icectl.entries.rows import RawEntries
-from icectl.spec.locations import SCHEME, absolute, resolved, scheme_of, with_scheme
+from icectl.spec.locations import SCHEME, absolute, absolute_location, scheme_of, with_scheme
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 
@@ -20,7 +20,7 @@ def without_scheme(locations: pa.Array) -> pa.Array:
     return pc.invert(pc.match_substring_regex(locations, _ABSOLUTE))
 
 
-def completed(scheme: str, locations: pa.Array) -> pa.Array:
+def locations_with_scheme(scheme: str, locations: pa.Array) -> pa.Array:
     """Absolute locations with a scheme: this one where they have none.
 
     Order: kept; null stays null.
@@ -55,7 +55,7 @@ def all_resolved(table_location: str, locations: pa.Array) -> pa.Array:
 
     slashed = locations.filter(pc.starts_with(locations, "/"))
     if len(slashed):
-        resolved(table_location, slashed[0].as_py())
+        absolute_location(table_location, slashed[0].as_py())
     return _below_table(table_location, locations)
 
 
@@ -72,7 +72,7 @@ def with_whole_locations(table_location: str, table: pa.Table) -> pa.Table:
     for name in _LOCATIONS:
         at = table.schema.get_field_index(name)
         if at >= 0:
-            whole = completed(scheme, _below_table(table_location, table[name]))
+            whole = locations_with_scheme(scheme, _below_table(table_location, table[name]))
             table = table.set_column(at, table.schema.field(name), whole)
     return table
 

@@ -24,7 +24,7 @@ from icectl.spec.updates import (
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadablePart:
     """A snapshot or manifest that cannot be read, and why."""
 
     subject: str
@@ -32,7 +32,7 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReachedFiles:
     """The files that the snapshots which go, and those which stay, reach.
 
     A file may be there several times. `spec_ids` and `schema_ids` are those of manifests that stay.
@@ -43,7 +43,7 @@ class Reached:
     staying: Files = NO_FILES
     spec_ids: frozenset[int] = frozenset()
     schema_ids: frozenset[int | None] = frozenset()
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadablePart, ...] = ()
 
     @property
     def only_going(self) -> Files:
@@ -83,7 +83,7 @@ def plan(
     metadata: TableMetadata,
     pin: Pin,
     retention: Retention,
-    reached: Reached,
+    reached: ReachedFiles,
     *,
     clean_expired_metadata: bool,
 ) -> ExpirePlan:
@@ -125,7 +125,7 @@ def lost_statistics(metadata: TableMetadata) -> tuple[int, ...]:
     return tuple(sorted(described - set(metadata.snapshots_by_id)))
 
 
-def _unused_specs(metadata: TableMetadata, reached: Reached) -> tuple[int, ...]:
+def _unused_specs(metadata: TableMetadata, reached: ReachedFiles) -> tuple[int, ...]:
     """Specs of no manifest that stays (R-079), but for the last one that keeps engines away."""
     used = reached.spec_ids | {metadata.default_spec_id}
     specs = metadata.partition_specs
@@ -135,7 +135,7 @@ def _unused_specs(metadata: TableMetadata, reached: Reached) -> tuple[int, ...]:
 
 
 def _unused_schemas(
-    metadata: TableMetadata, retention: Retention, reached: Reached, specs: frozenset[int]
+    metadata: TableMetadata, retention: Retention, reached: ReachedFiles, specs: frozenset[int]
 ) -> tuple[int, ...]:
     """Return schemas that nothing which stays refers to (R-185); `specs` are those that go.
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from icectl.entries.listed import Listed, ListedFile, listed_bytes, listed_files, where
+from icectl.entries.listed import ListedFile, ListedFiles, listed_bytes, listed_files, where
 from icectl.plan.model import Pin
-from icectl.plan.reviewed import DELETE_FILE, Act, Reviewed, listed_file
+from icectl.plan.reviewed import DELETE_FILE, Reviewed, ReviewedAct, listed_file
 from icectl.units import print_instant
 
 
@@ -50,8 +50,8 @@ class OrphanPlan:
     listed_count: int
     listed_bytes: int
     referenced_count: int
-    orphans: Listed
-    outside: Listed
+    orphans: ListedFiles
+    outside: ListedFiles
     left_alone: Mapping[OrphanVerdict, int]
     deletes_outside: bool
     max_fraction: float
@@ -76,12 +76,12 @@ class OrphanPlan:
 def held_to(plan: OrphanPlan, only: Reviewed) -> OrphanPlan:
     """The plan of those files alone that a plan names which was reviewed, and as it names them."""
 
-    def named(found: Listed) -> Listed:
+    def named(found: ListedFiles) -> ListedFiles:
         return where(found, [_act(file) in only.acts for file in listed_files(found)])
 
     return replace(plan, orphans=named(plan.orphans), outside=named(plan.outside))
 
 
-def _act(file: ListedFile) -> Act:
+def _act(file: ListedFile) -> ReviewedAct:
     modified = None if file.modified_ms is None else print_instant(file.modified_ms)
-    return Act(DELETE_FILE, file.location, listed_file(file.size_bytes, modified))
+    return ReviewedAct(DELETE_FILE, file.location, listed_file(file.size_bytes, modified))

@@ -83,7 +83,7 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemainingFinding:
     """A finding that stays, and why."""
 
     finding: Finding
@@ -98,7 +98,7 @@ class RepairPlan:
     branch: str
     remedies: tuple[Remedy, ...]
     skipped: tuple[Remedy, ...]
-    left: tuple[Left, ...]
+    left: tuple[RemainingFinding, ...]
 
     @property
     def has_work(self) -> bool:
@@ -121,7 +121,7 @@ def plan(
     remedies: Sequence[Remedy],
     findings: Sequence[Finding],
     skip: Collection[str],
-    reasons: Sequence[Left] = (),
+    reasons: Sequence[RemainingFinding] = (),
 ) -> RepairPlan:
     """Choose among what can be set right; `reasons` say why some of the findings cannot be.
 
@@ -133,7 +133,7 @@ def plan(
     answered = frozenset[Finding]().union(*(one.answers for one in chosen))
     known = {left.finding: left for left in reasons}
     left = [
-        known.get(found) or Left(found, _reason(found))
+        known.get(found) or RemainingFinding(found, _reason(found))
         for found in findings
         if found not in answered and found.severity != "info"
     ]

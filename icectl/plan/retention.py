@@ -20,7 +20,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AskedRetention:
     """The retention that the caller asks for; None leaves it to the table's own properties.
 
     `older_than_ms` is an instant: younger snapshots stay. Calendar keeps only ever add snapshots.
@@ -92,7 +92,7 @@ class _Rules:
         return cutoff, _positive(ref.min_snapshots_to_keep) or self.min_snapshots  # R-021
 
 
-def decide(metadata: TableMetadata, policy: Policy, now_ms: int) -> Retention:
+def decide(metadata: TableMetadata, policy: AskedRetention, now_ms: int) -> Retention:
     """Decide which snapshots stay and which go.
 
     Raises: Refused, when a snapshot named in `expire_ids` is the head of a ref (R-028);
@@ -111,7 +111,7 @@ def decide(metadata: TableMetadata, policy: Policy, now_ms: int) -> Retention:
 
 
 def decide_again(
-    metadata: TableMetadata, policy: Policy, now_ms: int, confirmed: Retention
+    metadata: TableMetadata, policy: AskedRetention, now_ms: int, confirmed: Retention
 ) -> Retention:
     """Return the decision on newer metadata: nothing goes but what was confirmed, for the refs too.
 
@@ -153,7 +153,7 @@ def _positive(setting: int | None) -> int | None:
     return setting if setting is not None and setting > 0 else None  # R-027
 
 
-def _rules(metadata: TableMetadata, policy: Policy, now_ms: int) -> _Rules:
+def _rules(metadata: TableMetadata, policy: AskedRetention, now_ms: int) -> _Rules:
     properties = metadata.properties
     cutoff = policy.older_than_ms
     if cutoff is None:

@@ -17,7 +17,7 @@ REMOVE_SPEC = "remove-spec"
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class ReviewedAct:
     """One change that a plan names: what is done, and to what; in `to` what else must be so."""
 
     kind: str
@@ -32,7 +32,7 @@ class Act:
 class Reviewed:
     """The changes that were reviewed: a run does no others."""
 
-    acts: frozenset[Act]
+    acts: frozenset[ReviewedAct]
 
     def subjects(self, kind: str) -> frozenset[str]:
         """Return what all changes of a kind are done to."""
@@ -50,7 +50,7 @@ class Reviewed:
         return Retention(tuple(expired), tuple(refs))
 
 
-def acts_of(command: str, result: Mapping[str, Any]) -> frozenset[Act]:
+def acts_of(command: str, result: Mapping[str, Any]) -> frozenset[ReviewedAct]:
     """Return every change that the result of a plan of a command names."""
     return frozenset(_ACTS[command](result))
 
@@ -60,41 +60,43 @@ def listed_file(size_bytes: int, modified: str | None) -> str:
     return f"{size_bytes} bytes of {modified}"
 
 
-def _of_expiry(result: Mapping[str, Any]) -> Iterable[Act]:
-    yield from (Act(EXPIRE_SNAPSHOT, item["snapshot_id"]) for item in result["expired"])
+def _of_expiry(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
+    yield from (ReviewedAct(EXPIRE_SNAPSHOT, item["snapshot_id"]) for item in result["expired"])
     for ref in result["refs_removed"]:
-        yield Act(REMOVE_REF, ref["name"], ref["snapshot_id"])
-    yield from (Act(REMOVE_SCHEMA, str(id_)) for id_ in result["schemas_removed"])
-    yield from (Act(REMOVE_SPEC, str(id_)) for id_ in result["specs_removed"])
-    yield from (Act(DELETE_FILE, file["path"]) for file in result["files"])
+        yield ReviewedAct(REMOVE_REF, ref["name"], ref["snapshot_id"])
+    yield from (ReviewedAct(REMOVE_SCHEMA, str(id_)) for id_ in result["schemas_removed"])
+    yield from (ReviewedAct(REMOVE_SPEC, str(id_)) for id_ in result["specs_removed"])
+    yield from (ReviewedAct(DELETE_FILE, file["path"]) for file in result["files"])
 
 
-def _of_manifests(result: Mapping[str, Any]) -> Iterable[Act]:
+def _of_manifests(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
     for path in result["manifests_rewritten"]:
-        yield Act(REWRITE_MANIFEST, path, result["branch"])
+        yield ReviewedAct(REWRITE_MANIFEST, path, result["branch"])
 
 
-def _of_compaction(result: Mapping[str, Any]) -> Iterable[Act]:
+def _of_compaction(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
     for group in result["groups"]:
         for file in group["files"]:
-            yield Act(REWRITE_FILE, file["path"], result["branch"])
+            yield ReviewedAct(REWRITE_FILE, file["path"], result["branch"])
     for path in result["dangling_delete_files"]:
-        yield Act(REMOVE_DELETE_FILE, path, result["branch"])
+        yield ReviewedAct(REMOVE_DELETE_FILE, path, result["branch"])
 
 
-def _of_orphans(result: Mapping[str, Any]) -> Iterable[Act]:
+def _of_orphans(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
     for file in (*result["orphans"], *result["outside"]):
-        yield Act(DELETE_FILE, file["path"], listed_file(file["size_bytes"], file["modified"]))
+        yield ReviewedAct(
+            DELETE_FILE, file["path"], listed_file(file["size_bytes"], file["modified"])
+        )
 
 
-def _of_upgrade(result: Mapping[str, Any]) -> Iterable[Act]:
-    yield from (Act(item["step"], item["detail"]) for item in result["steps"])
+def _of_upgrade(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
+    yield from (ReviewedAct(item["step"], item["detail"]) for item in result["steps"])
 
 
-def _of_repair(result: Mapping[str, Any]) -> Iterable[Act]:
+def _of_repair(result: Mapping[str, Any]) -> Iterable[ReviewedAct]:
     target = str(result["to_snapshot"])
     for item in result["repairs"]:
-        yield Act(item["kind"], f"{item['subject']}: {item['what']}", target)
+        yield ReviewedAct(item["kind"], f"{item['subject']}: {item['what']}", target)
 
 
 _ACTS = {

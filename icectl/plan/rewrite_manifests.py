@@ -83,7 +83,7 @@ class RewriteOptions:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ManifestsWithEntries:
     """A snapshot's manifests, and all of their entries, whose `manifest` indexes them.
 
     `broken` indexes those that break R-212, which few readers can read; `parquet` those in Parquet.
@@ -142,7 +142,11 @@ class RewritePlan:
 
 
 def plan(
-    metadata: TableMetadata, pin: Pin, branch: str, listed: Listed, options: RewriteOptions
+    metadata: TableMetadata,
+    pin: Pin,
+    branch: str,
+    listed: ManifestsWithEntries,
+    options: RewriteOptions,
 ) -> RewritePlan:
     """Decide what of a snapshot's manifests is regrouped.
 
@@ -167,7 +171,7 @@ def plan(
 
 
 def held_to(
-    metadata: TableMetadata, plan: RewritePlan, listed: Listed, only: Reviewed
+    metadata: TableMetadata, plan: RewritePlan, listed: ManifestsWithEntries, only: Reviewed
 ) -> RewritePlan:
     """Return the plan of those manifests alone that a plan names which was reviewed.
 
@@ -199,7 +203,10 @@ def _check(metadata: TableMetadata, options: RewriteOptions) -> None:
 
 
 def _decided(
-    metadata: TableMetadata, group: ManifestGroup, listed: Listed, options: RewriteOptions
+    metadata: TableMetadata,
+    group: ManifestGroup,
+    listed: ManifestsWithEntries,
+    options: RewriteOptions,
 ) -> ManifestGroup:
     excluded = _excluded(metadata, group, options)
     if excluded is not None:
@@ -219,7 +226,10 @@ def _decided(
 
 
 def _with_due(
-    metadata: TableMetadata, group: ManifestGroup, listed: Listed, options: RewriteOptions
+    metadata: TableMetadata,
+    group: ManifestGroup,
+    listed: ManifestsWithEntries,
+    options: RewriteOptions,
 ) -> ManifestGroup:
     """Have manifests written anew whatever that gains: those that few readers can read (R-212), and
     those of another file format than is asked for."""
@@ -243,7 +253,10 @@ def _with_due(
 
 
 def _without_dead(
-    metadata: TableMetadata, group: ManifestGroup, listed: Listed, options: RewriteOptions
+    metadata: TableMetadata,
+    group: ManifestGroup,
+    listed: ManifestsWithEntries,
+    options: RewriteOptions,
 ) -> ManifestGroup:
     """Let a commit that is made anyway drop manifests without a live entry (R-056)."""
     dead = {at for at in group.kept if not listed.live_counts[at]}
@@ -274,7 +287,10 @@ def _excluded(metadata: TableMetadata, group: ManifestGroup, options: RewriteOpt
 
 
 def by_size(
-    metadata: TableMetadata, group: ManifestGroup, listed: Listed, options: RewriteOptions
+    metadata: TableMetadata,
+    group: ManifestGroup,
+    listed: ManifestsWithEntries,
+    options: RewriteOptions,
 ) -> ManifestGroup:
     """Merge the small manifests of a group and cut the large ones, where the number changes."""
     target = options.target_size_bytes
@@ -299,7 +315,7 @@ def rewriting(
     metadata: TableMetadata,
     group: ManifestGroup,
     rewritten: tuple[int, ...],
-    listed: Listed,
+    listed: ManifestsWithEntries,
     options: RewriteOptions,
     reason: str,
 ) -> ManifestGroup:
@@ -317,7 +333,7 @@ def rewriting(
     )
 
 
-def _needed(listed: Listed, manifests: Sequence[int], options: RewriteOptions) -> int:
+def _needed(listed: ManifestsWithEntries, manifests: Sequence[int], options: RewriteOptions) -> int:
     """Return manifests of the target size that hold the bytes of some, and their live entries."""
     stored = sum(listed.manifests[at].manifest_length for at in manifests)
     needed = max(1, ceil(stored / options.target_size_bytes))
@@ -327,7 +343,7 @@ def _needed(listed: Listed, manifests: Sequence[int], options: RewriteOptions) -
     return max(needed, ceil(live_count / options.max_entries))
 
 
-def live_in(listed: Listed, manifests: Collection[int]) -> Entries:
+def live_in(listed: ManifestsWithEntries, manifests: Collection[int]) -> Entries:
     """Return the live entries of some manifests (R-110)."""
     return live(in_manifests(listed.entries, manifests))
 
@@ -355,7 +371,7 @@ def group_clusters(
 def group_pieces(
     metadata: TableMetadata,
     group: ManifestGroup,
-    listed: Listed,
+    listed: ManifestsWithEntries,
     entries: Entries,
     options: RewriteOptions,
 ) -> Integers:

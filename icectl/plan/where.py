@@ -33,7 +33,7 @@ from icectl.spec.metadata import TableMetadata
 from icectl.spec.moments import MICROS_PER_SECOND, parse_clock, parse_date, parse_timestamp
 from icectl.spec.partition import result_types
 from icectl.spec.schema import Schema
-from icectl.spec.single_value import UNITS_PER_SECOND, Value, from_json, unscaled
+from icectl.spec.single_value import UNITS_PER_SECOND, Value, from_json, unscaled_integer
 from icectl.spec.types import (
     DecimalType,
     FixedType,
@@ -346,7 +346,7 @@ def _typed(type_: Type, token: _Token) -> Value:
     match type_:
         case DecimalType(precision, scale):
             value = Decimal(_of_kind("number", token))
-            if abs(unscaled(value, scale)) >= 10**precision:
+            if abs(unscaled_integer(value, scale)) >= 10**precision:
                 raise ValueError(token.text)
             return value
         case FixedType(length):

@@ -16,7 +16,7 @@ from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.inspect.rows import beginnings, below
 from icectl.report.new_metadata_file import print_new_metadata_file
-from icectl.report.tables import Column, print_table
+from icectl.report.tables import TableColumn, print_table
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import partition_path, result_types
 from icectl.spec.sort import order_text
@@ -160,12 +160,12 @@ def print_compaction(console: Console, told: Compaction, *, whole: bool) -> None
 
 def _print_groups(console: Console, told: Compaction) -> None:
     columns = (
-        Column("group", "right"),
-        Column("partition", cut="middle"),
-        Column("files", "right"),
-        Column("bytes", "right"),
-        Column("become", "right"),
-        Column("reason", cut="wrap"),
+        TableColumn("group", "right"),
+        TableColumn("partition", cut="middle"),
+        TableColumn("files", "right"),
+        TableColumn("bytes", "right"),
+        TableColumn("become", "right"),
+        TableColumn("reason", cut="wrap"),
     )
     rows = [
         (
@@ -204,10 +204,10 @@ def _print_files(console: Console, told: Compaction) -> None:
     """Every file that is rewritten, with its group and the reason for it."""
     starts = beginnings(told.metadata.location)
     columns = (
-        Column("group", "right"),
-        Column("bytes", "right"),
-        Column("because it is"),
-        Column("file", cut="middle"),
+        TableColumn("group", "right"),
+        TableColumn("bytes", "right"),
+        TableColumn("because it is"),
+        TableColumn("file", cut="middle"),
     )
     chosen = [(group.number, at) for group in told.plan.groups for at in group.files]
     # All at once: however few rows are taken, pyarrow goes through all of the table.

@@ -10,7 +10,7 @@ from icectl.plan.retention import Decision, Retention
 from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.new_metadata_file import print_new_metadata_file
-from icectl.report.tables import Column, print_table
+from icectl.report.tables import TableColumn, print_table
 from icectl.units import print_count, print_instant, print_size
 
 LISTED_WITHOUT_VERBOSE = 40
@@ -131,10 +131,10 @@ def _print_snapshots(console: Console, plan: ExpirePlan, *, whole: bool) -> None
         return
     shown = decisions if whole else decisions[-LISTED_WITHOUT_VERBOSE:]
     columns = (
-        Column("snapshot"),
-        Column("committed"),
-        Column(""),
-        Column("reason", cut="wrap"),
+        TableColumn("snapshot"),
+        TableColumn("committed"),
+        TableColumn(""),
+        TableColumn("reason", cut="wrap"),
     )
     table = [
         (
@@ -164,7 +164,11 @@ def _print_files(console: Console, expiry: Expiry) -> None:
     if not expiry.deletes_files or not len(expiry.deletable):
         return
     base = expiry.table_location.rstrip("/") + "/"
-    columns = (Column("bytes", align="right"), Column("kind"), Column("file", cut="middle"))
+    columns = (
+        TableColumn("bytes", align="right"),
+        TableColumn("kind"),
+        TableColumn("file", cut="middle"),
+    )
     table = [
         (_size(size), kind.name.lower().replace("_", " ").removesuffix("s"), _short(place, base))
         for place, kind, size in rows(expiry.deletable)

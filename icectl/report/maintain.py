@@ -8,7 +8,7 @@ from icectl.plan.maintain.needs import Facts
 from icectl.plan.maintain.schedule import STATUSES, StepEnd, TableRun
 from icectl.report.console import Console
 from icectl.report.many import STATUS_NAMES, print_lines, print_troubles, what_was_done
-from icectl.report.tables import Column, print_pairs, print_table
+from icectl.report.tables import TableColumn, print_pairs, print_table
 from icectl.units import print_count, print_size
 
 
@@ -76,7 +76,11 @@ def print_policy(console: Console, explained: Mapping[str, Any]) -> None:
     steps = ", ".join(explained["steps"]) or "none"
     console.print(f"{explained['table']}: {steps}")
     console.print()
-    columns = [Column("key"), Column("value", cut="end"), Column("from", cut="middle")]
+    columns = [
+        TableColumn("key"),
+        TableColumn("value", cut="end"),
+        TableColumn("from", cut="middle"),
+    ]
     rows = [(one["key"], one["value"], one["origin"]) for one in explained["policy"]]
     print_table(console, columns, rows)
 

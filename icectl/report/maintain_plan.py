@@ -10,9 +10,9 @@ from typing import Any
 
 from icectl import __version__
 from icectl.plan.maintain.schedule import TableRun
-from icectl.plan.reviewed import Act, acts_of
+from icectl.plan.reviewed import ReviewedAct, acts_of
 from icectl.report.maintain import reason_of
-from icectl.report.saved_plan import PLAN_FORMAT, changed, sealed
+from icectl.report.saved_plan import PLAN_FORMAT, not_as_written, sealed_plan
 from icectl.spec.properties import ORPHANS_LOOKED_FOR
 from icectl.units import print_instant
 
@@ -31,7 +31,7 @@ class PlannedStep:
 
     step: str
     why: str
-    acts: frozenset[Act]
+    acts: frozenset[ReviewedAct]
     settings: Mapping[str, Mapping[str, str]]
 
 
@@ -78,7 +78,7 @@ def maintenance_text(tables: Iterable[tuple[str, TableRun, PolicyTexts]], instan
         "tables": planned,
         "left_out": left_out,
     }
-    return sealed(built)
+    return sealed_plan(built)
 
 
 def _steps(table: TableRun, instant_ms: int) -> tuple[list[dict[str, Any]], list[str]]:
@@ -108,7 +108,7 @@ def _steps(table: TableRun, instant_ms: int) -> tuple[list[dict[str, Any]], list
 def saved_maintenance(built: Mapping[str, Any], name: str) -> SavedMaintenance:
     """Make a plan of what its file has. Raises: Refused, where it has not all."""
     if set(built) != _KEYS:
-        raise changed(name)
+        raise not_as_written(name)
     policies: Sequence[PolicyTexts] = built["policies"]
     return SavedMaintenance(
         built["instant_ms"],

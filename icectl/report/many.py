@@ -9,7 +9,7 @@ from typing import Any
 from icectl.report.console import Console
 from icectl.report.document import clean
 from icectl.report.metrics import numbers_of
-from icectl.report.tables import Column, print_table
+from icectl.report.tables import TableColumn, print_table
 from icectl.units import print_count, print_size
 
 STATUS_NAMES: Mapping[str, str] = {"nothing-to-do": "nothing to do"}
@@ -49,8 +49,8 @@ def print_lines(
     console: Console, rows: Sequence[tuple[str, str, str]], *, whole: bool = False
 ) -> None:
     """Print tables with what became of them, a line each in the width that there is, or `whole`."""
-    last = Column("what", cut="wrap" if whole else "end")
-    columns = [Column("table", cut="middle"), Column("status"), last]
+    last = TableColumn("what", cut="wrap" if whole else "end")
+    columns = [TableColumn("table", cut="middle"), TableColumn("status"), last]
     print_table(
         console, columns, [(name, STATUS_NAMES.get(is_, is_), why) for name, is_, why in rows]
     )

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from icectl.entries.listed import Listed, listed_bytes, listed_files, listed_together
+from icectl.entries.listed import ListedFiles, listed_bytes, listed_files, listed_together
 from icectl.plan.remove_orphans import OrphanPlan
 from icectl.report.console import Console
-from icectl.report.tables import Column, print_table
+from icectl.report.tables import TableColumn, print_table
 from icectl.units import print_count, print_instant, print_limit, print_size
 
 LISTED_WITHOUT_VERBOSE = 40
@@ -47,7 +47,7 @@ class Orphans:
     moves: bool
     given_metadata_file: str | None
     engine: str
-    removed: Listed | None = None
+    removed: ListedFiles | None = None
     failed: tuple[tuple[str, str], ...] = ()
     spared: Mapping[str, int] = field(default_factory=dict)
     stopped: bool = False
@@ -81,7 +81,7 @@ def orphans_result(told: Orphans) -> dict[str, Any]:
     }
 
 
-def _files(found: Listed) -> list[dict[str, Any]]:
+def _files(found: ListedFiles) -> list[dict[str, Any]]:
     return [
         {
             "path": file.location,
@@ -136,7 +136,7 @@ def print_removed(console: Console, told: Orphans) -> None:
     """Print what is gone."""
     removed = told.removed
     assert removed is not None
-    for file in listed_files(Listed(removed.table.slice(0, LISTED_WITHOUT_VERBOSE))):
+    for file in listed_files(ListedFiles(removed.table.slice(0, LISTED_WITHOUT_VERBOSE))):
         console.detail(f"{'moved' if told.moves else 'deleted'} {file.location}")
     _print_left_alone(console, told)
     _print_outside(console, told)
@@ -153,13 +153,13 @@ def print_removed(console: Console, told: Orphans) -> None:
         console.warn("it ended early; run the command again to finish")
 
 
-def _print_files(console: Console, told: Orphans, every: Listed, *, whole: bool) -> None:
-    shown = every if whole else Listed(every.table.slice(0, LISTED_WITHOUT_VERBOSE))
+def _print_files(console: Console, told: Orphans, every: ListedFiles, *, whole: bool) -> None:
+    shown = every if whole else ListedFiles(every.table.slice(0, LISTED_WITHOUT_VERBOSE))
     base = told.table_location.rstrip("/") + "/"
     columns = (
-        Column("bytes", align="right"),
-        Column("modified"),
-        Column("file", cut="middle"),
+        TableColumn("bytes", align="right"),
+        TableColumn("modified"),
+        TableColumn("file", cut="middle"),
     )
     table = [
         (
@@ -187,5 +187,5 @@ def _print_outside(console: Console, told: Orphans) -> None:
         return
     count = print_count(len(plan.outside), "file")
     console.note(f"{count} outside the table's location: left alone without `--delete-outside`")
-    for file in listed_files(Listed(plan.outside.table.slice(0, LISTED_WITHOUT_VERBOSE))):
+    for file in listed_files(ListedFiles(plan.outside.table.slice(0, LISTED_WITHOUT_VERBOSE))):
         console.note(f"  {file.location}")

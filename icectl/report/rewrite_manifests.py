@@ -8,7 +8,7 @@ from icectl.plan.rewrite_manifests import ManifestGroup, RewritePlan
 from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.new_metadata_file import print_new_metadata_file
-from icectl.report.tables import Column, print_table
+from icectl.report.tables import TableColumn, print_table
 from icectl.spec.manifest import ManifestFile
 from icectl.units import print_count, print_size
 
@@ -82,12 +82,12 @@ def print_rewriting(console: Console, rewriting: Rewriting, *, whole: bool) -> N
 
 def _print_groups(console: Console, plan: RewritePlan) -> None:
     columns = (
-        Column("spec", "right"),
-        Column("content"),
-        Column("rewrite", "right"),
-        Column("keep", "right"),
-        Column("entries", "right"),
-        Column("reason", cut="wrap"),
+        TableColumn("spec", "right"),
+        TableColumn("content"),
+        TableColumn("rewrite", "right"),
+        TableColumn("keep", "right"),
+        TableColumn("entries", "right"),
+        TableColumn("reason", cut="wrap"),
     )
     rows = [
         (
@@ -110,7 +110,9 @@ def _print_manifests(console: Console, rewriting: Rewriting) -> None:
         for at in group.rewritten
     ]
     console.print()
-    print_table(console, (Column("manifest", cut="middle"), Column("bytes", "right")), rows)
+    print_table(
+        console, (TableColumn("manifest", cut="middle"), TableColumn("bytes", "right")), rows
+    )
     console.print()
 
 

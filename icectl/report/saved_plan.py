@@ -63,16 +63,16 @@ def plan_text(request: PlanRequest, outcome: Outcome) -> str:
         "status": outcome.status,
         "result": clean(outcome.result),
     }
-    return sealed(built)
+    return sealed_plan(built)
 
 
-def sealed(built: dict[str, Any]) -> str:
+def sealed_plan(built: dict[str, Any]) -> str:
     """Write a plan with its hash behind it."""
     built["hash"] = _hash(built)
     return json.dumps(built, indent=2, allow_nan=False) + "\n"
 
 
-def opened(text: str, name: str) -> dict[str, Any]:
+def open_saved_plan(text: str, name: str) -> dict[str, Any]:
     """Read the file of a plan, and check that it is as it was written; `name` is its own.
 
     Raises: UsageError, where it is none; Refused, where it was changed after it was written;
@@ -90,11 +90,11 @@ def opened(text: str, name: str) -> dict[str, Any]:
             hint=f"apply it with icectl {built.get('icectl')}, which has made it",
         )
     if built.pop("hash") != _hash(built):
-        raise changed(name)
+        raise not_as_written(name)
     return built
 
 
-def changed(name: str) -> Refused:
+def not_as_written(name: str) -> Refused:
     """Say that a file is not as it was written."""
     return Refused(
         f"{name} was changed after it was made: it does not match its hash",
@@ -106,7 +106,7 @@ def changed(name: str) -> Refused:
 def saved_plan(built: Mapping[str, Any], name: str) -> SavedPlan:
     """Make a plan of one command of what its file has. Raises: Refused, where it has not all."""
     if set(built) != _KEYS:
-        raise changed(name)
+        raise not_as_written(name)
     base = built["base"]
     request = PlanRequest(
         built["command"],

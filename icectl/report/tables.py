@@ -25,7 +25,7 @@ _INDENT = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A heading, the side its cells lean to, and where a cell that is too long is cut.
 
     `cut` None: never. `middle` suits locations, whose ends tell most; `wrap` continues sentences on
@@ -38,7 +38,9 @@ class Column:
     is_spare: bool = False
 
 
-def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+def print_table(
+    console: Console, columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]
+) -> None:
     """Print rows under their headings; cells are cut only where a terminal is too narrow.
 
     Where little would be left of them, each row, and the headings, take several lines.
@@ -133,7 +135,7 @@ class _Part:
     """The columns of one line of a row, and how wide they are."""
 
     numbers: Sequence[int]
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     widths: Sequence[int]
     indent: str
 
@@ -143,7 +145,7 @@ class _Part:
 
 
 def _parts(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int | None
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], available: int | None
 ) -> Sequence[_Part]:
     """Return the lines that a row takes: one, where enough is left of every cell."""
     natural, widths = _widths(columns, rows, None), _widths(columns, rows, available)
@@ -167,7 +169,7 @@ def _parts(
 
 
 def _part(
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     rows: Sequence[Sequence[str]],
     numbers: Sequence[int],
     available: int,
@@ -180,7 +182,7 @@ def _part(
 
 
 def _is_readable(
-    columns: Sequence[Column], natural: Sequence[int], widths: Sequence[int], available: int
+    columns: Sequence[TableColumn], natural: Sequence[int], widths: Sequence[int], available: int
 ) -> bool:
     """Return whether a row fits into a line, and no cell is cut to nothing."""
     if sum(widths) + len(_GAP) * (len(columns) - 1) > available:
@@ -192,7 +194,7 @@ def _is_readable(
 
 
 def _widths(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int | None
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], available: int | None
 ) -> list[int]:
     widths = [
         max([text_width(column.name), *(text_width(row[number]) for row in rows)])
@@ -216,7 +218,7 @@ def _widths(
 
 
 def _lines(
-    columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]
+    columns: Sequence[TableColumn], row: Sequence[str], widths: Sequence[int]
 ) -> Iterable[Sequence[str]]:
     """Yield the cells of each line of a row, of which cells that are wrapped make several."""
     parts = [
@@ -226,7 +228,7 @@ def _lines(
     return zip_longest(*parts, fillvalue="")
 
 
-def _line(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:
+def _line(columns: Sequence[TableColumn], row: Sequence[str], widths: Sequence[int]) -> str:
     shown = []
     for column, cell, width in zip(columns, row, widths, strict=True):
         fitting = cell
@@ -238,7 +240,7 @@ def _line(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) 
 
 
 def with_room(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int | None
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], available: int | None
 ) -> list[int]:
     """List the numbers of the columns to print where a terminal has so many, None: any number.
 

@@ -11,7 +11,7 @@ from icectl.plan.upgrade_to_v4 import UpgradeOptions
 from icectl.report.console import Console
 from icectl.report.document import id_text
 from icectl.report.new_metadata_file import print_new_metadata_file
-from icectl.report.tables import Column, print_table
+from icectl.report.tables import TableColumn, print_table
 from icectl.spec.layout import LAYOUTS_OF_VERSION_4, Layout
 from icectl.units import print_count
 
@@ -70,7 +70,7 @@ def _way_back(catalog: Capabilities, *, is_there: bool) -> tuple[str, ...]:
     return _WAY_BACK_BY_CATALOG if is_pointer else _NO_WAY_BACK
 
 
-class UpgradePlan(Protocol):
+class ToldUpgradePlan(Protocol):
     """A plan of an upgrade, as reports tell it."""
 
     @property
@@ -102,7 +102,7 @@ class Upgrade:
     """
 
     table_location: str
-    plan: UpgradePlan
+    plan: ToldUpgradePlan
     to_version: int
     to_know: Sequence[str]
     layout: str | None = None
@@ -143,12 +143,12 @@ def question(upgrade: Upgrade) -> str:
     return f"make {upgrade.table_location} a table of version {upgrade.to_version} for good?"
 
 
-def _only_rewrites(plan: UpgradePlan) -> bool:
+def _only_rewrites(plan: ToldUpgradePlan) -> bool:
     """Return whether the table has its version already, but not all of its manifests."""
     return [item.step for item in plan.steps] == ["rewrite-manifests"]
 
 
-def _changes_layout(plan: UpgradePlan) -> bool:
+def _changes_layout(plan: ToldUpgradePlan) -> bool:
     return any(item.step == "change-layout" for item in plan.steps)
 
 
@@ -178,7 +178,7 @@ def print_upgrade(console: Console, upgrade: Upgrade) -> None:
 def print_plan(console: Console, upgrade: Upgrade) -> None:
     """Print what would change, what is lost by it, and what forbids it."""
     rows = [(item.step, item.detail) for item in upgrade.plan.steps]
-    print_table(console, (Column("step"), Column("detail", cut="wrap")), rows)
+    print_table(console, (TableColumn("step"), TableColumn("detail", cut="wrap")), rows)
     console.print()
     for line in upgrade.to_know:
         console.print(line)

@@ -19,7 +19,7 @@ _STYLES: Mapping[Severity, Style] = {"error": "red", "warning": "yellow", "info"
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedTable:
     """A table's findings, and how much of it was looked at.
 
     `files_decoded` are content files of which each row was read, `files_judged` those that were
@@ -39,7 +39,7 @@ class Checked:
     complete: bool = True
 
 
-def checked_result(checked: Checked) -> dict[str, Any]:
+def checked_result(checked: CheckedTable) -> dict[str, Any]:
     """Return the result of a check. Order: findings as they were found."""
     return {
         "level": checked.level,
@@ -64,7 +64,7 @@ def checked_result(checked: Checked) -> dict[str, Any]:
     }
 
 
-def print_checked(console: Console, checked: Checked, *, whole: bool) -> None:
+def print_checked(console: Console, checked: CheckedTable, *, whole: bool) -> None:
     """Print findings by rule, the worst first, then what was looked at; `whole`: every finding."""
     for found in _by_rule(checked.findings):
         _print_rule(console, found, checked.table_location, whole=whole)
@@ -112,7 +112,7 @@ def print_wrapped(
         console.print(console.style(line, "dim") if dim else line)
 
 
-def _verdict(checked: Checked) -> str:
+def _verdict(checked: CheckedTable) -> str:
     number = counts(checked.findings)
     named = [_plural(count, severity) for severity, count in number.items() if count]
     told = ", ".join(named) if named else "no problems found"
@@ -125,7 +125,7 @@ def _verdict(checked: Checked) -> str:
     return f"{told} (level {checked.level}{part}: {looked_at})"
 
 
-def _contents(checked: Checked) -> str:
+def _contents(checked: CheckedTable) -> str:
     match checked.level:
         case "data":
             return f"{checked.files_decoded:,} decoded, "

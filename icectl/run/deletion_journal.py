@@ -55,7 +55,7 @@ def _content(journal: Journal) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-def unfinished(
+def unfinished_journals(
     store: Store, listed: Sequence[FileStatus], command: str, progress: Progress
 ) -> list[Journal]:
     """Return the journals of a command among the files of the metadata folder.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from icectl.catalog.files import FileSystemCatalog
-from icectl.catalog.identifier import dotted
+from icectl.catalog.identifier import dotted_name
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.catalog.protocol import Catalog, LoadedTable
 from icectl.catalog.versions import is_metadata_file_name
@@ -36,26 +36,28 @@ _BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedTable:
     """A table that a listing has come upon; `name` is what a command can call it by."""
 
     name: str
     catalog: Catalog
 
 
-def tables_in(warehouse: Warehouse, catalog: str, namespace: tuple[str, ...]) -> Iterator[Entry]:
+def tables_in(
+    warehouse: Warehouse, catalog: str, namespace: tuple[str, ...]
+) -> Iterator[ListedTable]:
     """Yield the tables in a namespace and in those below it, or in the whole catalog.
 
     Raises: TableNotFound, where there is no such namespace; StorageError.
     """
     for table in warehouse.tables(namespace) if namespace else ():
-        shown = dotted((catalog, *table.namespace, table.name))
-        yield Entry(shown, warehouse.table(table).catalog)
+        shown = dotted_name((catalog, *table.namespace, table.name))
+        yield ListedTable(shown, warehouse.table(table).catalog)
     for inner in warehouse.namespaces(namespace):
         yield from tables_in(warehouse, catalog, inner)
 
 
-def tables_below(store: Store, env: Env, directory: str) -> Iterator[Entry]:
+def tables_below(store: Store, env: Env, directory: str) -> Iterator[ListedTable]:
     """Yield the tables in and below a folder, by the metadata files there. Order: by location.
 
     Cost: a listing of all that is there. Raises: StorageError.
@@ -66,11 +68,11 @@ def tables_below(store: Store, env: Env, directory: str) -> Iterator[Entry]:
             if is_metadata_file_name(name(location)) and name(parent(location)) == METADATA_FOLDER:
                 found.add(parent(parent(location)))
     for table in sorted(found):
-        yield Entry(table, FileSystemCatalog(store, table, env))
+        yield ListedTable(table, FileSystemCatalog(store, table, env))
 
 
 def table_rows(
-    entries: Iterable[Entry], concurrency: int, progress: Progress, deadline: Deadline
+    entries: Iterable[ListedTable], concurrency: int, progress: Progress, deadline: Deadline
 ) -> Iterator[Row]:
     """Yield one row a table, by its metadata; one that cannot be read says why in `error`.
 
@@ -84,7 +86,7 @@ def table_rows(
         progress.advance(len(batch))
 
 
-def _row(entry: Entry) -> Row:
+def _row(entry: ListedTable) -> Row:
     named = {**dict.fromkeys(TABLE_COLUMNS), "table": entry.name}
     try:
         return {**named, **_facts(entry.catalog.load(to_show=True))}

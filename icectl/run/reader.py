@@ -13,7 +13,7 @@ from icectl.entries.rows import (
     EMPTY,
     Entries,
     concat,
-    renumbered,
+    with_manifests_moved,
 )
 from icectl.entries.schemes import listed_with_scheme
 from icectl.env import Deadline, Env
@@ -168,7 +168,7 @@ class Reader:
         half = len(manifests) // 2
         first = self._load(load, manifests[:half], columns)
         second = self._load(load, manifests[half:], columns)
-        return concat([part for part in (first, renumbered(second, half)) if len(part)])
+        return concat([part for part in (first, with_manifests_moved(second, half)) if len(part)])
 
 
 def every_column(metadata: TableMetadata) -> Schema:

@@ -18,9 +18,9 @@ from icectl.entries.rows import (
     by_row,
     concat,
     live,
-    numbered,
     of_status,
     take,
+    with_manifest_number,
 )
 from icectl.entries.schema import ALL_COLUMNS, PLANNING
 from icectl.entries.summary import summarise, summary_counters
@@ -177,7 +177,7 @@ def _numbered(own: _Own, snapshot: Snapshot) -> _Own:
             content=header.content,
             first_row_id=snapshot.first_row_id if _rows_without_id(own) else None,
         )
-    entries = inherit(numbered(rows, 0), [manifest])
+    entries = inherit(with_manifest_number(rows, 0), [manifest])
     ids = enumerate(by_row(entries, "snapshot_id"))
     by_it = take(entries, [row for row, (id_,) in ids if id_ == snapshot.snapshot_id])
     return replace(

@@ -8,7 +8,7 @@ from icectl.catalog.pinned import PinnedCatalog
 from icectl.catalog.protocol import Catalog
 from icectl.env import InstantEnv
 from icectl.errors import CommitConflict
-from icectl.plan.reviewed import Act, Reviewed, acts_of
+from icectl.plan.reviewed import Reviewed, ReviewedAct, acts_of
 from icectl.units import print_count
 
 _SHOWN = 3
@@ -60,7 +60,7 @@ class Review:
         self.clock.release()
 
 
-def _named(acts: frozenset[Act]) -> str:
+def _named(acts: frozenset[ReviewedAct]) -> str:
     shown = ", ".join(sorted(map(str, acts))[:_SHOWN])
     more = ", ..." if len(acts) > _SHOWN else ""
     verb = "is" if len(acts) == 1 else "are"

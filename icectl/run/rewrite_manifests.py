@@ -17,7 +17,7 @@ from icectl.plan.model import pin_of
 from icectl.plan.rewrite_manifests import (
     PLANNED_COLUMNS,
     TREE_COLUMNS,
-    Listed,
+    ManifestsWithEntries,
     RewriteOptions,
     RewritePlan,
     held_to,
@@ -59,7 +59,7 @@ class PreparedRewrite:
 
     loaded: LoadedTable
     plan: RewritePlan
-    listed: Listed
+    listed: ManifestsWithEntries
     snapshot: Snapshot | None
 
     @property
@@ -104,9 +104,11 @@ def prepare(
     return PreparedRewrite(loaded, decided, listed, snapshot)
 
 
-def _listed(access: TableAccess, metadata: TableMetadata, snapshot: Snapshot | None) -> Listed:
+def _listed(
+    access: TableAccess, metadata: TableMetadata, snapshot: Snapshot | None
+) -> ManifestsWithEntries:
     if snapshot is None:
-        return Listed((), EMPTY)
+        return ManifestsWithEntries((), EMPTY)
     manifests = read_snapshot_manifests(access.store, metadata, snapshot)
     layout = layout_of(snapshot)
     headers, entries = load_manifests(
@@ -122,7 +124,7 @@ def _listed(access: TableAccess, metadata: TableMetadata, snapshot: Snapshot | N
         check_live(metadata, snapshot, manifests, entries)
     mended = (at for at, header in enumerate(headers) if header.has_lengths_of_fixed)
     parquet = (at for at, one in enumerate(headers) if one.file_format is FileFormat.PARQUET)
-    return Listed(manifests, entries, frozenset(mended), frozenset(parquet))
+    return ManifestsWithEntries(manifests, entries, frozenset(mended), frozenset(parquet))
 
 
 def execute(access: TableAccess, prepared: PreparedRewrite) -> RewrittenManifests:

@@ -8,7 +8,7 @@ from functools import partial
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.entries import top_level_ids
 from icectl.checks.finding import Finding
-from icectl.checks.searches.entries import Columns, merged
+from icectl.checks.searches.entries import Columns, merge_faults
 from icectl.checks.searches.metrics import counts_of_other_rows
 from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import Leftovers
@@ -155,7 +155,7 @@ def _head(
             tuple(headers),
             entries,
             has_root,
-            merged(miscounted),
+            merge_faults(miscounted),
             *_foreign(metadata, manifests, headers, entries),
         )
     except (CorruptTable, Unsupported) as error:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import mmh3
 
-from icectl.spec.locations import resolved
+from icectl.spec.locations import absolute_location
 from icectl.spec.properties import (
     DATA_PATH,
     FOLDER_STORAGE_PATH,
@@ -103,7 +103,9 @@ def _below(table_location: str, properties: Mapping[str, str], *, is_spread: boo
 
 
 def _absolute(table_location: str, folder: str) -> str:
-    absolute = folder if folder.startswith("/") else resolved(table_location, folder)
+    absolute = (
+        folder if folder.startswith("/") else absolute_location(table_location, folder)
+    )
     return absolute.rstrip("/")
 
 

@@ -156,7 +156,7 @@ def linked_spec_json(spec: PartitionSpec) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
+class LinkedSpecs:
     """Specs with their fields linked to expressions, old and new ones."""
 
     specs: tuple[PartitionSpec, ...]
@@ -165,7 +165,7 @@ class Linked:
 
 def link_specs(
     specs: Sequence[PartitionSpec], schemas: Sequence[Schema], last_column_id: int
-) -> Linked:
+) -> LinkedSpecs:
     """Make the expressions of an upgrade, for fields of specs that have none yet (sfc-1 2.4).
 
     Order: of the specs kept; expressions by ascending spec id and the fields' order, with ids from
@@ -189,12 +189,12 @@ def link_specs(
                 )
             fields.append(replace(item, expr_id=made[key].expr_id))
         linked[spec.spec_id] = replace(spec, fields=tuple(fields))
-    return Linked(tuple(linked[spec.spec_id] for spec in specs), tuple(made.values()))
+    return LinkedSpecs(tuple(linked[spec.spec_id] for spec in specs), tuple(made.values()))
 
 
 def guard(
     specs: Sequence[PartitionSpec], schema: Schema, expr_id: int, partition_field_id: int
-) -> Linked | None:
+) -> LinkedSpecs | None:
     """Make a spec that keeps engines away which do not know this layout; None where one does.
 
     They take a table of version 4 without a root for one of their own, and drop its expressions,
@@ -209,7 +209,7 @@ def guard(
     )
     field_ = PartitionField((column.id,), partition_field_id, GUARD_NAME, void, {}, expr_id)
     spec = PartitionSpec(max(spec.spec_id for spec in specs) + 1, (field_,))
-    return Linked((spec,), (expression,))
+    return LinkedSpecs((spec,), (expression,))
 
 
 def without_links(

@@ -44,7 +44,7 @@ def absolute(metadata: TableMetadata, location: str) -> str:
     """
     if location.startswith("/"):
         return f"{scheme_of(metadata)}{location}"
-    return resolved(metadata.location, location)
+    return absolute_location(metadata.location, location)
 
 
 def relative_base(metadata: TableMetadata) -> str:
@@ -54,7 +54,7 @@ def relative_base(metadata: TableMetadata) -> str:
     return metadata.location if wanted else ""
 
 
-def resolved(table_location: str, location: str) -> str:
+def absolute_location(table_location: str, location: str) -> str:
     """Return a location of version 4 as an absolute one (sfc-1 L1).
 
     Raises: Unsupported, where it begins with a slash: by the letter it lies below the table, but
@@ -79,11 +79,11 @@ def named_in_vector(metadata: TableMetadata, location: str) -> str:
     """
     if metadata.format_version < 4:
         return location
-    of = with_scheme if location.startswith("/") else resolved
+    of = with_scheme if location.startswith("/") else absolute_location
     return of(metadata.location, location)
 
 
-def shortened(table_location: str, location: str) -> str:
+def relative_location(table_location: str, location: str) -> str:
     """Return a location as a relative one, where it lies below the table's (sfc-1 L4)."""
     base = f"{table_location.rstrip('/')}/"
     rest = location.removeprefix(base)

@@ -23,7 +23,13 @@ from icectl.spec.json_members import (
     required,
     texts,
 )
-from icectl.spec.locations import absolute, relative_base, resolved, shortened, with_locations
+from icectl.spec.locations import (
+    absolute,
+    absolute_location,
+    relative_base,
+    relative_location,
+    with_locations,
+)
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import (
     FIRST_FIELD_ID,
@@ -113,7 +119,7 @@ def parse_metadata(members: Mapping[str, Any]) -> TableMetadata:
         return metadata
     if metadata.keeps_manifest_lists:
         return with_locations(metadata, partial(absolute, metadata))
-    return with_locations(metadata, partial(resolved, metadata.location))
+    return with_locations(metadata, partial(absolute_location, metadata.location))
 
 
 def _version(members: Mapping[str, Any]) -> int:
@@ -278,7 +284,7 @@ def metadata_json(metadata: TableMetadata) -> dict[str, Any]:
     """
     version = metadata.format_version
     if base := relative_base(metadata):
-        metadata = with_locations(metadata, partial(shortened, base))
+        metadata = with_locations(metadata, partial(relative_location, base))
     members: dict[str, Any] = {"format-version": version}
     put(members, "table-uuid", metadata.table_uuid)
     members["location"] = metadata.location

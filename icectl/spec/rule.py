@@ -45,7 +45,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenRule:
     """A rule that is broken, where, and what is wrong there; None stands for its own severity."""
 
     rule: str
@@ -54,5 +54,5 @@ class Broken:
     severity: Severity | None = None
 
 
-Found = Iterator[Broken]
+Found = Iterator[BrokenRule]
 """What a search for broken rules gives."""

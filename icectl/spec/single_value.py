@@ -57,7 +57,7 @@ POINT_LENGTHS = {16, 24, 32}  # R-093
 _SPECIAL_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def unscaled(value: Value, scale: int) -> int:
+def unscaled_integer(value: Value, scale: int) -> int:
     """Return the integer behind a decimal of a scale.
 
     Raises: ValueError, when digits would be lost.
@@ -79,7 +79,7 @@ def encode(type_: Type, value: Value) -> bytes:
             case PrimitiveType(name):
                 return _encode_primitive(name, value)
             case DecimalType(_, scale):
-                whole = unscaled(value, scale)
+                whole = unscaled_integer(value, scale)
                 length = (whole + (whole < 0)).bit_length() // 8 + 1
                 return whole.to_bytes(length, "big", signed=True)  # R-091
             case FixedType(length):
@@ -224,7 +224,7 @@ def _typed(expected: type, value: Any) -> Any:
 
 
 def _decimal(type_: DecimalType, value: str) -> Decimal:
-    digits = unscaled(Decimal(value), type_.scale)
+    digits = unscaled_integer(Decimal(value), type_.scale)
     if abs(digits) >= 10**type_.precision:
         raise ValueError(f"{value} has more than {type_.precision} digits")
     return Decimal(digits).scaleb(-type_.scale, EXACT)

@@ -9,7 +9,7 @@ from decimal import Decimal
 import mmh3
 
 from icectl.spec.moments import DAY_SECONDS, civil_date
-from icectl.spec.single_value import EXACT, UNITS_PER_SECOND, Value, encode, text, unscaled
+from icectl.spec.single_value import EXACT, UNITS_PER_SECOND, Value, encode, text, unscaled_integer
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type, is_nested, type_text
 
 KNOWN = {"identity", "year", "month", "day", "hour", "void"}
@@ -106,7 +106,7 @@ def _truncate(width: int, source: Type, value: Value) -> Value:
         case PrimitiveType("int" | "long"):
             return value - value % width
         case DecimalType(_, scale):
-            whole = unscaled(value, scale)
+            whole = unscaled_integer(value, scale)
             return Decimal(whole - whole % width).scaleb(-scale, EXACT)
         case PrimitiveType("string" | "binary"):
             return value[:width]
@@ -193,7 +193,7 @@ def _plain_date(days: int) -> str:
 def _human_value(type_: Type, value: Value) -> str:
     match type_:
         case DecimalType(_, scale):
-            return str(Decimal(unscaled(value, scale)).scaleb(-scale, EXACT))
+            return str(Decimal(unscaled_integer(value, scale)).scaleb(-scale, EXACT))
         case PrimitiveType("date"):
             return _plain_date(value)
         case PrimitiveType("time" | "timestamp" | "timestamp_ns"):

@@ -10,7 +10,7 @@ from icectl.storage.credentials import Renewed
 from icectl.storage.failures import remote_failure
 from icectl.storage.hdfs.store import open_hdfs
 from icectl.storage.native.azure import azure_source
-from icectl.storage.native.client import Client, Source
+from icectl.storage.native.client import BucketClient, ClientSource
 from icectl.storage.native.gcs import gcs_source
 from icectl.storage.native.in_flight import InFlight
 from icectl.storage.native.listing import NativeListing
@@ -81,9 +81,9 @@ def _cluster(driver: Driver) -> Callable[[], Store]:
     return lambda: store
 
 
-def _native(source: Source, driver: Driver) -> NativeStore:
+def _native(source: ClientSource, driver: Driver) -> NativeStore:
     requests = Requests(
-        Client(source),
+        BucketClient(source),
         driver.env,
         InFlight(driver.concurrency, is_throttled),
         lambda: secrets_of(driver.renewed.current()),
@@ -95,7 +95,7 @@ def _native(source: Source, driver: Driver) -> NativeStore:
     return NativeStore(requests, writer, listing, driver.store)
 
 
-_SOURCES: Mapping[str, Callable[[str, Renewed], Source | None]] = {
+_SOURCES: Mapping[str, Callable[[str, Renewed], ClientSource | None]] = {
     "s3": s3_source,
     "s3a": s3_source,
     "s3n": s3_source,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from icectl.codec.inventory import (
-    Form,
     InventoryFile,
+    InventoryForm,
     InventoryManifest,
     form_of,
     parse_manifest,
@@ -28,7 +28,7 @@ def read_inventory(store: Store, location: str) -> Iterator[pa.RecordBatch]:
     Raises: UsageError, when a file is damaged or lacks columns; Unsupported, StorageError.
     """
     with _named(location):
-        is_manifest = form_of(store.read_range(location, 0, 4)) is Form.MANIFEST
+        is_manifest = form_of(store.read_range(location, 0, 4)) is InventoryForm.MANIFEST
         manifest = parse_manifest(store.read(location)) if is_manifest else None
     if manifest is None:
         yield from _rows(store, location, ())

@@ -20,7 +20,7 @@ _MOST_AT_ONCE = 64
 
 
 @dataclass(slots=True)
-class Rows:
+class ListingRows:
     """Files found so far, as columns; full batches are set aside."""
 
     locations: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Rows:
             self.small.append(batch)
             self._count(batch.num_rows)
 
-    def extend(self, other: "Rows") -> None:
+    def extend(self, other: "ListingRows") -> None:
         """Append all files of another listing."""
         self.full += other.full
         self.small += other.small
@@ -90,7 +90,7 @@ Request = TypeVar("Request")
 class ListingStep(Generic[Request]):
     """The answer to one request of a listing: files, and the requests that follow from it."""
 
-    rows: Rows
+    rows: ListingRows
     next: tuple[Request, ...] = ()
 
 
@@ -98,7 +98,7 @@ def first_steps(
     first: Request, step: Callable[[Request], ListingStep[Request]], concurrency: int, count: int
 ) -> ListingStep[Request]:
     """Carry out requests level by level until at least `count` are left, or none."""
-    rows = Rows()
+    rows = ListingRows()
     level: tuple[Request, ...] = (first,)
     with ThreadPoolExecutor(concurrency, thread_name_prefix="list") as pool:
         while level and len(level) < count:
@@ -116,7 +116,7 @@ def run_steps(
 
     Order: none. A request is whatever `step` understands: a directory, a page.
     """
-    rows = Rows()
+    rows = ListingRows()
     waiting = list(first)
     with ThreadPoolExecutor(concurrency, thread_name_prefix="list") as pool:
         running: set[Future[ListingStep[Request]]] = set()
@@ -144,7 +144,7 @@ def _several(
     step: Callable[[Request], ListingStep[Request]], requests: list[Request]
 ) -> ListingStep[Request]:
     """Carry out requests until a batch is full; the rest waits again."""
-    rows = Rows()
+    rows = ListingRows()
     following: list[Request] = []
     for number, request in enumerate(requests):
         result = step(request)

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.percent import unescaped
+from icectl.entries.columns.percent import unescape
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _ABSOLUTE = re.compile(r"^(?:/|[A-Za-z][A-Za-z0-9+.-]+:)")
@@ -158,9 +158,9 @@ def _without_dots(paths: pa.Array) -> pa.Array:
 
 def _wholly_unescaped(paths: pa.Array) -> pa.Array:
     """Paths without any percent escape. Order: kept; null stays null."""
-    decoded = unescaped(paths)
+    decoded = unescape(paths)
     while decoded is not paths and decoded != paths:
-        paths, decoded = decoded, unescaped(decoded)
+        paths, decoded = decoded, unescape(decoded)
     return decoded
 
 

@@ -16,7 +16,7 @@ from icectl.storage import location as locations
 from icectl.storage.credentials import Places, Renewed, Vendor
 from icectl.storage.local.store import LocalStore
 from icectl.storage.path_map import PathMapStore
-from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
+from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit, Store
 
 _LOGGER = logging.getLogger(__name__)
 _BUCKET = "icectl.storage.bucket"
@@ -131,11 +131,11 @@ class SchemeStore:
         """Yield all files below a location."""
         return self._of("list", location).list(location)
 
-    def split(self, location: str, count: int) -> Split:
+    def split(self, location: str, count: int) -> ListingSplit:
         """Begin to list a location, until at least `count` parts are left."""
         return self._of("split", location).split(location, count)
 
-    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         """Yield all files of some parts of one split."""
         return self._of("list_parts", parts[0].location).list_parts(parts)
 

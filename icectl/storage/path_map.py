@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from icectl.errors import Refused
 from icectl.storage import location as locations
-from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
+from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit, Store
 
 _WITHOUT_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(/(?!/).*)", re.DOTALL)
 
@@ -60,11 +60,11 @@ class PathMapStore:
         for batch in self.store.list(mapped):
             yield _respelled_rows(batch, mapped, location)
 
-    def split(self, location: str, count: int) -> Split:
+    def split(self, location: str, count: int) -> ListingSplit:
         """Begin to list a location, spelled as it is asked for."""
         mapped = self.mapped(location)
         begun = self.store.split(mapped, count)
-        return Split(
+        return ListingSplit(
             [_respelled_rows(batch, mapped, location) for batch in begun.batches],
             [
                 replace(part, location=_respelled(part.location, mapped, location))
@@ -72,7 +72,7 @@ class PathMapStore:
             ],
         )
 
-    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         """Yield all files of some parts of one split."""
         for part in parts:
             mapped = self.mapped(part.location)

@@ -20,7 +20,7 @@ from icectl.errors import Refused, Unsupported
 from icectl.storage import location as locations
 from icectl.storage.create import check_creatable, create_in_memory
 from icectl.storage.failures import error_code, is_transient, remote_failure
-from icectl.storage.listing import ListingStep, Rows, first_steps, run_steps
+from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
 from icectl.storage.proof import Proof
 from icectl.storage.range_reader import Tail, range_reader
 from icectl.storage.retry import retry
@@ -35,7 +35,7 @@ from icectl.storage.s3.store import (
     split_objects,
 )
 from icectl.storage.s3.write import S3Writer
-from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
+from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
 _INSTALLED_BY = {
@@ -149,14 +149,16 @@ class RemoteStore:
         else:
             yield from run_steps([location.rstrip("/")], self._scan, self.concurrency)
 
-    def split(self, location: str, count: int) -> Split:
+    def split(self, location: str, count: int) -> ListingSplit:
         """Begin to list a location; the parts are directories, or ranges of keys."""
         if self.protocol == "s3":
             return split_objects(self.filesystem, location, self._listing_call(location), count)
         begun = first_steps(location.rstrip("/"), self._scan, self.concurrency, count)
-        return Split(begun.rows.take_all(), [Part(directory) for directory in begun.next])
+        return ListingSplit(
+            begun.rows.take_all(), [ListingPart(directory) for directory in begun.next]
+        )
 
-    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         """Yield all files of some parts of one split."""
         if self.protocol == "s3":
             call = self._listing_call(parts[0].location)
@@ -271,7 +273,7 @@ class RemoteStore:
         return content
 
     def _scan(self, directory: str) -> ListingStep[str]:
-        rows, below = Rows(), []
+        rows, below = ListingRows(), []
         for path, entry in self._entries(directory):
             if entry["type"] == "directory":
                 below.append(path)

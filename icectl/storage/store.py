@@ -28,7 +28,7 @@ class FailedRemoval:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ListingPart:
     """Part of a listing that any process can carry out: what is below a directory.
 
     Where a store keeps its files in order, only those behind `after` and before `until`.
@@ -40,11 +40,11 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class ListingSplit:
     """The beginning of a listing: files found so far, and the parts that are left."""
 
     batches: Sequence[pa.RecordBatch]
-    parts: Sequence[Part]
+    parts: Sequence[ListingPart]
 
 
 class Store(Protocol):
@@ -72,13 +72,13 @@ class Store(Protocol):
         A location without files yields nothing. Directories are not listed.
         """
 
-    def split(self, location: str, count: int) -> Split:
+    def split(self, location: str, count: int) -> ListingSplit:
         """Begin to list a location, until at least `count` parts are left, where there are so many.
 
         What it found and what `list_parts` finds in all parts is what `list` yields.
         """
 
-    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         """Yield all files of some parts of one `split`."""
 
     def list_directory(self, location: str) -> Sequence[FileStatus]:

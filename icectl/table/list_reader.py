@@ -20,7 +20,7 @@ from icectl.spec.rule import Found
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import Store
 from icectl.table.reading import Problem, decode_file, of_one_file, read_file, try_file
-from icectl.table.snapshot_reader import ManifestListRead, Marked, SnapshotReader
+from icectl.table.snapshot_reader import ManifestListRead, MarkedManifest, SnapshotReader
 
 _MANY_LISTS = 16
 """From so many on it pays to load the compiled scan for manifest lists."""
@@ -84,7 +84,7 @@ class ListReader:
         """There is none."""
         del store, snapshot
 
-    def marked(self, store: Store, snapshot: Snapshot) -> Sequence[Marked]:
+    def marked(self, store: Store, snapshot: Snapshot) -> Sequence[MarkedManifest]:
         """Manifest lists do not tell."""
         del store, snapshot
         return ()

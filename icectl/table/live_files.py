@@ -22,7 +22,7 @@ from icectl.entries.rows import (
     take,
     where,
 )
-from icectl.plan.compact.live import LiveFiles, live_files
+from icectl.plan.compact.live import LiveFiles, files_of_snapshot
 from icectl.plan.compact.tasks import LOADED_COLUMNS
 from icectl.progress import Progress
 from icectl.spec.locations import scheme_of, with_scheme
@@ -63,10 +63,10 @@ class LiveFilesReader:
         Raises: StorageError, where a file is missing; CorruptTable; Unsupported.
         """
         if snapshot is None:
-            return live_files(metadata, (), EMPTY, {}, {})
+            return files_of_snapshot(metadata, (), EMPTY, {}, {})
         manifests, entries = self._listed(metadata, snapshot)
         check_live(metadata, snapshot, manifests, entries)
-        found = live_files(metadata, manifests, entries, {}, {})
+        found = files_of_snapshot(metadata, manifests, entries, {}, {})
         named = self._named(metadata, found, known)
         return replace(found, named_files=named, spelling=_spelling(found, named))
 

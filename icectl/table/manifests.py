@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import Entries, RawEntries, concat, renumbered
+from icectl.entries.rows import Entries, RawEntries, concat, with_manifests_moved
 from icectl.entries.schemes import with_schemes
 from icectl.entries.shared_values import SharedValues
 from icectl.entries.stats import with_referenced_data_files
@@ -25,7 +25,7 @@ from icectl.table.reading import (
     Problem,
     decode_file,
     in_threads,
-    raised,
+    raise_problem,
     read_in_threads,
     try_file,
 )
@@ -93,7 +93,7 @@ def scan_entries(  # noqa: PLR0913 - as scan_manifests, and what may pass
     columns: frozenset[str],
     concurrency: int,
     progress: Progress,
-    leave_out: Callable[[Problem], None] = raised,
+    leave_out: Callable[[Problem], None] = raise_problem,
 ) -> Iterator[Entries]:
     """Read manifests, small ones many at a time, as entries with inheritance resolved.
 
@@ -164,7 +164,9 @@ def load_manifests(  # noqa: PLR0913 - as scan_manifests, and what is held
 def _resolved(part: "ManifestsRead", manifests: Sequence[ManifestFile]) -> Entries:
     """Entries with inheritance resolved, against their own rows of the list: it may be long."""
     own = manifests[part.first : part.first + len(part.headers)]
-    return renumbered(inherit(renumbered(part.rows, -part.first), own), part.first)
+    return with_manifests_moved(
+        inherit(with_manifests_moved(part.rows, -part.first), own), part.first
+    )
 
 
 def load_entries_to_match(

@@ -39,7 +39,7 @@ class ReachReader:
     progress: Progress
 
 
-class Homes:
+class VectorHomes:
     """Data files that delete vectors of version 4 are for, by the manifests that list them.
 
     Delete manifests are taken in first: then it is known which data files to look for.
@@ -102,7 +102,7 @@ class Live:
     """
 
     files: Files
-    homes: Homes
+    homes: VectorHomes
     schema_ids: frozenset[int | None]
     spec_ids: frozenset[int]
 
@@ -120,7 +120,7 @@ def manifest_lists(
     )
 
 
-def live_files(
+def files_of_live_entries(
     reader: ReachReader, metadata: TableMetadata, manifests: Sequence[ManifestFile]
 ) -> Files:
     """The files of live entries in the manifests (R-110, R-191), some of them more than once.
@@ -139,7 +139,7 @@ def read_live(
     Cost: memory for each file once; manifests that repeat files are thinned out on the way.
     """
     found = _Gathered()
-    homes = Homes()
+    homes = VectorHomes()
     # Delete vectors first: then it is known which data files to look for.
     manifests = sorted(manifests, key=lambda item: not _names_files(item))
     schema_ids: set[int | None] = set()

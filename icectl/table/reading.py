@@ -70,7 +70,7 @@ def read_or_none(read: Callable[[], _Done]) -> _Done | None:
         return None
 
 
-def raised(problem: Problem) -> None:
+def raise_problem(problem: Problem) -> None:
     """Let no problem pass. Raises: the problem."""
     raise problem
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 from icectl.catalog.protocol import Catalog, LoadedTable
-from icectl.checks.finding import Finding, told
+from icectl.checks.finding import Finding, fault_findings
 from icectl.checks.metadata import check_row_counters
 from icectl.checks.searches.row_risks import Ledger, row_risks
 from icectl.checks.sfc1.metadata import check_named_once, check_tree_metadata, named
@@ -67,7 +67,7 @@ def check_live(
     """
     own = snapshot_reader(metadata, snapshot).risks(manifests, entries)
     faults = chain(row_risks(entries, ledger(metadata, snapshot)), own)
-    refuse(told(f"snapshot {snapshot.snapshot_id}", faults))
+    refuse(fault_findings(f"snapshot {snapshot.snapshot_id}", faults))
 
 
 def check_homes(snapshot: Snapshot, lost: Collection[str]) -> None:

@@ -43,7 +43,7 @@ class ManifestListRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class MarkedManifest:
     """A manifest some of whose entries a snapshot added or removed: those with these statuses.
 
     Entries that are not concerned are dead in `manifest`. `unless_live` is true where files count
@@ -99,7 +99,7 @@ class SnapshotReader(Protocol):
         Raises: as `manifests`.
         """
 
-    def marked(self, store: Store, snapshot: Snapshot) -> Sequence[Marked]:
+    def marked(self, store: Store, snapshot: Snapshot) -> Sequence[MarkedManifest]:
         """Find the manifests with what a snapshot changed; none where its layout does not tell.
 
         Order: as listed.

@@ -53,7 +53,7 @@ class Discrepancy:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Comparison:
     """The result of a comparison; `metadata_files` were met on the way, wherever they belong."""
 
     discrepancies: tuple[Discrepancy, ...]
@@ -68,7 +68,7 @@ def compare_with_store(
     concurrency: int,
     progress: Progress,
     deadline: Deadline,
-) -> Compared:
+) -> Comparison:
     """Look for files, each once; a null size is not compared.
 
     Raises: StorageError where the store itself fails; Incomplete at the deadline.
@@ -87,7 +87,7 @@ def compare_with_store(
     left = np.flatnonzero(~known)
     progress.advance(int(known.sum()))
     problems = _look_up(store, expected, left, sizes, concurrency, progress, deadline)
-    return Compared(tuple(_discrepancies(expected, sizes, problems)), tuple(met))
+    return Comparison(tuple(_discrepancies(expected, sizes, problems)), tuple(met))
 
 
 def _listed(

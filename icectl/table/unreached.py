@@ -7,7 +7,7 @@ from urllib.parse import quote_plus
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.listed import Listed
+from icectl.entries.listed import ListedFiles
 from icectl.plan.remove_orphans import OrphanRule, OrphanVerdict
 from icectl.storage.listing import LISTING_SCHEMA
 from icectl.storage.location import is_local
@@ -85,7 +85,7 @@ def symbolic_links(listed: pa.RecordBatch) -> list[str]:
 
 def orphans_among(
     batches: Iterable[pa.RecordBatch], are_reached: Callable[[pa.Array], pa.BooleanArray]
-) -> tuple[Listed, dict[OrphanVerdict, int]]:
+) -> tuple[ListedFiles, dict[OrphanVerdict, int]]:
     """The orphans among files that are not reached, and how many others stay for which reason.
 
     `are_reached` takes a closer look at those that would go.
@@ -99,10 +99,10 @@ def orphans_among(
         going = going.filter(pc.invert(are_reached(described_files(going["location"]))))
         parts.append(pa.Table.from_batches([going.select(LISTING_SCHEMA.names)]))
     counts.pop(OrphanVerdict.ORPHAN)
-    return Listed(pa.concat_tables(parts).sort_by("location")), counts
+    return ListedFiles(pa.concat_tables(parts).sort_by("location")), counts
 
 
-def lone_check_sums(found: Listed) -> Sequence[tuple[str, str]]:
+def lone_check_sums(found: ListedFiles) -> Sequence[tuple[str, str]]:
     """Check sums whose file is not among the files too, each with that file. Order: kept."""
     locations = found.table["location"].combine_chunks()
     owners = described_files(locations)
@@ -114,11 +114,11 @@ def lone_check_sums(found: Listed) -> Sequence[tuple[str, str]]:
     )
 
 
-def check_sums_last(found: Listed) -> tuple[Listed, Listed]:
+def check_sums_last(found: ListedFiles) -> tuple[ListedFiles, ListedFiles]:
     """Return files that are no check sums, and check sums. Order: kept."""
     locations = found.table["location"].combine_chunks()
     is_check_sum = pc.not_equal(described_files(locations), locations)
-    return Listed(found.table.filter(pc.invert(is_check_sum))), Listed(
+    return ListedFiles(found.table.filter(pc.invert(is_check_sum))), ListedFiles(
         found.table.filter(is_check_sum)
     )
 

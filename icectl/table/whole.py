@@ -18,7 +18,7 @@ from icectl.entries.files import (
     without,
 )
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import Entries, concat, live, numbered
+from icectl.entries.rows import Entries, concat, live, with_manifest_number
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.env import Deadline
 from icectl.errors import CorruptTable, StorageError, Unsupported
@@ -144,7 +144,7 @@ class WholeSnapshots:
             found = self._read[manifest]
             if found is None:
                 return None
-            parts.append(numbered(found, place))
+            parts.append(with_manifest_number(found, place))
         return concat(parts)
 
     def _try(self, manifest: ManifestFile) -> Entries | None:
@@ -156,7 +156,9 @@ class WholeSnapshots:
             concurrency=1,
             progress=self.progress,
         )
-        return None if found.rows is None else inherit(numbered(found.rows, 0), [manifest])
+        return (
+            None if found.rows is None else inherit(with_manifest_number(found.rows, 0), [manifest])
+        )
 
     def _are_there(self, entries: Entries) -> bool:
         """Whether the files of live entries are in the store, none of them known to be damaged.

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.engine.kernels.check_data_file import Recorded, TableFacts, check_data_file
+from icectl.engine.kernels.check_data_file import RecordedFile, TableFacts, check_data_file
 from icectl.spec.manifest import FileFormat
 from icectl.spec.partition import PartitionField
 from icectl.spec.schema import Schema
@@ -80,7 +80,7 @@ def write(path: Path, rows: int, *, statistics: bool) -> None:
 
 def check(path: Path, rows: int) -> None:
     """What a worker of `validate` does with the file; a finding raises."""
-    recorded = Recorded(
+    recorded = RecordedFile(
         str(path),
         FileFormat.PARQUET,
         rows,

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from icectl.codec.manifest.manifest import read_manifest, write_manifest
 from icectl.codec.manifest.manifest_list import read_manifest_list, write_manifest_list
-from icectl.commit.sfc1.draft import Gone, ParentState, TreeChange
+from icectl.commit.sfc1.draft import ParentState, RemovedFile, TreeChange
 from icectl.commit.sfc1.writer import TreeWriter
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries, RawEntries
@@ -167,7 +167,7 @@ class TreeTable:
 
     def delete(self, locations: Sequence[str]) -> Cost:
         """Remove data files."""
-        gone = [Gone(Content.DATA, location) for location in locations]
+        gone = [RemovedFile(Content.DATA, location) for location in locations]
         return self.commit(lambda facts, _: TreeChange(facts.empty(), gone))
 
     def commit(self, change: Callable[[TreeFacts, ParentState], TreeChange]) -> Cost:

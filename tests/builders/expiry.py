@@ -10,7 +10,7 @@ from pathlib import Path
 from icectl.catalog.files import FileSystemCatalog
 from icectl.commit.access import TableAccess
 from icectl.env import Deadline, Env, SystemEnv
-from icectl.plan.retention import Policy
+from icectl.plan.retention import AskedRetention
 from icectl.progress import Progress, SilentProgress
 from icectl.run.expire_snapshots.expire_snapshots import Expired, ExpireOptions, execute, prepare
 from icectl.storage.local.store import LocalStore
@@ -27,7 +27,7 @@ from tests.builders.table_builder import START_MS, TableBuilder
 from tests.stores.fixed_env import FixedEnv
 
 NOW_MS = START_MS + 24 * 3_600_000
-ALL_BUT_HEADS = Policy(older_than_ms=NOW_MS, retain_last=1)
+ALL_BUT_HEADS = AskedRetention(older_than_ms=NOW_MS, retain_last=1)
 
 
 class Clock(FixedEnv):
@@ -125,18 +125,20 @@ def access_to(
     )
 
 
-def options_of(policy: Policy = ALL_BUT_HEADS) -> ExpireOptions:
+def options_of(policy: AskedRetention = ALL_BUT_HEADS) -> ExpireOptions:
     """A policy that does not depend on the table."""
     return ExpireOptions(policy=lambda _: policy)
 
 
-def expire(location: str, store: Store | None = None, policy: Policy = ALL_BUT_HEADS) -> Expired:
+def expire(
+    location: str, store: Store | None = None, policy: AskedRetention = ALL_BUT_HEADS
+) -> Expired:
     """Plan and run an expiry."""
     access = access_to(location, store)
     return execute(access, prepare(access, options_of(policy)))
 
 
-def has_work(location: str, policy: Policy = ALL_BUT_HEADS) -> bool:
+def has_work(location: str, policy: AskedRetention = ALL_BUT_HEADS) -> bool:
     """Whether a run would do anything now."""
     return prepare(access_to(location), options_of(policy)).has_work
 

@@ -9,7 +9,7 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.catalog.protocol import Committed
 from icectl.cli import app
 from icectl.commit.outputs import outputs_of
-from icectl.commit.sfc1.draft import Gone, ParentState, TreeChange
+from icectl.commit.sfc1.draft import ParentState, RemovedFile, TreeChange
 from icectl.commit.sfc1.writer import TreeWriter
 from icectl.entries.rows import Entries
 from icectl.entries.schema import CARRIED, PLANNING
@@ -42,13 +42,13 @@ def remove_data_files(directory: Path, env: Env, locations: Sequence[str]) -> No
     """Commit the removal of data files, which puts delete vectors over their leaves."""
 
     def change(facts: TreeFacts, _: ParentState) -> TreeChange:
-        return TreeChange(facts.empty(), [Gone(Content.DATA, place) for place in locations])
+        return TreeChange(facts.empty(), [RemovedFile(Content.DATA, place) for place in locations])
 
     commit_change(directory, env, change)
 
 
 def add_files(
-    directory: Path, env: Env, rows: Sequence[EntryRow], *, removed: Sequence[Gone] = ()
+    directory: Path, env: Env, rows: Sequence[EntryRow], *, removed: Sequence[RemovedFile] = ()
 ) -> None:
     """Commit new files, as TableBuilder writes them, and the removal of others."""
     entries = [{name: row.get(name) for name in _SCHEMA.names} for row in rows]

@@ -20,9 +20,9 @@ import pytest
 from icectl.catalog.files import FileSystemCatalog
 from icectl.cli import app
 from icectl.codec.puffin.positions import read_dv
-from icectl.commit.attempt import Asked, commit_changes
+from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.commit.outputs import Outputs, outputs_of
-from icectl.commit.sfc1.draft import Gone, ParentState, TreeChange
+from icectl.commit.sfc1.draft import ParentState, RemovedFile, TreeChange
 from icectl.commit.sfc1.writer import TreeWriter
 from icectl.entries.partition.key import decode_key
 from icectl.entries.rows import Entries
@@ -327,7 +327,7 @@ class TreeTwin(Twin):
             before()
             return made
 
-        commit_changes(access, access.catalog.load(), tried, Asked())
+        commit_changes(access, access.catalog.load(), tried, CommitAsked())
         assert writer.last is not None
         outputs.keep(writer.last.files)
         self.refresh()
@@ -340,7 +340,7 @@ class TreeTwin(Twin):
         outputs = outputs_of(store, env, base, "test")
         live = self.live(branch)
         contents = {(row["location"], row["content_offset"]): row["content"] for row in live}
-        gone = [Gone(Content(contents[key]), *key) for key in removed]
+        gone = [RemovedFile(Content(contents[key]), *key) for key in removed]
         numbered = [row | {"manifest": 0, "manifest_pos": at} for at, row in enumerate(added)]
         schema = pa.schema([*PLANNING, *CARRIED])
         parts = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.catalog.identifier import TableName, dotted, parse_name
+from icectl.catalog.identifier import TableName, dotted_name, parse_name
 from icectl.errors import UsageError
 from tests.builders.table_builder import TableBuilder
 from tests.catalogs.sql_servers import sqlite_server
@@ -26,7 +26,7 @@ from tests.fault.changing import run
 )
 def test_a_name_is_split_at_dots_outside_of_quotes(text: str, parts: tuple[str, ...]) -> None:
     assert parse_name(text) == parts
-    assert parse_name(dotted(parts)) == parts
+    assert parse_name(dotted_name(parts)) == parts
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", '"a', 'a"b"', '"a"b.c', '"".t', "`"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from icectl.catalog.metadata_files import read_file
-from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain
+from icectl.catalog.pointer import PointerCatalog, PointerState, SwapUncertain
 from icectl.catalog.protocol import Committed, Conflict, Unknown
 from icectl.env import SystemEnv
 from icectl.errors import Refused, StorageError, TableNotFound
@@ -32,23 +32,25 @@ class Entry:
     looks: list[str] = field(default_factory=list)
     error: Exception | None = None
 
-    def read(self) -> Pointed:
+    def read(self) -> PointerState:
         if self.error is not None:
             raise self.error
         self.looks.append(self.location)
-        return Pointed(self.location)
+        return PointerState(self.location)
 
-    def check_writable(self, pointed: Pointed) -> None:
+    def check_writable(self, pointed: PointerState) -> None:
         if pointed.metadata_location == "managed":
             raise Refused("it is managed")
 
-    def swap(self, pointed: Pointed, location: str, metadata: TableMetadata) -> Conflict | None:
+    def swap(
+        self, pointed: PointerState, location: str, metadata: TableMetadata
+    ) -> Conflict | None:
         if self.swaps is not None:
             return self.swaps(location)
         self.location = location
         return None
 
-    def settle(self, pointed: Pointed) -> bool:
+    def settle(self, pointed: PointerState) -> bool:
         return self.is_settled
 
 
@@ -78,7 +80,7 @@ def another_commit(entry: Entry) -> None:
 def test_a_swap_that_landed_without_an_answer_is_committed(entry: Entry) -> None:
     def swaps(location: str) -> None:
         entry.location = location
-        raise Uncertain("time-out")
+        raise SwapUncertain("time-out")
 
     entry.swaps = swaps
     catalog = catalog_of(entry)
@@ -91,7 +93,7 @@ def test_so_is_one_that_another_commit_has_followed(entry: Entry) -> None:
     def swaps(location: str) -> None:
         entry.location = location
         another_commit(entry)
-        raise Uncertain("time-out")
+        raise SwapUncertain("time-out")
 
     entry.swaps = swaps
     catalog = catalog_of(entry)
@@ -107,7 +109,7 @@ def test_a_swap_that_lost_is_a_conflict_and_leaves_no_file(entry: Entry, *, answ
         another_commit(entry)
         if answered:
             return Conflict("another was faster")
-        raise Uncertain("time-out")
+        raise SwapUncertain("time-out")
 
     entry.swaps = swaps
     catalog = catalog_of(entry)
@@ -119,7 +121,7 @@ def test_a_swap_that_lost_is_a_conflict_and_leaves_no_file(entry: Entry, *, answ
 
 def test_a_swap_that_cannot_come_any_more_is_a_conflict(entry: Entry) -> None:
     def swaps(_: str) -> None:
-        raise Uncertain("time-out")
+        raise SwapUncertain("time-out")
 
     entry.swaps = swaps
     catalog = catalog_of(entry)
@@ -130,7 +132,7 @@ def test_a_swap_that_cannot_come_any_more_is_a_conflict(entry: Entry) -> None:
 
 def test_a_swap_that_may_still_come_is_unknown_and_its_file_stays(entry: Entry) -> None:
     def swaps(_: str) -> None:
-        raise Uncertain("time-out")
+        raise SwapUncertain("time-out")
 
     entry.swaps, entry.is_settled = swaps, False
     catalog = catalog_of(entry)
@@ -145,7 +147,7 @@ def test_a_swap_that_may_still_come_is_unknown_and_its_file_stays(entry: Entry) 
 def test_so_is_one_that_cannot_be_looked_for(entry: Entry, error: Exception) -> None:
     def swaps(_: str) -> None:
         entry.error = error
-        raise Uncertain("time-out")
+        raise SwapUncertain("time-out")
 
     entry.swaps = swaps
     catalog = catalog_of(entry)
@@ -158,7 +160,7 @@ def test_so_is_one_whose_trace_the_log_has_lost(entry: Entry) -> None:
     def swaps(_: str) -> None:
         for _ in range(2):
             another_commit(entry)
-        raise Uncertain("time-out")
+        raise SwapUncertain("time-out")
 
     catalog = catalog_of(entry)
     keep_one = [SetProperties({"write.metadata.previous-versions-max": "1"})]
@@ -208,7 +210,7 @@ def test_a_metadata_file_that_goes_with_a_commit_is_looked_for_again(entry: Entr
     new, entry.location = entry.location, old
     Path(old).unlink()
     reads = iter([old, new])
-    entry.read = lambda: Pointed(next(reads))  # type: ignore[method-assign]
+    entry.read = lambda: PointerState(next(reads))  # type: ignore[method-assign]
     assert catalog.load().metadata == read_file(LocalStore(), new)
 
 
@@ -216,7 +218,7 @@ def test_what_clients_must_not_change_is_refused_before_anything_is_written(entr
     catalog = catalog_of(entry)
     base = catalog.load()
     before = files(entry)
-    entry.read = lambda: Pointed("managed")  # type: ignore[method-assign]
+    entry.read = lambda: PointerState("managed")  # type: ignore[method-assign]
     with pytest.raises(Refused, match="it is managed"):
         catalog.commit(base, (), UPDATES)
     assert {path.name for path in Path(base.metadata_folder).glob("*.json")} == before

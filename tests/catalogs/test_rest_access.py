@@ -19,10 +19,10 @@ import pytest
 
 from icectl.catalog.configured import CatalogSettings
 from icectl.catalog.identifier import TableName
-from icectl.catalog.rest.client import Client, Config
+from icectl.catalog.rest.client import Config, RestClient
 from icectl.catalog.rest.products import product_of
 from icectl.catalog.rest.warehouse import RestWarehouse, connect
-from icectl.catalog.warehouse import Means, Place
+from icectl.catalog.warehouse import CatalogAccess, TablePlace
 from icectl.errors import IcectlError
 from icectl.storage.open import StorageOptions
 from tests.builders.rows import current_metadata
@@ -46,7 +46,7 @@ def warehouse(uri: str, env: FixedEnv | None = None, **properties: str) -> RestW
     given = {"uri": uri, **{key.replace("__", "."): value for key, value in properties.items()}}
     settings = CatalogSettings("c", "rest", given, dict.fromkeys(given, "here"))
     silent = lambda _: None  # noqa: E731
-    return connect(Means(settings, env or FixedEnv(), StorageOptions(), silent, silent))
+    return connect(CatalogAccess(settings, env or FixedEnv(), StorageOptions(), silent, silent))
 
 
 def asked_with(catalog: Fake, **properties: str) -> list[Seen]:
@@ -230,8 +230,9 @@ def test_every_location_of_the_catalog_is_asked_for(catalog: Fake) -> None:
     assert found is not None
     table = TableName(("db",), "t")
     assert list(found) == [
-        Place(table, catalog.metadata["location"]), Place(table, "s3://b/data", is_named=True)
-    ]  # fmt: skip
+        TablePlace(table, catalog.metadata["location"]),
+        TablePlace(table, "s3://b/data", is_named=True),
+    ]
 
 
 ODD = {
@@ -465,7 +466,7 @@ def test_a_connection_crosses_to_another_process_without_its_connections(catalog
     assert catalog.server is not None
     client = warehouse(catalog.server.uri, token="t").client
     client.get("v1/namespaces")
-    other: Client = pickle.loads(pickle.dumps(client))
+    other: RestClient = pickle.loads(pickle.dumps(client))
     other.get("v1/namespaces")
     assert [one.path for one in catalog.server.seen] == [
         "/v1/config", "/v1/namespaces", "/v1/namespaces"

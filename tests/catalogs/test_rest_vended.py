@@ -16,7 +16,7 @@ import pytest
 from icectl.catalog.configured import CatalogSettings
 from icectl.catalog.identifier import TableName
 from icectl.catalog.rest.warehouse import connect
-from icectl.catalog.warehouse import Means
+from icectl.catalog.warehouse import CatalogAccess
 from icectl.errors import IcectlError
 from icectl.storage.credentials import Places
 from icectl.storage.open import SchemeStore, StorageOptions, open_store
@@ -54,7 +54,7 @@ def storage(
     settings = {"uri": catalog.server.uri, **properties}
     catalog_settings = CatalogSettings("c", "rest", settings, dict.fromkeys(settings, ""))
     hide = lambda _: None  # noqa: E731
-    means = Means(catalog_settings, env, StorageOptions(given or {}), hide, hide)
+    means = CatalogAccess(catalog_settings, env, StorageOptions(given or {}), hide, hide)
     found = connect(means).table(TableName(("db",), "t")).storage()
     return lambda location: dict(found.now().of(location))
 
@@ -149,7 +149,7 @@ def test_a_copy_in_another_process_renews_for_itself(catalog: Fake) -> None:
     )
     lock = threading.Lock()  # what warns is bound to its process
     warn = lambda _: lock.acquire()  # type: ignore[return-value]  # noqa: E731
-    means = Means(settings, Quick(), StorageOptions(warn=warn), warn, print)
+    means = CatalogAccess(settings, Quick(), StorageOptions(warn=warn), warn, print)
     table = connect(means).table(TableName(("db",), "t"))
     table.catalog.load()
     copy = pickle.loads(pickle.dumps(table.storage().crossing()))
@@ -170,7 +170,7 @@ def test_a_token_of_the_table_is_shown_from_then_on(catalog: Fake) -> None:
     assert catalog.server is not None
     properties = {"uri": catalog.server.uri, "token": "of-the-catalog"}
     settings = CatalogSettings("c", "rest", properties, dict.fromkeys(properties, ""))
-    means = Means(settings, FixedEnv(), StorageOptions(), print, print)
+    means = CatalogAccess(settings, FixedEnv(), StorageOptions(), print, print)
     table = connect(means).table(TableName(("db",), "t"))
     for _ in range(3):
         table.catalog.load()

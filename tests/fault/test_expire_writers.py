@@ -11,7 +11,7 @@ import pytest
 from icectl.catalog.files import FileSystemCatalog
 from icectl.codec.metadata_file import write_metadata
 from icectl.errors import CommitConflict, CommitUnknown, CorruptTable, StorageError
-from icectl.plan.retention import Policy
+from icectl.plan.retention import AskedRetention
 from icectl.run.expire_snapshots.expire_snapshots import Expired, execute, prepare
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.snapshot import SnapshotRef
@@ -116,7 +116,7 @@ def test_a_tag_set_between_plan_and_commit_keeps_its_snapshot_and_files(aged: Ag
 
 
 def test_a_longer_retention_set_between_plan_and_commit_holds(aged: Aged) -> None:
-    policy = Policy()
+    policy = AskedRetention()
     commit_updates(aged, SetProperties({"history.expire.max-snapshot-age-ms": "1"}))
     expiry = access_to(aged.table.location)
     prepared = prepare(expiry, options_of(policy))

@@ -48,7 +48,7 @@ def test_every_vector_applies_to_the_file_it_names(name, fixtures_dir) -> None:
     assert pairs.num_rows == facts["deletion_vectors"]
     named = found.deletes.table["referenced_data_file"].take(pairs["delete_row"])
     assert named.equals(found.data.table["location"].take(pairs["data_row"]))
-    assert len(deletes.misplaced(found)[0]) == 0
+    assert len(deletes.misplaced_deletes(found)[0]) == 0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pyarrow import orc
 
 from icectl.codec.data_file import open_data_file
 from icectl.codec.data_rows import ids_of
-from icectl.engine.isolated import KernelCrashed, Workers
+from icectl.engine.isolated import KernelCrashed, WorkerProcesses
 from icectl.errors import CorruptTable, Unsupported
 
 ROWS = [{"n": number, "s": f"s{number}", "l": [number, None]} for number in range(300)]
@@ -67,7 +67,7 @@ def outcome(file, file_format):
 
 @pytest.fixture(scope="module")
 def workers():
-    with Workers() as made:
+    with WorkerProcesses() as made:
         yield made
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.entries.columns.percent import unescaped
+from icectl.entries.columns.percent import unescape
 
 PIECES = ["a", "é", "\U0001f9ca", "/", "%", "%2F", "%2f", "%C3%A9", "%C3", "%A9", "%G0", "%4", "0"]
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
@@ -16,5 +16,5 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
 def test_columns_are_unescaped_as_each_of_their_texts(texts, start):
     column = pa.array(texts, pa.string())[start:]
     expected = [None if text is None else unquote(text, errors="replace") for text in texts]
-    assert unescaped(column).to_pylist() == expected[start:]
-    assert unescaped(column).type == pa.string()
+    assert unescape(column).to_pylist() == expected[start:]
+    assert unescape(column).type == pa.string()

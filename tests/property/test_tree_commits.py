@@ -11,18 +11,18 @@ from icectl.codec.puffin.positions import write_dv
 from icectl.commit.sfc1.compose import compose
 from icectl.commit.sfc1.draft import (
     Attempt,
-    Gone,
     ParentState,
+    RemovedFile,
     TreeChange,
     TreeMeans,
     TreeOptions,
     identities,
 )
-from icectl.run.inspect.changes import detected
+from icectl.run.inspect.changes import detect_changes
 from icectl.spec.manifest import Content, FileFormat, Status
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.location import comparison_key
-from icectl.table.sfc1.live import leaf_rows, live_files, live_rows, vectors
+from icectl.table.sfc1.live import leaf_rows, live_in_tree, live_rows, vectors
 from icectl.table.sfc1.manifests import LEAVES, NAMES, PLAIN, read_leaf
 from tests.builders.scenarios import FACTS, Files, reader_of, table
 
@@ -113,7 +113,7 @@ class Table:
             pa.concat_tables(
                 [FACTS.empty(), *([table(*new, *replaced)] if new or replaced else [])]
             ),
-            [Gone(Content.DATA, name) for name in gone],
+            [RemovedFile(Content.DATA, name) for name in gone],
             frozenset(leaves[at] for at in compacted if at < len(leaves)),
         )
         before = set(self.identities())
@@ -141,7 +141,7 @@ class Table:
         self.check(before)
 
     def identities(self) -> dict:
-        live = live_files(self.rows, vectors(self.files, self.rows), self.read)
+        live = live_in_tree(self.rows, vectors(self.files, self.rows), self.read)
         rows = live.drop_columns(["content_stats"]).to_pylist()
         return dict(zip(identities(live), rows, strict=True))
 
@@ -155,7 +155,7 @@ class Table:
             if key[0] == Content.POSITION_DELETES
         }
         assert positions == self.deleted
-        removed, added = detected(reader_of(self.files, [self.snapshot]), self.snapshot)
+        removed, added = detect_changes(reader_of(self.files, [self.snapshot]), self.snapshot)
         assert set(identities(added.table)) == found.keys() - before
         assert set(identities(removed.table)) == before - found.keys()
         self.check_row_ids(data)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from icectl.errors import StorageError
 from icectl.storage.failures import AnswerLost
-from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
+from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit, Store
 
 WRITES = frozenset({"create", "open_new", "replace", "copy", "remove"})
 
@@ -44,10 +44,10 @@ class WrappedStore:
     def list(self, location: str) -> Iterator[pa.RecordBatch]:
         return self.call("list", location, lambda: self.store.list(location))
 
-    def split(self, location: str, count: int) -> Split:
+    def split(self, location: str, count: int) -> ListingSplit:
         return self.call("split", location, lambda: self.store.split(location, count))
 
-    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         where = " ".join(part.location for part in parts)
         return self.call("list_parts", where, lambda: self.store.list_parts(parts))
 

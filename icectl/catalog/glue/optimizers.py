@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from icectl.catalog.glue.service import AnswerLost, Glue, Rejected
+from icectl.catalog.glue.service import Glue, GlueAnswerLost, GlueRejection
 from icectl.errors import StorageError
 
 _LOGGER = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ def keeper_of(service: Glue, table: Mapping[str, Any]) -> str | None:
     }
     try:
         answer = service.send("BatchGetTableOptimizer", request)
-    except (AnswerLost, Rejected, StorageError):
+    except (GlueAnswerLost, GlueRejection, StorageError):
         _LOGGER.debug("Glue does not tell which optimizers are enabled", exc_info=True)
         return None
     enabled = sorted(_enabled(answer))

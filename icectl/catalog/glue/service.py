@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from icectl.catalog.aws import Identity, endpoint_of, identity_of, signed
+from icectl.catalog.aws import Identity, endpoint_of, identity_of, signed_headers
 from icectl.catalog.http import Answer, Http, NoAnswerError, NotReachedError, Request
 from icectl.env import Env
 from icectl.errors import IcectlError, StorageError, UsageError
@@ -42,7 +42,7 @@ _OF_CREDENTIALS = frozenset(
 _UNANSWERED = frozenset({"OperationTimeoutException", "InternalServiceException"})
 
 
-class Rejected(Exception):
+class GlueRejection(Exception):
     """Glue answered that it did not do what was asked, by the name of an error of its own."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -51,7 +51,7 @@ class Rejected(Exception):
         self.message = message
 
 
-class AnswerLost(Exception):
+class GlueAnswerLost(Exception):
     """A request was sent, and nobody said whether it was carried out; `reason` is why."""
 
     def __init__(self, reason: str) -> None:
@@ -79,7 +79,7 @@ class Glue:
         for number in range(_TRIES):
             try:
                 return self.send(action, request)
-            except AnswerLost as error:
+            except GlueAnswerLost as error:
                 reason = error.reason
                 self.env.sleep(_FIRST_PAUSE_SECONDS * 2**number)
         raise StorageError(
@@ -110,13 +110,13 @@ class Glue:
         for number in range(_TRIES):
             try:
                 return self._sent(action, request)
-            except Rejected as error:
+            except GlueRejection as error:
                 if error.code not in _THROTTLED or number == _TRIES - 1:
                     raise
                 self.env.sleep(_FIRST_PAUSE_SECONDS * 2**number)
         raise AssertionError
 
-    def failure(self, error: Rejected, doing: str) -> IcectlError:
+    def failure(self, error: GlueRejection, doing: str) -> IcectlError:
         """Return the error for a rejected request, `doing` being what was tried, in words."""
         what = f"AWS Glue does not let icectl {doing}: {error.message or error.code}"
         if error.code in _OF_CREDENTIALS:
@@ -150,7 +150,7 @@ class Glue:
         unsigned = Request("POST", self.endpoint, headers, json.dumps(content).encode())
         _LOGGER.debug("glue %s: %s", self.endpoint, action)
         keys, now_ms = self.identity.keys(), self.env.now_ms()
-        proved = signed(unsigned, keys, "glue", self.region, now_ms)
+        proved = signed_headers(unsigned, keys, "glue", self.region, now_ms)
         try:
             answer = self.http.send(replace(unsigned, headers=proved))
         except NotReachedError as error:
@@ -159,7 +159,7 @@ class Glue:
                 hint="check `glue.region`, `glue.endpoint` and the network",
             ) from error
         except NoAnswerError as error:
-            raise AnswerLost(str(error)) from error
+            raise GlueAnswerLost(str(error)) from error
         return _answered(self.endpoint, answer)
 
 
@@ -212,7 +212,7 @@ def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
     code = str(named).partition(":")[0].rpartition("#")[2]
     message = str(told.get("message") or told.get("Message") or "")
     if status >= 500 or code in _UNANSWERED:
-        raise AnswerLost(f"{code or f'HTTP status {status}'}{': ' if message else ''}{message}")
+        raise GlueAnswerLost(f"{code or f'HTTP status {status}'}{': ' if message else ''}{message}")
     if status == 200 and isinstance(found, dict):
         return found
     if not code:
@@ -220,4 +220,4 @@ def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
             f"what answers at {endpoint} is not AWS Glue: HTTP status {status}",
             hint="check `glue.endpoint`, and proxies in the environment",
         )
-    raise Rejected(code, message)
+    raise GlueRejection(code, message)

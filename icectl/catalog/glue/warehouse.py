@@ -6,12 +6,12 @@ from typing import Any
 
 from icectl.catalog.file_io import with_file_io
 from icectl.catalog.glue.optimizers import keeper_of
-from icectl.catalog.glue.service import AnswerLost, Glue, Rejected, glue_of
-from icectl.catalog.identifier import TableName, dotted
+from icectl.catalog.glue.service import Glue, GlueAnswerLost, GlueRejection, glue_of
+from icectl.catalog.identifier import TableName, dotted_name
 from icectl.catalog.missing import no_iceberg_table, no_namespace, no_table
-from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain, told_locations
+from icectl.catalog.pointer import PointerCatalog, PointerState, SwapUncertain, told_locations
 from icectl.catalog.protocol import Conflict
-from icectl.catalog.warehouse import Means, Place, TableInCatalog, places
+from icectl.catalog.warehouse import CatalogAccess, TableInCatalog, TablePlace, places
 from icectl.errors import IcectlError, Refused, StorageError, TableNotFound
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.open import open_store
@@ -43,7 +43,7 @@ _INPUT = (
 """The members of a table that Glue takes back; the others are its own to tell."""
 
 
-def connect(means: Means) -> "GlueWarehouse":
+def connect(means: CatalogAccess) -> "GlueWarehouse":
     """Return the catalog in AWS Glue. Raises: UsageError; StorageError, without credentials."""
     settings = means.settings
     storage = with_file_io(means.storage, settings.properties)
@@ -55,7 +55,7 @@ def connect(means: Means) -> "GlueWarehouse":
 class GlueWarehouse:
     """The databases of one Glue catalog."""
 
-    means: Means
+    means: CatalogAccess
     service: Glue
     store: Store
 
@@ -77,12 +77,12 @@ class GlueWarehouse:
     def table(self, name: TableName) -> TableInCatalog:
         """Return one table."""
         settings = self.means.settings
-        shown = dotted((settings.name, *name.namespace, name.name))
+        shown = dotted_name((settings.name, *name.namespace, name.name))
         catalog = PointerCatalog(GluePointer(self, name), self.store, self.means.env, shown)
         storage = with_file_io(self.means.storage, settings.properties)
         return TableInCatalog(catalog, self.store, lambda: storage)
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[TablePlace]:
         """Yield every table, those of other formats too, with its location.
 
         Raises: StorageError.
@@ -104,7 +104,7 @@ class GlueWarehouse:
     def _databases(self) -> list[str]:
         try:
             found = list(self.service.pages("GetDatabases", "DatabaseList", {}))
-        except Rejected as error:
+        except GlueRejection as error:
             raise self.service.failure(error, "list databases") from error
         return [database["Name"] for database in found]
 
@@ -115,10 +115,10 @@ class GlueWarehouse:
         request = {"DatabaseName": namespace[0]}
         try:
             yield from self.service.pages("GetTables", "TableList", request)
-        except Rejected as error:
+        except GlueRejection as error:
             if error.code == _NOT_FOUND:
                 raise no_namespace(catalog, namespace, self._databases()) from error
-            doing = f"list the tables of `{dotted(namespace)}`"
+            doing = f"list the tables of `{dotted_name(namespace)}`"
             raise self.service.failure(error, doing) from error
 
 
@@ -135,7 +135,7 @@ class GluePointer:
     is_settled: bool = False
     keepers: list[str | None] = field(default_factory=list)
 
-    def read(self) -> Pointed:
+    def read(self) -> PointerState:
         """Ask for the table. Raises: TableNotFound; StorageError."""
         catalog = self.warehouse.means.settings.name
         table = self._table()
@@ -152,7 +152,7 @@ class GluePointer:
                 f"AWS Glue names no metadata file of `{self.name}`: it has no parameter "
                 f"`{METADATA_LOCATION}`"
             )
-        return Pointed(
+        return PointerState(
             parameters[METADATA_LOCATION],
             parameters.get(PREVIOUS),
             table,
@@ -160,7 +160,7 @@ class GluePointer:
             self._keeper(table),
         )
 
-    def check_writable(self, pointed: Pointed) -> None:
+    def check_writable(self, pointed: PointerState) -> None:
         """Raises: Refused, where Glue tells no version of the entry."""
         assert isinstance(pointed.token, dict)
         if not pointed.token.get("VersionId"):
@@ -172,7 +172,7 @@ class GluePointer:
 
     def swap(
         self,
-        pointed: Pointed,
+        pointed: PointerState,
         metadata_location: str,
         metadata: TableMetadata,  # noqa: ARG002
     ) -> Conflict | None:
@@ -186,9 +186,9 @@ class GluePointer:
         for number in range(1 + _RESENDS):
             try:
                 self.warehouse.service.send("UpdateTable", request)
-            except AnswerLost as error:
+            except GlueAnswerLost as error:
                 lost = error.reason
-            except Rejected as error:
+            except GlueRejection as error:
                 return self._rejected(error, lost)
             except StorageError:
                 if lost is None:
@@ -197,9 +197,9 @@ class GluePointer:
                 return None
             self.warehouse.means.env.sleep(_PAUSE_SECONDS * 2**number)
         assert lost is not None
-        raise Uncertain(lost)
+        raise SwapUncertain(lost)
 
-    def settle(self, pointed: Pointed) -> bool:  # noqa: ARG002
+    def settle(self, pointed: PointerState) -> bool:  # noqa: ARG002
         """Return whether Glue has said that the version which was to be changed is no more."""
         return self.is_settled
 
@@ -208,7 +208,7 @@ class GluePointer:
             self.keepers.append(keeper_of(self.warehouse.service, table))
         return self.keepers[0]
 
-    def _rejected(self, error: Rejected, lost: str | None) -> Conflict:
+    def _rejected(self, error: GlueRejection, lost: str | None) -> Conflict:
         """Return the conflict that Glue tells of.
 
         Raises: StorageError; Uncertain, after a lost answer.
@@ -217,10 +217,10 @@ class GluePointer:
             return Conflict("another writer has changed the table in AWS Glue meanwhile")
         if lost is not None:  # the version may be gone because the first request was carried out
             self.is_settled = error.code == _CHANGED
-            raise Uncertain(lost) from error
+            raise SwapUncertain(lost) from error
         raise self._failure(error) from error
 
-    def _failure(self, error: Rejected) -> IcectlError:
+    def _failure(self, error: GlueRejection) -> IcectlError:
         if error.code == _NOT_FOUND:
             return TableNotFound(f"`{self.name}` is no longer in AWS Glue")
         if error.code == "ResourceNumberLimitExceededException":
@@ -237,7 +237,7 @@ class GluePointer:
         request = {"DatabaseName": self.name.namespace[0], "Name": self.name.name}
         try:
             found = self.warehouse.service.ask("GetTable", request)
-        except Rejected as error:
+        except GlueRejection as error:
             if error.code == _NOT_FOUND:
                 raise self.warehouse.not_found(self.name) from error
             raise self.warehouse.service.failure(error, f"read `{self.name}`") from error
@@ -247,7 +247,7 @@ class GluePointer:
             raise StorageError(f"what answers at {endpoint} is not AWS Glue: it sent no table")
         return table
 
-    def _request(self, pointed: Pointed, target: str) -> Mapping[str, Any]:
+    def _request(self, pointed: PointerState, target: str) -> Mapping[str, Any]:
         """Return the request that changes the pointer and nothing else of the table."""
         assert isinstance(pointed.token, dict)
         kept = {name: pointed.token[name] for name in _INPUT if name in pointed.token}

@@ -15,7 +15,7 @@ from icectl.catalog.hive.thrift import (
     TEXT,
     CallRefused,
     Fields,
-    Many,
+    ThriftList,
     many_of,
     number_of,
     struct_of,
@@ -35,7 +35,7 @@ ACQUIRED, WAITING = 1, 2
 """States of a lock."""
 
 
-class Raised(Exception):
+class ServerException(Exception):
     """What a call raised on the server; `number` is the member that carries it."""
 
     def __init__(self, number: int, reason: str) -> None:
@@ -81,7 +81,7 @@ class HiveTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class MetastoreLock:
     """A lock of the metastore; `state` is ACQUIRED where it is held."""
 
     lock_id: int
@@ -112,7 +112,7 @@ def tables(connection: Connection, database: str) -> Iterator[HiveTable]:
     """Yield all tables and views of a database, some at a time. Raises: StorageError."""
     names = table_names(connection, database)
     for start in range(0, len(names), _AT_ONCE):
-        chosen = Many(TEXT, tuple(name.encode() for name in names[start : start + _AT_ONCE]))
+        chosen = ThriftList(TEXT, tuple(name.encode() for name in names[start : start + _AT_ONCE]))
         request: Fields = {1: text(database), 2: (LIST, chosen)}
         found = _asked(connection, "get_table_objects_by_name_req", {1: (STRUCT, request)})
         yield from (HiveTable(fields) for fields in many_of(struct_of(found, 0), 1))
@@ -129,7 +129,7 @@ def get_table(connection: Connection, database: str, name: str) -> HiveTable | N
             if not error.is_unknown:
                 raise
         return HiveTable(struct_of(_result(connection.ask("get_table", request)), 0))
-    except Raised as error:
+    except ServerException as error:
         if error.number == 2:
             return None
         raise _failure(connection, error.reason) from error
@@ -172,7 +172,9 @@ def alter_table(connection: Connection, table: HiveTable, expected: str | None =
         _result(connection.call("alter_table_req", {1: (STRUCT, request)}))
 
 
-def lock(connection: Connection, database: str, name: str, owner: tuple[str, str, str]) -> Held:
+def lock(
+    connection: Connection, database: str, name: str, owner: tuple[str, str, str]
+) -> MetastoreLock:
     """Ask for the lock of a table, as a user on a host, by an agent of a name of its own.
 
     Raises: AnswerLost; Raised; CallRefused.
@@ -185,7 +187,7 @@ def lock(connection: Connection, database: str, name: str, owner: tuple[str, str
     }
     user, host, agent = owner
     request: Fields = {
-        1: (LIST, Many(STRUCT, (component,))),
+        1: (LIST, ThriftList(STRUCT, (component,))),
         3: text(user),
         4: text(host),
         5: text(agent),
@@ -193,7 +195,7 @@ def lock(connection: Connection, database: str, name: str, owner: tuple[str, str
     return _held(_result(connection.call("lock", {1: (STRUCT, request)})))
 
 
-def check_lock(connection: Connection, lock_id: int) -> Held:
+def check_lock(connection: Connection, lock_id: int) -> MetastoreLock:
     """Ask how a lock is, which keeps it alive. Raises: AnswerLost; Raised; CallRefused."""
     return _held(_result(connection.call("check_lock", {1: (STRUCT, {1: (I64, lock_id)})})))
 
@@ -243,7 +245,7 @@ def _asked(connection: Connection, call: str, arguments: Fields) -> Fields:
     """Return what a call that only reads returned. Raises: StorageError."""
     try:
         return _result(connection.ask(call, arguments))
-    except (Raised, CallRefused) as error:
+    except (ServerException, CallRefused) as error:
         raise _failure(connection, error.reason) from error
 
 
@@ -251,13 +253,13 @@ def _result(fields: Fields) -> Fields:
     """Return the result of a call. Raises: Raised."""
     for number, (kind, raised) in fields.items():
         if number and kind == STRUCT:
-            raise Raised(number, text_of(raised, 1) or "it gave no reason")
+            raise ServerException(number, text_of(raised, 1) or "it gave no reason")
     return fields
 
 
-def _held(fields: Fields) -> Held:
+def _held(fields: Fields) -> MetastoreLock:
     answer = struct_of(fields, 0)
-    return Held(number_of(answer, 1) or 0, number_of(answer, 2) or 0)
+    return MetastoreLock(number_of(answer, 1) or 0, number_of(answer, 2) or 0)
 
 
 def _failure(connection: Connection, reason: str) -> StorageError:

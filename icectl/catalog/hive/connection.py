@@ -16,8 +16,8 @@ from icectl.catalog.hive.thrift import (
     TEXT,
     CallRefused,
     Fields,
-    Many,
     NotThrift,
+    ThriftList,
     read_reply,
     text,
     write_call,
@@ -37,7 +37,7 @@ _SECONDS = re.compile(r"(\d{1,9})(s|ms|m)?", re.IGNORECASE)
 _UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
 
 
-class AnswerLost(Exception):
+class HiveAnswerLost(Exception):
     """A call was sent, or may have been, and no answer came; `reason` says why."""
 
     def __init__(self, reason: str) -> None:
@@ -100,7 +100,7 @@ class Servers:
 
     def _introduced(self, connection: "Connection") -> "Connection":
         if self.user:
-            groups = Many(TEXT, tuple(group.encode() for group in self.user[1:]))
+            groups = ThriftList(TEXT, tuple(group.encode() for group in self.user[1:]))
             with suppress(CallRefused):  # a server that asks nobody who they are
                 connection.ask("set_ugi", {1: text(self.user[0]), 2: (LIST, groups)})
         return connection
@@ -121,7 +121,7 @@ class Connection:
         """Make a call that only reads. Raises: StorageError; CallRefused."""
         try:
             return self.call(name, arguments)
-        except AnswerLost as error:
+        except HiveAnswerLost as error:
             raise StorageError(
                 f"the Hive metastore at {self.server} did not answer: {error.reason}",
                 hint="run the command again; see the metastore's log if it stays like that",
@@ -143,12 +143,12 @@ class Connection:
             read = self._frame() if self.is_framed else self.reader
             reply = read_reply(lambda size: _exactly(read, size), name)
         except OSError as error:
-            raise AnswerLost(_told(error)) from error
+            raise HiveAnswerLost(_told(error)) from error
         except EOFError as error:
-            raise AnswerLost("the connection was closed") from error
+            raise HiveAnswerLost("the connection was closed") from error
         except NotThrift as error:
             if self.calls > 1:
-                raise AnswerLost(str(error)) from error
+                raise HiveAnswerLost(str(error)) from error
             raise StorageError(
                 f"what answers at {self.server} is no Hive metastore, or not by the protocol it "
                 f"was asked in: {error}",

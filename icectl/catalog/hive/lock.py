@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from icectl.catalog.hive.calls import (
     ACQUIRED,
     WAITING,
-    Held,
-    Raised,
+    MetastoreLock,
+    ServerException,
     check_lock,
     heartbeat,
     lock,
@@ -18,7 +18,7 @@ from icectl.catalog.hive.calls import (
     show_locks,
     unlock,
 )
-from icectl.catalog.hive.connection import AnswerLost, Connection, Servers
+from icectl.catalog.hive.connection import Connection, HiveAnswerLost, Servers
 from icectl.catalog.hive.thrift import CallRefused
 from icectl.env import Env
 from icectl.errors import CommitConflict, StorageError
@@ -32,7 +32,7 @@ _AGENT = "icectl-"
 _DEAD_AFTER_MS = 600_000
 """Servers end locks after half of that, where they do it at all."""
 
-_CALL_ERRORS = (AnswerLost, Raised, CallRefused)
+_CALL_ERRORS = (HiveAnswerLost, ServerException, CallRefused)
 
 
 @dataclass(slots=True)
@@ -76,10 +76,10 @@ class Locker:
         try:
             held = lock(connection, self.database, self.table, (_user(), self._host, agent))
             self._wait_for(connection, held)
-        except AnswerLost as error:
+        except HiveAnswerLost as error:
             self._give_back(agent)
             raise self._failure(error.reason) from error
-        except (Raised, CallRefused) as error:
+        except (ServerException, CallRefused) as error:
             raise self._failure(one_line(error.reason)) from error
         taken = TableLock(connection, held.lock_id)
         try:
@@ -92,7 +92,7 @@ class Locker:
     def _host(self) -> str:
         return self.env.host_name() or "localhost"
 
-    def _wait_for(self, connection: Connection, held: Held) -> None:
+    def _wait_for(self, connection: Connection, held: MetastoreLock) -> None:
         """Ask until the lock is acquired; one that is not is given back."""
         ends_at = self.env.monotonic_seconds() + self.limit
         pause, state = self.shortest, held.state
@@ -114,7 +114,7 @@ class Locker:
             "end by themselves in some minutes",
         )
 
-    def _end_dead(self, connection: Connection, held: Held) -> None:
+    def _end_dead(self, connection: Connection, held: MetastoreLock) -> None:
         """Give back locks that runs of icectl have left and no server has ended since.
 
         Raises: AnswerLost; Raised; CallRefused.
@@ -124,10 +124,10 @@ class Locker:
         now_ms = max((row.heartbeat_ms for row in rows), default=0)
         for row in rows:
             if row.agent.startswith(_AGENT) and now_ms - row.heartbeat_ms > _DEAD_AFTER_MS:
-                with suppress(Raised):
+                with suppress(ServerException):
                     unlock(connection, row.lock_id)
 
-    def _owners(self, connection: Connection, held: Held) -> str:
+    def _owners(self, connection: Connection, held: MetastoreLock) -> str:
         try:
             rows = show_locks(connection, self.database, self.table)
         except _CALL_ERRORS:
@@ -138,9 +138,9 @@ class Locker:
     def _unlock(self, connection: Connection, lock_id: int, agent: str) -> None:
         try:
             unlock(connection, lock_id)
-        except AnswerLost:
+        except HiveAnswerLost:
             self._give_back(agent)
-        except (Raised, CallRefused):
+        except (ServerException, CallRefused):
             _LOGGER.debug("cannot unlock %s", lock_id, exc_info=True)
 
     def _give_back(self, agent: str) -> None:

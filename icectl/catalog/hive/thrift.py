@@ -48,7 +48,7 @@ class CallRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
+class ThriftList:
     """A list or a set of values of one type."""
 
     type: int
@@ -56,7 +56,7 @@ class Many:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class ThriftMap:
     """A map."""
 
     key_type: int
@@ -64,10 +64,10 @@ class Pairs:
     items: tuple[tuple[Any, Any], ...]
 
 
-def texts(items: Mapping[str, str]) -> tuple[int, Pairs]:
+def texts(items: Mapping[str, str]) -> tuple[int, ThriftMap]:
     """Return a map of texts, as the member of a struct."""
     pairs = tuple((key.encode(), value.encode()) for key, value in items.items())
-    return MAP, Pairs(TEXT, TEXT, pairs)
+    return MAP, ThriftMap(TEXT, TEXT, pairs)
 
 
 def text(value: str) -> tuple[int, bytes]:
@@ -185,7 +185,7 @@ def _read(read: Read, kind: int, depth: int = 0) -> Any:
         return _read_fields(read, depth)
     if kind == MAP:
         key_type, value_type = read(2)
-        return Pairs(
+        return ThriftMap(
             key_type,
             value_type,
             tuple(
@@ -195,7 +195,9 @@ def _read(read: Read, kind: int, depth: int = 0) -> Any:
         )
     if kind in (SET, LIST):
         item_type = read(1)[0]
-        return Many(item_type, tuple(_read(read, item_type, depth + 1) for _ in range(_size(read))))
+        return ThriftList(
+            item_type, tuple(_read(read, item_type, depth + 1) for _ in range(_size(read)))
+        )
     raise NotThrift(f"it sent a value of type {kind}")
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from icectl.catalog.file_io import with_file_io
 from icectl.catalog.hive import calls
-from icectl.catalog.hive.calls import HiveTable, Raised, one_line
-from icectl.catalog.hive.connection import AnswerLost, Connection, Servers, servers_of
+from icectl.catalog.hive.calls import HiveTable, ServerException, one_line
+from icectl.catalog.hive.connection import Connection, HiveAnswerLost, Servers, servers_of
 from icectl.catalog.hive.lock import Locker, TableLock, locker_of
 from icectl.catalog.hive.parameters import (
     METADATA_HASH,
@@ -17,11 +17,11 @@ from icectl.catalog.hive.parameters import (
     next_parameters,
 )
 from icectl.catalog.hive.thrift import CallRefused
-from icectl.catalog.identifier import TableName, dotted
+from icectl.catalog.identifier import TableName, dotted_name
 from icectl.catalog.missing import no_iceberg_table, no_namespace, no_table
-from icectl.catalog.pointer import Pointed, PointerCatalog, Uncertain, told_locations
+from icectl.catalog.pointer import PointerCatalog, PointerState, SwapUncertain, told_locations
 from icectl.catalog.protocol import Conflict
-from icectl.catalog.warehouse import Means, Place, TableInCatalog, places
+from icectl.catalog.warehouse import CatalogAccess, TableInCatalog, TablePlace, places
 from icectl.errors import CommitConflict, Refused, StorageError, TableNotFound, Unsupported
 from icectl.spec.metadata import TableMetadata
 from icectl.storage.open import open_store
@@ -37,7 +37,7 @@ _LOOK_SECONDS = (0.0, 0.5, 1.5)
 """Before each look at a table whose change was sent and not answered."""
 
 
-def connect(means: Means) -> "HiveWarehouse":
+def connect(means: CatalogAccess) -> "HiveWarehouse":
     """Return the catalog in a Hive metastore. Raises: UsageError; Unsupported."""
     settings = means.settings
     storage = with_file_io(means.storage, settings.properties)
@@ -49,7 +49,7 @@ def connect(means: Means) -> "HiveWarehouse":
 class HiveWarehouse:
     """The databases of one metastore; each question has a connection of its own."""
 
-    means: Means
+    means: CatalogAccess
     servers: Servers
     store: Store
 
@@ -73,12 +73,12 @@ class HiveWarehouse:
         """Return one table; the metastore has all names in lower case."""
         name = TableName(tuple(part.lower() for part in name.namespace), name.name.lower())
         settings = self.means.settings
-        shown = dotted((settings.name, *name.namespace, name.name))
+        shown = dotted_name((settings.name, *name.namespace, name.name))
         catalog = PointerCatalog(HivePointer(self, name), self.store, self.means.env, shown)
         storage = with_file_io(self.means.storage, settings.properties)
         return TableInCatalog(catalog, self.store, lambda: storage)
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[TablePlace]:
         """Yield every table, Hive's own too, with its location: all their files are somebody's.
 
         Raises: StorageError.
@@ -114,12 +114,12 @@ class HivePointer:
     name: TableName
     is_settled: bool = False
 
-    def read(self) -> Pointed:
+    def read(self) -> PointerState:
         """Ask for the table. Raises: TableNotFound; StorageError."""
         with self._servers.connected() as connection:
             return self._pointed(connection)
 
-    def check_writable(self, pointed: Pointed) -> None:
+    def check_writable(self, pointed: PointerState) -> None:
         """Raises: Unsupported, for a table whose metadata has a hash that nobody else can make."""
         if METADATA_HASH in pointed.parameters:
             raise Unsupported(
@@ -129,7 +129,7 @@ class HivePointer:
             )
 
     def swap(
-        self, pointed: Pointed, metadata_location: str, metadata: TableMetadata
+        self, pointed: PointerState, metadata_location: str, metadata: TableMetadata
     ) -> Conflict | None:
         """Alter the table under its lock, or without one on a server that compares the pointer.
 
@@ -149,7 +149,7 @@ class HivePointer:
                     self._compare_and_alter(connection, change)
         return change if isinstance(change, Conflict) else None
 
-    def settle(self, pointed: Pointed) -> bool:  # noqa: ARG002
+    def settle(self, pointed: PointerState) -> bool:  # noqa: ARG002
         """Return whether the server has answered: then it has done what it will ever do."""
         return self.is_settled
 
@@ -167,7 +167,7 @@ class HivePointer:
         named = self.name.namespace[0], self.name.name
         return locker_of(self._servers, means.env, named, self._properties)
 
-    def _pointed(self, connection: Connection) -> Pointed:
+    def _pointed(self, connection: Connection) -> PointerState:
         catalog = self.warehouse.means.settings.name
         found = None
         if len(self.name.namespace) == 1:
@@ -184,7 +184,9 @@ class HivePointer:
                 f"the metastore names no metadata file of `{self.name}`: it has no parameter "
                 f"`{METADATA_LOCATION}`"
             )
-        return Pointed(parameters[METADATA_LOCATION], parameters.get(PREVIOUS), found, parameters)
+        return PointerState(
+            parameters[METADATA_LOCATION], parameters.get(PREVIOUS), found, parameters
+        )
 
     def _wants_lock(self, metadata: TableMetadata) -> bool:
         configured = self._properties.get(f"iceberg.{_LOCK_KEY}", "true")
@@ -207,7 +209,7 @@ class HivePointer:
             )
 
     def _change(
-        self, connection: Connection, pointed: Pointed, target: str, metadata: TableMetadata
+        self, connection: Connection, pointed: PointerState, target: str, metadata: TableMetadata
     ) -> "_Change | Conflict":
         """Return what the table becomes, from what it is now."""
         now = self._pointed(connection)
@@ -226,18 +228,18 @@ class HivePointer:
             raise CommitConflict(f"the metastore's lock of `{self.name}` was lost")
         try:
             calls.alter_table(connection, change.table)
-        except AnswerLost as error:
+        except HiveAnswerLost as error:
             lock.kept = True
             self._after_silence(change, error.reason)
             lock.kept = False
-        except Raised as error:
+        except ServerException as error:
             self._after_refusal(change, one_line(error.reason), None)
         except CallRefused as error:
             raise self._failure(error.reason) from error
         else:
             if not lock.is_held():  # another writer may have changed the table at once
                 self.is_settled = True
-                raise Uncertain("the metastore's lock was lost")
+                raise SwapUncertain("the metastore's lock was lost")
 
     def _compare_and_alter(self, connection: Connection, change: "_Change") -> None:
         """Send the change, again after a lost answer: of equal ones only one can be carried out.
@@ -252,9 +254,9 @@ class HivePointer:
                 else:
                     with self._servers.connected() as again:
                         calls.alter_table(again, change.table, change.before)
-            except AnswerLost as error:
+            except HiveAnswerLost as error:
                 lost = error.reason
-            except Raised as error:
+            except ServerException as error:
                 return self._after_refusal(change, one_line(error.reason), lost)
             except (CallRefused, StorageError) as error:
                 if lost is None:
@@ -274,12 +276,12 @@ class HivePointer:
         try:
             found = self.read().metadata_location
         except (StorageError, TableNotFound) as error:
-            raise Uncertain(reason) from error
+            raise SwapUncertain(reason) from error
         if found == change.target:
             return
         if lost is None and found == change.before:
             raise self._failure(reason)
-        raise Uncertain(reason)
+        raise SwapUncertain(reason)
 
     def _after_silence(self, change: "_Change", reason: str) -> None:
         """Return where the change is there; looks for a while. Raises: Uncertain."""
@@ -288,7 +290,7 @@ class HivePointer:
             with suppress(StorageError, TableNotFound):
                 if self.read().metadata_location == change.target:
                     return
-        raise Uncertain(reason)
+        raise SwapUncertain(reason)
 
     def _failure(self, reason: str) -> StorageError:
         return StorageError(

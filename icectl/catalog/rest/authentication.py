@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
-from icectl.catalog.aws import Identity, identity_of, signed
+from icectl.catalog.aws import Identity, identity_of, signed_headers
 from icectl.catalog.http import Http, NoAnswerError, NotReachedError, Request, shown_url
 from icectl.env import Env
 from icectl.errors import StorageError, Unsupported, UsageError
@@ -39,7 +39,7 @@ class Authentication(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedHeader:
     """A header that does not change, or none."""
 
     named: str
@@ -137,7 +137,7 @@ class SigV4:
         body = hashlib.sha256(request.body).hexdigest()
         whole = replace(request, headers={**request.headers, "x-amz-content-sha256": body})
         keys, now_ms = self.identity.keys(), self.env.now_ms()
-        return signed(whole, keys, self.service, self.region, now_ms)
+        return signed_headers(whole, keys, self.service, self.region, now_ms)
 
     def renew(self) -> bool:
         """Say no: the credentials renew themselves."""
@@ -166,13 +166,13 @@ def authentication_of(
     if kind == "oauth2" and _of_group(properties, "client_id"):
         return ClientCredentials(http, env, _own_server(properties), _expires_in(properties))
     if kind in ("none", "noop"):
-        return Fixed("a request without credentials")
+        return FixedHeader("a request without credentials")
     if "credential" in properties:
         asked = _token_request(properties, uri)
         return ClientCredentials(http, env, asked, _expires_in(properties))
     if "token" in properties:
-        return Fixed("the catalog property `token`", f"Bearer {properties['token']}")
-    return Fixed("a request without credentials")
+        return FixedHeader("the catalog property `token`", f"Bearer {properties['token']}")
+    return FixedHeader("a request without credentials")
 
 
 def _token_request(properties: Mapping[str, str], uri: str) -> TokenRequest:
@@ -217,11 +217,11 @@ def _expires_in(properties: Mapping[str, str]) -> float | None:
     return None
 
 
-def _password(properties: Mapping[str, str]) -> Fixed:
+def _password(properties: Mapping[str, str]) -> FixedHeader:
     for group in ("auth.basic", "rest.auth.basic"):
         user, password = (properties.get(f"{group}.{name}") for name in ("username", "password"))
         if user is not None and password is not None:
-            return Fixed(f"user `{user}` with its password", _basic(f"{user}:{password}"))
+            return FixedHeader(f"user `{user}` with its password", _basic(f"{user}:{password}"))
     raise UsageError("catalog properties `auth.basic.username` and `auth.basic.password` belong "
                      "to `auth.type=basic`")  # fmt: skip
 

@@ -64,7 +64,7 @@ class Config:
 
 
 @dataclass(slots=True)
-class Client:
+class RestClient:
     """One catalog's server, whose configuration is read with the first request.
 
     `given` are the catalog's properties as its user has them.

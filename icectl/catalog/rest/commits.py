@@ -38,7 +38,7 @@ _TRIES_TO_PUT_BACK = 5
 
 
 @dataclass(slots=True)
-class Attempt:
+class RestAttempt:
     """One commit; `is_doubtful` once it was sent and nobody knows whether it may still come."""
 
     table: ServedTable

@@ -147,14 +147,14 @@ def was_there(
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostRefs:
     """Refs that went with a commit which did not know of them, and the snapshots they show."""
 
     refs: Mapping[str, SnapshotRef]
     snapshots: Sequence[Snapshot]
 
 
-def lost_in(before: TableMetadata, now: TableMetadata, updates: Sequence[Update]) -> Lost:
+def lost_in(before: TableMetadata, now: TableMetadata, updates: Sequence[Update]) -> LostRefs:
     """Return what was in the table that a commit has replaced, and should still be there."""
     meant = {update.name for update in updates if isinstance(update, RemoveSnapshotRef)}
     removed = {
@@ -170,11 +170,11 @@ def lost_in(before: TableMetadata, now: TableMetadata, updates: Sequence[Update]
     }
     heads = dict.fromkeys(ref.snapshot_id for ref in refs.values())
     snapshots = [before.snapshot(head) for head in heads if now.snapshot(head) is None]
-    return Lost(refs, [snapshot for snapshot in snapshots if snapshot is not None])
+    return LostRefs(refs, [snapshot for snapshot in snapshots if snapshot is not None])
 
 
 def put_back(
-    lost: Lost, now: TableMetadata, env: Env, *, keep_ids: bool
+    lost: LostRefs, now: TableMetadata, env: Env, *, keep_ids: bool
 ) -> tuple[Sequence[Requirement], Sequence[Update]]:
     """Make the commit that brings lost refs back, with all that their snapshots hold.
 

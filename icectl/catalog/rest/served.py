@@ -6,11 +6,11 @@ from typing import Any
 
 from icectl.catalog import missing
 from icectl.catalog.http import Answer
-from icectl.catalog.identifier import TableName, dotted
+from icectl.catalog.identifier import TableName, dotted_name
 from icectl.catalog.pointer import folder_of
 from icectl.catalog.protocol import Capabilities, LoadedTable
 from icectl.catalog.rest import addresses
-from icectl.catalog.rest.client import Client, NotThereError, Refusal
+from icectl.catalog.rest.client import NotThereError, Refusal, RestClient
 from icectl.catalog.rest.products import product_of
 from icectl.catalog.rest.vended import Vended
 from icectl.catalog.rest.wire import KNOWN_UPDATES, NEWEST_VERSION
@@ -34,7 +34,7 @@ class ServedTable:
     `warn` is told of what went otherwise than it should, and was put right.
     """
 
-    client: Client
+    client: RestClient
     namespace: tuple[str, ...]
     name: str
     vended: Vended
@@ -70,7 +70,7 @@ class ServedTable:
     @property
     def shown(self) -> str:
         """The table as messages name it."""
-        return f"`{dotted((*self.namespace, self.name))}` of catalog `{self.client.name}`"
+        return f"`{dotted_name((*self.namespace, self.name))}` of catalog `{self.client.name}`"
 
     @property
     def keeps_history(self) -> bool:
@@ -166,18 +166,18 @@ class ServedTable:
         return True
 
 
-def no_namespace(client: Client, namespace: tuple[str, ...]) -> TableNotFound:
+def no_namespace(client: RestClient, namespace: tuple[str, ...]) -> TableNotFound:
     """Make the error for a namespace that is not there: it lists those beside it, or above."""
     for depth in reversed(range(len(namespace))):
         try:
-            known = [dotted(each) for each in client.namespaces(namespace[:depth])]
+            known = [dotted_name(each) for each in client.namespaces(namespace[:depth])]
         except NotThereError:
             continue
         except IcectlError:
             break
         return missing.no_namespace(client.name, namespace, known)
     return TableNotFound(
-        f"catalog `{client.name}` has no namespace `{dotted(namespace)}`",
+        f"catalog `{client.name}` has no namespace `{dotted_name(namespace)}`",
         hint=f"`icectl inspect {client.name}` lists its namespaces",
     )
 

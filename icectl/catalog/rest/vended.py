@@ -14,7 +14,7 @@ from typing import Any
 from icectl.catalog.configured import is_secret_property
 from icectl.catalog.file_io import with_file_io_at
 from icectl.catalog.rest import addresses
-from icectl.catalog.rest.client import Client, NotThereError
+from icectl.catalog.rest.client import NotThereError, RestClient
 from icectl.errors import IcectlError, StorageError, Unsupported
 from icectl.storage.credentials import Places
 from icectl.storage.open import StorageOptions
@@ -35,7 +35,7 @@ class Vended:
     `hide` takes secrets. Nothing is asked before the first use.
     """
 
-    client: Client
+    client: RestClient
     namespace: tuple[str, ...]
     name: str
     given: StorageOptions

@@ -8,13 +8,13 @@ from typing import Any
 from icectl.catalog.identifier import TableName
 from icectl.catalog.protocol import CommitOutcome, LoadedTable
 from icectl.catalog.rest import addresses
-from icectl.catalog.rest.client import Client, NotThereError
-from icectl.catalog.rest.commits import Attempt
+from icectl.catalog.rest.client import NotThereError, RestClient
+from icectl.catalog.rest.commits import RestAttempt
 from icectl.catalog.rest.outcome import not_shown
 from icectl.catalog.rest.served import ServedTable, no_namespace, time_ordered_uuid
 from icectl.catalog.rest.vended import Vended
 from icectl.catalog.rest.wire import check_updates
-from icectl.catalog.warehouse import Means, Place, TableInCatalog, places
+from icectl.catalog.warehouse import CatalogAccess, TableInCatalog, TablePlace, places
 from icectl.errors import IcectlError, TableNotFound, Unsupported
 from icectl.spec.requirements import Requirement
 from icectl.spec.updates import Update
@@ -61,7 +61,7 @@ class RestTable:
         check_updates(updates)
         self.check_writable(base)
         key = time_ordered_uuid(self.served.client.env)
-        return Attempt(self.served, base, requirements, updates, key).outcome()
+        return RestAttempt(self.served, base, requirements, updates, key).outcome()
 
     def _check_shown(self, loaded: LoadedTable) -> None:
         """Raises: Unsupported, where the server's commits would lose what the table has."""
@@ -83,8 +83,8 @@ class RestTable:
 class RestWarehouse:
     """One catalog of a REST server."""
 
-    means: Means
-    client: Client
+    means: CatalogAccess
+    client: RestClient
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         """Yield the namespaces right below one.
@@ -120,7 +120,7 @@ class RestWarehouse:
         served = ServedTable(self.client, name.namespace, name.name, vended, store.read, means.warn)
         return TableInCatalog(RestTable(served), store, lambda: storage)
 
-    def places(self) -> Iterator[Place] | None:
+    def places(self) -> Iterator[TablePlace] | None:
         """Yield where every table of the catalog has its files; each is asked for by itself.
 
         None where the server does not list its tables. Raises: StorageError, while it is read too.
@@ -130,7 +130,7 @@ class RestWarehouse:
             return None
         return self._places_below(())
 
-    def _places_below(self, parent: tuple[str, ...]) -> Iterator[Place]:
+    def _places_below(self, parent: tuple[str, ...]) -> Iterator[TablePlace]:
         for namespace in self.namespaces(parent):
             for name in self.tables(namespace):
                 path = self.client.config.addresses.table(name.namespace, name.name)
@@ -145,13 +145,13 @@ class RestWarehouse:
                 continue
 
 
-def connect(means: Means) -> RestWarehouse:
+def connect(means: CatalogAccess) -> RestWarehouse:
     """Return the catalog that settings name; nothing is asked yet."""
     settings = means.settings
-    return RestWarehouse(means, Client(settings.name, settings.properties, means.env))
+    return RestWarehouse(means, RestClient(settings.name, settings.properties, means.env))
 
 
-def _places(name: TableName, answer: Mapping[str, Any]) -> Iterator[Place]:
+def _places(name: TableName, answer: Mapping[str, Any]) -> Iterator[TablePlace]:
     """Yield the places that the answer to a load tells; anywhere, where it tells none."""
     metadata = answer.get("metadata")
     members = metadata if isinstance(metadata, dict) else {}

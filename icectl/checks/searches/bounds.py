@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.checks.searches.entries import Columns, merged
-from icectl.checks.searches.metrics import Pairs, are_aligned, common, distinct_rows, pairs
-from icectl.entries.columns.packed import Packed, Places, not_text
+from icectl.checks.searches.entries import Columns, merge_faults
+from icectl.checks.searches.metrics import MetricPairs, are_aligned, common, distinct_rows, pairs
+from icectl.entries.columns.packed import PackedValues, Places, not_text
 from icectl.spec.rule import Fault
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
 
@@ -141,9 +141,9 @@ def bound_faults(columns: Columns, types: BoundTypes) -> BoundFaults:
             not_a_number[side].append(_not_a_number(part, bounds))
         crossed.append(_crossed(part, found["lower"], found["upper"]))
     return BoundFaults(
-        {side: merged(undecodable[side]) for side in SIDES},
-        {side: merged(not_a_number[side]) for side in SIDES},
-        merged(crossed),
+        {side: merge_faults(undecodable[side]) for side in SIDES},
+        {side: merge_faults(not_a_number[side]) for side in SIDES},
+        merge_faults(crossed),
     )
 
 
@@ -151,11 +151,11 @@ def bound_faults(columns: Columns, types: BoundTypes) -> BoundFaults:
 class _Bounds:
     """Bounds of one side; `places` are those in `pairs`, and `groups` are as `_group` says."""
 
-    pairs: Pairs
+    pairs: MetricPairs
     places: Places
     slots: npt.NDArray[Any]
     groups: npt.NDArray[np.uint8]
-    packed: Packed
+    packed: PackedValues
 
     def at(self, chosen: Places) -> "_Bounds":
         """Return the bounds at some places."""
@@ -165,7 +165,7 @@ class _Bounds:
             self.places[chosen],
             self.slots[chosen],
             self.groups[chosen],
-            Packed(packed.content, packed.starts[chosen], packed.lengths[chosen]),
+            PackedValues(packed.content, packed.starts[chosen], packed.lengths[chosen]),
         )
 
     def of_kind(self, kind: Kind) -> Places:
@@ -224,7 +224,7 @@ def _read(columns: Columns, side: Side, types: BoundTypes) -> _Bounds:
         np.arange(len(found)),
         slots,
         np.asarray(types.kinds.take(slots) << 5 | np.minimum(lengths, 31), np.uint8),
-        Packed(
+        PackedValues(
             np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8),
             ends[:-1],
             lengths,

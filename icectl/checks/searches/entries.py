@@ -89,7 +89,7 @@ class Columns:
         return Fault(len(places), self.table["location"][int(places[0])].as_py())
 
 
-def merged(faults: Iterable[Fault | None]) -> Fault | None:
+def merge_faults(faults: Iterable[Fault | None]) -> Fault | None:
     """Return the same fault found in several parts of a manifest."""
     found = [fault for fault in faults if fault is not None]
     return Fault(sum(fault.count for fault in found), found[0].location) if found else None

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from icectl.checks.searches.entries import Columns, Numbers, merged
+from icectl.checks.searches.entries import Columns, Numbers, merge_faults
 from icectl.spec.manifest import FileFormat
 from icectl.spec.rule import Fault
 
@@ -18,7 +18,7 @@ _ROOM_PER_PAIR = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class MetricPairs:
     """All keys of a metrics map with their values, one row after the other.
 
     `ends[row]` is where the pairs of a row end.
@@ -42,13 +42,13 @@ class Pairs:
         return np.repeat(firsts, lengths) + self.field_ids.view(np.uint32)
 
 
-def pairs(columns: Columns, name: str) -> Pairs:
+def pairs(columns: Columns, name: str) -> MetricPairs:
     """Return the pairs of a map column that is in one piece. Order: row, then as stored."""
     column = columns.table[name]
     if column.null_count == len(column):
         kind = column.type
         ends = np.zeros(len(column), np.int64)
-        return Pairs(ends, np.zeros(0, np.int32), pa.array([], kind.item_type))
+        return MetricPairs(ends, np.zeros(0, np.int32), pa.array([], kind.item_type))
     maps = column.combine_chunks()
     offsets = maps.offsets.to_numpy()
     start, stop = int(offsets[0]), int(offsets[-1])
@@ -58,15 +58,15 @@ def pairs(columns: Columns, name: str) -> Pairs:
         kept = np.repeat(columns.present(name), lengths)
         keys, values = keys.filter(pa.array(kept)), values.filter(pa.array(kept))
         lengths = np.where(columns.present(name), lengths, 0)
-    return Pairs(np.cumsum(lengths, dtype=np.int64), keys.to_numpy(), values)
+    return MetricPairs(np.cumsum(lengths, dtype=np.int64), keys.to_numpy(), values)
 
 
-def are_aligned(left: Pairs, right: Pairs) -> bool:
+def are_aligned(left: MetricPairs, right: MetricPairs) -> bool:
     """Return whether two maps have the same fields in every row, in the same order."""
     return np.array_equal(left.ends, right.ends) and np.array_equal(left.field_ids, right.field_ids)
 
 
-def common(left: Pairs, right: Pairs) -> tuple[Places, Places]:
+def common(left: MetricPairs, right: MetricPairs) -> tuple[Places, Places]:
     """Return the places of the pairs that two maps have for the same row and field.
 
     Cost: some passes where ids are small numbers, as they are but in delete files; else a sort.
@@ -89,26 +89,26 @@ def common(left: Pairs, right: Pairs) -> tuple[Places, Places]:
     return found[both], both
 
 
-def distinct_rows(found: Pairs, places: Places) -> Places:
+def distinct_rows(found: MetricPairs, places: Places) -> Places:
     """Return the rows of some pairs. Order: ascending, each once."""
     return np.unique(found.rows(places))
 
 
 def impossible_counts(columns: Columns) -> Fault | None:
     """Files with more nulls or NaN in a column than values, or with counts below zero (R-130)."""
-    return merged(_impossible_counts(part) for part in columns.parts())
+    return merge_faults(_impossible_counts(part) for part in columns.parts())
 
 
 def counts_of_other_rows(columns: Columns, top_level: Collection[int]) -> Fault | None:
     """Return files with more or fewer values than rows in one of the top-level columns (R-134)."""
-    return merged(_counts_of_other_rows(part, top_level) for part in columns.parts())
+    return merge_faults(_counts_of_other_rows(part, top_level) for part in columns.parts())
 
 
 def avro_with_column_sizes(columns: Columns) -> Fault | None:
     """Avro files with sizes of columns, which have none (R-133)."""
     if not columns.of("file_format", FileFormat.AVRO).any():
         return None
-    return merged(_avro_with_column_sizes(part) for part in columns.parts())
+    return merge_faults(_avro_with_column_sizes(part) for part in columns.parts())
 
 
 def _impossible_counts(columns: Columns) -> Fault | None:
@@ -140,7 +140,7 @@ def _avro_with_column_sizes(columns: Columns) -> Fault | None:
     return columns.fault(columns.of("file_format", FileFormat.AVRO) & (sizes > 0))
 
 
-def _longs(found: Pairs) -> Numbers:
+def _longs(found: MetricPairs) -> Numbers:
     """Counts; a null one is 0."""
     values = found.values.fill_null(0) if found.values.null_count else found.values
     return np.asarray(values.to_numpy())

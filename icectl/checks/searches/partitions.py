@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.checks.searches.entries import Columns
-from icectl.entries.columns.packed import Packed, Places, not_text
+from icectl.entries.columns.packed import PackedValues, Places, not_text
 from icectl.entries.columns.values import Mask
 from icectl.entries.partition.key import PartitionValue, decode_key, join_values
 from icectl.errors import CorruptTable
@@ -63,7 +63,7 @@ class _Field:
     codes: npt.NDArray[Any]
     type: Type
     present: Mask
-    packed: Packed
+    packed: PackedValues
 
     def entries_of(self, keys: Mask) -> Fault | None:
         """Return the entries of some distinct keys."""
@@ -77,20 +77,20 @@ class _Field:
         return value, self.columns.fault(self.codes == key)
 
 
-def _fields(keys: pa.Array, field_count: int) -> Sequence[tuple[Mask, Packed]]:
+def _fields(keys: pa.Array, field_count: int) -> Sequence[tuple[Mask, PackedValues]]:
     """Presence and canonical values of each field (entries/partition/key.py)."""
     _, offsets, stored = keys.buffers()
     stored_ends = np.frombuffer(offsets, np.int32)[: len(keys) + 1].astype(np.int64)
     at, ends = stored_ends[:-1], stored_ends[1:]
     content = np.zeros(int(stored_ends[-1]) + 8, np.uint8)  # a length may be read past the end
     content[: stored_ends[-1]] = np.frombuffer(stored, np.uint8)[: stored_ends[-1]]
-    everywhere = Packed(content, np.arange(len(content)), np.full(len(content), 4))
+    everywhere = PackedValues(content, np.arange(len(content)), np.full(len(content), 4))
     fields = []
     for _ in range(field_count):
         _check((at < ends).all(), field_count)
         present = content[at] == 1
         lengths = np.where(present, everywhere.numbers(at + 1, "<u4"), 0).astype(np.int64)
-        fields.append((present, Packed(content, at + 5, lengths)))
+        fields.append((present, PackedValues(content, at + 5, lengths)))
         at = at + 1 + np.where(present, lengths + 4, 0)
         _check((at <= ends).all(), field_count)
     _check((at == ends).all(), field_count)
@@ -119,7 +119,7 @@ def _range(field: _Field) -> FieldRange:
     return FieldRange(has_null, has_nan, *least, *greatest, undecodable)
 
 
-def _is_of_length(packed: Packed, type_: Type) -> Mask:
+def _is_of_length(packed: PackedValues, type_: Type) -> Mask:
     if isinstance(type_, DecimalType):
         return np.asarray((packed.lengths > 0) & (packed.lengths <= 16))
     if isinstance(type_, FixedType):

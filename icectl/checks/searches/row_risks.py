@@ -17,7 +17,7 @@ from icectl.entries.columns.values import Integers, Mask
 from icectl.entries.rows import Entries, location_keys, repeats
 from icectl.spec.layout import Layout
 from icectl.spec.manifest import Content, FileFormat, Status
-from icectl.spec.rule import Broken, Fault, Found
+from icectl.spec.rule import BrokenRule, Fault, Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class LiveRows:
         """Yield the rule with the rows that break it, where there are any."""
         if len(rows):
             named = self.table[column][int(rows[0])].as_py()
-            yield Broken(rule, Fault(len(rows), str(named)), told)
+            yield BrokenRule(rule, Fault(len(rows), str(named)), told)
 
 
 def row_risks(entries: Entries, ledger: Ledger) -> Found:
@@ -97,7 +97,7 @@ def row_risks(entries: Entries, ledger: Ledger) -> Found:
 def live_twice(files: Entries, rows: Sequence[int]) -> int:
     """Count those of some rows whose location another row of the files has too (R-066)."""
     keys = location_keys(files.table["location"])
-    again = repeated(keys)
+    again = repeated_places(keys)
     if not len(again):
         return 0
     named = pc.unique(keys.take(pa.array(again)))
@@ -105,7 +105,7 @@ def live_twice(files: Entries, rows: Sequence[int]) -> int:
     return int(pc.sum(chosen, min_count=0).as_py())
 
 
-def repeated(keys: pa.ChunkedArray) -> Integers:
+def repeated_places(keys: pa.ChunkedArray) -> Integers:
     """Return the places whose key an earlier one has; null has none in common."""
     prints = np.empty(len(keys), np.uint64)
     start = 0

@@ -16,7 +16,7 @@ from icectl.entries.columns.values import NONE, Integers, Mask, Positions
 from icectl.entries.rows import Entries, location_keys
 from icectl.entries.summary import Totals
 from icectl.spec.manifest import Content, FileFormat, Status
-from icectl.spec.rule import Broken, Fault, Found
+from icectl.spec.rule import BrokenRule, Fault, Found
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class TreeFiles:
         """Yield the rule with the rows that break it, where there are any."""
         fault = self.fault(rows)
         if fault is not None:
-            yield Broken(rule, fault, told)
+            yield BrokenRule(rule, fault, told)
 
 
 def _codes(keys: pa.ChunkedArray) -> Integers:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from icectl.checks.finding import Finding, finding
-from icectl.checks.sfc1.rows import Known
+from icectl.checks.sfc1.rows import KnownIds
 from icectl.checks.sfc1.vectors import VectorLimits
 from icectl.entries.summary import Totals, summary_counters
 from icectl.errors import CorruptTable, MissingFile, Refused, StorageError, Unsupported
@@ -100,10 +100,10 @@ def check_replace(snapshot: Snapshot, before: int | None, after: int | None) -> 
         yield finding("V4-037", f"snapshot {snapshot.snapshot_id}", message)
 
 
-def known_ids(metadata: TableMetadata) -> Known:
+def known_ids(metadata: TableMetadata) -> KnownIds:
     """Collect the ids that entries of a table may name."""
     fields = {id_: field for schema in metadata.schemas for id_, field in schema.all_fields.items()}
-    return Known(
+    return KnownIds(
         spec_ids=frozenset(spec.spec_id for spec in metadata.partition_specs),
         sort_order_ids=frozenset(order.order_id for order in metadata.sort_orders),
         columns=frozenset(fields),

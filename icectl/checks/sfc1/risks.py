@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow.compute as pc
 
-from icectl.checks.searches.row_risks import LiveRows, repeated
+from icectl.checks.searches.row_risks import LiveRows, repeated_places
 from icectl.entries.columns.values import Integers
 from icectl.entries.rows import Entries, index_in
 from icectl.spec.manifest import Content
@@ -20,14 +20,14 @@ def tree_risks(entries: Entries) -> Found:
     """
     live = LiveRows(entries)
     files = np.flatnonzero(live.is_live & ~live.is_vector)
-    again = repeated(live.keys("location", live.is_live & ~live.is_vector))
+    again = repeated_places(live.keys("location", live.is_live & ~live.is_vector))
     yield from live.broken("V4-120", files[again], "is live again")
     if live.has("first_row_id", "record_count"):
         yield from _shared_row_ids(live)
     if not live.is_vector.any() or not live.has("referenced_data_file"):
         return
     again = np.flatnonzero(live.is_vector)[
-        repeated(live.keys("referenced_data_file", live.is_vector))
+        repeated_places(live.keys("referenced_data_file", live.is_vector))
     ]
     said = "has a second live delete vector"
     yield from live.broken("V4-121", again, said, "referenced_data_file")

@@ -11,7 +11,7 @@ from icectl.entries.columns.values import Integers, Mask, mask_of, whole
 from icectl.entries.rows import location_keys
 from icectl.entries.sfc1.rows import COUNTS, LEAF_MAX_ENTRIES, LISTED, ListedRow, listed_rows
 from icectl.spec.manifest import Content, FileFormat, Status
-from icectl.spec.rule import Broken, Fault, Found, Severity
+from icectl.spec.rule import BrokenRule, Fault, Found, Severity
 
 _DATA, _VECTOR, _EQUALITY = Content.DATA, Content.POSITION_DELETES, Content.EQUALITY_DELETES
 _LEAVES = (Content.DATA_MANIFEST, Content.DELETE_MANIFEST)
@@ -30,7 +30,7 @@ _ORDER = (5, 3, 4, 2, 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownIds:
     """Ids that entries may name; `real_columns` are the floating-point ones."""
 
     spec_ids: Collection[int]
@@ -100,10 +100,10 @@ class TreeColumns:
         """Yield the rule with the rows that break it, where there are any."""
         fault = self.fault(wrong)
         if fault is not None:
-            yield Broken(rule, fault, told, severity)
+            yield BrokenRule(rule, fault, told, severity)
 
 
-def entry_faults(columns: TreeColumns, known: Known) -> Found:
+def entry_faults(columns: TreeColumns, known: KnownIds) -> Found:
     """Check single rows of a root or a leaf of version 4 (V4-051 to V4-070)."""
     yield from _locations(columns)
     yield from _vectors(columns)
@@ -173,7 +173,7 @@ def _numbers_of_rows(columns: TreeColumns) -> Found:
     yield from columns.broken("V4-070", ~columns.absent("key_metadata"), "has key metadata")
 
 
-def _named_ids(columns: TreeColumns, known: Known) -> Found:
+def _named_ids(columns: TreeColumns, known: KnownIds) -> Found:
     wrong = ~np.isin(columns.numbers("spec_id"), list(known.spec_ids))
     yield from columns.broken("V4-054", wrong, "is of a partition spec that there is not")  # V4-054
     has_order = ~columns.absent("sort_order_id")
@@ -185,7 +185,7 @@ def _named_ids(columns: TreeColumns, known: Known) -> Found:
     yield from columns.broken("V4-055", has_order & is_data & unknown, said, "warning")
 
 
-def _equality_ids(columns: TreeColumns, known: Known) -> Found:
+def _equality_ids(columns: TreeColumns, known: KnownIds) -> Found:
     ids = columns.rows["equality_ids"]
     lengths = pc.fill_null(pc.list_value_length(ids), 0).to_numpy()
     equality = columns.of(_EQUALITY)
@@ -323,19 +323,19 @@ def described_faults(
     ]
     if differing:  # V4-103
         said = f"is described with {'; '.join(differing)}"
-        yield Broken("V4-103", Fault(1, location), said)
+        yield BrokenRule("V4-103", Fault(1, location), said)
     numbers, files = columns.numbers("sequence_number"), columns.numbers("file_sequence_number")
     live = status != Status.DELETED
     least = int(numbers[live].min()) if live.any() else leaf.sequence_number
     if leaf.min_sequence_number != least:  # V4-104
         said = f"is said to have {leaf.min_sequence_number} as lowest sequence number, not {least}"
-        yield Broken("V4-104", Fault(1, location), said)
+        yield BrokenRule("V4-104", Fault(1, location), said)
     wrong = (numbers > files) | (files > snapshot_sequence)
     yield from columns.broken("V4-064", wrong, "has a sequence number of the future")
     if not len(columns):  # V4-110
-        yield Broken("V4-110", Fault(1, location), "is a leaf without rows")
+        yield BrokenRule("V4-110", Fault(1, location), "is a leaf without rows")
     if len(columns) > LEAF_MAX_ENTRIES:  # V4-115
-        yield Broken("V4-115", Fault(1, location), f"is a leaf of {len(columns):,} rows")
+        yield BrokenRule("V4-115", Fault(1, location), f"is a leaf of {len(columns):,} rows")
 
 
 def status_faults(columns: TreeColumns, leaf: ListedRow, *, is_new: bool) -> Found:
@@ -346,4 +346,4 @@ def status_faults(columns: TreeColumns, leaf: ListedRow, *, is_new: bool) -> Fou
         yield from columns.broken("V4-106", changed, said)  # V4-106
     if leaf.status == Status.ADDED and not changed.any():  # V4-109
         said = "is a leaf listed as ADDED, with nothing new in it"
-        yield Broken("V4-109", Fault(1, leaf.name), said)
+        yield BrokenRule("V4-109", Fault(1, leaf.name), said)

@@ -17,7 +17,7 @@ from icectl.entries.partition.transforms import transform_column
 from icectl.entries.sfc1.rows import STATS
 from icectl.spec.expressions import HIGHEST_STATS_ID
 from icectl.spec.manifest import Content, Status
-from icectl.spec.rule import Broken, Fault, Found, Severity
+from icectl.spec.rule import BrokenRule, Fault, Found, Severity
 from icectl.spec.stats_columns import STATS_STEP, StatsColumn, group_id
 from icectl.spec.transforms import Transform
 
@@ -39,7 +39,7 @@ def schema_faults(location: str, stored: pa.Schema, columns: Sequence[StatsColum
     known = {group_id(one.id): one for one in columns}
     for group in child_fields(stored.field(STATS).type):
         for said in _wrong_group(group, known):
-            yield Broken("V4-140", Fault(1, location), said)  # V4-140
+            yield BrokenRule("V4-140", Fault(1, location), said)  # V4-140
 
 
 def _wrong_group(group: pa.Field, known: Mapping[int, StatsColumn]) -> Iterator[str]:
@@ -93,13 +93,13 @@ class Stats:
         self._count = len(rows)
         self.is_null: Mask = mask_of(stored.is_null())
 
-    def group(self, stats_id: int) -> "Group | None":
+    def group(self, stats_id: int) -> "StatsMembers | None":
         """Return the members of one stats id; None where the table has no such column."""
         found = self._groups.get(group_id(stats_id))
-        return None if found is None else Group(found)
+        return None if found is None else StatsMembers(found)
 
 
-class Group:
+class StatsMembers:
     """The members of one stats id over all rows; what the file lacks is None."""
 
     def __init__(self, stored: pa.StructArray) -> None:
@@ -155,7 +155,7 @@ def value_faults(
     yield from columns.broken("V4-145", miscounted, said)  # V4-145
 
 
-def _crossed(group: Group) -> Mask:
+def _crossed(group: StatsMembers) -> Mask:
     lower, upper = group.get("lower_bound"), group.get("upper_bound")
     if lower is None or upper is None:
         return np.zeros(len(group.is_null), bool)
@@ -194,7 +194,7 @@ def tuple_faults(
     yield from columns.broken("V4-143", wrong["loose"], said)  # V4-143
 
 
-def _of_tuple(group: Group) -> dict[str, Mask]:
+def _of_tuple(group: StatsMembers) -> dict[str, Mask]:
     lower, upper = group.get("lower_bound"), group.get("upper_bound")
     if lower is None or upper is None:
         return {}
@@ -222,7 +222,7 @@ def _differ(lower: pa.Array, upper: pa.Array) -> Mask:
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class DerivedExpression:
     """An expression that can be computed, and where its source's statistics are."""
 
     stats_id: int
@@ -230,7 +230,9 @@ class Derived:
     transform: Transform
 
 
-def derived_faults(columns: TreeColumns, stats: Stats, derived: Sequence[Derived]) -> Found:
+def derived_faults(
+    columns: TreeColumns, stats: Stats, derived: Sequence[DerivedExpression]
+) -> Found:
     """Partition values that are not what follows from a column of one value (V4-149)."""
     wrong = np.zeros(len(columns), bool)
     is_data = columns.of(Content.DATA)
@@ -286,14 +288,14 @@ def aggregate_faults(
     found: dict[str, list[int]] = {name: [] for name in _SAID}
     parts = zip(columns, told.flatten(), total.flatten(), stats.flatten(), strict=True)
     for column, said, summed, each in parts:
-        for name in _compared(Group(said), Group(summed), Group(each)):
+        for name in _compared(StatsMembers(said), StatsMembers(summed), StatsMembers(each)):
             found[name].append(column.id)
     for name, (rule, said, severity) in _SAID.items():
         if found[name]:
             more = f" and {len(found[name]) - 1:,} more" if len(found[name]) > 1 else ""
             text = f"{said}, of the column {found[name][0]}{more}"
             is_lacking = of_older_version and rule == "V4-147"
-            yield Broken(rule, Fault(1, leaf), text, "info" if is_lacking else severity)
+            yield BrokenRule(rule, Fault(1, leaf), text, "info" if is_lacking else severity)
 
 
 _SAID: Mapping[str, tuple[str, str, Severity | None]] = {
@@ -304,7 +306,7 @@ _SAID: Mapping[str, tuple[str, str, Severity | None]] = {
 }
 
 
-def _compared(told: Group, whole: Group, rows: Group) -> Iterator[str]:
+def _compared(told: StatsMembers, whole: StatsMembers, rows: StatsMembers) -> Iterator[str]:
     """Find what is wrong with what is told of one column, by the names of _SAID."""
     if told.is_null.all():
         if not whole.is_null.all():
@@ -320,14 +322,14 @@ def _compared(told: Group, whole: Group, rows: Group) -> Iterator[str]:
         yield "untrue"
 
 
-def _outside(group: Group, lower: pa.Array, upper: pa.Array) -> bool:
+def _outside(group: StatsMembers, lower: pa.Array, upper: pa.Array) -> bool:
     """Return whether a bound of the group lies outside of a range."""
     least, most = group.get("lower_bound"), group.get("upper_bound")
     below, above = pc.less(least, lower[0]), pc.greater(most, upper[0])
     return bool(mask_of(below).any() or mask_of(above).any())
 
 
-def _miscounts(told: Group, whole: Group) -> bool:
+def _miscounts(told: StatsMembers, whole: StatsMembers) -> bool:
     for name in ("value_count", "null_count", "nan_count"):
         (said, is_said), (found, is_known) = told.counts(name), whole.counts(name)
         if (is_said & is_known & (said != found)).any():
@@ -335,7 +337,7 @@ def _miscounts(told: Group, whole: Group) -> bool:
     return False
 
 
-def _is_not_tight(told: Group, whole: Group) -> bool:
+def _is_not_tight(told: StatsMembers, whole: StatsMembers) -> bool:
     """Return whether bounds are called tight that are not those of the rows."""
     said, really = told.get("tight_bounds"), whole.get("tight_bounds")
     if said is None or not mask_of(said).any():

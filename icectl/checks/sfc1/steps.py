@@ -12,7 +12,7 @@ from icectl.spec.rule import Found
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class SaidChanges:
     """Rows of the files that a snapshot says it added and removed (sfc-1 9.2).
 
     `listed` are the removed ones without those that only a DELETED leaf tells of.
@@ -25,7 +25,7 @@ class Changed:
 
 def changed_rows(
     files: TreeFiles, tree: Tree, live: Integers, parent: Tree | None = None
-) -> Changed:
+) -> SaidChanges:
     """Find what a snapshot changed, from its root and the leaves that it marks (sfc-1 9.2).
 
     `parent` tells what was dead already where the root does not (sfc-1 9.6).
@@ -56,7 +56,7 @@ def changed_rows(
         """Leave out rows of files that were both removed and added."""
         return files.chosen(rows, ~np.isin(identities[rows], moved))
 
-    return Changed(unmoved(new), unmoved(gone), unmoved(listed))
+    return SaidChanges(unmoved(new), unmoved(gone), unmoved(listed))
 
 
 def _of_leaf(files: TreeFiles, use: LeafUse, dead_before: Positions) -> tuple[Integers, Integers]:
@@ -83,15 +83,15 @@ def _within(positions: Positions, rows: Integers) -> Integers:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TreeStep:
     """A whole snapshot, its whole parent, and what it says it changed."""
 
     tree: Tree
     parent: Tree
-    changed: Changed
+    changed: SaidChanges
 
 
-def step_faults(files: TreeFiles, step: Step, live: Integers) -> Found:
+def step_faults(files: TreeFiles, step: TreeStep, live: Integers) -> Found:
     """Find what went between a snapshot and its parent without being said (V4-160 to V4-162)."""
     identities = files.identities
     here, before = _differing(files, step.tree, step.parent)
@@ -148,7 +148,7 @@ def _renumbered(files: TreeFiles, here: Integers, before: Integers, kept: Intege
     yield from files.broken("V4-162", here[wrong], "lives on with other numbers than before")
 
 
-def _lost_with_leaves(files: TreeFiles, step: Step, live: Integers) -> Integers:
+def _lost_with_leaves(files: TreeFiles, step: TreeStep, live: Integers) -> Integers:
     """Return files of leaves that are gone, neither live nor listed as removed (V4-161)."""
     present = {use.part for use in step.tree.leaves if use.is_live}
     keys = {use.key for use in step.tree.leaves if use.is_live}
@@ -161,7 +161,7 @@ def _lost_with_leaves(files: TreeFiles, step: Step, live: Integers) -> Integers:
     return rows[~np.isin(identities[rows], known)]
 
 
-def restored_faults(files: TreeFiles, step: Step, live: Integers) -> Found:
+def restored_faults(files: TreeFiles, step: TreeStep, live: Integers) -> Found:
     """Yield data files whose delete vector went, and none came (V4-165)."""
     vectors = step.changed.removed[files.is_vector[step.changed.removed]]
     covered = live[files.is_vector[live]]
@@ -172,7 +172,7 @@ def restored_faults(files: TreeFiles, step: Step, live: Integers) -> Found:
     yield from files.broken("V4-165", vectors[wrong], said)
 
 
-def replaced_vectors(files: TreeFiles, step: Step, live: Integers) -> Integers:
+def replaced_vectors(files: TreeFiles, step: TreeStep, live: Integers) -> Integers:
     """Pairs of rows: a data file's delete vector in the parent, and the one in its place now."""
     here, before = _differing(files, step.tree, step.parent)
     whole = files.is_vector & (files.named >= 0) & (files.numbers("content_offset") >= 0)
@@ -210,7 +210,7 @@ def renumbered_files(files: TreeFiles, lived: Mask) -> Found:
     yield from files.broken("V4-163", wrong, said)
 
 
-def added_again(files: TreeFiles, steps: Sequence[Changed]) -> Found:
+def added_again(files: TreeFiles, steps: Sequence[SaidChanges]) -> Found:
     """Yield data files that were removed once and added later (V4-166). `steps`: oldest first."""
     gone: Mask = np.zeros(files.code_count, bool)
     for step in steps:

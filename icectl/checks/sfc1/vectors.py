@@ -8,7 +8,7 @@ import numpy as np
 from icectl.checks.sfc1.rows import TreeColumns
 from icectl.entries.columns.values import Positions
 from icectl.spec.manifest import Content, Status
-from icectl.spec.rule import Broken, Fault, Found
+from icectl.spec.rule import BrokenRule, Fault, Found
 
 _PUFFIN_FRAMING = 24
 """Bytes that a blob has more than the bitmap in it (sfc-1 6.3)."""
@@ -87,7 +87,7 @@ def vector_faults(root: RootVectors) -> Found:
     Rules: V4-080 to V4-091, V4-114, V4-116.
     """
     for key in dict.fromkeys(root.locations[at] or "" for at in root.repeated):
-        yield Broken("V4-116", root.fault(key), "is listed more than once")  # V4-116
+        yield BrokenRule("V4-116", root.fault(key), "is listed more than once")  # V4-116
     for key in root.vectors:
         yield from _of_leaf(root, key)
     for at in root.columns.places(Content.DELETE_MANIFEST):
@@ -95,7 +95,7 @@ def vector_faults(root: RootVectors) -> Found:
         if named is None or root.status(at) == Status.DELETED or root.is_live(named):
             continue
         said = f"belongs to `{named}`, which is not live"  # V4-114
-        yield Broken("V4-114", root.fault(root.locations[at] or ""), said)
+        yield BrokenRule("V4-114", root.fault(root.locations[at] or ""), said)
 
 
 def _of_leaf(root: RootVectors, key: str) -> Found:
@@ -103,22 +103,22 @@ def _of_leaf(root: RootVectors, key: str) -> Found:
     live = root.of(key, Status.ADDED, Status.EXISTING)
     added, deleted = root.of(key, Status.ADDED), root.of(key, Status.DELETED)
     if len(live) > 1:  # V4-080
-        yield Broken("V4-080", here, f"has {len(live)} live delete vectors")
+        yield BrokenRule("V4-080", here, f"has {len(live)} live delete vectors")
     if not root.is_live(key):  # V4-081
         if live:
-            yield Broken("V4-081", here, "has a delete vector, but is not live")
+            yield BrokenRule("V4-081", here, "has a delete vector, but is not live")
         if deleted:
             said = "has a DELETED delete vector, but is not live"
-            yield Broken("V4-081", here, said, "warning")
+            yield BrokenRule("V4-081", here, said, "warning")
     elif deleted and not added:  # V4-086
-        yield Broken("V4-086", here, "has lost its delete vector, and none took its place")
+        yield BrokenRule("V4-086", here, "has lost its delete vector, and none took its place")
     if key in root.leaves:
         yield from _inside(root, key)
         if added and root.status(root.leaves[key]) == Status.ADDED:  # V4-091
-            yield Broken("V4-091", here, "is new and has a new delete vector")
+            yield BrokenRule("V4-091", here, "is new and has a new delete vector")
     if not all(_grows(root, old, new) for old in deleted for new in added):  # V4-085
         said = "has a new delete vector that does not hold more than the old one"
-        yield Broken("V4-085", here, said)
+        yield BrokenRule("V4-085", here, said)
 
 
 def _grows(root: RootVectors, old: int, new: int) -> bool:
@@ -135,7 +135,7 @@ def _inside(root: RootVectors, key: str) -> Found:
         positions = root.bitmaps.get(at)
         if positions is not None and len(positions) and int(positions[-1]) >= count:  # V4-083
             said = f"has {count} rows, and a delete vector that names row {int(positions[-1])}"
-            yield Broken("V4-083", root.fault(key), said)
+            yield BrokenRule("V4-083", root.fault(key), said)
 
 
 def worth_rewriting(root: RootVectors, limits: VectorLimits, location: str) -> Found:
@@ -148,7 +148,7 @@ def worth_rewriting(root: RootVectors, limits: VectorLimits, location: str) -> F
     sizes = [0 if one is None else len(one) for one in inline]
     total = sum(sizes)
     if total > limits.inline_total_max_bytes:  # V4-089
-        yield Broken("V4-089", Fault(1, location), f"has {total:,} bytes of bitmaps")
+        yield BrokenRule("V4-089", Fault(1, location), f"has {total:,} bytes of bitmaps")
     blobs = columns.numbers("content_size_in_bytes")
     for key, rows in root.vectors.items():
         for at in rows:
@@ -157,7 +157,7 @@ def worth_rewriting(root: RootVectors, limits: VectorLimits, location: str) -> F
             room = total + bare <= limits.inline_total_max_bytes
             is_out = columns.rows["content_offset"][at].is_valid
             if sizes[at] > limits.inline_max_bytes or (is_out and fits and room):  # V4-089
-                yield Broken("V4-089", root.fault(key), "has its bitmap in the wrong place")
+                yield BrokenRule("V4-089", root.fault(key), "has its bitmap in the wrong place")
         yield from _shares(root, key, limits.rewrite_ratio)
 
 
@@ -171,9 +171,9 @@ def _shares(root: RootVectors, key: str, ratio: float) -> Found:
         for name in ("added", "existing", "deleted")
     )
     if dead == added + existing and not deleted:  # V4-193
-        yield Broken("V4-193", root.fault(key), "has no live rows left")
+        yield BrokenRule("V4-193", root.fault(key), "has no live rows left")
     elif dead > ratio * (added + existing):  # V4-192
-        yield Broken("V4-192", root.fault(key), f"has {dead} dead rows of {added + existing}")
+        yield BrokenRule("V4-192", root.fault(key), f"has {dead} dead rows of {added + existing}")
 
 
 def vector_steps(root: RootVectors, parent: RootVectors) -> Found:
@@ -183,9 +183,9 @@ def vector_steps(root: RootVectors, parent: RootVectors) -> Found:
             continue
         said = _differs(root, parent, key)
         if said is not None:  # V4-087
-            yield Broken("V4-087", root.fault(key), said)
+            yield BrokenRule("V4-087", root.fault(key), said)
         elif _rewritten(root, parent, key):  # V4-088
-            yield Broken("V4-088", root.fault(key), "has its delete vector in another form")
+            yield BrokenRule("V4-088", root.fault(key), "has its delete vector in another form")
 
 
 def _differs(root: RootVectors, parent: RootVectors, key: str) -> str | None:

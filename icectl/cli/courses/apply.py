@@ -13,7 +13,7 @@ from icectl.plan.reviewed import PLANNED
 from icectl.report.document import Outcome
 from icectl.report.maintain_plan import COMMAND as MAINTAIN
 from icectl.report.maintain_plan import saved_maintenance
-from icectl.report.saved_plan import SavedPlan, opened, saved_plan
+from icectl.report.saved_plan import SavedPlan, open_saved_plan, saved_plan
 from icectl.units import print_count
 
 
@@ -67,7 +67,7 @@ def _read(file: str) -> dict[str, Any]:
         raise UsageError(f"{file} is no saved plan: it is not text") from error
     except OSError as error:
         raise UsageError(f"cannot read the plan {file}: {error.strerror}") from error
-    return opened(text, file)
+    return open_saved_plan(text, file)
 
 
 def _command(saved: SavedPlan, file: str) -> Command:

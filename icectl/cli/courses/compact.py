@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from icectl.cli.commands.compact import CompactRequest
-from icectl.cli.options import Change, Common, Limits
-from icectl.cli.session import Session, identity_of, open_session, unpublished
+from icectl.cli.options import Change, Common, RunLimits
+from icectl.cli.session import Session, identity_of, open_session, unpublished_metadata
 from icectl.cli.settings import (
     COMPACT_ENGINE,
     COMPACT_MASTER,
@@ -17,7 +17,7 @@ from icectl.cli.settings import (
     whole_number,
 )
 from icectl.cli.spark_options import check_no_spark_options, spark_options
-from icectl.engine.choice import AUTO, EngineChoice, choose_engine, confirmed
+from icectl.engine.choice import AUTO, EngineChoice, choose_engine, confirm_engine
 from icectl.engine.compact_job import Engine
 from icectl.engine.local import LocalEngine
 from icectl.engine.spark_rewrite import SparkEngine
@@ -55,7 +55,7 @@ STRATEGIES = ("binpack", "sort", "zorder")
 
 
 @dataclass(frozen=True, slots=True)
-class Commits:
+class CommitLimits:
     """The number of commits that a run makes at most, and of those that may fail before it ends."""
 
     most: int
@@ -79,7 +79,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
         lambda metadata: replace(options(metadata), only=session.reviewed),
     )
     if prepared.plan.has_work and not (change.dry_run or change.check):
-        choice = confirmed(choice)
+        choice = confirm_engine(choice)
     told = Compaction(
         prepared.plan,
         prepared.files,
@@ -89,7 +89,7 @@ def run(common: Common, table: str, request: CompactRequest, change: Change) -> 
     )
     with _engine(session, request, choice) as engine:
         told = replace(told, tasks=engine.counts)
-        return _run(session, engine, prepared, told, change, Commits(commits, budget))
+        return _run(session, engine, prepared, told, change, CommitLimits(commits, budget))
 
 
 def _choice(session: Session, request: CompactRequest) -> EngineChoice:
@@ -134,7 +134,7 @@ def _run(
     prepared: PreparedCompaction,
     told: Compaction,
     change: Change,
-    commits: Commits,
+    commits: CommitLimits,
 ) -> Outcome:
     """Tell the plan, or carry it out."""
     session.approve(lambda: compaction_result(told))
@@ -178,7 +178,7 @@ def _done(
         failed=done.failed,
         snapshot_ids=done.snapshot_ids,
         removed_delete_files=done.removed_delete_files,
-        new_metadata_file=unpublished(done.landed),
+        new_metadata_file=unpublished_metadata(done.landed),
     )
     whole = len(done.done) == len(prepared.plan.groups)
     status: Literal["done", "incomplete"] = "done" if whole else "incomplete"
@@ -208,7 +208,7 @@ def _outcome(
 
 
 def options_of(
-    request: CompactRequest, limits: Limits
+    request: CompactRequest, limits: RunLimits
 ) -> Callable[[TableMetadata], CompactOptions]:
     """Check what the caller asks for, and return what makes options of it for a table.
 

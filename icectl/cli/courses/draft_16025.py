@@ -14,13 +14,13 @@ from icectl.cli.commands.validate import ValidateRequest
 from icectl.cli.options import Change, Common
 from icectl.cli.session import identity_of, open_session, storage_of
 from icectl.cli.settings import VALIDATE_FAIL_ON, parse_count, parse_option
-from icectl.commit.draft_16025.export import ROOT, ExportPlan, Means, write_export
+from icectl.commit.draft_16025.export import ROOT, ExportAccess, ExportPlan, write_export
 from icectl.errors import TableNotFound, UsageError
 from icectl.plan.inspect.views import Row, RowSet
 from icectl.report.document import Outcome
 from icectl.report.draft_16025 import Export, export_result, print_export
 from icectl.report.inspect.rows import print_chosen, print_csv, print_json_lines
-from icectl.report.validate import Checked, checked_result, print_checked
+from icectl.report.validate import CheckedTable, checked_result, print_checked
 from icectl.run.draft_16025.export import prepare
 from icectl.run.draft_16025.read import check_root, draft_rows
 from icectl.spec.layout import DRAFT_16025
@@ -51,7 +51,7 @@ def export(common: Common, table: str, request: UpgradeRequest, change: Change) 
     session.approve(lambda: export_result(told))
     planning = change.dry_run or change.check
     if not planning:
-        done = write_export(Means(reader.store, reader.progress, reader.deadline), plan)
+        done = write_export(ExportAccess(reader.store, reader.progress, reader.deadline), plan)
         told = replace(
             told,
             bytes_written=done.size_bytes,
@@ -161,7 +161,7 @@ def validate_root(common: Common, table: str, request: ValidateRequest) -> Outco
         rule_ids("--rule", request.rule or ()), rule_ids("--skip", request.skip or ())
     )
     found = check_root(*_located(common, table))
-    checked = Checked(
+    checked = CheckedTable(
         table_location=found.table_location,
         level="metadata",
         findings=tuple(filter(chosen.keeps, found.findings)),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from icectl.cli.commands.expire_snapshots import ExpireRequest
 from icectl.cli.options import Change, Common
 from icectl.cli.output_files import write_deleted_list
-from icectl.cli.session import Session, identity_of, open_session, unpublished
+from icectl.cli.session import Session, identity_of, open_session, unpublished_metadata
 from icectl.cli.settings import (
     EXPIRE_CLEAN_METADATA,
     EXPIRE_KEEP_DAILY,
@@ -23,7 +23,7 @@ from icectl.cli.settings import (
 from icectl.entries.files import rows
 from icectl.errors import CommitConflict, Refused, UsageError
 from icectl.plan.expire_snapshots import as_landed
-from icectl.plan.retention import Policy
+from icectl.plan.retention import AskedRetention
 from icectl.report import expire_snapshots as report
 from icectl.report.document import Outcome
 from icectl.report.expire_snapshots import (
@@ -119,14 +119,14 @@ def _expire_ids(request: ExpireRequest) -> tuple[int, ...]:
 
 def policy_of(
     settings: Settings, now_ms: int, request: ExpireRequest, ids: tuple[int, ...] = ()
-) -> Callable[[TableMetadata], Policy]:
+) -> Callable[[TableMetadata], AskedRetention]:
     """The policy for a table: options replace its properties, the file may only keep more."""
     if ids:
-        return lambda _: Policy(expire_ids=ids)
+        return lambda _: AskedRetention(expire_ids=ids)
     cutoff = settings.read_as(EXPIRE_OLDER_THAN, lambda text: parse_instant(text, now_ms))
     retain_last = settings.read(EXPIRE_RETAIN_LAST)
 
-    def of(metadata: TableMetadata) -> Policy:
+    def of(metadata: TableMetadata) -> AskedRetention:
         """Make the policy for a table."""
         stored = metadata.properties
 
@@ -139,7 +139,7 @@ def policy_of(
             kept_cutoff = min(kept_cutoff, now_ms - read(stored, MAX_SNAPSHOT_AGE_MS))
         if kept_count is not None and bounded(EXPIRE_RETAIN_LAST, MIN_SNAPSHOTS_TO_KEEP):
             kept_count = max(kept_count, read(stored, MIN_SNAPSHOTS_TO_KEEP))
-        return Policy(
+        return AskedRetention(
             older_than_ms=kept_cutoff,
             retain_last=kept_count,
             keep_daily=settings.read(EXPIRE_KEEP_DAILY) or 0,
@@ -168,7 +168,7 @@ def _told(prepared: PreparedExpiry, expired: Expired | None = None) -> report.Ex
         removed=expired.removal.removed,
         failed=tuple((item.location, item.error) for item in expired.removal.failed),
         stopped=expired.removal.stopped,
-        new_metadata_file=unpublished(expired.landed),
+        new_metadata_file=unpublished_metadata(expired.landed),
     )
 
 

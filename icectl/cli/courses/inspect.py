@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from icectl.catalog.metadata_files import METADATA_FOLDER
 from icectl.cli.app import COMMANDS
 from icectl.cli.commands.inspect import ViewRequest
-from icectl.cli.naming import called, is_draft_root, may_be_short, name_in_catalog
+from icectl.cli.naming import is_draft_root, may_be_short, name_in_catalog, name_in_hints
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
 from icectl.cli.settings import (
@@ -211,7 +211,7 @@ def _format(common: Common, given: ViewRequest) -> str:
 
 def _show_table(common: Common, table: str, view: str, given: ViewRequest) -> Outcome:
     request = _parsed(common, table, view, given)
-    request = replace(request, table=called(common, table))
+    request = replace(request, table=name_in_hints(common, table))
     session = open_session(common, table, read_only=True)
     reader = session.read("shown")
     if request.view.name != "changes":  # what one side lacks would be shown as a change
@@ -415,9 +415,9 @@ def _limits(settings: Settings) -> dict[str, tuple[float, float]]:
 
 
 def _health_limits(limits: Mapping[str, tuple[float, float]]) -> "HealthLimits":
-    from icectl.plan.inspect.health import HealthLimits, Limits
+    from icectl.plan.inspect.health import HealthLimits, MeasureLimits
 
-    return HealthLimits(**{name: Limits(*pair) for name, pair in limits.items()})
+    return HealthLimits(**{name: MeasureLimits(*pair) for name, pair in limits.items()})
 
 
 def _fails_from(given: ViewRequest) -> int:

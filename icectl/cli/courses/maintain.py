@@ -10,8 +10,8 @@ from icectl.cli.commands.maintain import MaintainRequest
 from icectl.cli.maintenance.errand import (
     ASSESS,
     Errand,
-    Held,
-    Place,
+    ErrandPlace,
+    HeldPlan,
     carry_out,
     check_options,
     options_given,
@@ -19,8 +19,8 @@ from icectl.cli.maintenance.errand import (
 from icectl.cli.maintenance.hands import Hands, OwnHands, WorkerHands
 from icectl.cli.maintenance.keys import KEYS
 from icectl.cli.maintenance.plans import held_steps, kept_plan, planned_run, policy_in
-from icectl.cli.maintenance.policy import Effective, Policy, read_policy
-from icectl.cli.naming import called
+from icectl.cli.maintenance.policy import MaintenancePolicy, TablePolicy, read_policy
+from icectl.cli.naming import name_in_hints
 from icectl.cli.options import Common
 from icectl.cli.session import open_session
 from icectl.cli.settings import (
@@ -31,12 +31,12 @@ from icectl.cli.settings import (
     parse_count,
     parse_option,
 )
-from icectl.cli.targets import Found, find_tables, look_at_each, missing_tables
+from icectl.cli.targets import FoundTables, find_tables, look_at_each, missing_tables
 from icectl.engine.choice import AUTO, choose_engine
 from icectl.errors import Incomplete, ProblemsFound, Refused, TableNotFound, UsageError
 from icectl.plan.maintain.needs import STEPS
 from icectl.plan.maintain.schedule import (
-    Assessed,
+    AssessedTable,
     Schedule,
     StepEnd,
     TableRun,
@@ -87,11 +87,11 @@ class _Asked:
     common: Common
     request: MaintainRequest
     tables: Sequence[str]
-    policies: Mapping[str, Effective]
+    policies: Mapping[str, TablePolicy]
     only: tuple[str, ...] = STEPS
     jobs: int = 1
     instant_ms: int | None = None
-    held: Mapping[str, Mapping[str, Held]] = field(default_factory=dict)
+    held: Mapping[str, Mapping[str, HeldPlan]] = field(default_factory=dict)
 
     @property
     def planning(self) -> bool:
@@ -135,9 +135,9 @@ class _Asked:
 def run(common: Common, targets: Sequence[str], request: MaintainRequest) -> Outcome:
     """Find the tables and, unless their plan or policy is all that was asked for, maintain them."""
     _check(common, request)
-    policy = Policy() if request.policy is None else read_policy(request.policy)
+    policy = MaintenancePolicy() if request.policy is None else read_policy(request.policy)
     found = find_tables(common, targets, request.exclude or ())
-    policies = {table: policy.of(called(common, table)) for table in found.tables}
+    policies = {table: policy.of(name_in_hints(common, table)) for table in found.tables}
     for effective in _distinct(policies):
         check_options(effective, common.shell)
     instant_ms = common.shell.env.now_ms() if request.save_plan else None
@@ -168,13 +168,13 @@ def apply_plan(
         instant_ms=saved.instant_ms,
         held={one.table: held_steps(one, allow_newer=newer) for one in saved.tables},
     )
-    seen = _looked_at(asked, Found(tuple(policies), ()))
+    seen = _looked_at(asked, FoundTables(tuple(policies), ()))
     tables = [planned_run(*pair) for pair in zip(saved.tables, _firsts(seen), strict=True)]
     _maintain(asked, tables)
     return _outcome(asked, tables)
 
 
-def _firsts(tables: Sequence[TableRun]) -> list[Assessed]:
+def _firsts(tables: Sequence[TableRun]) -> list[AssessedTable]:
     return [one.first for one in tables]
 
 
@@ -202,9 +202,9 @@ def _jobs(request: MaintainRequest) -> int:
     return parse_option("--jobs", request.jobs, parse_count) or 1
 
 
-def _distinct(policies: Mapping[str, Effective]) -> Sequence[Effective]:
+def _distinct(policies: Mapping[str, TablePolicy]) -> Sequence[TablePolicy]:
     """Return the policies that differ, each once: few, however many tables there are."""
-    found: list[Effective] = []
+    found: list[TablePolicy] = []
     for one in policies.values():
         if one not in found:
             found.append(one)
@@ -254,10 +254,10 @@ def _table_says(common: Common, table: str) -> Iterator[tuple[str, str, str]]:
             yield f"retention of {ref.type} {name}", "of its own", "table"
 
 
-def _looked_at(asked: _Asked, found: Found) -> list[TableRun]:
+def _looked_at(asked: _Asked, found: FoundTables) -> list[TableRun]:
     """Look at every table that may be maintained now. Order: that of the tables."""
     shell = asked.common.shell
-    place = Place(shell.env, shell.interrupts, lambda: shell.deadline.passed)
+    place = ErrandPlace(shell.env, shell.interrupts, lambda: shell.deadline.passed)
     progress = shell.console.progress
     progress.phase("looking at tables", total=len(asked.tables))
 
@@ -265,15 +265,15 @@ def _looked_at(asked: _Asked, found: Found) -> list[TableRun]:
         """Look at one table, unless its policy leaves it alone."""
         skipped = _left_alone(asked, table)
         if skipped is not None:
-            return TableRun(table, Assessed(end=StepEnd(ASSESS, "skipped", reason=skipped)))
+            return TableRun(table, AssessedTable(end=StepEnd(ASSESS, "skipped", reason=skipped)))
         end, seen = carry_out(asked.errand(table, ASSESS, shell.deadline.remaining_seconds), place)
         progress.advance(1)
-        return TableRun(table, Assessed(end=end) if seen is None else seen)
+        return TableRun(table, AssessedTable(end=end) if seen is None else seen)
 
     missing = missing_tables(asked.common, found)
     return [
         *look_at_each(asked.common, asked.tables, look),
-        *(TableRun(target, Assessed(end=_not_found(error))) for target, error in missing),
+        *(TableRun(target, AssessedTable(end=_not_found(error))) for target, error in missing),
     ]
 
 
@@ -333,7 +333,7 @@ def _maintain(asked: _Asked, tables: Sequence[TableRun]) -> None:
 def _hands(asked: _Asked, schedule: Schedule) -> Hands:
     shell = asked.common.shell
     if asked.jobs == 1 and not schedule.alone:
-        return OwnHands(Place(shell.env, shell.interrupts, lambda: False))
+        return OwnHands(ErrandPlace(shell.env, shell.interrupts, lambda: False))
     return WorkerHands(asked.jobs, shell.console.note)
 
 

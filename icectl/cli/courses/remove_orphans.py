@@ -8,7 +8,7 @@ from typing import Literal
 from icectl.cli.commands.remove_orphans import OrphansRequest
 from icectl.cli.options import Change, Common
 from icectl.cli.output_files import write_deleted_list
-from icectl.cli.session import Session, identity_of, open_session, unpublished
+from icectl.cli.session import Session, identity_of, open_session, unpublished_metadata
 from icectl.cli.settings import (
     ORPHANS_MAX_FRACTION,
     ORPHANS_OLDER_THAN,
@@ -179,7 +179,7 @@ def _confirmed(session: Session, told: report.Orphans) -> bool:
 def _told(prepared: PreparedRemoval, done: OrphansGone | None = None) -> report.Orphans:
     """Return the removal as reports speak of it."""
     loaded = prepared.loaded
-    place = unpublished(loaded)
+    place = unpublished_metadata(loaded)
     told = report.Orphans(
         loaded.metadata.location,
         prepared.plan,

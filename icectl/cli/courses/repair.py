@@ -5,7 +5,7 @@ from typing import Literal, cast, get_args
 
 from icectl.cli.commands.repair import RepairRequest
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, identity_of, open_session, unpublished
+from icectl.cli.session import Session, identity_of, open_session, unpublished_metadata
 from icectl.errors import CommitConflict, Refused, UsageError
 from icectl.plan.repair import RepairLevel
 from icectl.plan.snapshot_choice import parse_snapshot_id
@@ -96,7 +96,7 @@ def _done(prepared: PreparedRepair, told: Repair, done: Repaired) -> Outcome:
         done=True,
         snapshot_id=done.snapshot_id,
         remaining=done.remaining,
-        new_metadata_file=unpublished(done.landed),
+        new_metadata_file=unpublished_metadata(done.landed),
     )
     remaining = done.remaining
     broken = remaining is None or any(found.severity == "error" for found in remaining)

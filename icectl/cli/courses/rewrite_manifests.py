@@ -6,7 +6,7 @@ from typing import Literal, cast
 
 from icectl.cli.commands.rewrite_manifests import RewriteRequest
 from icectl.cli.options import Change, Common
-from icectl.cli.session import Session, identity_of, open_session, unpublished
+from icectl.cli.session import Session, identity_of, open_session, unpublished_metadata
 from icectl.cli.settings import parse_count, parse_option, whole_number
 from icectl.errors import CommitConflict, UsageError
 from icectl.plan.rewrite_manifests import RewriteOptions
@@ -68,7 +68,7 @@ def _done(
         told,
         written=done.written,
         snapshot_id=done.snapshot_id,
-        new_metadata_file=unpublished(done.landed),
+        new_metadata_file=unpublished_metadata(done.landed),
     )
     outcome = _outcome(session, prepared, told, status="done", whole=False)
     return replace(outcome, table=identity_of(prepared.loaded, location))

@@ -6,7 +6,7 @@ from icectl.cli.options import Change, Common
 from icectl.cli.session import Session, open_session
 from icectl.engine.find_job import keys_of
 from icectl.engine.spark_scan import SparkReader
-from icectl.engine.spark_write import SparkFrame, collected
+from icectl.engine.spark_write import SparkFrame, collect_small_frame
 from icectl.run import read_rows
 from icectl.run.sfc1 import delete_rows as deletes
 from icectl.run.sfc1 import write_rows
@@ -36,9 +36,9 @@ def delete_rows(common: Common, table: str, keys: Any, branch: str) -> RowChange
     """Delete the rows that have one of some keys. Raises: as deletes.delete, keys_of."""
     session = _session(common, table)
 
-    def wanted(metadata: TableMetadata) -> deletes.Wanted:
+    def wanted(metadata: TableMetadata) -> deletes.WantedRows:
         """Bring the keys here, as the table's columns."""
-        return deletes.Wanted(*keys_of(collected(keys), metadata.current_schema))
+        return deletes.WantedRows(*keys_of(collect_small_frame(keys), metadata.current_schema))
 
     return deletes.delete(session.access, _reader(session), wanted, branch)
 

@@ -7,14 +7,14 @@ from typing import Literal, Protocol
 from icectl.catalog.protocol import LoadedTable
 from icectl.checks.finding import Finding
 from icectl.cli.options import Change
-from icectl.cli.session import Session, identity_of, unpublished
+from icectl.cli.session import Session, identity_of, unpublished_metadata
 from icectl.errors import CommitConflict, IcectlError, Refused
 from icectl.report import upgrade as report
 from icectl.report.document import Outcome
 from icectl.report.upgrade import print_plan, print_upgrade, question, upgrade_result
 
 
-class Plan(report.UpgradePlan, Protocol):
+class Plan(report.ToldUpgradePlan, Protocol):
     """A plan that findings may forbid."""
 
     @property
@@ -22,7 +22,7 @@ class Plan(report.UpgradePlan, Protocol):
         """The findings that forbid it."""
 
 
-class Done(Protocol):
+class UpgradeDone(Protocol):
     """The result of a run."""
 
     @property
@@ -50,7 +50,7 @@ class Course:
     to_know: Sequence[str]
     loaded: LoadedTable
     plan: Plan
-    execute: Callable[[], Done]
+    execute: Callable[[], UpgradeDone]
     refusal: Callable[[Sequence[Finding]], Refused]
     tidy: Callable[[], None]
     layout: str | None = None
@@ -114,14 +114,14 @@ def _planned(course: Course, told: report.Upgrade, change: Change) -> Outcome:
     return replace(outcome, exit_code=4) if change.check else outcome
 
 
-def _done(course: Course, told: report.Upgrade, done: Done) -> Outcome:
+def _done(course: Course, told: report.Upgrade, done: UpgradeDone) -> Outcome:
     location = done.landed.metadata_location
     told = replace(
         told,
         done=True,
         snapshot_id=done.snapshot_id,
         unfinished=None if done.unfinished is None else done.unfinished.message,
-        new_metadata_file=unpublished(done.landed),
+        new_metadata_file=unpublished_metadata(done.landed),
     )
     outcome = _outcome(
         course, told, status="done" if done.unfinished is None else "incomplete", dry_run=False

@@ -10,18 +10,18 @@ from icectl.checks.choice import Level, RuleChoice, fails, rule_ids
 from icectl.checks.finding import Severity
 from icectl.cli.commands.validate import ValidateRequest
 from icectl.cli.failures import with_table
-from icectl.cli.naming import called, is_draft_root
+from icectl.cli.naming import is_draft_root, name_in_hints
 from icectl.cli.options import Common
 from icectl.cli.session import Session, identity_of, open_session
 from icectl.cli.settings import VALIDATE_FAIL_ON, VALIDATE_LEVEL, parse_option
 from icectl.cli.spark_options import check_no_spark_options, spark_options
-from icectl.engine.spark import Workers
+from icectl.engine.spark import SparkWorkers
 from icectl.engine.spark_connect import open_workers
 from icectl.errors import UsageError
 from icectl.plan.snapshot_choice import SnapshotChoice, parse_snapshot_id
 from icectl.report.document import Outcome
-from icectl.report.validate import Checked, checked_result, print_checked
-from icectl.run.validate.data import Elsewhere
+from icectl.report.validate import CheckedTable, checked_result, print_checked
+from icectl.run.validate.data import RemoteReaders
 from icectl.run.validate.validate import ValidateOptions, validate
 from icectl.run.way_out import BrokenTable
 from icectl.units import parse_ratio
@@ -46,12 +46,12 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
     elsewhere = _elsewhere(session, request)
     reader = session.read("checked")
     if elsewhere is not None:
-        options = replace(options, elsewhere=Elsewhere(elsewhere, session.storage()))
+        options = replace(options, elsewhere=RemoteReaders(elsewhere, session.storage()))
     found = validate(reader, options)
-    name = called(common, table)
+    name = name_in_hints(common, table)
     broken = BrokenTable(session.store, session.catalog, session.env, name)
     findings = broken.hinted(found.findings, "metadata" if level == "metadata" else "files")
-    checked = Checked(
+    checked = CheckedTable(
         table_location=reader.metadata.location,
         level=level,
         findings=tuple(replace(one, hint=with_table(one.hint, name)) for one in findings),
@@ -76,7 +76,7 @@ def run(common: Common, table: str, request: ValidateRequest) -> Outcome:
 
 def _elsewhere(
     session: Session, request: ValidateRequest
-) -> Callable[[], AbstractContextManager[Workers]] | None:
+) -> Callable[[], AbstractContextManager[SparkWorkers]] | None:
     """Return what opens Spark for the files, if that was asked for. Raises: UsageError."""
     conf = request.spark_conf or ()
     if request.engine != "spark":
@@ -90,7 +90,7 @@ def _whole(session: Session) -> bool:
     return session.console.options.verbosity > 0
 
 
-def _end(checked: Checked, fail_on: Severity) -> tuple[int, Literal["done", "incomplete"]]:
+def _end(checked: CheckedTable, fail_on: Severity) -> tuple[int, Literal["done", "incomplete"]]:
     """Errors that were found count more than what was not looked at."""
     if fails(checked.findings, fail_on):
         return 4, "done" if checked.complete else "incomplete"

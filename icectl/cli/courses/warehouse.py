@@ -8,7 +8,7 @@ from icectl.cli.app import COMMANDS
 from icectl.cli.many import end_on, missing_ends
 from icectl.cli.options import Common
 from icectl.cli.session import identity_of, open_session
-from icectl.cli.targets import Found, find_tables, look_at_each
+from icectl.cli.targets import FoundTables, find_tables, look_at_each
 from icectl.engine.choice import EngineChoice
 from icectl.errors import ProblemsFound
 from icectl.plan.inspect.health import HealthLimits
@@ -68,7 +68,7 @@ def run(common: Common, targets: Sequence[str], request: WarehouseRequest) -> Ou
     )
 
 
-def _looked_at(common: Common, found: Found, request: WarehouseRequest) -> list[TableEnd]:
+def _looked_at(common: Common, found: FoundTables, request: WarehouseRequest) -> list[TableEnd]:
     """Judge every table, several at a time; targets without any are failures."""
     progress = common.shell.console.progress
     progress.phase("looking at tables", total=len(found.tables))

@@ -13,11 +13,11 @@ from typing import Any
 
 from icectl.catalog.protocol import LoadedTable
 from icectl.cli.courses.expire_snapshots import policy_of
-from icectl.cli.failures import explained, with_table
+from icectl.cli.failures import error_and_code, with_table
 from icectl.cli.maintenance.keys import KEYS, REQUESTS
-from icectl.cli.maintenance.policy import Effective
-from icectl.cli.naming import called
-from icectl.cli.options import Change, Common, Limits, Shell, course
+from icectl.cli.maintenance.policy import TablePolicy
+from icectl.cli.naming import name_in_hints
+from icectl.cli.options import Change, Common, RunLimits, Shell, course
 from icectl.cli.plans import settings_in_full
 from icectl.cli.session import Session, open_session
 from icectl.cli.settings import (
@@ -40,12 +40,12 @@ from icectl.errors import CommitUnknown
 from icectl.plan.maintain.needs import STEPS, Thresholds, needs
 from icectl.plan.maintain.schedule import (
     VALIDATE,
-    Assessed,
+    AssessedTable,
     Status,
     StepEnd,
     status_of_error,
 )
-from icectl.plan.reviewed import Act, Reviewed
+from icectl.plan.reviewed import Reviewed, ReviewedAct
 from icectl.report.console import Console, ConsoleOptions
 from icectl.report.document import Outcome, clean, table_json
 from icectl.report.many import worst_finding
@@ -64,14 +64,14 @@ _MIN_AGE = "remove-orphans.min-age"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldPlan:
     """The plan that a step is held to: its changes, and the settings that it was made with.
 
     Where it is not `exact`, less than its changes may be done, and never more.
     """
 
     base: TableState
-    acts: frozenset[Act]
+    acts: frozenset[ReviewedAct]
     settings: Mapping[str, Mapping[str, str]]
     exact: bool
 
@@ -87,7 +87,7 @@ class Errand:
 
     table: str
     step: str
-    policy: Effective
+    policy: TablePolicy
     options: Mapping[str, Any]
     steps: tuple[str, ...] = STEPS
     concurrency: int | None = None
@@ -95,11 +95,11 @@ class Errand:
     is_alone: bool = False
     seconds_left: float = float("inf")
     instant_ms: int | None = None
-    held: Held | None = None
+    held: HeldPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ErrandPlace:
     """Where errands are carried out: the clock, the signals, and whether to stop early."""
 
     env: Env
@@ -123,11 +123,11 @@ class _StoppableDeadline(Deadline):
         return self.ends_at_seconds - self.env.monotonic_seconds()
 
 
-Done = tuple[StepEnd, Assessed | None]
+Done = tuple[StepEnd, AssessedTable | None]
 """How a step ended, and what is seen of the table after it, where it has changed."""
 
 
-def carry_out(errand: Errand, place: Place) -> Done:
+def carry_out(errand: Errand, place: ErrandPlace) -> Done:
     """Carry a step out, and look at the table again where it has changed; never raises Exception.
 
     What ends the program passes: KeyboardInterrupt and the like.
@@ -135,7 +135,7 @@ def carry_out(errand: Errand, place: Place) -> Done:
     started = place.env.monotonic_seconds()
     shell = _shell(errand, place)
     common = Common(shell=shell, json=True, **errand.options)
-    seen: Assessed | None = None
+    seen: AssessedTable | None = None
     try:
         if errand.step == ASSESS:
             end, seen = _assess(common, errand)
@@ -158,22 +158,22 @@ def _assess(common: Common, errand: Errand) -> Done:
     if not is_enabled(loaded.metadata):
         reason = "its property `icectl.maintain.enabled` is false"
         end = StepEnd(ASSESS, "skipped", reason=reason)
-        return end, Assessed(end=end)
+        return end, AssessedTable(end=end)
     session.catalog.check_writable(loaded)
     return StepEnd(ASSESS, "done"), _judged(session, loaded, errand)
 
 
-def _judged(session: Session, loaded: LoadedTable, errand: Errand) -> Assessed:
+def _judged(session: Session, loaded: LoadedTable, errand: Errand) -> AssessedTable:
     reader = Reader(
         session.store, loaded, session.env, session.progress, session.deadline, session.concurrency
     )
     request = _request("expire-snapshots", errand.policy)
     facts = assess(reader, policy_of(session.settings, session.env.now_ms(), request))
     found, withheld = needs(facts, thresholds_of(errand.policy), errand.steps, session.env.now_ms())
-    return Assessed(facts, found, withheld)
+    return AssessedTable(facts, found, withheld)
 
 
-def _seen_after(common: Common, errand: Errand) -> Assessed | None:
+def _seen_after(common: Common, errand: Errand) -> AssessedTable | None:
     """Look at a table that a step has changed; None where that fails, which the next step tells.
 
     A limit that has passed meanwhile leaves time for it: the report is to tell what was done.
@@ -229,7 +229,7 @@ def _mark(common: Common, errand: Errand, now_ms: int) -> None:
     except CommitUnknown:
         raise
     except Exception as error:  # noqa: BLE001 - then the next run looks again
-        message, _ = explained(error)
+        message, _ = error_and_code(error)
         session.console.warn(f"it could not be noted that orphans were looked for: {message}")
 
 
@@ -243,7 +243,9 @@ def _validated(common: Common, errand: Errand) -> StepEnd:
     worst = worst_finding(outcome.result)
     first = "" if worst is None else f": {worst['rule']} {worst['message']}"
     reason = f"`validate` ends with {outcome.exit_code}{first}"
-    hint = with_table("`icectl validate TABLE` tells all of it", called(common, errand.table))
+    hint = with_table(
+        "`icectl validate TABLE` tells all of it", name_in_hints(common, errand.table)
+    )
     return replace(end, status="skipped", reason=reason, hint=hint)
 
 
@@ -257,14 +259,14 @@ def _ended(step: str, outcome: Outcome) -> StepEnd:
 
 
 def _failed(common: Common, errand: Errand, raised: Exception) -> StepEnd:
-    error, code = explained(raised)
+    error, code = error_and_code(raised)
     console = common.shell.console
     hint = error.hint
     if code == 1 and not isinstance(raised, MemoryError):
         console.warn("".join(traceback.format_exception(raised)).rstrip())
     for way_out in common.shell.ways_out if code == 15 else ():
         hint = way_out(error) or hint  # type: ignore[arg-type]  # 15 is CorruptTable's
-    name = called(common, errand.table)
+    name = name_in_hints(common, errand.table)
     return StepEnd(
         errand.step,
         status_of_error(code),
@@ -275,7 +277,7 @@ def _failed(common: Common, errand: Errand, raised: Exception) -> StepEnd:
     )
 
 
-def _request(step: str, policy: Effective) -> Any:
+def _request(step: str, policy: TablePolicy) -> Any:
     """Return the options of a step, as its command takes them."""
     given = {
         key.field: list(found) if isinstance(found := policy.read(key.name), tuple) else found
@@ -289,7 +291,7 @@ def _request(step: str, policy: Effective) -> Any:
     return REQUESTS[step](**given)
 
 
-def thresholds_of(policy: Effective) -> Thresholds:
+def thresholds_of(policy: TablePolicy) -> Thresholds:
     """Return the values that call for a step, by a policy."""
     read = policy.read
     return Thresholds(
@@ -305,17 +307,17 @@ def thresholds_of(policy: Effective) -> Thresholds:
     )
 
 
-def check_options(policy: Effective, shell: Shell) -> None:
+def check_options(policy: TablePolicy, shell: Shell) -> None:
     """Have every step read its options, before any table is looked at. Raises: UsageError."""
     from icectl.cli.courses import compact, rewrite_manifests
 
     settings = settings_with(shell.settings, policy)
-    compact.options_of(_request("compact", policy), Limits())
+    compact.options_of(_request("compact", policy), RunLimits())
     rewrite_manifests.options_of(_request("rewrite-manifests", policy))
     policy_of(settings, shell.env.now_ms(), _request("expire-snapshots", policy))
 
 
-def _shell(errand: Errand, place: Place) -> Shell:
+def _shell(errand: Errand, place: ErrandPlace) -> Shell:
     """Return a shell of its own for a step: nothing is printed, and nobody is asked."""
     silent = ConsoleOptions(verbosity=-1, progress=False, json=True)
     console = Console(io.StringIO(), io.StringIO(), io.StringIO(), place.env, silent)
@@ -335,7 +337,7 @@ def _shell(errand: Errand, place: Place) -> Shell:
             review = Review(errand.step, held.base, Reviewed(held.acts), env, exact=held.exact)
     ends_at = place.env.monotonic_seconds() + errand.seconds_left
     deadline = _StoppableDeadline(place.env, ends_at, place.is_stopped)
-    limits = Limits(
+    limits = RunLimits(
         rewritten_bytes=errand.policy.read("budget.rewrite-bytes"),
         deleted_files=errand.policy.read("budget.delete-files"),
     )
@@ -343,7 +345,7 @@ def _shell(errand: Errand, place: Place) -> Shell:
 
 
 def settings_with(
-    settings: Settings, policy: Effective, concurrency: int | None = None
+    settings: Settings, policy: TablePolicy, concurrency: int | None = None
 ) -> Settings:
     """Return the settings of a step: those of the policy stand where a settings file's would."""
     values = dict(settings.values)

@@ -11,10 +11,10 @@ from threading import Event
 from types import TracebackType
 from typing import Protocol
 
-from icectl.cli.failures import explained
-from icectl.cli.maintenance.errand import Done, Errand, Place, carry_out
+from icectl.cli.failures import error_and_code
+from icectl.cli.maintenance.errand import Done, Errand, ErrandPlace, carry_out
 from icectl.cli.signals import Interrupts, Terminated
-from icectl.engine.isolated import Ask, Workers
+from icectl.engine.isolated import Ask, WorkerProcesses
 from icectl.engine.spark_start import keep_session
 from icectl.env import SystemEnv
 from icectl.errors import Incomplete
@@ -54,7 +54,7 @@ class Hands(Protocol):
 class OwnHands:
     """This process: an errand is carried out when its end is waited for."""
 
-    place: Place
+    place: ErrandPlace
     _given: list[tuple[int, Errand]] = field(default_factory=list)
 
     @property
@@ -96,14 +96,14 @@ class WorkerHands:
     tell: Callable[[str], None]
     _stopped: Event = field(default_factory=Event)
     _ended: Event = field(default_factory=Event)
-    _workers: Workers = field(init=False)
+    _workers: WorkerProcesses = field(init=False)
     _pool: ThreadPoolExecutor | None = None
     _running: dict[Future[Done], int] = field(default_factory=dict)
-    _spark: "tuple[_SparkSettings, Workers] | None" = None
+    _spark: "tuple[_SparkSettings, WorkerProcesses] | None" = None
 
     def __enter__(self) -> "WorkerHands":
         self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="icectl-maintain")
-        self._workers = Workers(self._check).__enter__()
+        self._workers = WorkerProcesses(self._check).__enter__()
         return self
 
     def _check(self) -> None:
@@ -144,16 +144,16 @@ class WorkerHands:
             workers = self._on_spark(errand) if errand.is_alone else self._workers
             return self._done(workers, errand)
         except Exception as error:  # noqa: BLE001 - the worker is gone, and with it one step
-            told, code = explained(error)
+            told, code = error_and_code(error)
             reason = f"the process of this step has ended: {told.message}"
             return StepEnd(errand.step, "failed", code, reason, told.hint, WORKER_ENDED), None
 
-    def _on_spark(self, errand: Errand) -> Workers:
+    def _on_spark(self, errand: Errand) -> WorkerProcesses:
         """Return the process of steps on Spark; where settings of Spark differ, a new one."""
         settings = _spark_settings(errand)
         if self._spark is None or self._spark[0] != settings:
             self.end_spark()
-            self._spark = settings, Workers(self._check).__enter__()
+            self._spark = settings, WorkerProcesses(self._check).__enter__()
         return self._spark[1]
 
     def end_spark(self) -> None:
@@ -162,7 +162,7 @@ class WorkerHands:
             self._spark[1].__exit__()
         self._spark = None
 
-    def _done(self, workers: Workers, errand: Errand) -> Done:
+    def _done(self, workers: WorkerProcesses, errand: Errand) -> Done:
         (done,) = workers.call(_work, None, errand, ask=lambda _: self._stopped.is_set())
         found: Done = done
         return found
@@ -199,5 +199,5 @@ def _work(errand: Errand, ask: Ask) -> tuple[Done]:
 
     if errand.is_alone:
         keep_session()
-    place = Place(env, Interrupts(lambda _: None), is_stopped)
+    place = ErrandPlace(env, Interrupts(lambda _: None), is_stopped)
     return (carry_out(errand, place),)

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icectl.cli.maintenance.errand import Held
+from icectl.cli.maintenance.errand import HeldPlan
 from icectl.cli.maintenance.keys import KEYS
-from icectl.cli.maintenance.policy import Effective, Value
+from icectl.cli.maintenance.policy import PolicyValue, TablePolicy
 from icectl.cli.options import Common
 from icectl.cli.plans import check_no_secret, table_in_full, text_in_full
 from icectl.errors import Unsupported
 from icectl.plan.maintain.needs import STEPS, Need
-from icectl.plan.maintain.schedule import Assessed, TableRun
+from icectl.plan.maintain.schedule import AssessedTable, TableRun
 from icectl.report.maintain_plan import PlannedTable, PolicyTexts, maintenance_text
 from icectl.run.review import TableState
 
@@ -18,14 +18,14 @@ _WINDOW = "window"
 
 
 def kept_plan(
-    common: Common, tables: Sequence[TableRun], policies: Mapping[str, Effective], instant_ms: int
+    common: Common, tables: Sequence[TableRun], policies: Mapping[str, TablePolicy], instant_ms: int
 ) -> str:
     """Write the plan of a dry run over tables. Raises: UsageError, for a secret in a policy."""
     return maintenance_text([_told(common, one, policies) for one in tables], instant_ms)
 
 
 def _told(
-    common: Common, table: TableRun, policies: Mapping[str, Effective]
+    common: Common, table: TableRun, policies: Mapping[str, TablePolicy]
 ) -> tuple[str, TableRun, PolicyTexts]:
     """Return a table of a dry run under its full name.
 
@@ -37,7 +37,7 @@ def _told(
     return table_in_full(common, table.name), table, _texts(policy)
 
 
-def _texts(policy: Effective) -> PolicyTexts:
+def _texts(policy: TablePolicy) -> PolicyTexts:
     """Return a policy as a plan keeps it.
 
     Not its window, since whoever applies a plan says when.
@@ -56,7 +56,7 @@ def _texts(policy: Effective) -> PolicyTexts:
     }
 
 
-def policy_in(texts: PolicyTexts, file: str) -> Effective:
+def policy_in(texts: PolicyTexts, file: str) -> TablePolicy:
     """Return the policy that a plan was made by.
 
     Raises: Unsupported, for keys that are not known here.
@@ -68,19 +68,19 @@ def policy_in(texts: PolicyTexts, file: str) -> Effective:
             f"{', '.join(sorted(unknown))}",
             hint="apply it with the version of icectl that has made it",
         )
-    values = {key: Value(_text(one["value"]), one["origin"]) for key, one in texts.items()}
-    return Effective(values)
+    values = {key: PolicyValue(_text(one["value"]), one["origin"]) for key, one in texts.items()}
+    return TablePolicy(values)
 
 
 def _text(value: Any) -> str | tuple[str, ...]:
     return value if isinstance(value, str) else tuple(value)
 
 
-def held_steps(table: PlannedTable, *, allow_newer: bool) -> Mapping[str, Held]:
+def held_steps(table: PlannedTable, *, allow_newer: bool) -> Mapping[str, HeldPlan]:
     """What each step of a table is held to, where all that has changed since are its own steps."""
     location = None if allow_newer else table.metadata_location
     return {
-        one.step: Held(
+        one.step: HeldPlan(
             TableState(table.uuid, location),
             one.acts,
             one.settings,
@@ -90,9 +90,9 @@ def held_steps(table: PlannedTable, *, allow_newer: bool) -> Mapping[str, Held]:
     }
 
 
-def planned_run(table: PlannedTable, seen: Assessed) -> TableRun:
+def planned_run(table: PlannedTable, seen: AssessedTable) -> TableRun:
     """Return a table in a run that carries a plan out; `seen` is what a look at it says now."""
     if seen.end is None:
         needs = tuple(Need(one.step, one.why, 0) for one in table.steps)
-        seen = Assessed(seen.facts, needs)
+        seen = AssessedTable(seen.facts, needs)
     return TableRun(table.table, seen, is_fixed=True)

@@ -20,7 +20,7 @@ Text = str | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class PolicyValue:
     """What a key has been given, as text, and where: the file, one of its rules, icectl itself."""
 
     text: Text
@@ -38,10 +38,10 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
+class TablePolicy:
     """The values that hold for one table, by key; a key that nothing is said of is not there."""
 
-    values: Mapping[str, Value]
+    values: Mapping[str, PolicyValue]
 
     def read(self, name: str) -> Any:
         """Return the value of a key, read as the key wants it; None where nothing is said."""
@@ -55,7 +55,7 @@ class Effective:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PolicyRule:
     """A part of a policy: the patterns of the tables that it is for, and what it says."""
 
     origin: str
@@ -68,25 +68,25 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class MaintenancePolicy:
     """Rules, of which later ones override earlier ones, key by key."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
 
-    def of(self, name: str) -> Effective:
+    def of(self, name: str) -> TablePolicy:
         """Return what holds for a table of this name or location."""
         values = {
-            key.name: Value(_default(key, key.default), _BUILT_IN)
+            key.name: PolicyValue(_default(key, key.default), _BUILT_IN)
             for key in KEYS.values()
             if key.default is not None
         }
         for rule in self.rules:
             if rule.concerns(name):
-                values |= {key: Value(text, rule.origin) for key, text in rule.values.items()}
-        return Effective(values)
+                values |= {key: PolicyValue(text, rule.origin) for key, text in rule.values.items()}
+        return TablePolicy(values)
 
 
-def read_policy(path: str) -> Policy:
+def read_policy(path: str) -> MaintenancePolicy:
     """Read a policy file. Raises: UsageError, which names the key and the rule."""
     try:
         loaded = tomllib.loads(Path(path).read_text("utf-8"))
@@ -100,12 +100,12 @@ def read_policy(path: str) -> Policy:
     if _TABLES in loaded:
         hint = f"a `[[{_RULES}]]` with `{_TABLES}` is for some tables"
         raise UsageError(f"`{_TABLES}` in {path} stands outside of a rule", hint=hint)
-    found = [Rule(path, ("**",), _values(loaded, path))]
+    found = [PolicyRule(path, ("**",), _values(loaded, path))]
     for number, one in enumerate(rules, start=1):
         origin = f"rule {number} in {path}"
         patterns = _patterns(one.pop(_TABLES, None), origin)
-        found.append(Rule(origin, patterns, _values(one, origin)))
-    return Policy(tuple(found))
+        found.append(PolicyRule(origin, patterns, _values(one, origin)))
+    return MaintenancePolicy(tuple(found))
 
 
 def _patterns(given: Any, origin: str) -> tuple[str, ...]:

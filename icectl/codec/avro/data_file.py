@@ -9,7 +9,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from icectl.codec.arrow_failures import damaged, translated
+from icectl.codec.arrow_failures import damaged_data_file, reading_data_file
 from icectl.codec.avro.arrow_types import arrow_fields, maps_as_lists, stored_type
 from icectl.codec.avro.compression import inflate_block
 from icectl.codec.avro.container import (
@@ -21,9 +21,9 @@ from icectl.codec.avro.container import (
     read_long,
 )
 from icectl.codec.avro.schema import AvroType
-from icectl.codec.data_rows import LARGEST_BATCH_ROWS, Rows, chosen, dressed
+from icectl.codec.data_rows import LARGEST_BATCH_ROWS, FileRows, chosen, typed_batch
 from icectl.codec.parquet.metrics import FileMetrics
-from icectl.codec.parquet.schema import NameMapping, identified
+from icectl.codec.parquet.schema import NameMapping, schema_with_ids
 from icectl.errors import CorruptTable
 from icectl.spec.rule import RESTORE
 from icectl.spec.schema import Schema
@@ -71,20 +71,20 @@ class AvroDataFile:
         """Return nothing: the format has no statistics."""
         return ()
 
-    def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:
+    def batches(self, field_ids: Collection[int] | None) -> Iterator[FileRows]:
         """Yield the top-level columns that have one of these ids, at any depth; None is all."""
         columns = chosen(self.schema, field_ids)
         schema = pa.schema([self.schema.field(column) for column in columns])
         stored = maps_as_lists(self.header.schema)
         kinds = [stored_type(stored.fields[column].type) for column in columns]
         first_row = 0
-        with _damage(), translated(_KIND):
+        with _damage(), reading_data_file(_KIND):
             blocks = self._blocks(stored) if columns else self._stored_blocks()
             for some in _together(blocks):
                 row_count = sum(block.record_count for block in some)
                 values = decode_fields(stored, columns, some) if columns else []
                 arrays = [pa.array(*pair) for pair in zip(values, kinds, strict=True)]
-                yield Rows(first_row, dressed(arrays, schema, row_count))
+                yield FileRows(first_row, typed_batch(arrays, schema, row_count))
                 first_row += row_count
 
     def _blocks(self, stored: AvroType) -> Iterator[Block]:
@@ -95,7 +95,7 @@ class AvroDataFile:
     def _inflated(self, stored: Block) -> Block:
         content = inflate_block(self.header.codec, stored.content)
         if stored.record_count > len(content):
-            raise damaged(_KIND, "a block has more records than bytes")
+            raise damaged_data_file(_KIND, "a block has more records than bytes")
         return Block(stored.record_count, content)
 
     def _stored_blocks(self) -> Iterator[Block]:
@@ -107,12 +107,12 @@ class AvroDataFile:
             record_count, length = read_long(numbers, 0)
             size_bytes, length = read_long(numbers, length)
             if record_count < 0 or not 0 <= size_bytes <= end - at - length - _SYNC_SIZE:
-                raise damaged(_KIND, "a block is longer than the file")
+                raise damaged_data_file(_KIND, "a block is longer than the file")
             content = self._read(at + length, size_bytes + _SYNC_SIZE + _LONGEST_NUMBERS)
             at += length + size_bytes + _SYNC_SIZE
             numbers = content[size_bytes + _SYNC_SIZE :]
             if content[size_bytes : size_bytes + _SYNC_SIZE] != self.header.sync_marker:
-                raise damaged(_KIND, "a sync marker is wrong")
+                raise damaged_data_file(_KIND, "a sync marker is wrong")
             if record_count:
                 yield Block(record_count, content[:size_bytes])
 
@@ -128,12 +128,12 @@ def open_avro(file: IO[bytes], name_mapping: NameMapping) -> AvroDataFile:
     """
     with _damage():
         header = _header(file)
-    with translated(_KIND):
+    with reading_data_file(_KIND):
         try:
             fields = arrow_fields(header.metadata["avro.schema"])
         except (KeyError, TypeError) as error:
-            raise damaged(_KIND, "its schema is no Avro schema") from error
-        return AvroDataFile(file, header, identified(pa.schema(fields), name_mapping))
+            raise damaged_data_file(_KIND, "its schema is no Avro schema") from error
+        return AvroDataFile(file, header, schema_with_ids(pa.schema(fields), name_mapping))
 
 
 def _header(file: IO[bytes]) -> AvroFile:

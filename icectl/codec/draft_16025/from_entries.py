@@ -20,7 +20,7 @@ from icectl.entries.draft_16025.rows import (
     are_live,
 )
 from icectl.entries.rows import Entries
-from icectl.spec.locations import shortened, with_scheme
+from icectl.spec.locations import relative_location, with_scheme
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile
 from icectl.spec.metadata import TableMetadata
 
@@ -51,7 +51,7 @@ class Vector:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class DraftForm:
     """What entries of one table become: locations, partitions and statistics of its form."""
 
     metadata: TableMetadata
@@ -65,15 +65,15 @@ class Form:
 
     def stored(self, location: str) -> str:
         """Return a location as the draft stores it: relative, where it lies below the table's."""
-        return shortened(self.table_location, with_scheme(self.metadata.location, location))
+        return relative_location(self.table_location, with_scheme(self.metadata.location, location))
 
 
-def form_of(metadata: TableMetadata) -> Form:
+def form_of(metadata: TableMetadata) -> DraftForm:
     """Return the form of a table's entries. Raises: Unsupported, where its partitions have none."""
-    return Form(metadata, union_of(metadata), draft_stats(metadata))
+    return DraftForm(metadata, union_of(metadata), draft_stats(metadata))
 
 
-def as_rows(entries: Entries, form: Form, vectors: Mapping[int, Vector]) -> pa.Table:
+def as_rows(entries: Entries, form: DraftForm, vectors: Mapping[int, Vector]) -> pa.Table:
     """Entries of data files and equality deletes as rows; `vectors` are those of some of them.
 
     Shape: DRAFT_ROWS, PARTITION and STATS. Order: kept.
@@ -147,7 +147,11 @@ class WrittenLeaf:
 
 
 def leaf_row(
-    leaf: WrittenLeaf, manifest: ManifestFile, status: DraftStatus, snapshot_id: int, form: Form
+    leaf: WrittenLeaf,
+    manifest: ManifestFile,
+    status: DraftStatus,
+    snapshot_id: int,
+    form: DraftForm,
 ) -> pa.Table:
     """The entry of a leaf in the root that a snapshot has; `manifest` is what it was made of.
 

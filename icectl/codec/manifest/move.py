@@ -33,7 +33,7 @@ Moved = tuple[int, memoryview, Integers]
 
 
 @dataclass(frozen=True, slots=True)
-class Restated:
+class RestatedValues:
     """The values that are written anew for chosen entries, and which of them are not null.
 
     The columns are those of STATED, one value for each chosen entry.
@@ -87,7 +87,9 @@ class CarriedEntries:
         self.first = first
         self.count = pieces.shape[1]
 
-    def encode(self, rows: Integers, restated: Restated) -> tuple[npt.NDArray[np.uint8], Integers]:
+    def encode(
+        self, rows: Integers, restated: RestatedValues
+    ) -> tuple[npt.NDArray[np.uint8], Integers]:
         """Return the chosen entries, counted from the first of the batch, and where each ends.
 
         Order: that of `rows`; `restated` has the same.
@@ -138,7 +140,7 @@ def _carried(batch: CarriedEntries, entries: Entries, pieces: Integers) -> Itera
     start, stop = np.searchsorted(positions, [batch.first, batch.first + batch.count])
     order = start + np.argsort(pieces[start:stop], kind="stable")
     if len(order):
-        restated = Restated(
+        restated = RestatedValues(
             {name: _values(entries, name, order) for name in STATED},
             {name: _valid(entries, name, order) for name in STATED},
         )

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.arrow_failures import translated
+from icectl.codec.arrow_failures import reading_data_file
 from icectl.codec.parquet.schema import FIELD_ID, child_fields, field_id
 from icectl.entries.columns.values import whole
 from icectl.errors import CorruptTable
@@ -119,7 +119,7 @@ class ParquetColumns:
 
         self._rule = rule
         self._is_large = len(content) > _WORTH_THREADS
-        with translated("manifest", rule):
+        with reading_data_file("manifest", rule):
             self.file: Any = pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True)
             self.schema: pa.Schema = self.file.schema_arrow
         self._shape = _Shape(self.schema)
@@ -145,7 +145,7 @@ class ParquetColumns:
     def read(self, places: Iterable[Place] | None = None) -> "Columns":
         """Read the columns that are there of some, or all of the file. Raises: CorruptTable."""
         names = None if places is None else self._shape.paths(places)
-        with translated("manifest", self._rule):
+        with reading_data_file("manifest", self._rule):
             return Columns(self.file.read(names, use_threads=self._is_large))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from icectl.spec.partition import PartitionSpec
-from icectl.spec.single_value import unscaled
+from icectl.spec.single_value import unscaled_integer
 from icectl.spec.types import DecimalType, FixedType, PrimitiveType, Type
 
 STATUS, SNAPSHOT_ID, DATA_FILE, SEQUENCE_NUMBER, FILE_SEQUENCE_NUMBER = range(5)
@@ -244,7 +244,7 @@ def partition_value(type_: Type | None, value: Any) -> Any:
         return None
     if isinstance(type_, DecimalType):
         size = _decimal_size(type_.precision)
-        return unscaled(value, type_.scale).to_bytes(size, "big", signed=True)
+        return unscaled_integer(value, type_.scale).to_bytes(size, "big", signed=True)
     if type_ is None:
         raise ValueError(value)
     return value.bytes if isinstance(value, UUID) else value

@@ -10,16 +10,16 @@ import pyarrow as pa
 from pyarrow import orc
 from pyarrow import types as arrow_types
 
-from icectl.codec.arrow_failures import translated
+from icectl.codec.arrow_failures import reading_data_file
 from icectl.codec.block_file import BlockFile
 from icectl.codec.data_rows import (
     LARGEST_BATCH_BYTES,
     LARGEST_BATCH_ROWS,
-    Rows,
+    FileRows,
     batch_rows,
     chosen,
-    dressed,
     let_go,
+    typed_batch,
 )
 from icectl.codec.orc.tail import ColumnStatistics, OrcTail, read_tail
 from icectl.codec.parquet.metrics import FileMetrics
@@ -28,7 +28,7 @@ from icectl.codec.parquet.schema import (
     NameMapping,
     child_fields,
     field_id,
-    identified,
+    schema_with_ids,
     with_children,
 )
 from icectl.errors import Unsupported
@@ -118,17 +118,17 @@ class OrcDataFile:
         """Read what the footer says of the columns of the file, which is its only part."""
         return (self.metrics(schema),)
 
-    def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:
+    def batches(self, field_ids: Collection[int] | None) -> Iterator[FileRows]:
         """Yield the top-level columns that have one of these ids, at any depth; None is all."""
         places = chosen(self.schema, field_ids)
         schema = pa.schema([self.schema.field(place) for place in places])
         first_row = 0
-        with translated(_KIND):
+        with reading_data_file(_KIND):
             for columns, row_count in self._columns(places):
-                batch = dressed(columns, schema, row_count)
+                batch = typed_batch(columns, schema, row_count)
                 rows = batch_rows(batch.num_rows, batch.nbytes)
                 for start in range(0, batch.num_rows, rows):
-                    yield Rows(first_row + start, batch.slice(start, rows))
+                    yield FileRows(first_row + start, batch.slice(start, rows))
                     let_go(batch)
                 first_row += row_count
 
@@ -240,14 +240,14 @@ def open_orc(file: IO[bytes], name_mapping: NameMapping) -> OrcDataFile:
 
     Raises: CorruptTable R-099; Unsupported, for what pyarrow can't read.
     """
-    with translated(_KIND):
+    with reading_data_file(_KIND):
         # Streams of columns are read in turns, each with a part of its own at a time.
         blocks = BlockFile(file)
         opened = orc.ORCFile(blocks)
         stored = opened.schema
         fields = [_with_ids(field) for field in stored]
         tail = read_tail(opened.reader.serialized_file_tail())
-        schema = identified(pa.schema(fields), name_mapping)
+        schema = schema_with_ids(pa.schema(fields), name_mapping)
         return OrcDataFile(opened, schema, stored, tail, blocks)
 
 

@@ -6,7 +6,7 @@ Its footer is a message of protocol buffers; pyarrow decodes it, and tells littl
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from icectl.codec.arrow_failures import damaged
+from icectl.codec.arrow_failures import damaged_data_file
 
 _FOOTER_OF_TAIL = 2
 _STRIPES, _STATISTICS = 3, 7
@@ -91,7 +91,7 @@ def _bound(stored: int | bytes) -> int | bytes:
 def _number(message: Members, number: int) -> int:
     value = message.get(number, [0])[-1]
     if isinstance(value, bytes):
-        raise damaged("ORC", "its footer has bytes in place of a number")
+        raise damaged_data_file("ORC", "its footer has bytes in place of a number")
     return value
 
 
@@ -101,7 +101,7 @@ def _message(message: Members, number: int) -> bytes:
 
 def _content(stored: int | bytes) -> bytes:
     if isinstance(stored, int):
-        raise damaged("ORC", "its footer has a number in place of a message")
+        raise damaged_data_file("ORC", "its footer has a number in place of a message")
     return stored
 
 
@@ -126,9 +126,9 @@ def _read(content: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif wire in _WIRE_SIZES:
             size = _WIRE_SIZES[wire]
         else:
-            raise damaged("ORC", "its footer has a member of an unknown kind")
+            raise damaged_data_file("ORC", "its footer has a member of an unknown kind")
         if at + size > len(content):
-            raise damaged("ORC", "its footer ends early")
+            raise damaged_data_file("ORC", "its footer ends early")
         yield key >> 3, content[at : at + size]
         at += size
 
@@ -145,4 +145,4 @@ def varint(content: bytes, at: int, file_format: str) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
-    raise damaged(file_format, "its footer has a number without an end")
+    raise damaged_data_file(file_format, "its footer has a number without an end")

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from icectl.codec.arrow_failures import translated
+from icectl.codec.arrow_failures import reading_data_file
 from icectl.codec.data_rows import (
     LARGEST_BATCH_BYTES,
     LARGEST_BATCH_ROWS,
-    Rows,
+    FileRows,
     batch_rows,
     chosen,
-    dressed,
     let_go,
+    typed_batch,
 )
 from icectl.codec.parquet.metrics import (
     FileMetrics,
@@ -26,7 +26,7 @@ from icectl.codec.parquet.metrics import (
     row_group_metrics,
     row_group_offset,
 )
-from icectl.codec.parquet.schema import NameMapping, identified, leaves
+from icectl.codec.parquet.schema import NameMapping, leaves, schema_with_ids
 from icectl.spec.schema import Schema
 
 _KIND = "Parquet"
@@ -84,29 +84,29 @@ class ParquetDataFile:
 
     def metrics(self, schema: Schema) -> FileMetrics:
         """Read what the footer says of the columns."""
-        with translated(_KIND):
+        with reading_data_file(_KIND):
             return footer_metrics(self.file.metadata, self.schema, schema)
 
     def parts(self, schema: Schema) -> Sequence[FileMetrics]:
         """Read what the footer says of the columns of each row group."""
-        with translated(_KIND):
+        with reading_data_file(_KIND):
             return row_group_metrics(self.file.metadata, self.schema, schema)
 
-    def batches(self, field_ids: Collection[int] | None) -> Iterator[Rows]:
+    def batches(self, field_ids: Collection[int] | None) -> Iterator[FileRows]:
         """Yield the top-level columns that have one of these ids, at any depth; None is all."""
         places = chosen(self.schema, field_ids)
         schema = pa.schema([self.schema.field(place) for place in places])
         columns = self._columns(frozenset(places))
         first_row = 0
-        with translated(_KIND):
+        with reading_data_file(_KIND):
             metadata = self.file.metadata
             for number in range(metadata.num_row_groups):
                 if not self._is_read(metadata.row_group(number)):
                     first_row += metadata.row_group(number).num_rows
                     continue
                 for batch in self._row_group(number, columns):
-                    rows = dressed(batch.columns, schema, batch.num_rows)
-                    yield Rows(first_row, rows)
+                    rows = typed_batch(batch.columns, schema, batch.num_rows)
+                    yield FileRows(first_row, rows)
                     first_row += batch.num_rows
 
     def _is_read(self, row_group: Any) -> bool:
@@ -239,11 +239,11 @@ def open_parquet(file: IO[bytes], name_mapping: NameMapping) -> ParquetDataFile:
     """
     size_bytes = file.seek(0, os.SEEK_END)
     file.seek(0)
-    with translated(_KIND):
+    with reading_data_file(_KIND):
         # Else it would be read twice, first for its footer and then for its rows.
         stored = pa.BufferReader(file.read()) if size_bytes <= _END_BYTES else file
         opened = pq.ParquetFile(stored, pre_buffer=stored is file, **_READ_OPTIONS)
-        return ParquetDataFile(stored, opened, identified(opened.schema_arrow, name_mapping))
+        return ParquetDataFile(stored, opened, schema_with_ids(opened.schema_arrow, name_mapping))
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from icectl.codec.arrow_failures import damaged
+from icectl.codec.arrow_failures import damaged_data_file
 from icectl.codec.orc.tail import varint
 
 _LIST, _STRUCT = 9, 12
@@ -27,7 +27,7 @@ Change = Callable[[bytes, int], Copied]
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
+class UntoldStatistics:
     """The parts that a footer is not to say, by (row group, column): positions, from 0.
 
     `encodings` are the encodings of pages: with these, readers take a dictionary for all values.
@@ -37,7 +37,7 @@ class Untold:
     encodings: frozenset[tuple[int, int]]
 
 
-def without(footer: bytes, untold: Untold) -> bytes:
+def without(footer: bytes, untold: UntoldStatistics) -> bytes:
     """Return the footer without what it is not to say; counts of nulls stay.
 
     Raises: CorruptTable R-099, where this is no footer.
@@ -87,7 +87,7 @@ def _struct(content: bytes, at: int, changes: Mapping[int, Change | None]) -> Co
         made += value
         before = number
     if at >= len(content):
-        raise damaged("Parquet", "its footer ends early")
+        raise damaged_data_file("Parquet", "its footer ends early")
     return bytes(made) + b"\0", at + 1
 
 
@@ -95,7 +95,9 @@ def _each(content: bytes, at: int, change: Callable[[int, bytes, int], Copied]) 
     """Return a list of structs, each of them changed."""
     kind, count, first = _list_header(content, at)
     if kind != _STRUCT:
-        raise damaged("Parquet", "its footer has something else in place of a list of structs")
+        raise damaged_data_file(
+            "Parquet", "its footer has something else in place of a list of structs"
+        )
     made = bytearray(content[at:first])
     at = first
     for number in range(count):
@@ -141,16 +143,16 @@ def _end(content: bytes, at: int, kind: int) -> int:
             end = _end(content, end + 1 if step else _varint(content, end + 1)[1], kind)
         end += 1
     else:
-        raise damaged("Parquet", "its footer has a member of an unknown kind")
+        raise damaged_data_file("Parquet", "its footer has a member of an unknown kind")
     if end > len(content):
-        raise damaged("Parquet", "its footer ends early")
+        raise damaged_data_file("Parquet", "its footer ends early")
     return end
 
 
 def _list_header(content: bytes, at: int) -> tuple[int, int, int]:
     """Return the kind and count of elements, and where the first one starts."""
     if at >= len(content):
-        raise damaged("Parquet", "its footer ends early")
+        raise damaged_data_file("Parquet", "its footer ends early")
     kind, count = content[at] & 15, content[at] >> 4
     if count < 15:
         return kind, count, at + 1

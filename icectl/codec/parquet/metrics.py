@@ -11,8 +11,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.codec.arrow_failures import translated
-from icectl.codec.parquet.schema import NameMapping, identified, leaves
+from icectl.codec.arrow_failures import reading_data_file
+from icectl.codec.parquet.schema import NameMapping, leaves, schema_with_ids
 from icectl.spec import single_value
 from icectl.spec.schema import Schema
 from icectl.spec.single_value import Value
@@ -53,9 +53,9 @@ def read_metrics(file: IO[bytes], schema: Schema, name_mapping: NameMapping = ()
     Spec: field-level metrics; the counts of a column inside a list or map are those of its leaf
     values, as the reference implementation writes them.
     """
-    with translated("Parquet"):
+    with reading_data_file("Parquet"):
         metadata = pq.read_metadata(file)
-        stored = identified(metadata.schema.to_arrow_schema(), name_mapping)
+        stored = schema_with_ids(metadata.schema.to_arrow_schema(), name_mapping)
     return footer_metrics(metadata, stored, schema)
 
 

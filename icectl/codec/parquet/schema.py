@@ -164,7 +164,7 @@ def with_mapped_ids(schema: pa.Schema, mapping: NameMapping) -> pa.Schema:
     return pa.schema([_mapped(field, mapping) for field in schema])
 
 
-def identified(schema: pa.Schema, mapping: NameMapping) -> pa.Schema:
+def schema_with_ids(schema: pa.Schema, mapping: NameMapping) -> pa.Schema:
     """The schema of a file with field ids: its own, or where it has none those of a mapping."""
     return schema if has_field_ids(schema) else with_mapped_ids(schema, mapping)  # R-181
 

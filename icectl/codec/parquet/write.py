@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from icectl.codec.parquet.footer import Untold, without
+from icectl.codec.parquet.footer import UntoldStatistics, without
 from icectl.codec.parquet.schema import leaves, no_rows
 
 _END = 8
@@ -88,7 +88,7 @@ class ParquetWriter:
         self._file.write(_mended(bytes(self._out.held), self._untold()))
         return writer.writer.metadata
 
-    def _untold(self) -> Untold:
+    def _untold(self) -> UntoldStatistics:
         bounds, encodings = set(), set()
         for at, leaf in enumerate(leaves(self._schema)):
             is_uuid = leaf.type == pa.uuid()
@@ -97,7 +97,7 @@ class ParquetWriter:
                     bounds.add((number, at))
                 if is_uuid or pa.types.is_floating(leaf.type):
                     encodings.add((number, at))
-        return Untold(frozenset(bounds), frozenset(encodings))
+        return UntoldStatistics(frozenset(bounds), frozenset(encodings))
 
     def _begun(self, rows: pa.Table) -> Any:
         """Return the writer of the file, begun with its first rows."""
@@ -151,7 +151,7 @@ class _Holding:
         """Leave it to whoever closes the file."""
 
 
-def _mended(ending: bytes, untold: Untold) -> bytes:
+def _mended(ending: bytes, untold: UntoldStatistics) -> bytes:
     """Return the end of a file, from before its footer, without what that is not to say."""
     length = int.from_bytes(ending[-_END : -_END // 2], "little")
     start = len(ending) - _END - length

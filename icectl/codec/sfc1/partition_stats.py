@@ -102,7 +102,7 @@ def _with_values(
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredTuples:
     """Keys of tuples, UNKNOWN_KEY where `problems` names what is wrong (sfc-1 5.4)."""
 
     keys: pa.Array
@@ -111,7 +111,7 @@ class Recovered:
 
 def recover(
     stats: pa.StructArray | None, count: int, fields: Sequence[TupleField], width: int
-) -> Recovered:
+) -> RecoveredTuples:
     """Return the partition tuples of entries, all of one spec with `width` fields.
 
     Shape: one key per entry, in the encoding of entries/partition/key.py.
@@ -119,7 +119,7 @@ def recover(
     """
     problems = pa.nulls(count, pa.string())
     if not width:
-        return Recovered(pa.repeat(pa.scalar(b"", pa.binary()), count), problems)
+        return RecoveredTuples(pa.repeat(pa.scalar(b"", pa.binary()), count), problems)
     absent: list[tuple[Type, pa.Array]] = [
         (PrimitiveType("int"), pa.nulls(count, pa.int32()))
     ] * width
@@ -136,7 +136,7 @@ def recover(
     keys = encode_keys([type_ for type_, _ in absent], [column for _, column in absent])
     known = problems.is_null()
     keys = pc.if_else(known, keys, pa.scalar(UNKNOWN_KEY, pa.binary()))
-    return Recovered(keys, problems)
+    return RecoveredTuples(keys, problems)
 
 
 def _values(group: pa.StructArray, item: TupleField) -> tuple[pa.Array, pa.Array]:

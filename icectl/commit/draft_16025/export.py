@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec.draft_16025.from_entries import (
-    Form,
+    DraftForm,
     LeafMarks,
     Vector,
     WrittenLeaf,
@@ -60,7 +60,7 @@ class ExportPlan:
 
     snapshot: Snapshot
     folder: str
-    form: Form
+    form: DraftForm
     manifests: tuple[ManifestFile, ...]
     leaf_count: int
     live_count: int
@@ -82,7 +82,7 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class ExportAccess:
     """What an export reads and writes with."""
 
     store: Store
@@ -90,7 +90,7 @@ class Means:
     deadline: Deadline
 
 
-def write_export(means: Means, plan: ExportPlan) -> Exported:
+def write_export(means: ExportAccess, plan: ExportPlan) -> Exported:
     """Write leaves, then the root; what was written goes where that fails.
 
     Raises: Refused, where a file is there that was not before; StorageError; Incomplete.
@@ -112,7 +112,7 @@ def write_export(means: Means, plan: ExportPlan) -> Exported:
 
 
 def _write_manifest(
-    means: Means, done: Exported, plan: ExportPlan, manifest: ManifestFile
+    means: ExportAccess, done: Exported, plan: ExportPlan, manifest: ManifestFile
 ) -> list[pa.Table]:
     """Write the leaf that a manifest becomes; the rows that it adds to the root."""
     whole = replace(manifest, dead=b"", dead_count=0)
@@ -230,7 +230,7 @@ class _Changes:
 
 
 def _write(
-    means: Means, done: Exported, plan: ExportPlan, name: str, content: str, rows: pa.Table
+    means: ExportAccess, done: Exported, plan: ExportPlan, name: str, content: str, rows: pa.Table
 ) -> int:
     """Write one manifest, once it is sure that it can be read; its size."""
     stored = write_draft(rows, _footer(plan, content))

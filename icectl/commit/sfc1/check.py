@@ -21,7 +21,7 @@ from icectl.storage.store import Store
 from icectl.table.sfc1.live import (
     ReadLeaf,
     leaf_rows,
-    live_files,
+    live_in_tree,
     live_rows,
     of_contents,
     vector_positions,
@@ -118,7 +118,7 @@ def _beside(rows: pa.Table, same: Collection[str]) -> pa.Table:
 
 
 def _files(rows: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
-    return _files_of(live_files(rows, dead, read))
+    return _files_of(live_in_tree(rows, dead, read))
 
 
 def _files_of(rows: pa.Table) -> pa.Table:

@@ -22,7 +22,7 @@ from icectl.commit.sfc1.draft import (
     keys,
     with_status,
 )
-from icectl.commit.sfc1.find import Found, find
+from icectl.commit.sfc1.find import RemovedPlaces, find
 from icectl.commit.sfc1.leaves import NewVector, vector_rows
 from icectl.commit.sfc1.maintenance import affiliate, by_home, compact, drop_dead_leaves, flush
 from icectl.entries.columns.values import NONE
@@ -63,7 +63,7 @@ def compose(means: TreeMeans, parent: ParentState, change: TreeChange, attempt: 
     return NewTree(rows, root, tuple(draft.files), added_rows, found.rows)
 
 
-def _kill(draft: Draft, found: Found) -> pa.Table:
+def _kill(draft: Draft, found: RemovedPlaces) -> pa.Table:
     """Turn what goes DELETED in the root, dead in leaves; returns the former (sfc-1 7.1 step 6)."""
     leaves = {comparison_key(leaf.name): leaf for leaf in draft.leaves()}
     references = keys(draft.kept["referenced_file"])

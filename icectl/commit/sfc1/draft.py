@@ -35,7 +35,7 @@ class TreeOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class RemovedFile:
     """A live file that an operation removes; `offset` tells delete vectors of one file apart.
 
     `leaf` is where it was seen: it is looked for there first.
@@ -64,7 +64,7 @@ class TreeChange:
     """
 
     added: pa.Table
-    removed: Sequence[Gone] = ()
+    removed: Sequence[RemovedFile] = ()
     rewritten: frozenset[str] = frozenset()
     rewritten_files: frozenset[str] = frozenset()
     operation: str | None = None

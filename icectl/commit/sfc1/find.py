@@ -23,7 +23,7 @@ Place = tuple[str | None, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RemovedPlaces:
     """The places of removed files: rows of the root, and positions of leaves in order of finding.
 
     `rows` are the removed files themselves, those of the root first.
@@ -34,7 +34,7 @@ class Found:
     rows: pa.Table
 
 
-def find(draft: Draft, change: TreeChange) -> Found:
+def find(draft: Draft, change: TreeChange) -> RemovedPlaces:
     """Locate what goes: the removed files, their delete vectors, and vectors that are replaced.
 
     Raises: CommitConflict for a removed file that is not live.
@@ -68,7 +68,7 @@ def find(draft: Draft, change: TreeChange) -> Found:
     for leaf, places in in_leaves.items():
         held = draft.look_at(search.leaves[leaf])
         rows.append(held.take(pa.array(places, pa.int64())))
-    return Found(in_root, in_leaves, pa.concat_tables(rows))
+    return RemovedPlaces(in_root, in_leaves, pa.concat_tables(rows))
 
 
 def homes(draft: Draft, data_files: set[str]) -> dict[str, str]:

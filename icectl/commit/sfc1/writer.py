@@ -15,9 +15,9 @@ from icectl.commit.sfc1.check import check
 from icectl.commit.sfc1.compose import compose
 from icectl.commit.sfc1.draft import (
     Attempt,
-    Gone,
     NewTree,
     ParentState,
+    RemovedFile,
     TreeChange,
     TreeMeans,
     TreeOptions,
@@ -41,7 +41,7 @@ from icectl.storage.location import comparison_key
 from icectl.storage.store import Store
 from icectl.table.row_safety import check_metadata
 from icectl.table.sfc1.legacy import legacy_root, parquet_leaves
-from icectl.table.sfc1.live import ReadLeaf, leaf_rows, live_files, live_rows, of_contents
+from icectl.table.sfc1.live import ReadLeaf, leaf_rows, live_in_tree, live_rows, of_contents
 from icectl.table.sfc1.manifests import (
     LEAVES,
     NAMES,
@@ -349,7 +349,7 @@ def _totals(
     elif all(told.get(key, "").isdigit() for key in added):
         before = {key: int(told[key]) for key in added}
     else:
-        files = live_files(state.rows, state.dead, means.look)
+        files = live_in_tree(state.rows, state.dead, means.look)
         before = summary_counters(summarise(_entries(files)), "total")
     return {key: str(before[key] + added[key] - removed[key]) for key in added}
 
@@ -367,7 +367,7 @@ def replacement(
     return TreeChange(
         pa.concat_tables([facts.empty(), *added]),
         tuple(
-            Gone(Content(code), location, offset, leaf_at(manifests, at))
+            RemovedFile(Content(code), location, offset, leaf_at(manifests, at))
             for code, location, offset, at in removed
         ),
         operation="replace",

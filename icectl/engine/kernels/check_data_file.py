@@ -12,7 +12,7 @@ from icectl.codec.data_file import DataFile, open_data_file
 from icectl.codec.parquet.metrics import FileMetrics
 from icectl.codec.parquet.schema import NameMapping, field_id, schema_from_arrow
 from icectl.engine.kernels.columns import (
-    Measured,
+    ColumnFacts,
     as_values,
     differing,
     has_order,
@@ -56,7 +56,7 @@ _REAL = frozenset({"float", "double"})
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedFile:
     """A data file as a manifest records it; `partition` pairs spec fields with their values."""
 
     location: str
@@ -82,7 +82,7 @@ class TableFacts:
 
 
 def check_data_file(
-    file: IO[bytes], recorded: Recorded, table: TableFacts, *, by_footer: bool = False
+    file: IO[bytes], recorded: RecordedFile, table: TableFacts, *, by_footer: bool = False
 ) -> Iterator[Finding]:
     """Compare a data file with its manifest entry, and its footer with its rows.
 
@@ -122,7 +122,7 @@ def unread(location: str, error: CorruptTable | Unsupported) -> Finding:
 @dataclass(frozen=True, slots=True)
 class _Check:
     opened: DataFile
-    recorded: Recorded
+    recorded: RecordedFile
     table: TableFacts
 
     def by_footer(self) -> Iterator[Finding]:
@@ -137,7 +137,7 @@ class _Check:
         wrong: dict[int, Value] = {}
         if wanted or self._has_row_ids():
             for id_ in wanted:
-                measured[id_] = Measured()
+                measured[id_] = ColumnFacts()
             rows = _RowIds(recorded, self.table)
             places = self._paths(wanted) | self._paths(self._row_ids())
             for rows_ in self.opened.batches(places.keys()):
@@ -172,7 +172,10 @@ class _Check:
         yield from self._compared(decoded.measured, unlike, wrong)
 
     def _compared(
-        self, measured: Mapping[int, Measured], unlike: Collection[int], wrong: Mapping[int, Value]
+        self,
+        measured: Mapping[int, ColumnFacts],
+        unlike: Collection[int],
+        wrong: Mapping[int, Value],
     ) -> Iterator[Finding]:
         alike = {id_: known for id_, known in measured.items() if id_ not in unlike}
         yield from check_metrics(self.recorded, alike, self.table.schema)
@@ -181,14 +184,14 @@ class _Check:
             if field_.field_id in wrong:
                 yield self._wrong_partition(field_, wrong[field_.field_id])
 
-    def _by_footer(self, footer: FileMetrics) -> dict[int, Measured]:
+    def _by_footer(self, footer: FileMetrics) -> dict[int, ColumnFacts]:
         """Read counts, and a safe range, of columns outside of lists and maps from the footer."""
-        found: dict[int, Measured] = {}
+        found: dict[int, ColumnFacts] = {}
         for id_, nulls in footer.null_value_counts.items():
             type_ = self._type(id_)
             if type_ is None or path_to(self.opened.schema, id_) is None:
                 continue
-            measured = Measured(footer.value_counts.get(id_, footer.record_count), nulls)
+            measured = ColumnFacts(footer.value_counts.get(id_, footer.record_count), nulls)
             if id_ in footer.lower_bounds and id_ in footer.upper_bounds:
                 measured.lower = single_value.decode(type_, footer.lower_bounds[id_])
                 measured.upper = single_value.decode(type_, footer.upper_bounds[id_])
@@ -199,7 +202,7 @@ class _Check:
         known = self.table.schema.field(id_)
         return None if known is None or is_nested(known.type) else known.type
 
-    def _unproven(self, measured: Mapping[int, Measured]) -> set[int]:
+    def _unproven(self, measured: Mapping[int, ColumnFacts]) -> set[int]:
         """Return the columns whose rows have to be read."""
         recorded, wanted = self.recorded, set()
         for id_ in {*recorded.lower_bounds, *recorded.upper_bounds, *recorded.null_value_counts}:
@@ -218,7 +221,7 @@ class _Check:
         }
 
     def _proves_partition(
-        self, field_: PartitionField, expected: Value, measured: Mapping[int, Measured]
+        self, field_: PartitionField, expected: Value, measured: Mapping[int, ColumnFacts]
     ) -> bool:
         source = _source(field_)
         known = None if source is None else measured.get(source)
@@ -290,7 +293,7 @@ class _Check:
         )
         return finding(rule, self.recorded.location, message)
 
-    def _nulls(self, measured: Mapping[int, Measured]) -> Iterator[Finding]:
+    def _nulls(self, measured: Mapping[int, ColumnFacts]) -> Iterator[Finding]:
         """Required columns have no nulls (R-095); below a null struct there is nothing."""
         nulls = []
         for id_, known in sorted(measured.items()):
@@ -303,7 +306,7 @@ class _Check:
             yield finding("R-095", self.recorded.location, "; ".join(nulls))
 
 
-def check_count(recorded: Recorded, row_count: int) -> Iterator[Finding]:
+def check_count(recorded: RecordedFile, row_count: int) -> Iterator[Finding]:
     """Check that a file has as many rows as its entry says (R-063)."""
     if row_count != recorded.record_count:  # R-063
         message = f"it has {row_count:,} rows, the manifest says {recorded.record_count:,}"
@@ -311,7 +314,7 @@ def check_count(recorded: Recorded, row_count: int) -> Iterator[Finding]:
 
 
 def check_metrics(
-    recorded: Recorded, measured: Mapping[int, Measured], schema: Schema
+    recorded: RecordedFile, measured: Mapping[int, ColumnFacts], schema: Schema
 ) -> Iterator[Finding]:
     """Counts and bounds of the manifest against what was measured (R-092, R-130)."""
     wrong_counts, excluded = [], []
@@ -334,7 +337,9 @@ def check_metrics(
         yield finding("R-092", recorded.location, message)
 
 
-def _proves_bounds(recorded: Recorded, known: Measured, id_: int, type_: Type | None) -> bool:
+def _proves_bounds(
+    recorded: RecordedFile, known: ColumnFacts, id_: int, type_: Type | None
+) -> bool:
     """Return whether the range of a column lies inside the recorded bounds."""
     lower = _bound(recorded.lower_bounds.get(id_), type_)
     upper = _bound(recorded.upper_bounds.get(id_), type_)
@@ -375,7 +380,7 @@ def _is_one(values: pa.Array, type_: Type, field_: PartitionField, expected: Val
 class _RowIds:
     """Row ids that are stored in a file (R-100)."""
 
-    recorded: Recorded
+    recorded: RecordedFile
     table: TableFacts
     seen: list[pa.Array] = field(default_factory=list)
     greatest_number: int = -1

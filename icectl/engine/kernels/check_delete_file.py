@@ -27,7 +27,7 @@ from icectl.codec.puffin.positions import (
     read_dv,
 )
 from icectl.engine.kernels.check_data_file import (
-    Recorded,
+    RecordedFile,
     TableFacts,
     check_count,
     check_metrics,
@@ -35,7 +35,7 @@ from icectl.engine.kernels.check_data_file import (
     type_problems,
     unread,
 )
-from icectl.engine.kernels.columns import Measured, path_to
+from icectl.engine.kernels.columns import ColumnFacts, path_to
 from icectl.engine.kernels.decoded_rows import DecodedRows
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.schema import Schema
@@ -56,7 +56,7 @@ RecordCount = Callable[[str], int | None]
 class RecordedDeletes:
     """A delete file as a manifest records it; members of deletion vectors are None elsewhere."""
 
-    file: Recorded
+    file: RecordedFile
     equality_ids: Sequence[int] = ()
     referenced_data_file: str | None = None
     content_offset: int | None = None
@@ -166,7 +166,7 @@ class _Positions:
             yield finding("R-111", location, message, severity="info")
 
 
-def _is_spelled_otherwise(paths: Measured | None, file: Recorded) -> bool:
+def _is_spelled_otherwise(paths: ColumnFacts | None, file: RecordedFile) -> bool:
     """Whether bounds and rows name data files with another scheme or host: no order tells then."""
     bound = file.lower_bounds.get(FILE_PATH)
     if paths is None or bound is None or not isinstance(paths.lower, str):

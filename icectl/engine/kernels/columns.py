@@ -7,7 +7,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.data_rows import retyped
+from icectl.codec.data_rows import retype_array
 from icectl.codec.parquet.schema import field_id
 from icectl.entries.orc_seconds import may_be_earlier, second_of
 from icectl.entries.partition.transforms import transform_column
@@ -70,7 +70,7 @@ def as_values(column: pa.Array, type_: Type) -> pa.Array:
             # Some readers see no zone, or another, in a column that counts from the same instant.
             plain = column.cast(pa.timestamp(column.type.unit, getattr(wanted, "tz", None)))
             if column.type.unit == "ns":
-                plain = retyped(plain, wanted)  # downward, as footers are read
+                plain = retype_array(plain, wanted)  # downward, as footers are read
             return plain.cast(wanted, safe=False).cast(pa.int64())
         return column.cast(wanted, safe=False).cast(pa.int64())
     return column
@@ -116,7 +116,7 @@ def value_of(stored: object, type_: Type) -> Value:
 
 
 @dataclass(slots=True)
-class Measured:
+class ColumnFacts:
     """The known facts of a column: rows, nulls, NaN, and the range of the other values."""
 
     row_count: int = 0
@@ -138,7 +138,7 @@ class Measured:
             found = pc.min_max(values).as_py()
             self._widen(value_of(found["min"], type_), value_of(found["max"], type_))
 
-    def merge(self, other: "Measured") -> None:
+    def merge(self, other: "ColumnFacts") -> None:
         """Take what is known of further rows into account."""
         self.row_count += other.row_count
         self.null_count += other.null_count

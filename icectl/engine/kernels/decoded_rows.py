@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from icectl.checks.finding import Finding, finding
-from icectl.codec.arrow_failures import translated
+from icectl.codec.arrow_failures import reading_data_file
 from icectl.codec.data_file import DataFile
-from icectl.codec.data_rows import Rows, check_values, ids_of
+from icectl.codec.data_rows import FileRows, check_values, ids_of
 from icectl.codec.parquet.metrics import FileMetrics
-from icectl.engine.kernels.columns import Measured, as_values, has_order, inside, path_to
+from icectl.engine.kernels.columns import ColumnFacts, as_values, has_order, inside, path_to
 from icectl.spec import single_value
 from icectl.spec.manifest import FileFormat
 from icectl.spec.schema import Schema
@@ -27,7 +27,7 @@ _MOST_TOLD = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FlatColumn:
     """A column outside of lists and maps: the positions that lead to it, and its type.
 
     Without a type only nulls are counted.
@@ -36,7 +36,7 @@ class Column:
     id: int
     path: tuple[int, ...]
     type: Type | None
-    measured: Measured = field(default_factory=Measured)
+    measured: ColumnFacts = field(default_factory=ColumnFacts)
 
 
 @dataclass(slots=True)
@@ -51,11 +51,11 @@ class DecodedRows:
     schema: Schema
     unlike: Collection[int] = ()
     row_count: int = 0
-    measured: dict[int, Measured] = field(default_factory=dict)
+    measured: dict[int, ColumnFacts] = field(default_factory=dict)
     """Columns by field id, once all rows are read."""
     _problems: list[str] = field(default_factory=list)
 
-    def batches(self) -> Iterator[Rows]:
+    def batches(self) -> Iterator[FileRows]:
         """All rows with all columns, each value looked at; the next ones are decoded meanwhile.
 
         Raises: CorruptTable R-099; Unsupported; OSError of the file.
@@ -63,7 +63,9 @@ class DecodedRows:
         """
         parts = list(self.opened.parts(self.schema))
         columns = self._columns()
-        by_place: dict[int, list[Column]] = {place: [] for place in range(len(self.opened.schema))}
+        by_place: dict[int, list[FlatColumn]] = {
+            place: [] for place in range(len(self.opened.schema))
+        }
         for column in columns:
             by_place[column.path[0]].append(column)
         number, end = 0, parts[0].record_count if parts else None
@@ -91,7 +93,7 @@ class DecodedRows:
             message = f"its pages are not what its footer says: {'; '.join(told)}{rest}"
             yield finding("R-099", location, message)
 
-    def _columns(self) -> Sequence[Column]:
+    def _columns(self) -> Sequence[FlatColumn]:
         stored = self.opened.schema
         columns = []
         for id_ in dict.fromkeys(number for item in stored for number in ids_of(item)):
@@ -99,11 +101,11 @@ class DecodedRows:
             if declared is not None and not is_nested(declared.type) and path is not None:
                 is_measured = id_ not in self.unlike and has_order(declared.type)
                 type_ = declared.type if is_measured else None
-                columns.append(Column(id_, path, type_))
+                columns.append(FlatColumn(id_, path, type_))
         return columns
 
     def _end_part(
-        self, columns: Sequence[Column], parts: Sequence[FileMetrics], number: int
+        self, columns: Sequence[FlatColumn], parts: Sequence[FileMetrics], number: int
     ) -> None:
         """Compare what a row group holds with what is said of it, and begin the next."""
         where = f"row group {number}: " if len(parts) > 1 else ""
@@ -117,11 +119,11 @@ class DecodedRows:
                 name = self.schema.name_of(column.id) or str(column.id)
                 told = list(_differences(found, said, column))
                 self._problems += [f"{where}`{name}` {one}" for one in told]
-            self.measured.setdefault(column.id, Measured()).merge(found)
+            self.measured.setdefault(column.id, ColumnFacts()).merge(found)
             found.clear()
 
 
-def _ahead(batches: Iterator[Rows]) -> Iterator[Rows]:
+def _ahead(batches: Iterator[FileRows]) -> Iterator[FileRows]:
     """Yield the same, while a thread is making the next."""
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, batches, None)
@@ -130,20 +132,20 @@ def _ahead(batches: Iterator[Rows]) -> Iterator[Rows]:
             yield rows
 
 
-def _measure(job: tuple[pa.Array, Sequence[Column]]) -> None:
+def _measure(job: tuple[pa.Array, Sequence[FlatColumn]]) -> None:
     """Look at each value of a top-level column, and measure the columns in it."""
     stored, columns = job
     check_values(stored)
-    with translated("data"):
+    with reading_data_file("data"):
         for column in columns:
             values = inside(stored, column.path[1:])
             if column.type is None:
-                column.measured.merge(Measured(len(values), values.null_count))
+                column.measured.merge(ColumnFacts(len(values), values.null_count))
             else:
                 column.measured.add(as_values(values, column.type), column.type)
 
 
-def _differences(found: Measured, said: FileMetrics, column: Column) -> Iterator[str]:
+def _differences(found: ColumnFacts, said: FileMetrics, column: FlatColumn) -> Iterator[str]:
     nulls = said.null_value_counts.get(column.id)
     if nulls is not None and nulls != found.null_count:
         yield f"holds {found.null_count:,} nulls, not {nulls:,}"

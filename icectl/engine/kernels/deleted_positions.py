@@ -106,7 +106,7 @@ def vector_positions(file: IO[bytes], offset: int, size_bytes: int, count: int) 
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class NamedFile:
     """A data file that is named, by its entry's spelling or by another."""
 
     location: str
@@ -115,7 +115,7 @@ class Target:
 
 def named_positions(
     deletes: DataFile, applies_to: Collection[str], by_key: Mapping[str, str], scheme: str = ""
-) -> Iterator[tuple[Target, npt.NDArray[np.int64]]]:
+) -> Iterator[tuple[NamedFile, npt.NDArray[np.int64]]]:
     """Read what a position delete file says of the data files that it applies to, some at a time.
 
     `by_key` gives locations by their loosest key; `scheme` is that of paths without one.
@@ -163,11 +163,11 @@ class _Named:
         self._applies_to = applies_to
         self._by_key = by_key
         self._scheme = scheme
-        self._known: dict[str, Target | None] = {}
+        self._known: dict[str, NamedFile | None] = {}
 
     def split(
         self, paths: pa.Array, positions: pa.Array
-    ) -> Iterator[tuple[Target, npt.NDArray[np.int64]]]:
+    ) -> Iterator[tuple[NamedFile, npt.NDArray[np.int64]]]:
         """Yield the positions of each data file that is named and applied to."""
         encoded = paths.dictionary_encode()
         codes = encoded.indices.to_numpy()
@@ -181,18 +181,18 @@ class _Named:
                 yield target, numbers[start:end]
             start = end
 
-    def _target(self, path: str) -> Target | None:
+    def _target(self, path: str) -> NamedFile | None:
         if path not in self._known:
             self._known[path] = self._looked_up(path)
         return self._known[path]
 
-    def _looked_up(self, path: str) -> Target | None:
+    def _looked_up(self, path: str) -> NamedFile | None:
         if self._scheme:
             path = with_scheme(self._scheme, path)
         if path in self._applies_to:
-            return Target(path, is_exact=True)
+            return NamedFile(path, is_exact=True)
         meant = self._by_key.get(loosest_key(path))
-        return Target(meant, is_exact=False) if meant in self._applies_to else None
+        return NamedFile(meant, is_exact=False) if meant in self._applies_to else None
 
 
 def named_data_files(file: IO[bytes], file_format: str) -> dict[str, int]:

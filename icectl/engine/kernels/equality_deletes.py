@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from icectl.codec.row_hash import Hashes, row_hashes
 from icectl.engine.kernels.columns import path_to
-from icectl.engine.kernels.read_data import Source, SourceFile, open_source
+from icectl.engine.kernels.read_data import RowSource, SourceFile, open_source
 from icectl.entries.partition.key_columns import encode_keys
 from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.schema import Schema
@@ -96,7 +96,7 @@ class EqualityIndex:
         """Return whether any of the deletes applies to a data file."""
         return self._chain.first_rank(location) is not None
 
-    def deleted(self, source: Source, stored: pa.RecordBatch) -> _Places:
+    def deleted(self, source: RowSource, stored: pa.RecordBatch) -> _Places:
         """Find which of some stored rows of a data file are deleted.
 
         Order: ascending.

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
-from icectl.codec.data_rows import dressed, flat_retyped, retyped
+from icectl.codec.data_rows import flat_retyped, retype_array, typed_batch
 from icectl.codec.parquet.schema import FIELD_ID, child_fields
 from icectl.engine.kernels.read_data import SourceFile, projected
 from icectl.errors import CorruptTable, Refused
@@ -68,14 +68,14 @@ class IncomingRows:
         projection = projected(SourceFile("the data frame", "arrow", 0, 0), self.given, wanted)
         for batch in batches:
             columns = [_fitted(*pair) for pair in zip(batch.columns, self.given, strict=True)]
-            rows = dressed(columns, self.given, batch.num_rows)
+            rows = typed_batch(columns, self.given, batch.num_rows)
             try:
                 yield projection.project(rows, np.zeros(batch.num_rows, np.int64))
             except CorruptTable as error:
                 raise Refused(error.message.removesuffix(f" ({error.rule})")) from None
 
 
-def identified(given: pa.Schema, wanted: Schema) -> pa.Schema:
+def frame_schema(given: pa.Schema, wanted: Schema) -> pa.Schema:
     """The schema of a frame, each column with the field id of the table's column of that name.
 
     Raises: Refused, for columns that the table does not have, that lose something as its columns,
@@ -187,7 +187,7 @@ def _checked(given: pa.DataType, wanted: Type) -> pa.DataType | None:
 def _fitted(column: pa.Array, field: pa.Field) -> pa.Array:
     """Return a column of a frame in the type that `identified` gave it. Raises: Refused."""
     try:
-        return retyped(column, field.type, _fitted_values)
+        return retype_array(column, field.type, _fitted_values)
     except ValueError as error:
         raise Refused(
             f"a value of the data frame's column `{field.name}` does not fit the table's: {error}"

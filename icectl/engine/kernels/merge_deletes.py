@@ -21,7 +21,7 @@ from icectl.engine.kernels.deleted_positions import (
 from icectl.engine.kernels.rewrite_data import DeletesOfGroup, positions_of
 from icectl.engine.kernels.write_data import FileOutputs
 from icectl.errors import CorruptTable, SelfCheckFailed
-from icectl.spec.locations import shortened
+from icectl.spec.locations import relative_location
 from icectl.storage.location import loosest_key
 
 _ROW_GROUP_ROWS = 1 << 20
@@ -112,7 +112,7 @@ def write_vectors(
     if not merged:
         return ()
     blobs = [
-        dv_blob(positions, shortened(base, data_file) if base else data_file)
+        dv_blob(positions, relative_location(base, data_file) if base else data_file)
         for data_file, positions in merged.items()
     ]
     content = write_puffin(blobs, {"created-by": created_by})

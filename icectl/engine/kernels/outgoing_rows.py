@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.codec.data_rows import retyped
+from icectl.codec.data_rows import retype_array
 from icectl.codec.parquet.schema import arrow_type
 from icectl.errors import Unsupported
 from icectl.spec.schema import Schema
@@ -88,7 +88,7 @@ def _column(values: pa.Array, field: pa.Field) -> pa.Array:
     if values.offset:
         values = pa.concat_arrays([values])  # no slice, whose nulls retyped does not take
     try:
-        return retyped(values, field.type, _given_values)
+        return retype_array(values, field.type, _given_values)
     except pa.ArrowInvalid:
         raise _not_given(field.name, "has moments between two microseconds") from None
 

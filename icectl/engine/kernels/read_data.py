@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import types as arrow_types
 
 from icectl.codec.data_file import DataFile, open_data_file
-from icectl.codec.data_rows import LARGEST_BATCH_BYTES, Rows, ids_of, retyped
+from icectl.codec.data_rows import LARGEST_BATCH_BYTES, FileRows, ids_of, retype_array
 from icectl.codec.orc.data_file import OrcDataFile
 from icectl.codec.parquet.data_file import ParquetDataFile
 from icectl.codec.parquet.schema import (
@@ -121,7 +121,7 @@ def _is_storable(type_: Type) -> bool:
 
 def open_source(
     file: IO[bytes], source: SourceFile, schema: Schema, name_mapping: NameMapping
-) -> "Source":
+) -> "RowSource":
     """Open a data file to read its rows with the columns of a schema; only its footer is read.
 
     Raises: Unsupported, where a column can't be carried over faithfully, before any row is read;
@@ -144,15 +144,15 @@ def open_source(
             raise Unsupported(f"{source.location} can't be read in parts")
         opened = replace(opened, split=source.split)
     made = projected(source, opened.schema, schema)
-    return Source(made.file, made.schema, made.columns, opened)
+    return RowSource(made.file, made.schema, made.columns, opened)
 
 
-def projected(source: SourceFile, stored: pa.Schema, schema: Schema) -> "Projected":
+def projected(source: SourceFile, stored: pa.Schema, schema: Schema) -> "Projection":
     """Find out how rows with the columns `stored` become rows of a schema.
 
     Raises: Unsupported, where a column can't be carried over; CorruptTable R-095, R-180.
     """
-    return Projected(source, arrow_schema(schema), _Projection(source, stored).columns(schema))
+    return Projection(source, arrow_schema(schema), _Projection(source, stored).columns(schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Projected:
+class Projection:
     """A way from stored rows to rows with the columns of a schema."""
 
     file: SourceFile
@@ -208,12 +208,12 @@ class Projected:
 
 
 @dataclass(frozen=True, slots=True)
-class Source(Projected):
+class RowSource(Projection):
     """An open data file whose rows can be had with the columns of a schema."""
 
     opened: DataFile
 
-    def stored(self, more: Collection[int] = ()) -> Iterator[Rows]:
+    def stored(self, more: Collection[int] = ()) -> Iterator[FileRows]:
         """Yield the rows as stored, with the columns that `project` needs and those with more ids.
 
         Order: of the file.
@@ -225,7 +225,7 @@ class Source(Projected):
         for rows in self.opened.batches(wanted):
             batch = self._whole(rows.batch, more) if may_be_late else rows.batch
             for start in range(0, batch.num_rows, most):
-                yield Rows(rows.first_row + start, batch.slice(start, most))
+                yield FileRows(rows.first_row + start, batch.slice(start, most))
 
     def _whole(self, stored: pa.RecordBatch, compared: Collection[int]) -> pa.RecordBatch:
         """Return rows of an ORC file with the instants of which it has lost a second.
@@ -432,7 +432,7 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
     if not arrow_types.is_nested(kind):
         return pa.scalar(value, kind)
     # Arrow makes no scalars, not even null ones, of types with a UUID inside.
-    return retyped(pa.array([value], without_extensions(kind)), kind)[0]
+    return retype_array(pa.array([value], without_extensions(kind)), kind)[0]
 
 
 def _default(wanted: NestedField) -> Any:

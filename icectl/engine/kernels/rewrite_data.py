@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.codec.data_file import open_data_file
-from icectl.codec.data_rows import Rows
+from icectl.codec.data_rows import FileRows
 from icectl.codec.parquet.schema import NameMapping, arrow_schema, is_same_schema
 from icectl.codec.puffin.positions import Positions
-from icectl.engine.kernels.columns import Measured, inside, path_to
+from icectl.engine.kernels.columns import ColumnFacts, inside, path_to
 from icectl.engine.kernels.deleted_positions import DeletedPositions, Flags, vector_positions
 from icectl.engine.kernels.equality_deletes import (
     LARGEST_INDEX_ROWS,
@@ -24,7 +24,7 @@ from icectl.engine.kernels.equality_deletes import (
     equality_indexes,
 )
 from icectl.engine.kernels.partition_rows import Partition, Partitioner, partitioner
-from icectl.engine.kernels.read_data import Source, SourceFile, open_source
+from icectl.engine.kernels.read_data import RowSource, SourceFile, open_source
 from icectl.engine.kernels.row_keys import RowKeys
 from icectl.engine.kernels.row_totals import RowTotals, check_rows
 from icectl.engine.kernels.sort_keys import sort_keys
@@ -35,7 +35,7 @@ from icectl.engine.kernels.write_data import (
     FileOutputs,
     WriteOptions,
     WrittenFile,
-    unbounded,
+    columns_without_bounds,
     with_bounds,
 )
 from icectl.errors import SelfCheckFailed
@@ -149,7 +149,7 @@ def write_rows(
     most_bytes = min(_FEW_BYTES, options.row_group_size_bytes // _FEW_PARTS)
     batches = joined(batches, most_bytes)
     with DataWriter(group.columns.written, options, outputs, row_size_bytes) as writer:
-        for partition, batch in _placed(group, counted(batches, before)):
+        for partition, batch in _placed(group, counting_rows(batches, before)):
             writer.write(batch, partition.key, partition.path)
     files = tuple(
         _read_again(written, group.columns.written, options, outputs, after)
@@ -183,7 +183,7 @@ def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def counted(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Iterator[pa.RecordBatch]:
+def counting_rows(batches: Iterator[pa.RecordBatch], totals: RowTotals) -> Iterator[pa.RecordBatch]:
     """Yield the same batches, their rows added to totals on the way."""
     for batch in batches:
         totals.add(batch)
@@ -205,7 +205,7 @@ def _placed(
         return
     splitting = partitioner(group.spec, columns, arrow)
     if sorting is None:
-        yield from gathered(batches, splitting)
+        yield from gather_partitions(batches, splitting)
         return
     for batch in sorted_batches(batches, RowKeys(splitting, keys), sorting.memory_bytes):
         yield from splitting.split(batch, splitting.keys(batch))
@@ -235,7 +235,7 @@ def live_batches(
 class StoredRows:
     """Rows of one file as stored, by their positions; `gone` tells which of them are deleted."""
 
-    source: Source
+    source: RowSource
     batch: pa.RecordBatch
     positions: npt.NDArray[np.int64]
     gone: Flags
@@ -265,7 +265,7 @@ def stored_rows(
 
 
 def _judged(
-    source: Source,
+    source: RowSource,
     deleted: DeletedPositions,
     indexes: Sequence[EqualityIndex],
     more: Collection[int],
@@ -336,14 +336,14 @@ def _read_again(
     totals: RowTotals,
 ) -> WrittenFile:
     """Count the rows of a new file as a reader sees them; the file with all of its bounds."""
-    wanted = unbounded(written, schema, options.modes)
-    found = {id_: Measured() for id_ in wanted}
+    wanted = columns_without_bounds(written, schema, options.modes)
+    found = {id_: ColumnFacts() for id_ in wanted}
     with outputs.open(written.location) as file:
         opened = open_data_file(file, "parquet")
         if not is_same_schema(opened.schema, arrow_schema(schema)):
             raise SelfCheckFailed(f"{written.location} has other columns than the table")
         paths = {id_: path_to(opened.schema, id_) or () for id_ in wanted}
-        rows: Rows
+        rows: FileRows
         for rows in opened.batches([item.id for item in schema.fields]):
             totals.add(rows.batch)
             for id_, measured in found.items():
@@ -353,7 +353,7 @@ def _read_again(
     return with_bounds(written, found, schema, options) if found else written
 
 
-def gathered(
+def gather_partitions(
     batches: Iterable[pa.RecordBatch], splitting: Partitioner
 ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
     """Yield the rows with their partitions: those of the first ones as they come, then one by one.

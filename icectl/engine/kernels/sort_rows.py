@@ -31,7 +31,7 @@ class Sorting:
     memory_bytes: int
 
 
-class Keys(Protocol):
+class SortKeys(Protocol):
     """A maker of keys of rows."""
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
@@ -45,7 +45,7 @@ class RowSorter:
     Cost: twice `memory_bytes`, keys included.
     """
 
-    def __init__(self, keys: Keys, memory_bytes: int) -> None:
+    def __init__(self, keys: SortKeys, memory_bytes: int) -> None:
         self._keys = keys
         self._memory_bytes = memory_bytes
         self._held: list[pa.RecordBatch] = []
@@ -115,7 +115,7 @@ class RowSorter:
 
 
 def sorted_batches(
-    batches: Iterable[pa.RecordBatch], keys: Keys, memory_bytes: int
+    batches: Iterable[pa.RecordBatch], keys: SortKeys, memory_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the same rows in the order of their keys, as RowSorter gives them."""
     with RowSorter(keys, memory_bytes) as sorter:

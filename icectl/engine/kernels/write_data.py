@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from icectl.codec.parquet.metrics import FileMetrics, footer_metrics, read_metrics
 from icectl.codec.parquet.schema import arrow_schema
 from icectl.codec.parquet.write import ParquetOptions, ParquetWriter
-from icectl.engine.kernels.columns import Measured, inside, path_to
+from icectl.engine.kernels.columns import ColumnFacts, inside, path_to
 from icectl.spec.metrics_modes import MetricsMode, lower_bound, upper_bound
 from icectl.spec.properties import (
     PARQUET_COMPRESSION,
@@ -332,7 +332,7 @@ def _cut(
     return lower, upper
 
 
-def unbounded(
+def columns_without_bounds(
     written: WrittenFile, schema: Schema, modes: Mapping[int, MetricsMode]
 ) -> Mapping[int, NestedField]:
     """Return columns of text and bytes that want bounds and have none in the footer.
@@ -353,7 +353,7 @@ def unbounded(
 
 
 def with_bounds(
-    written: WrittenFile, found: Mapping[int, Measured], schema: Schema, options: WriteOptions
+    written: WrittenFile, found: Mapping[int, ColumnFacts], schema: Schema, options: WriteOptions
 ) -> WrittenFile:
     """Return a new file with the bounds of columns that were measured in its rows."""
     types = {id_: item.type for id_, item in schema.all_fields.items()}

@@ -11,7 +11,7 @@ Places = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedValues:
     """Values of `lengths` bytes at `starts` in `content`."""
 
     content: npt.NDArray[np.uint8]

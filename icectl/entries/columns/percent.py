@@ -16,7 +16,7 @@ _ROWS_AT_ONCE = 65_536
 """Rows whose bytes stay near the processor."""
 
 
-def unescaped(column: pa.Array) -> pa.Array:
+def unescape(column: pa.Array) -> pa.Array:
     """Texts with each percent escape as the byte it stands for.
 
     Escapes that are none stay, and bytes that make no text become U+FFFD: as `unquote` has it.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icectl.entries.columns.packed import Packed
+from icectl.entries.columns.packed import PackedValues
 from icectl.entries.columns.values import Mask
 from icectl.entries.conditions.partition_match import of_partition
 from icectl.entries.conditions.predicates import (
@@ -324,11 +324,11 @@ def _comparing(type_: Type) -> _Comparing | None:
     return _compare_strings if type_.name in _STRINGS else None
 
 
-def _packed(stored: pa.Array) -> Packed:
+def _packed(stored: pa.Array) -> PackedValues:
     _, offsets, content = stored.buffers()
     ends = np.frombuffer(offsets, np.int32)[stored.offset : stored.offset + len(stored) + 1]
     held = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
-    return Packed(held, ends[:-1], np.diff(ends))
+    return PackedValues(held, ends[:-1], np.diff(ends))
 
 
 def _compare_integers(stored: pa.Array, value: Value, type_: Type, signs: Signs) -> None:

@@ -23,7 +23,7 @@ Groups = tuple[Integers, Integers]
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class DeleteRanges:
     """One kind of delete: for each data file a range of `order`, rows of the delete files."""
 
     order: Integers
@@ -44,14 +44,14 @@ class Matches:
 
     data: Entries
     deletes: Entries
-    vectors: Ranges
-    position_deletes: tuple[Ranges, Ranges]
+    vectors: DeleteRanges
+    position_deletes: tuple[DeleteRanges, DeleteRanges]
     """Of whole partitions, and of one data file each."""
-    equality_deletes: tuple[Ranges, Ranges]
+    equality_deletes: tuple[DeleteRanges, DeleteRanges]
     """Of partitions, and of the whole table."""
 
     @property
-    def ranges(self) -> tuple[Ranges, ...]:
+    def ranges(self) -> tuple[DeleteRanges, ...]:
         """All kinds; no delete file is in more than one."""
         return (self.vectors, *self.position_deletes, *self.equality_deletes)
 
@@ -81,7 +81,7 @@ def match(entries: Entries, unpartitioned_spec_ids: Collection[int]) -> Matches:
     by_table = (np.zeros(len(data), np.int64), np.zeros(len(deletes), np.int64))
     both = _combined(by_partition, by_file)
 
-    def ranges(mask: Mask, groups: Groups, *, older_only: bool = False) -> Ranges:
+    def ranges(mask: Mask, groups: Groups, *, older_only: bool = False) -> DeleteRanges:
         """Find the ranges of some deletes that apply to each data file of their group."""
         return _ranges(data, deletes, mask, groups, "right" if older_only else "left")
 
@@ -122,7 +122,7 @@ def known_deleted_rows(matches: Matches) -> Integers:
     )
 
 
-def _summed(part: Ranges, values: Integers) -> Integers:
+def _summed(part: DeleteRanges, values: Integers) -> Integers:
     """Return the sum over each data file's range of what its deletes have."""
     if not len(part.order):
         return part.counts
@@ -180,7 +180,7 @@ def pairs(matches: Matches) -> pa.Table:
     return pa.table({"data_row": data[order], "delete_row": deletes[order]})
 
 
-def misplaced(matches: Matches) -> tuple[Integers, Integers]:
+def misplaced_deletes(matches: Matches) -> tuple[Integers, Integers]:
     """Deletes that name one live data file, no newer one, of another spec or partition (R-211).
 
     Shape: rows of the delete files, and of the data files that they name.
@@ -247,7 +247,7 @@ def _ranges(
     mask: Mask,
     groups: Groups,
     side: Literal["left", "right"],
-) -> Ranges:
+) -> DeleteRanges:
     """Sort the chosen deletes by group and sequence number and find each data file's range.
 
     `left` lets a delete apply to files of its own sequence number, `right` to older ones only.
@@ -269,20 +269,20 @@ def _ranges(
     oldest = np.searchsorted(known_sequences, rows.numbers(data, "sequence_number"), side)
     first = np.where(known, np.searchsorted(keys, place * width + oldest), 0)
     stop = np.where(known, np.searchsorted(keys, (place + 1) * width - 1), 0)
-    return Ranges(chosen[order], first, stop)
+    return DeleteRanges(chosen[order], first, stop)
 
 
-def _no_ranges(data_file_count: int) -> Ranges:
+def _no_ranges(data_file_count: int) -> DeleteRanges:
     """Of no delete, and of no memory, however many data files there are."""
     none = np.broadcast_to(np.int64(0), data_file_count)
-    return Ranges(np.empty(0, np.int64), none, none)
+    return DeleteRanges(np.empty(0, np.int64), none, none)
 
 
-def _without(ranges: Ranges, covered: Mask) -> Ranges:
+def _without(ranges: DeleteRanges, covered: Mask) -> DeleteRanges:
     if not len(ranges.order):
         return ranges
-    return Ranges(ranges.order, ranges.first, np.where(covered, ranges.first, ranges.stop))
+    return DeleteRanges(ranges.order, ranges.first, np.where(covered, ranges.first, ranges.stop))
 
 
-def _sum(parts: tuple[Ranges, ...], data_file_count: int) -> Integers:
+def _sum(parts: tuple[DeleteRanges, ...], data_file_count: int) -> Integers:
     return sum((part.counts for part in parts), np.zeros(data_file_count, np.int64))

@@ -12,7 +12,13 @@ import pyarrow.compute as pc
 
 from icectl.entries import rows
 from icectl.entries.columns.values import Integers
-from icectl.entries.deletes.apply import Matches, delete_counts, misplaced, per_delete_file, reach
+from icectl.entries.deletes.apply import (
+    Matches,
+    delete_counts,
+    misplaced_deletes,
+    per_delete_file,
+    reach,
+)
 from icectl.entries.rows import Entries
 
 NamedFiles = Mapping[str, Mapping[str, int]]
@@ -29,7 +35,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedPositionDeletes:
     """Position delete files without a referenced data file, as they were read.
 
     `read` tells which of the delete files those are; `delete_rows` and `data_rows` are pairs that
@@ -52,7 +58,9 @@ def names_of(deletes: Entries, named: NamedFiles) -> frozenset[str]:
     return frozenset(referenced).union(*named.values())
 
 
-def resolve_names(matches: Matches, named: NamedFiles, spelling: Mapping[str, str]) -> Named:
+def resolve_names(
+    matches: Matches, named: NamedFiles, spelling: Mapping[str, str]
+) -> NamedPositionDeletes:
     """Find the live data files that position delete files name.
 
     `spelling` gives the location of a live data file that is named in another way.
@@ -73,12 +81,12 @@ def resolve_names(matches: Matches, named: NamedFiles, spelling: Mapping[str, st
         if name in spelling:
             misspelt[data_rows[at]] += count
     order = applies[np.lexsort((delete_rows[applies], data_rows[applies]))]
-    whole = misplaced(matches)
+    whole = misplaced_deletes(matches)
     both = (
         np.concatenate([whole[0], delete_rows[elsewhere]]),
         np.concatenate([whole[1], data_rows[elsewhere]]),
     )
-    return Named(read, delete_rows[order], data_rows[order], misspelt, both)
+    return NamedPositionDeletes(read, delete_rows[order], data_rows[order], misspelt, both)
 
 
 def _given(
@@ -108,7 +116,7 @@ _NONE = Applied((), (), ())
 class DeleteIndex:
     """The deletes of data files one by one; cheap where a file has none."""
 
-    def __init__(self, matches: Matches, named: Named) -> None:
+    def __init__(self, matches: Matches, named: NamedPositionDeletes) -> None:
         self._matches = matches
         self._named = named
         self._has_some = delete_counts(matches) > 0
@@ -141,7 +149,7 @@ class DeleteIndex:
         return listed
 
 
-def dangling(matches: Matches, named: Named) -> Integers:
+def dangling(matches: Matches, named: NamedPositionDeletes) -> Integers:
     """Return rows of the delete files that apply to no live data file, whatever reader one asks.
 
     Order: ascending.
@@ -154,7 +162,7 @@ def dangling(matches: Matches, named: Named) -> Integers:
 
 
 def needed_elsewhere(
-    matches: Matches, named: Named, locations: Collection[str]
+    matches: Matches, named: NamedPositionDeletes, locations: Collection[str]
 ) -> npt.NDArray[np.bool_]:
     """Position delete files of partitions that apply to data files at no such location, too.
 

@@ -20,7 +20,7 @@ from icectl.plan.compact.groups import (
     CompactOptions,
     CompactPlan,
     dangling_of,
-    selected,
+    selected_files,
 )
 from icectl.plan.compact.live import LiveFiles, check_deletes
 from icectl.plan.compact.task import MergeDeletesTask
@@ -64,7 +64,7 @@ def plan_deletes(
 def _verdicts(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Verdicts:
     """Judge each data file before its deletes are looked at."""
     verdicts = everywhere(files.data, FileVerdict.MERGED)
-    verdicts[~selected(metadata, files, options)] = FileVerdict.NOT_SELECTED
+    verdicts[~selected_files(metadata, files, options)] = FileVerdict.NOT_SELECTED
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     return verdicts
 

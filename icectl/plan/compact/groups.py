@@ -14,13 +14,13 @@ from icectl.entries.conditions.may_match import may_match
 from icectl.entries.conditions.predicates import Predicate
 from icectl.entries.file_verdicts import (
     DELETES,
+    FileLimits,
     FileVerdict,
-    Limits,
     Verdicts,
     at_locations,
     by_partition,
     chosen,
-    counted,
+    count_verdicts,
     everything,
     judge,
     live_bytes,
@@ -159,7 +159,7 @@ class CompactPlan:
     @property
     def left_alone(self) -> Mapping[str, int]:
         """The number of data files that are left alone, by reason."""
-        counts = counted(self.verdicts)
+        counts = count_verdicts(self.verdicts)
         return {LEFT_ALONE[verdict]: counts[verdict] for verdict in LEFT_ALONE if verdict in counts}
 
     def verdict(self, row: int) -> FileVerdict:
@@ -198,14 +198,14 @@ def plan(
     which rows are deleted, or the spec has a transform that icectl does not know; CorruptTable.
     """
     spec, types = _output(metadata, options)
-    limits = Limits(
+    limits = FileLimits(
         options.sizes.smallest,
         options.sizes.largest,
         options.min_delete_files,
         options.min_delete_ratio,
         options.every,
     )
-    verdicts = judge(files.matches, limits, selected(metadata, files, options))
+    verdicts = judge(files.matches, limits, selected_files(metadata, files, options))
     verdicts[~of_specs(files.data, files.known_spec_ids)] = FileVerdict.UNREADABLE
     stored = numbers(files.data, "file_size_in_bytes")
     planning = _Planning(
@@ -240,7 +240,7 @@ def plan(
     return CompactPlan(pin, branch, options, groups, verdicts, dangling_of(files, options))
 
 
-def selected(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Mask:
+def selected_files(metadata: TableMetadata, files: LiveFiles, options: CompactOptions) -> Mask:
     """Return whether `--where`, and a plan that was reviewed, select each data file."""
     found = everything(files.data)
     if options.where is not None:
@@ -451,7 +451,7 @@ class _Planning:
 
     def _reason(self, rows: Sequence[int]) -> str:
         """Tell why the files of a group are rewritten: how many for which reason."""
-        options, counts = self.options, counted(self.verdicts[list(rows)])
+        options, counts = self.options, count_verdicts(self.verdicts[list(rows)])
         texts = dict(CHOSEN)
         texts[FileVerdict.SMALL] = f"smaller than {print_size(options.sizes.smallest)}"
         texts[FileVerdict.LARGE] = f"larger than {print_size(options.sizes.largest)}"

@@ -6,7 +6,12 @@ from functools import cached_property
 
 from icectl.entries.columns.values import Integers
 from icectl.entries.deletes.apply import Matches, match
-from icectl.entries.deletes.by_file import DeleteIndex, Named, NamedFiles, resolve_names
+from icectl.entries.deletes.by_file import (
+    DeleteIndex,
+    NamedFiles,
+    NamedPositionDeletes,
+    resolve_names,
+)
 from icectl.entries.deletes.by_file import dangling as dangling_rows
 from icectl.entries.file_verdicts import of_specs
 from icectl.entries.rows import Entries, data_files, delete_files, live
@@ -52,7 +57,7 @@ class LiveFiles:
         return match(self.entries, self.unpartitioned_spec_ids)
 
     @cached_property
-    def named(self) -> Named:
+    def named(self) -> NamedPositionDeletes:
         """The position delete files that were read, and the data files that they name."""
         return resolve_names(self.matches, self.named_files, self.spelling)
 
@@ -68,7 +73,7 @@ class LiveFiles:
         return rows[of_specs(self.deletes, self.known_spec_ids)[rows]]
 
 
-def live_files(
+def files_of_snapshot(
     metadata: TableMetadata,
     manifests: Sequence[ManifestFile],
     entries: Entries,

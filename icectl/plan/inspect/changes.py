@@ -30,7 +30,7 @@ CHANGED_FILE_COLUMNS: tuple[str, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class ComparedSnapshots:
     """The two snapshots that are compared; `before` None is the table before its first one.
 
     `expired_id` is set where `before` has expired; roots of version 4 do not need it (sfc-1 9.2).
@@ -41,24 +41,24 @@ class Ends:
     expired_id: int | None = None
 
 
-def ends(metadata: TableMetadata, from_id: int | None, to_id: int | None) -> Ends:
+def ends(metadata: TableMetadata, from_id: int | None, to_id: int | None) -> ComparedSnapshots:
     """Find the snapshots; by default the current one and its parent.
 
     Raises: UsageError for a snapshot that is not there.
     """
     after = metadata.current_snapshot if to_id is None else snapshot_by_id(metadata, to_id)
     if from_id is not None:
-        return Ends(snapshot_by_id(metadata, from_id), after)
+        return ComparedSnapshots(snapshot_by_id(metadata, from_id), after)
     parent_id = after.parent_snapshot_id if after else None
     if parent_id is None:
-        return Ends(None, after)
+        return ComparedSnapshots(None, after)
     parent = metadata.snapshot(parent_id)
     if parent is None and after is not None and layout_of(after) is Layout.SFC_1:
-        return Ends(None, after, parent_id)
+        return ComparedSnapshots(None, after, parent_id)
     if parent is None:
         message = f"the parent {parent_id} of the snapshot has expired"
         raise UsageError(message, hint="`--from ID` names another snapshot to compare with")
-    return Ends(parent, after)
+    return ComparedSnapshots(parent, after)
 
 
 def own_manifests(
@@ -69,7 +69,7 @@ def own_manifests(
     return tuple(each for each in manifests if each.identity not in shared)
 
 
-def by_roots(metadata: TableMetadata, between: Ends) -> list[Snapshot] | None:
+def by_roots(metadata: TableMetadata, between: ComparedSnapshots) -> list[Snapshot] | None:
     """Return the snapshots between two, if roots of version 4 tell what each of them changed.
 
     Order: oldest first.
@@ -88,7 +88,7 @@ def by_roots(metadata: TableMetadata, between: Ends) -> list[Snapshot] | None:
     return steps[::-1] if until is None and ends_at == between.expired_id else None
 
 
-def composed(steps: Sequence[tuple[Entries, Entries]]) -> tuple[Entries, Entries]:
+def compose_changes(steps: Sequence[tuple[Entries, Entries]]) -> tuple[Entries, Entries]:
     """Put several changes together, each (removed, added); what came and went cancels (sfc-1 9.5).
 
     Order: of the steps, oldest first.
@@ -107,7 +107,11 @@ def _joined(one: Entries, other: Entries) -> Entries:
 
 
 def changes(
-    metadata: TableMetadata, between: Ends, before: Entries, after: Entries, limit: int | None
+    metadata: TableMetadata,
+    between: ComparedSnapshots,
+    before: Entries,
+    after: Entries,
+    limit: int | None,
 ) -> Row:
     """Compare the live files of two snapshots.
 
@@ -157,7 +161,7 @@ def _instant(snapshot: Snapshot | None) -> str | None:
     return None if snapshot is None else print_instant(snapshot.timestamp_ms)
 
 
-def _is_ancestor(metadata: TableMetadata, between: Ends) -> bool:
+def _is_ancestor(metadata: TableMetadata, between: ComparedSnapshots) -> bool:
     if between.before is None or between.after is None:
         return between.before is None
     line = ancestors(metadata.snapshots_by_id, between.after.snapshot_id)

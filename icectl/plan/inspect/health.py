@@ -66,7 +66,7 @@ class MetadataFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MeasureLimits:
     """The limits of a measure: from which value on it needs attention, and is critical."""
 
     attention: float
@@ -79,28 +79,28 @@ class Limits:
         return HealthVerdict.ATTENTION if value >= self.attention else HealthVerdict.OK
 
 
-SURPLUS_FILES = Limits(5, 1_000)
-DELETED_RATIO = Limits(0.1, 0.3)
-DELETES_PER_FILE = Limits(5, 100)
-DANGLING_DELETES = Limits(1, 1_000)
-SURPLUS_MANIFESTS = Limits(20, 1_000)
-EXPIRABLE_SNAPSHOTS = Limits(10, 1_000)
-UNTRACKED_METADATA_FILES = Limits(20, 1_000)
-RECLAIMABLE_RATIO = Limits(0.25, 1.0)
+SURPLUS_FILES = MeasureLimits(5, 1_000)
+DELETED_RATIO = MeasureLimits(0.1, 0.3)
+DELETES_PER_FILE = MeasureLimits(5, 100)
+DANGLING_DELETES = MeasureLimits(1, 1_000)
+SURPLUS_MANIFESTS = MeasureLimits(20, 1_000)
+EXPIRABLE_SNAPSHOTS = MeasureLimits(10, 1_000)
+UNTRACKED_METADATA_FILES = MeasureLimits(20, 1_000)
+RECLAIMABLE_RATIO = MeasureLimits(0.25, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class HealthLimits:
     """The limits of every measure, as they are or as the settings have them."""
 
-    files_to_save: Limits = SURPLUS_FILES
-    deleted_rows: Limits = DELETED_RATIO
-    deletes_on_one_file: Limits = DELETES_PER_FILE
-    deletes_of_no_effect: Limits = DANGLING_DELETES
-    manifests_to_save: Limits = SURPLUS_MANIFESTS
-    snapshots_past_retention: Limits = EXPIRABLE_SNAPSHOTS
-    metadata_files_off_the_log: Limits = UNTRACKED_METADATA_FILES
-    reclaimable: Limits = RECLAIMABLE_RATIO
+    files_to_save: MeasureLimits = SURPLUS_FILES
+    deleted_rows: MeasureLimits = DELETED_RATIO
+    deletes_on_one_file: MeasureLimits = DELETES_PER_FILE
+    deletes_of_no_effect: MeasureLimits = DANGLING_DELETES
+    manifests_to_save: MeasureLimits = SURPLUS_MANIFESTS
+    snapshots_past_retention: MeasureLimits = EXPIRABLE_SNAPSHOTS
+    metadata_files_off_the_log: MeasureLimits = UNTRACKED_METADATA_FILES
+    reclaimable: MeasureLimits = RECLAIMABLE_RATIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def _worst(*verdicts: HealthVerdict) -> HealthVerdict:
     return max(verdicts, key=[*HealthVerdict].index)
 
 
-def _from(limits: Limits, unit: str, *, ratio: bool = False) -> str:
+def _from(limits: MeasureLimits, unit: str, *, ratio: bool = False) -> str:
     """Print the limits of a measure."""
     form = ".0%" if ratio else ",.0f"
     return (
@@ -200,7 +200,7 @@ def _small_files(target: int, data: Entries, limits: HealthLimits) -> _Check:
     """Return files far below the target, and how many merging each partition would save."""
     small_below = int(target * SMALL_RATIO)
     small = rows.smaller_than(data, small_below)
-    partitions = rows.by_row(Entries(rows.grouped(small)), "file_count", "size_bytes")
+    partitions = rows.by_row(Entries(rows.files_by_partition(small)), "file_count", "size_bytes")
     surplus = sum(count - max(1, -(-size // target)) for count, size in partitions)
     return _Check(
         limits.files_to_save.judge(surplus),

@@ -14,7 +14,7 @@ from icectl.plan.inspect.tree_nodes import (
     TreeSource,
     dead_files,
     drawing,
-    live_files,
+    file_nodes,
     manifest_node,
 )
 from icectl.plan.inspect.views import Row
@@ -174,7 +174,7 @@ def _own(source: TreeSource, drawn: Drawing) -> tuple[list[Node], LeftOut]:
     count = size_bytes = 0
     own = [index for index, manifest in enumerate(source.manifests) if manifest.in_root]
     for index in own:
-        live, left_out, _ = live_files(source.manifests[index].content, index, drawn)
+        live, left_out, _ = file_nodes(source.manifests[index].content, index, drawn)
         of_manifest = rows.in_manifests(source.entries, [index])
         removed, more = dead_files(
             rows.of_status(of_manifest, Status.DELETED), f"gone_{index}", drawn

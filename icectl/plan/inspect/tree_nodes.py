@@ -131,7 +131,7 @@ def _rows_by_manifest(entries: Entries) -> Mapping[int, list[int]]:
 
 def manifest_node(manifest: ManifestFile, index: int, drawn: Drawing) -> Node:
     """Return a manifest with its live files."""
-    children, left_out, live_count = live_files(manifest.content, index, drawn)
+    children, left_out, live_count = file_nodes(manifest.content, index, drawn)
     of_data = manifest.content is ManifestContent.DATA
     facts: Row = {
         "content": "data" if of_data else "deletes",
@@ -145,7 +145,7 @@ def manifest_node(manifest: ManifestFile, index: int, drawn: Drawing) -> Node:
     return Node(f"manifest_{index}", "manifest", manifest.manifest_path, facts, children, left_out)
 
 
-def live_files(
+def file_nodes(
     content: ManifestContent, index: int, drawn: Drawing
 ) -> tuple[tuple[Node, ...], LeftOut, int]:
     """The live files of one manifest: those that are shown, what is not, and how many there are."""

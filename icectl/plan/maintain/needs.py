@@ -77,7 +77,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class WithheldStep:
     """A step that a table would need, and what stands against it."""
 
     step: str
@@ -86,7 +86,7 @@ class Withheld:
 
 def needs(
     facts: Facts, thresholds: Thresholds, steps: Sequence[str], now_ms: int
-) -> tuple[tuple[Need, ...], tuple[Withheld, ...]]:
+) -> tuple[tuple[Need, ...], tuple[WithheldStep, ...]]:
     """Judge a table: the steps that it needs among those that may be run, and those withheld.
 
     Order: that of STEPS.
@@ -98,7 +98,9 @@ def needs(
     ]
     if facts.keeps_files is None:
         return tuple(found), ()
-    held = tuple(Withheld(one.step, facts.keeps_files) for one in found if one.step in _DELETING)
+    held = tuple(
+        WithheldStep(one.step, facts.keeps_files) for one in found if one.step in _DELETING
+    )
     return tuple(one for one in found if one.step not in _DELETING), held
 
 

@@ -17,7 +17,7 @@ from icectl.errors import (
     Refused,
     TableNotFound,
 )
-from icectl.plan.maintain.needs import Facts, Need, Withheld
+from icectl.plan.maintain.needs import Facts, Need, WithheldStep
 
 Status = Literal[
     "done", "planned", "nothing-to-do", "skipped", "incomplete", "refused", "conflict", "failed",
@@ -59,12 +59,12 @@ class StepEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Assessed:
+class AssessedTable:
     """What a look at a table says: what it needs, or why nothing is done with it."""
 
     facts: Facts | None = None
     needs: tuple[Need, ...] = ()
-    withheld: tuple[Withheld, ...] = ()
+    withheld: tuple[WithheldStep, ...] = ()
     end: StepEnd | None = None
 
     @property
@@ -97,10 +97,10 @@ class TableRun:
     """
 
     name: str
-    first: Assessed
+    first: AssessedTable
     left: list[Need] = field(default_factory=list)
     ends: list[StepEnd] = field(default_factory=list)
-    last: Assessed | None = None
+    last: AssessedTable | None = None
     skipped: str | None = None
     is_running: bool = False
     seconds: float = 0.0
@@ -152,7 +152,7 @@ class TableRun:
         told = [one.metadata_location for one in self.ends if one.metadata_location is not None]
         return told[-1] if told else None
 
-    def ended(self, end: StepEnd, seen: Assessed | None) -> None:
+    def ended(self, end: StepEnd, seen: AssessedTable | None) -> None:
         """Take in how the step that was due ended; `seen` is the table after it, if looked at."""
         self.is_running = False
         self.seconds += end.seconds
@@ -179,7 +179,7 @@ class TableRun:
         if is_over or (self.is_fixed and end.exit_code):
             self.left.clear()
 
-    def _go_on(self, seen: Assessed, step: str) -> None:
+    def _go_on(self, seen: AssessedTable, step: str) -> None:
         """Have what is needed now be what is left, but for steps that had their turn."""
         done = {one.step for one in self.ends} | {step}
         self.left = [need for need in seen.needs if need.step not in done]

@@ -11,8 +11,8 @@ from icectl.entries.rows import count_by_manifest, live, position_delete_files
 from icectl.errors import UsageError
 from icectl.plan.model import Pin
 from icectl.plan.rewrite_manifests import (
-    Listed,
     ManifestGroup,
+    ManifestsWithEntries,
     RewriteOptions,
     RewritePlan,
     by_size,
@@ -23,7 +23,11 @@ from icectl.spec.metadata import TableMetadata
 
 
 def plan_leaves(
-    metadata: TableMetadata, pin: Pin, branch: str, listed: Listed, options: RewriteOptions
+    metadata: TableMetadata,
+    pin: Pin,
+    branch: str,
+    listed: ManifestsWithEntries,
+    options: RewriteOptions,
 ) -> RewritePlan:
     """Decide what of a version 4 snapshot is written anew, data and deletes apart (sfc-1 7.6).
 
@@ -44,7 +48,10 @@ def plan_leaves(
 
 
 def _decided(
-    metadata: TableMetadata, group: ManifestGroup, listed: Listed, options: RewriteOptions
+    metadata: TableMetadata,
+    group: ManifestGroup,
+    listed: ManifestsWithEntries,
+    options: RewriteOptions,
 ) -> ManifestGroup:
     if options.content not in ("all", group.content.name.lower()):
         return replace(group, reason=f"not of {options.content}")
@@ -68,7 +75,7 @@ def _decided(
     return rewriting(metadata, group, tuple(sorted(chosen)), listed, options, reason)
 
 
-def _as_written(listed: Listed, dead: Collection[int]) -> Listed:
+def _as_written(listed: ManifestsWithEntries, dead: Collection[int]) -> ManifestsWithEntries:
     """Leaves with dead rows as long as they will be without them; the root's files have none.
 
     They are written in any case, and what comes out must leave the next run nothing to gain.
@@ -82,7 +89,9 @@ def _as_written(listed: Listed, dead: Collection[int]) -> Listed:
     return replace(listed, manifests=tuple(manifests))
 
 
-def _movable(metadata: TableMetadata, group: ManifestGroup, listed: Listed) -> tuple[int, ...]:
+def _movable(
+    metadata: TableMetadata, group: ManifestGroup, listed: ManifestsWithEntries
+) -> tuple[int, ...]:
     """Return the manifests whose rows can be rows of a leaf of version 4 (sfc-1 7.6 step 6)."""
     files = live(position_delete_files(listed.entries))
     fixed = count_by_manifest(files, len(listed.manifests))

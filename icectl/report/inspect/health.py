@@ -7,7 +7,7 @@ from typing import Any
 
 from icectl.engine.choice import EngineChoice
 from icectl.report.console import Console, Style
-from icectl.report.tables import Column, print_table
+from icectl.report.tables import TableColumn, print_table
 from icectl.units import print_size
 
 CHECKS: Mapping[str, str] = {
@@ -57,10 +57,10 @@ def _print_sizes(console: Console, found: Mapping[str, Any]) -> None:
         for one in found["file_sizes"]
     ]
     columns = [
-        Column("size of data file"),
-        Column("files", align="right"),
-        Column("bytes", align="right"),
-        Column(""),
+        TableColumn("size of data file"),
+        TableColumn("files", align="right"),
+        TableColumn("bytes", align="right"),
+        TableColumn(""),
     ]
     print_table(console, columns, rows)
 

@@ -14,7 +14,7 @@ from icectl.plan.inspect.changes import kind_of
 from icectl.plan.inspect.views import RowSet
 from icectl.report.console import Console
 from icectl.report.document import csv_text, json_line
-from icectl.report.tables import Column, print_table, with_room
+from icectl.report.tables import TableColumn, print_table, with_room
 from icectl.spec.manifest import FileFormat
 from icectl.units import print_duration, print_size
 
@@ -90,7 +90,7 @@ def _print(
         cells = [[each.show(*map(row.get, each.members)) for row in chunk] for each in columns]
         told = [at for at, values in enumerate(cells) if whole or any(values)]
         headings = [
-            Column(each.heading, each.align, each.cut, each.is_spare)
+            TableColumn(each.heading, each.align, each.cut, each.is_spare)
             for each in (columns[at] for at in told)
         ]
         lines = list(zip(*(cells[at] for at in told), strict=True))

@@ -12,7 +12,7 @@ from icectl.commit.conflicts import GroupResult
 from icectl.commit.data_outputs import DataOutputs, data_places
 from icectl.commit.output_journal import DataPlaces, Leftovers
 from icectl.commit.outputs import Outputs
-from icectl.commit.rewrite_files import FileRewrite, Planned
+from icectl.commit.rewrite_files import FileRewrite, PlannedState
 from icectl.commit.snapshot import branch_head
 from icectl.commit.snapshot_writer import writer_of
 from icectl.commit.transaction import transaction
@@ -69,7 +69,7 @@ class PreparedCompaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommittedGroup:
     """A group whose new files are in the table."""
 
     group: CompactGroup
@@ -84,7 +84,7 @@ class Compacted:
 
     landed: LoadedTable
     snapshot_ids: tuple[int, ...]
-    done: tuple[Done, ...]
+    done: tuple[CommittedGroup, ...]
     failed: Mapping[int, str]
     removed_delete_files: int
 
@@ -267,7 +267,7 @@ class _Run:
         self._prepared = prepared
         self.landed: LoadedTable | None = None
         self.snapshot_ids: list[int] = []
-        self.done: list[Done] = []
+        self.done: list[CommittedGroup] = []
         self.failed: dict[int, str] = {}
         self._failed_commits = 0
         self.reason = ""
@@ -323,7 +323,7 @@ class _Run:
                 planned.branch.name,
                 outputs,
             ),
-            planned=Planned(
+            planned=PlannedState(
                 planned.branch.name,
                 None if snapshot is None else snapshot.snapshot_id,
                 loaded.metadata.format_version,
@@ -364,10 +364,10 @@ class _Run:
             self.removed_delete_files += rewrite.changes.removed_delete_files
 
 
-def _done(group: CompactGroup, result: GroupResult) -> Done:
+def _done(group: CompactGroup, result: GroupResult) -> CommittedGroup:
     found = list(by_row(result.added, "location", "file_size_in_bytes", "record_count"))
     sizes = {location: size for location, size, _ in found}
-    return Done(group, len(sizes), sum(sizes.values()), sum(rows for _, _, rows in found))
+    return CommittedGroup(group, len(sizes), sum(sizes.values()), sum(rows for _, _, rows in found))
 
 
 def _group_result(group: CompactGroup, results: Sequence[TaskResult]) -> GroupResult:

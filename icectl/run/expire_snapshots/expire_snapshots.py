@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.commit.access import TableAccess
-from icectl.commit.attempt import Asked, commit_changes
+from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.commit.journals import ABANDONED_AFTER_MS, journal_location
 from icectl.entries.files import (
     NO_FILES,
@@ -24,7 +24,7 @@ from icectl.entries.files import (
 from icectl.errors import IcectlError, StorageError
 from icectl.plan.expire_snapshots import (
     ExpirePlan,
-    Reached,
+    ReachedFiles,
     held_to,
     plan,
     still_deletable,
@@ -32,7 +32,7 @@ from icectl.plan.expire_snapshots import (
     updates_again,
 )
 from icectl.plan.model import pin_of
-from icectl.plan.retention import Policy, decide, decide_again
+from icectl.plan.retention import AskedRetention, decide, decide_again
 from icectl.plan.reviewed import DELETE_FILE, Reviewed
 from icectl.run import deletion_journal as journals
 from icectl.run.cleanup import Cleaner, Removal
@@ -60,7 +60,7 @@ class ExpireOptions:
     Nothing else goes than what a plan names that was reviewed, where there is one (`only`).
     """
 
-    policy: Callable[[TableMetadata], Policy]
+    policy: Callable[[TableMetadata], AskedRetention]
     clean_expired_metadata: bool = False
     keep_files: bool = False
     only: Reviewed | None = None
@@ -129,7 +129,7 @@ def prepare(access: TableAccess, options: ExpireOptions) -> PreparedExpiry:
     if options.clean_expired_metadata or (deletes and (retention.expired or unfinished)):
         reached = read_reached(access.reach, metadata, retention, sizes)
     else:
-        reached = Reached()
+        reached = ReachedFiles()
     for lost in reached.unread:
         access.progress.warn(f"{lost.subject} expires, but its files are left: {lost.reason}")
     planned = plan(
@@ -200,7 +200,7 @@ def _earlier_runs(
     access: TableAccess, metadata: TableMetadata, listed: Sequence[FileStatus], now_ms: int
 ) -> tuple[tuple[Journal, ...], tuple[Journal, ...]]:
     """Journals of runs that committed and did not finish, and of runs that never committed."""
-    found = journals.unfinished(access.store, listed, COMMAND, access.progress)
+    found = journals.unfinished_journals(access.store, listed, COMMAND, access.progress)
     ours = [item for item in found if item.table_uuid == metadata.table_uuid]
     landed = tuple(item for item in ours if item.has_landed(metadata))
     abandoned = tuple(
@@ -313,7 +313,7 @@ def _commit(access: TableAccess, prepared: PreparedExpiry, record: Journal | Non
         again = decide_again(metadata, policy, prepared.now_ms, prepared.plan.retention)
         return updates_again(metadata, again)
 
-    asked = Asked()
+    asked = CommitAsked()
     try:
         if record is not None:
             journals.write(access.store, record)

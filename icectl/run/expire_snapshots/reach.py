@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from icectl.catalog.protocol import LoadedTable
 from icectl.entries.files import Files, together
 from icectl.errors import CorruptTable, StorageError
-from icectl.plan.expire_snapshots import Reached, Unread, lost_statistics
+from icectl.plan.expire_snapshots import ReachedFiles, UnreadablePart, lost_statistics
 from icectl.plan.retention import Retention
 from icectl.spec.layout import Layout, layout_of
 from icectl.spec.manifest import ManifestFile
@@ -17,7 +17,7 @@ from icectl.table.reachable import (
     ReachReader,
     all_manifests,
     every_statistics_file,
-    live_files,
+    files_of_live_entries,
     log_files,
     manifest_lists,
     metadata_files,
@@ -29,7 +29,7 @@ from icectl.table.row_safety import check_homes
 
 def read_reached(
     reader: ReachReader, metadata: TableMetadata, retention: Retention, sizes: Mapping[str, int]
-) -> Reached:
+) -> ReachedFiles:
     """Return the files that snapshots reach, those which go and those which stay.
 
     `sizes` in bytes by loosest key, where known.
@@ -44,7 +44,7 @@ def read_reached(
         if layout_of(snapshot) is Layout.SFC_1:
             check_homes(snapshot, live.homes.lost(lists[snapshot.snapshot_id]))
     going = _Going(reader, metadata)
-    return Reached(
+    return ReachedFiles(
         going=going.read(going_ids, staying, sizes),
         staying=together([live.files, metadata_files(metadata, kept, staying, sizes)]),
         spec_ids=_specs_of(reader, metadata, staying) | live.spec_ids,
@@ -75,7 +75,7 @@ def reached_beside(
     unseen = [item for item in metadata.snapshots if item.snapshot_id not in read_ids]
     manifests = all_manifests(manifest_lists(reader, metadata, unseen), unseen)
     return (
-        live_files(reader, metadata, manifests),
+        files_of_live_entries(reader, metadata, manifests),
         metadata_files(metadata, metadata.snapshots, manifests, {}),
         every_statistics_file(metadata),
         log_files(metadata, newest.metadata_location),
@@ -94,7 +94,7 @@ class _Going:
 
     reader: ReachReader
     metadata: TableMetadata
-    unread: list[Unread] = field(default_factory=list)
+    unread: list[UnreadablePart] = field(default_factory=list)
 
     def read(
         self,
@@ -129,13 +129,13 @@ class _Going:
 
     def _live_files(self, manifests: Sequence[ManifestFile]) -> Files:
         try:
-            return live_files(self.reader, self.metadata, manifests)
+            return files_of_live_entries(self.reader, self.metadata, manifests)
         except (StorageError, CorruptTable) as error:
             _require_lost(error)
             parts = []
             for manifest in manifests:
                 with self._noted(f"manifest {manifest.manifest_path}"):
-                    parts.append(live_files(self.reader, self.metadata, [manifest]))
+                    parts.append(files_of_live_entries(self.reader, self.metadata, [manifest]))
             return together(parts)
 
     @contextmanager
@@ -144,4 +144,4 @@ class _Going:
             yield
         except (StorageError, CorruptTable) as error:
             _require_lost(error)
-            self.unread.append(Unread(subject, error.message))
+            self.unread.append(UnreadablePart(subject, error.message))

@@ -15,7 +15,7 @@ from icectl.plan.inspect.changes import (
     CHANGES_SOURCES,
     beyond,
     by_roots,
-    composed,
+    compose_changes,
     ends,
     own_manifests,
 )
@@ -44,7 +44,7 @@ def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int |
         before = reader.load(own_manifests(old, new), CHANGES_SOURCES)
         after = reader.load(own_manifests(new, old), CHANGES_SOURCES)
         return changes_view(metadata, between, before, after, limit)
-    before, after = composed([detected(reader, snapshot) for snapshot in steps])
+    before, after = compose_changes([detect_changes(reader, snapshot) for snapshot in steps])
     found = changes_view(metadata, between, before, after, limit)
     counted = rows_between(reader, steps, before, after)
     if counted is None:
@@ -53,7 +53,7 @@ def changes(reader: Reader, from_id: int | None, to_id: int | None, limit: int |
     return {**found, "row_changes": rows}
 
 
-def detected(reader: Reader, snapshot: Snapshot) -> tuple[Entries, Entries]:
+def detect_changes(reader: Reader, snapshot: Snapshot) -> tuple[Entries, Entries]:
     """Find what a version 4 snapshot removed and added, from its own root (sfc-1 9.2)."""
     marked = snapshot_reader(reader.metadata, snapshot).marked(reader.store, snapshot)
     entries = reader.load([each.manifest for each in marked], CHANGES_SOURCES)

@@ -14,7 +14,7 @@ from icectl.plan.inspect.health import (
 )
 from icectl.plan.inspect.health import health as health_view
 from icectl.plan.inspect.views import Row
-from icectl.plan.retention import Policy, Retention, decide
+from icectl.plan.retention import AskedRetention, Retention, decide
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.expire_snapshots.reach import read_reached
 from icectl.run.reader import Reader
@@ -87,7 +87,7 @@ def metadata_files_in(listed: Sequence[FileStatus]) -> MetadataFiles:
 def _expirable(reader: Reader, listed: Sequence[FileStatus]) -> Expirable:
     """Find what expiring by the table's own policy frees."""
     metadata = reader.metadata
-    retention = decide(metadata, Policy(), reader.env.now_ms())
+    retention = decide(metadata, AskedRetention(), reader.env.now_ms())
     if not retention.expired:
         return Expirable(0, 0, 0, exact=True)
     if len(metadata.snapshots) <= _EXACT_SNAPSHOTS:
@@ -104,10 +104,10 @@ def _expirable(reader: Reader, listed: Sequence[FileStatus]) -> Expirable:
             size_bytes = files.total_bytes(freed)
             return Expirable(len(retention.expired), size_bytes, len(freed), exact=True)
         reader.progress.warn(f"reclaimable bytes are an estimate: {doubts[0]}")
-    return estimated(metadata, retention)
+    return estimate_freed(metadata, retention)
 
 
-def estimated(metadata: TableMetadata, retention: Retention) -> Expirable:
+def estimate_freed(metadata: TableMetadata, retention: Retention) -> Expirable:
     """Return what expiring frees, as the summaries of the snapshots that go tell it."""
     expired_ids = {decision.snapshot_id for decision in retention.expired}
     expired = [each for each in metadata.snapshots if each.snapshot_id in expired_ids]

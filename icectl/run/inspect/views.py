@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from icectl.entries.rows import Entries, concat, live, numbered, of
+from icectl.entries.rows import Entries, concat, live, of, with_manifest_number
 from icectl.entries.summary import Totals, summarise
 from icectl.errors import CorruptTable, StorageError, UsageError
 from icectl.plan.inspect.entry_rows import (
@@ -273,4 +273,4 @@ def _killed(reader: Reader, manifests: Sequence[ManifestFile], limit: int) -> En
     ]
     parts = reader.scan(killed, TREE_SOURCES)
     told = ((part.table["manifest"][0].as_py(), part) for part in parts if len(part))
-    return concat(numbered(part, struck[at]) for at, part in told)
+    return concat(with_manifest_number(part, struck[at]) for at, part in told)

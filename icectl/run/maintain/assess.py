@@ -10,15 +10,15 @@ from icectl.errors import Refused, UsageError
 from icectl.plan.inspect.health import HEALTH_SOURCES, HealthSource
 from icectl.plan.inspect.health import health as health_view
 from icectl.plan.maintain.needs import Facts
-from icectl.plan.retention import Policy, decide
+from icectl.plan.retention import AskedRetention, decide
 from icectl.run.guards import check_gc_enabled, check_not_maintained
-from icectl.run.inspect.health import estimated, metadata_files_in, targets_of
+from icectl.run.inspect.health import estimate_freed, metadata_files_in, targets_of
 from icectl.run.reader import Reader
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import MAINTAIN_ENABLED, ORPHANS_LOOKED_FOR, read
 from icectl.units import parse_instant
 
-RetentionOf = Callable[[TableMetadata], Policy]
+RetentionOf = Callable[[TableMetadata], AskedRetention]
 """The policy of retention that holds for a table."""
 
 
@@ -48,7 +48,7 @@ def assess(reader: Reader, retention_of: RetentionOf) -> Facts:
             manifests=manifests,
             entries=reader.load_to_match(manifests, HEALTH_SOURCES),
             targets=targets_of(metadata),
-            expirable=estimated(metadata, retention),
+            expirable=estimate_freed(metadata, retention),
             metadata_files=metadata_files_in(listed),
             commands=frozenset(),
         )

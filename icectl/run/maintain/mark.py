@@ -6,7 +6,7 @@ Orphans are what nothing in a table tells of. Without the mark each run would ha
 from collections.abc import Sequence
 
 from icectl.commit.access import TableAccess
-from icectl.commit.attempt import Asked, commit_changes
+from icectl.commit.attempt import CommitAsked, commit_changes
 from icectl.errors import CommitConflict
 from icectl.run.maintain.assess import looked_ms
 from icectl.spec.metadata import TableMetadata
@@ -33,6 +33,6 @@ def mark_looked_for(access: TableAccess, at_ms: int) -> None:
         return (SetProperties({ORPHANS_LOOKED_FOR.name: print_instant(at_ms)}),)
 
     try:
-        commit_changes(access, loaded, changes, Asked())
+        commit_changes(access, loaded, changes, CommitAsked())
     except CommitConflict:
         return

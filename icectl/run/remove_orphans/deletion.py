@@ -9,8 +9,8 @@ from typing import Literal
 from icectl.catalog.protocol import LoadedTable
 from icectl.commit.access import TableAccess
 from icectl.entries.listed import (
-    Listed,
     ListedFile,
+    ListedFiles,
     but,
     listed_files,
     listed_none,
@@ -38,7 +38,7 @@ Spared = Literal["gone", "changed", "referenced", "with_its_file"]
 class OrphansGone:
     """The result of a run so far: `removed` was deleted, or moved if there is a `quarantine`."""
 
-    removed: Listed
+    removed: ListedFiles
     failed: list[FailedRemoval] = field(default_factory=list)
     spared: Counter[Spared] = field(default_factory=Counter)
     stopped: bool = False
@@ -89,7 +89,7 @@ class _Deletion:
                 access.concurrency,
             )
 
-    def remove(self, batch: Listed) -> None:
+    def remove(self, batch: ListedFiles) -> None:
         """Delete what may go of a batch; where there is a quarantine, copy it there before."""
         going = self._unreferenced(self._unchanged(batch))
         if not len(going):
@@ -104,7 +104,7 @@ class _Deletion:
         gone = but(going, [item.location for item in failed])
         self.done.removed = listed_together([self.done.removed, gone])
 
-    def _unchanged(self, batch: Listed) -> Listed:
+    def _unchanged(self, batch: ListedFiles) -> ListedFiles:
         """Return the files that are as they were listed; check sums whose own file is gone."""
         locations = batch.table["location"].combine_chunks()
         owners = described_files(locations)
@@ -139,7 +139,7 @@ class _Deletion:
             return error
         return None
 
-    def _unreferenced(self, batch: Listed) -> Listed:
+    def _unreferenced(self, batch: ListedFiles) -> ListedFiles:
         """Return the files that the newest metadata does not refer to either (R-157)."""
         self.access.catalog.settle()
         newest = open_deletable(self.access)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from icectl.catalog.protocol import LoadedTable
-from icectl.catalog.under_way import uncommitted
+from icectl.catalog.under_way import uncommitted_files
 from icectl.catalog.versions import is_metadata_file_name, metadata_version
-from icectl.catalog.warehouse import Place
+from icectl.catalog.warehouse import TablePlace
 from icectl.codec.metadata_file import find_last_updated_ms, find_table_uuid, read_members
 from icectl.env import Env
 from icectl.errors import CorruptTable, Refused, StorageError
@@ -24,7 +24,7 @@ _OTHER_FORMATS = {"_delta_log": r".", ".hoodie": r".", "schema": r"schema-[0-9]+
 table, and how the names of files in them begin."""
 
 
-CatalogTables = Callable[[], Iterable[tuple[str, Place]] | None]
+CatalogTables = Callable[[], Iterable[tuple[str, TablePlace]] | None]
 """Asks a catalog for the places of its other tables, by name; None where it does not tell."""
 
 
@@ -103,7 +103,7 @@ class OtherTables:
             return False
         status = self.store.stat(location)
         dated = [] if status is None else [replace(version, modified_ms=status.modified_ms)]
-        _, left_over = uncommitted(dated, self.store, self.env)
+        _, left_over = uncommitted_files(dated, self.store, self.env)
         return not left_over
 
     def check_newest(self, loaded: LoadedTable) -> None:

@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from icectl.entries.listed import Listed, ListedFile, listed_files
+from icectl.entries.listed import ListedFile, ListedFiles, listed_files
 from icectl.env import Env
 from icectl.errors import StorageError
 from icectl.storage import location as locations
@@ -40,7 +40,7 @@ class Quarantine:
     concurrency: int
     lists: list[str]
 
-    def copy(self, batch: Listed) -> Copied:
+    def copy(self, batch: ListedFiles) -> Copied:
         """Write down and copy files, and verify the copies.
 
         Raises: StorageError, where the list cannot be written.

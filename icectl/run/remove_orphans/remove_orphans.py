@@ -8,7 +8,7 @@ from icectl.catalog.protocol import LoadedTable, check_same_table
 from icectl.commit.access import TableAccess
 from icectl.commit.output_journal import running
 from icectl.engine.orphan_search import Listing, OrphanSearch
-from icectl.entries.listed import Listed, below, but, listed_together
+from icectl.entries.listed import ListedFiles, below, but, listed_together
 from icectl.errors import CorruptTable, MissingFile, Refused, TableNotFound
 from icectl.plan.model import pin_of
 from icectl.plan.remove_orphans import OrphanPlan, OrphanRule, OrphanVerdict, held_to
@@ -62,7 +62,7 @@ class PreparedRemoval:
     references: References
 
     @property
-    def doomed(self) -> Listed:
+    def doomed(self) -> ListedFiles:
         """The files that a run deletes or moves."""
         parts = [self.plan.orphans]
         if self.plan.deletes_outside:

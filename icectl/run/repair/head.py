@@ -9,7 +9,7 @@ from icectl.entries.inherit import inherit
 from icectl.entries.manifest_rows import describe
 from icectl.entries.rows import (
     Entries,
-    numbered,
+    with_manifest_number,
 )
 from icectl.entries.schema import PLANNING_COLUMNS
 from icectl.errors import CorruptTable
@@ -113,12 +113,12 @@ def _inherited(read: ManifestRead, manifest: ManifestFile) -> Entries | None:
     if read.rows is None:
         return None
     try:
-        return inherit(numbered(read.rows, 0), [manifest])
+        return inherit(with_manifest_number(read.rows, 0), [manifest])
     except CorruptTable:
         return None
 
 
-def described(reader: Reader, head: ReadHead, place: int) -> ManifestFile:
+def counted_manifest(reader: Reader, head: ReadHead, place: int) -> ManifestFile:
     """Return the row of a manifest counted from its entries; its numbers are those of the list.
 
     Raises: CorruptTable R-052, R-068: of which spec its partitions are is not sure.

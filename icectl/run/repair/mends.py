@@ -13,16 +13,23 @@ from icectl.entries.rows import (
     data_files,
     deletion_vectors,
     live,
-    numbered,
+    with_manifest_number,
 )
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.errors import CorruptTable, MissingFile
-from icectl.plan.repair import OF_DANGLING_VECTORS, OF_LIST_ROWS, OF_LISTS, OF_METRICS, Left, Remedy
+from icectl.plan.repair import (
+    OF_DANGLING_VECTORS,
+    OF_LIST_ROWS,
+    OF_LISTS,
+    OF_METRICS,
+    RemainingFinding,
+    Remedy,
+)
 from icectl.run.reader import Reader
 from icectl.run.repair.footers import entries_by_footers
-from icectl.run.repair.head import ManifestChange, Mend, ReadHead, described
+from icectl.run.repair.head import ManifestChange, Mend, ReadHead, counted_manifest
 from icectl.run.repair.lost import proven_entries
-from icectl.run.repair.metrics import restated
+from icectl.run.repair.metrics import restated_metrics
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile
 from icectl.storage.location import loosest_key, loosest_keys, name
 from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
@@ -50,7 +57,7 @@ class Accepted:
 
 def find_mends(
     reader: Reader, head: ReadHead, findings: Sequence[Finding], asked: Accepted
-) -> tuple[list[Mend], list[Left]]:
+) -> tuple[list[Mend], list[RemainingFinding]]:
     """Find what can be set right of the head of a branch, and why other things cannot.
 
     Raises: StorageError of the store; Incomplete.
@@ -60,9 +67,9 @@ def find_mends(
     unsure = search.unsure()
     if lists and (not head.is_proven or unsure is not None):
         reason = "what it listed, nothing else proves; `--to-snapshot whole` goes back"
-        return [], [Left(one, reason) for one in findings if one.subject in lists]
+        return [], [RemainingFinding(one, reason) for one in findings if one.subject in lists]
     if unsure is not None:
-        return [], [Left(one, unsure) for one in findings if one.rule in unsure]
+        return [], [RemainingFinding(one, unsure) for one in findings if one.rule in unsure]
     if lists:
         return [search.lost_list()], []
     search.lost_manifests()
@@ -83,7 +90,7 @@ class _Search:
     findings: Sequence[Finding]
     asked: Accepted
     mends: list[Mend] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
+    left: list[RemainingFinding] = field(default_factory=list)
 
     def of(self, subject: str, rules: Collection[str] | None = None) -> frozenset[Finding]:
         """Return the findings on an object, of some rules or of any."""
@@ -96,7 +103,7 @@ class _Search:
     def unsure(self) -> str | None:
         """Tell why nothing may be built on the head: what its live entries mean is not sure."""
         known = [(place, one) for place, one in enumerate(self.head.entries) if one is not None]
-        entries = concat(numbered(one, place) for place, one in known)
+        entries = concat(with_manifest_number(one, place) for place, one in known)
         manifests = self.head.listed.manifests
         try:
             check_live(self.reader.metadata, self.head.snapshot, manifests, entries)
@@ -254,7 +261,7 @@ class _Search:
         self.mends.append(Mend(remedy, (change,)))
 
     def _leave(self, findings: Collection[Finding], reason: str) -> None:
-        self.left += [Left(one, reason) for one in findings]
+        self.left += [RemainingFinding(one, reason) for one in findings]
 
     def metrics(self) -> None:
         """Find mends where manifests say of data files what the footers of these do not."""
@@ -287,7 +294,7 @@ class _Search:
             if named is not None and entry["location"] not in named:
                 continue
             if entry["file_format"] == FileFormat.PARQUET:
-                columns = restated(reader, entry)
+                columns = restated_metrics(reader, entry)
                 if columns:
                     yield entry["manifest_pos"], columns
 
@@ -359,7 +366,7 @@ class _Search:
             return False
         header, rows = read.content
         try:
-            new = described(self.reader, self.head, place)
+            new = counted_manifest(self.reader, self.head, place)
         except CorruptTable:
             return False
         found = check_manifest(self.reader.metadata, [new], header, read.size_bytes, rows)

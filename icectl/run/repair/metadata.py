@@ -11,7 +11,7 @@ from icectl.catalog.metadata_files import (
     newer_than,
     read_file,
 )
-from icectl.catalog.pinned import unpinned
+from icectl.catalog.pinned import unpinned_catalog
 from icectl.catalog.protocol import LoadedTable
 from icectl.catalog.under_way import COMMIT_TAKES_MS
 from icectl.catalog.versions import (
@@ -66,7 +66,7 @@ def find(access: TableAccess) -> WholeTable:
 
 def _before_a_broken_one(access: TableAccess, error: CorruptTable) -> WholeTable:
     """Return the table as the file before a truncated one has it."""
-    catalog = unpinned(access.catalog)
+    catalog = unpinned_catalog(access.catalog)
     if not isinstance(catalog, FileSystemCatalog) or error.rule not in ("R-005", "R-006"):
         raise error
     folder = locations.join(catalog.table_location, METADATA_FOLDER)

@@ -16,7 +16,7 @@ COUNTS = ("value_counts", "null_value_counts")
 BOUNDS = ("lower_bounds", "upper_bounds")
 
 
-def restated(reader: Reader, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+def restated_metrics(reader: Reader, entry: Mapping[str, Any]) -> Mapping[str, Any]:
     """Columns of an entry of a Parquet data file as they should be; none where they are right, or
     nothing proves what is.
 

@@ -13,7 +13,7 @@ from icectl.commit.transaction import Proposal, transaction
 from icectl.errors import CommitConflict, IcectlError, Refused, UsageError
 from icectl.plan.repair import (
     OF_STATISTICS,
-    Left,
+    RemainingFinding,
     Remedy,
     RepairLevel,
     RepairPlan,
@@ -115,7 +115,7 @@ def prepare(access: TableAccess, options: RepairOptions) -> PreparedRepair:
         return PreparedRepair(found, planned, options, head, target=target)
     read = _read_head(reader, head)
     mends: list[Mend] = []
-    reasons: list[Left] = []
+    reasons: list[RemainingFinding] = []
     if read is not None:
         mends, reasons = find_mends(reader, read, findings, options.asked)
     remedies += [mend.remedy for mend in mends]

@@ -9,13 +9,21 @@ from icectl.commit.manifests import ManifestWriter, form_for
 from icectl.commit.outputs import Outputs
 from icectl.commit.snapshot import NewSnapshot, compose, head
 from icectl.commit.transaction import Proposal
-from icectl.entries.rows import Entries, as_existing, concat, live, numbered, take, with_values
+from icectl.entries.rows import (
+    Entries,
+    as_existing,
+    concat,
+    live,
+    take,
+    with_manifest_number,
+    with_values,
+)
 from icectl.entries.schema import ALL_COLUMNS, PLANNING
 from icectl.entries.summary import summarise, summary_counters
 from icectl.errors import CommitConflict
 from icectl.plan.repair import Remedy
 from icectl.run.reader import Reader
-from icectl.run.repair.head import ManifestChange, Mend, ReadHead, described
+from icectl.run.repair.head import ManifestChange, Mend, ReadHead, counted_manifest
 from icectl.spec.manifest import ManifestFile
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.properties import TARGET_MANIFEST_SIZE_BYTES, read
@@ -70,7 +78,9 @@ def write_manifests(
         if wanted.gone:
             continue
         if wanted.rebuilt is None and not wanted.dropped and not wanted.restated:
-            manifests.append(described(reader, found, place) if wanted.described else manifest)
+            manifests.append(
+                counted_manifest(reader, found, place) if wanted.described else manifest
+            )
             alive.append(found.entries[place])
             continue
         for row, entries in _written(access, reader, manifest, wanted, outputs):
@@ -133,7 +143,7 @@ def _written(
         target_size_bytes=read(reader.metadata.properties, TARGET_MANIFEST_SIZE_BYTES),
         new_location=outputs.manifest,
     )
-    with closing(writer.add(numbered(entries, 0))) as stored:
+    with closing(writer.add(with_manifest_number(entries, 0))) as stored:
         for one in stored:
             yield one.manifest, one.entries
 

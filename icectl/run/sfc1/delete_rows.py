@@ -50,7 +50,7 @@ class Finder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRows:
     """The rows that go: those that a condition is true of, or that have one of some keys.
 
     `within` holds for all of them.
@@ -60,20 +60,20 @@ class Wanted:
     within: Predicate
 
 
-def where(text: str) -> Callable[[TableMetadata], Wanted]:
+def where(text: str) -> Callable[[TableMetadata], WantedRows]:
     """Return the rows that a text in the language of `--where` is true of, for a table."""
 
-    def of(metadata: TableMetadata) -> Wanted:
+    def of(metadata: TableMetadata) -> WantedRows:
         """Read the text. Raises: UsageError."""
         predicate = parse_where(text, metadata)
         condition_ids(predicate)
-        return Wanted(predicate, predicate)
+        return WantedRows(predicate, predicate)
 
     return of
 
 
 def delete(
-    access: TableAccess, finder: Finder, wanted: Callable[[TableMetadata], Wanted], branch: str
+    access: TableAccess, finder: Finder, wanted: Callable[[TableMetadata], WantedRows], branch: str
 ) -> RowChange:
     """Delete rows of a branch. Nothing is committed where there are none.
 
@@ -115,7 +115,7 @@ class _Deletion:
 
     access: TableAccess
     finder: Finder
-    wanted: Wanted
+    wanted: WantedRows
     change: OpenChange
     is_nothing: bool = False
     removed_files: int = 0

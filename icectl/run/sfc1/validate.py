@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 
-from icectl.checks.finding import Finding, finding, told
+from icectl.checks.finding import Finding, fault_findings, finding
 from icectl.checks.live_entries import check_places, roots
 from icectl.checks.searches.live_entries import files_outside
 from icectl.checks.sfc1.live import (
@@ -20,8 +20,8 @@ from icectl.checks.sfc1.live import (
 )
 from icectl.checks.sfc1.manifests import check_replace, check_summary, unreadable
 from icectl.checks.sfc1.steps import (
-    Changed,
-    Step,
+    SaidChanges,
+    TreeStep,
     added_again,
     changed_rows,
     renumbered_files,
@@ -40,9 +40,9 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.run.reader import Reader
 from icectl.run.sfc1.validate_manifests import (
     LeafVectors,
-    Replaced,
+    ListedLeaf,
+    ReplacedVector,
     TreeChecks,
-    Use,
     check_replaced,
 )
 from icectl.run.validate.files import check_gone
@@ -53,7 +53,7 @@ from icectl.storage.location import comparison_key
 from icectl.table.manifest_lists import distinct_manifests, try_manifest_lists
 from icectl.table.reading import read_or_none
 from icectl.table.sfc1.checked import (
-    Damaged,
+    DamagedFile,
     RootRead,
     StoredManifest,
     StoredTree,
@@ -157,11 +157,11 @@ class _Check:
             if snapshot.root_manifest is None:
                 self._older(snapshot)
 
-    def _root(self, snapshot: Snapshot, stored: StoredTree | Damaged) -> None:
+    def _root(self, snapshot: Snapshot, stored: StoredTree | DamagedFile) -> None:
         is_chosen = snapshot.snapshot_id in self._chosen
         faults: list[Finding] = []
         location = snapshot.root_manifest or ""
-        if isinstance(stored, Damaged):
+        if isinstance(stored, DamagedFile):
             faults = [unreadable(location, stored.problem, "V4-180")]
         elif stored.file.content is not TreeContent.ROOT:  # V4-040
             message = f"its footer says `{stored.file.content}`, not `root`"
@@ -208,10 +208,10 @@ class _Check:
     # -- leaves -----------------------------------------------------------------------------------
 
     def _read_leaves(self) -> None:
-        uses: dict[tuple[object, ...], list[Use]] = {}
+        uses: dict[tuple[object, ...], list[ListedLeaf]] = {}
         for snapshot_id, root in self._roots.items():
             for at, row in root.leaves.items():
-                use = Use(root, row, at, snapshot_id in self._chosen)
+                use = ListedLeaf(root, row, at, snapshot_id in self._chosen)
                 uses.setdefault(_key(row), []).append(use)
         wanted = list(uses.values())
         self._reader.progress.phase("reading leaves", total=len(wanted))
@@ -233,14 +233,14 @@ class _Check:
                 self._reader.progress.advance(1)
 
     def _leaf(
-        self, uses: Sequence[Use], stored: StoredTree | StoredManifest | Damaged
+        self, uses: Sequence[ListedLeaf], stored: StoredTree | StoredManifest | DamagedFile
     ) -> int | None:
         """Check a leaf; the number of its part, None where its rows can't be told."""
         location, number = uses[0].row.name, self._parts.next
         is_chosen = any(use.is_chosen for use in uses)
         faults: list[Finding] = []
         part = None
-        if isinstance(stored, Damaged):
+        if isinstance(stored, DamagedFile):
             faults = [unreadable(location, stored.problem, "V4-181")]
         else:
             try:
@@ -286,8 +286,8 @@ class _Check:
     def _check_snapshots(self, files: TreeFiles) -> SnapshotsChecked:
         self._reader.progress.phase("checking snapshots", total=len(self._chosen))
         kept, gone = files.none(), files.none()
-        steps: list[Changed] = []
-        replaced: list[Replaced] = []
+        steps: list[SaidChanges] = []
+        replaced: list[ReplacedVector] = []
         for snapshot in sorted(self._chosen.values(), key=lambda one: one.sequence_number):
             self._reader.deadline.check()
             self._reader.progress.advance(1)
@@ -299,8 +299,8 @@ class _Check:
             kept[live] = True
             gone[files.dropped(tree)] = True
             subject = f"snapshot {snapshot.snapshot_id}"
-            self._found.add(told(subject, uniqueness_faults(files, live)))
-            self._found.add(told(subject, repeated_in_root(files, tree, live)))
+            self._found.add(fault_findings(subject, uniqueness_faults(files, live)))
+            self._found.add(fault_findings(subject, repeated_in_root(files, tree, live)))
             if is_whole:
                 self._found.add(self._live(files, subject, tree, live))
                 before = self._tree(snapshot.parent_snapshot_id or -1)
@@ -309,8 +309,8 @@ class _Check:
                 parts = (live, changed.added, changed.removed)
                 self._found.add(check_summary(snapshot, *map(files.totals, parts)))
                 replaced += self._step(files, snapshot, tree, changed, live)
-        self._found.add(told("snapshots", added_again(files, steps)))
-        self._found.add(told("snapshots", renumbered_files(files, kept)))
+        self._found.add(fault_findings("snapshots", added_again(files, steps)))
+        self._found.add(fault_findings("snapshots", renumbered_files(files, kept)))
         alive = where(files.entries, kept)
         keys = location_keys(alive.table["location"])
         outside = files_outside(alive, keys, roots(self._reader.metadata))
@@ -337,13 +337,13 @@ class _Check:
 
     def _live(self, files: TreeFiles, subject: str, tree: Tree, live: Rows) -> Iterator[Finding]:
         next_row_id = self._reader.metadata.next_row_id
-        yield from told(subject, live_faults(files, live, next_row_id))
-        yield from told(subject, affinity_faults(files, tree))
-        yield from told(subject, killed_faults(files, tree))
+        yield from fault_findings(subject, live_faults(files, live, next_row_id))
+        yield from fault_findings(subject, affinity_faults(files, tree))
+        yield from fault_findings(subject, killed_faults(files, tree))
 
     def _step(
-        self, files: TreeFiles, snapshot: Snapshot, tree: Tree, changed: Changed, live: Rows
-    ) -> Iterator[Replaced]:
+        self, files: TreeFiles, snapshot: Snapshot, tree: Tree, changed: SaidChanges, live: Rows
+    ) -> Iterator[ReplacedVector]:
         """Check a snapshot against its parent; the delete vectors that it replaced."""
         parent_id = snapshot.parent_snapshot_id or -1
         held = self._tree(parent_id)
@@ -352,17 +352,17 @@ class _Check:
         vectors = vector_steps(
             self._roots[snapshot.snapshot_id].vectors, self._roots[parent_id].vectors
         )
-        self._found.add(told(snapshot.root_manifest or "", vectors))
+        self._found.add(fault_findings(snapshot.root_manifest or "", vectors))
         parent, is_whole = held
         if not is_whole:
             return
-        step = Step(tree, parent, changed)
+        step = TreeStep(tree, parent, changed)
         subject = f"snapshot {snapshot.snapshot_id}"
-        self._found.add(told(subject, step_faults(files, step, live)))
-        self._found.add(told(subject, restored_faults(files, step, live)))
+        self._found.add(fault_findings(subject, step_faults(files, step, live)))
+        self._found.add(fault_findings(subject, restored_faults(files, step, live)))
         if snapshot.operation == "replace":
             counts = row_count(files, files.live(parent)), row_count(files, live)
             self._found.add(check_replace(snapshot, *counts))
         for before, after in replaced_vectors(files, step, live).tolist():
             (_, *one), (data_file, *other) = by_row(take(files.entries, [before, after]), *_BLOB)
-            yield Replaced(str(data_file), (*one,), (*other,))
+            yield ReplacedVector(str(data_file), (*one,), (*other,))

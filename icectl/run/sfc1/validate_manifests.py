@@ -7,7 +7,7 @@ from functools import cached_property, partial
 import pyarrow as pa
 
 from icectl.checks.entries import check_entries, top_level_ids, types_of_bounds
-from icectl.checks.finding import Finding, finding, told
+from icectl.checks.finding import Finding, fault_findings, finding
 from icectl.checks.searches.bounds import BoundTypes
 from icectl.checks.sfc1 import rows as row_faults
 from icectl.checks.sfc1 import statistics as stats_faults
@@ -22,9 +22,9 @@ from icectl.checks.sfc1.manifests import (
     vector_limits,
 )
 from icectl.checks.sfc1.rows import TreeColumns
-from icectl.checks.sfc1.statistics import Derived, Stats
+from icectl.checks.sfc1.statistics import DerivedExpression, Stats
 from icectl.codec.sfc1.partition_stats import TupleField
-from icectl.engine.kernels.check_data_file import Recorded
+from icectl.engine.kernels.check_data_file import RecordedFile
 from icectl.engine.kernels.check_delete_file import (
     RecordedDeletes,
     check_replacement,
@@ -36,7 +36,7 @@ from icectl.errors import CorruptTable, Unsupported
 from icectl.spec.locations import named_in_vector
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, Status
 from icectl.spec.metadata import TableMetadata
-from icectl.spec.rule import Broken, Fault
+from icectl.spec.rule import BrokenRule, Fault
 from icectl.spec.snapshot import Snapshot
 from icectl.storage.store import Store
 from icectl.table.reading import read_or_none
@@ -47,7 +47,7 @@ from icectl.table.sfc1.checked import (
     entries_of,
     leaf_rows,
     manifest_entries,
-    partitioned,
+    partitions_of,
     wanted_content,
 )
 from icectl.table.sfc1.live import vector_rows
@@ -64,7 +64,7 @@ _NAMES: Mapping[str, str] = {"R-118": "V4-090", "R-119": "V4-082"}
 
 
 @dataclass(frozen=True)
-class Use:
+class ListedLeaf:
     """A leaf's row in a root, the place of that row, and whether findings of it are wanted."""
 
     root: RootRead
@@ -90,7 +90,7 @@ class TreeChecks:
     facts: TreeFacts
 
     @cached_property
-    def _known(self) -> row_faults.Known:
+    def _known(self) -> row_faults.KnownIds:
         return known_ids(self.facts.metadata)
 
     @cached_property
@@ -108,7 +108,7 @@ class TreeChecks:
         return found
 
     @cached_property
-    def _derived(self) -> Sequence[Derived]:
+    def _derived(self) -> Sequence[DerivedExpression]:
         """Expressions that can be computed from a column with statistics."""
         columns = {one.id: one for one in self.facts.columns}
         found = []
@@ -116,7 +116,7 @@ class TreeChecks:
             source = columns.get(one.source_ids[0])
             is_own = one.stats_id == one.expr_id and not one.is_opaque
             if is_own and source is not None and one.expr_id in columns:
-                found.append(Derived(one.expr_id, source, one.transform))
+                found.append(DerivedExpression(one.expr_id, source, one.transform))
         return found
 
     @cached_property
@@ -134,17 +134,17 @@ class TreeChecks:
         yield from check_unknown_ids(subject, file.unknown_field_ids)
         yield from check_root_footer(snapshot, file.footer)
         columns = TreeColumns(stored.rows)
-        yield from told(subject, row_faults.entry_faults(columns, self._known))
+        yield from fault_findings(subject, row_faults.entry_faults(columns, self._known))
         tracking = row_faults.tracking_faults(
             columns,
             snapshot_id=snapshot.snapshot_id,
             sequence_number=snapshot.sequence_number,
             has_parent=snapshot.parent_snapshot_id is not None,
         )
-        yield from told(subject, tracking)
-        yield from told(subject, row_faults.order_faults(columns))
+        yield from fault_findings(subject, tracking)
+        yield from fault_findings(subject, row_faults.order_faults(columns))
         if snapshot.operation == "append":
-            yield from told(subject, row_faults.append_faults(columns))
+            yield from fault_findings(subject, row_faults.append_faults(columns))
         yield from self._statistics(subject, file.rows.schema, columns)
 
     def resolved_root(self, root: RootRead) -> Iterator[Finding]:
@@ -152,7 +152,7 @@ class TreeChecks:
         subject = root.snapshot.root_manifest or ""
         for problem in root.unread.values():
             yield unreadable(subject, problem, "V4-182")
-        yield from told(subject, vectors.vector_faults(root.vectors))
+        yield from fault_findings(subject, vectors.vector_faults(root.vectors))
         branches = (ref for ref in self.facts.metadata.refs.values() if ref.type == "branch")
         if root.snapshot.snapshot_id in {ref.snapshot_id for ref in branches}:
             yield from self._worth_rewriting(root)
@@ -161,7 +161,7 @@ class TreeChecks:
         """Find what a command could do for the head of a branch."""
         subject = root.snapshot.root_manifest or ""
         limits = vector_limits(self.facts.metadata)
-        yield from told(subject, vectors.worth_rewriting(root.vectors, limits, subject))
+        yield from fault_findings(subject, vectors.worth_rewriting(root.vectors, limits, subject))
         columns = root.vectors.columns
         live = columns.status != Status.DELETED
         counts = (int((columns.of(*kinds) & live).sum()) for kinds in ((Content.DATA,), _DELETES))
@@ -170,16 +170,20 @@ class TreeChecks:
     def _statistics(
         self, subject: str, stored: pa.Schema, columns: TreeColumns
     ) -> Iterator[Finding]:
-        yield from told(subject, stats_faults.schema_faults(subject, stored, self.facts.columns))
+        yield from fault_findings(
+            subject, stats_faults.schema_faults(subject, stored, self.facts.columns)
+        )
         stats = Stats(columns.rows)
         found = stats_faults.value_faults(columns, stats, self.facts.columns, self._top_level)
-        yield from told(subject, found)
-        yield from told(subject, stats_faults.tuple_faults(columns, stats, self._tuples))
-        yield from told(subject, stats_faults.derived_faults(columns, stats, self._derived))
+        yield from fault_findings(subject, found)
+        yield from fault_findings(subject, stats_faults.tuple_faults(columns, stats, self._tuples))
+        yield from fault_findings(
+            subject, stats_faults.derived_faults(columns, stats, self._derived)
+        )
 
     # -- leaves -----------------------------------------------------------------------------------
 
-    def leaf(self, stored: StoredTree, uses: Sequence[Use]) -> Iterator[Finding]:
+    def leaf(self, stored: StoredTree, uses: Sequence[ListedLeaf]) -> Iterator[Finding]:
         """Check a leaf of version 4 by itself, as it is stored."""
         subject, row = uses[0].row.name, uses[0].row
         file = stored.file
@@ -190,13 +194,13 @@ class TreeChecks:
             yield finding("V4-100", subject, message)
         columns = TreeColumns(stored.rows)
         is_data = row.content == Content.DATA_MANIFEST
-        yield from told(subject, row_faults.kind_faults(columns, of_data=is_data))
-        yield from told(subject, row_faults.entry_faults(columns, self._known))
-        yield from told(subject, row_faults.leaf_faults(columns))
+        yield from fault_findings(subject, row_faults.kind_faults(columns, of_data=is_data))
+        yield from fault_findings(subject, row_faults.entry_faults(columns, self._known))
+        yield from fault_findings(subject, row_faults.leaf_faults(columns))
         yield from self._statistics(subject, file.rows.schema, columns)
 
     def leaf_entries(
-        self, stored: StoredTree, uses: Sequence[Use], number: int
+        self, stored: StoredTree, uses: Sequence[ListedLeaf], number: int
     ) -> tuple[Entries, list[Finding]]:
         """Check the entries of a leaf, and what its rows have wrong against its roots.
 
@@ -207,11 +211,11 @@ class TreeChecks:
         for use in _of_distinct_stats(uses):
             subject = use.row.name
             faults = stats_faults.aggregate_faults(subject, use.stats, rows, self.facts.columns)
-            found += told(subject, faults)
+            found += fault_findings(subject, faults)
         return entries_of(self.facts, rows, number), found
 
     def _described(
-        self, columns: TreeColumns, size_bytes: int, uses: Sequence[Use]
+        self, columns: TreeColumns, size_bytes: int, uses: Sequence[ListedLeaf]
     ) -> Iterator[Finding]:
         subject = uses[0].row.name
         seen = set()
@@ -222,11 +226,13 @@ class TreeChecks:
             seen.add(key)
             number = use.root.snapshot.sequence_number
             found = row_faults.described_faults(columns, use.row, size_bytes, number)
-            yield from told(subject, found)
-            yield from told(subject, row_faults.status_faults(columns, use.row, is_new=use.is_new))
-            yield from told(subject, _in_append(use))
+            yield from fault_findings(subject, found)
+            yield from fault_findings(
+                subject, row_faults.status_faults(columns, use.row, is_new=use.is_new)
+            )
+            yield from fault_findings(subject, _in_append(use))
 
-    def manifest(self, stored: StoredManifest, uses: Sequence[Use]) -> Iterator[Finding]:
+    def manifest(self, stored: StoredManifest, uses: Sequence[ListedLeaf]) -> Iterator[Finding]:
         """Check a leaf of an older version by itself."""
         row = uses[0].row
         listed = manifest_file(row)
@@ -243,7 +249,7 @@ class TreeChecks:
         )
 
     def manifest_entries(
-        self, stored: StoredManifest, uses: Sequence[Use], number: int
+        self, stored: StoredManifest, uses: Sequence[ListedLeaf], number: int
     ) -> tuple[Entries, list[Finding]]:
         """Check the entries of a leaf of an older version, and what is wrong against its roots.
 
@@ -252,22 +258,22 @@ class TreeChecks:
         made = manifest_entries(stored, uses[0].row, number)
         found = list(self._described(TreeColumns(made.table), stored.size_bytes, uses))
         spec_id = manifest_file(uses[0].row).partition_spec_id
-        of_fields = partitioned(self.facts, made, spec_id)
+        of_fields = partitions_of(self.facts, made, spec_id)
         for use in _of_distinct_stats(uses):
             subject = use.row.name
-            said, columns = of_fields.told(use.stats), of_fields.columns
+            said, columns = of_fields.conformed_stats(use.stats), of_fields.columns
             faults = stats_faults.aggregate_faults(
                 subject, said, of_fields.rows, columns, of_older_version=True
             )
-            found += told(subject, faults)
+            found += fault_findings(subject, faults)
         return made, found
 
 
-def _chosen(uses: Sequence[Use]) -> Iterator[Use]:
+def _chosen(uses: Sequence[ListedLeaf]) -> Iterator[ListedLeaf]:
     return (use for use in uses if use.is_chosen)
 
 
-def _of_distinct_stats(uses: Sequence[Use]) -> Iterator[Use]:
+def _of_distinct_stats(uses: Sequence[ListedLeaf]) -> Iterator[ListedLeaf]:
     """Yield the chosen uses, but for those that say the same as the one before."""
     before = None
     for use in _chosen(uses):
@@ -276,12 +282,12 @@ def _of_distinct_stats(uses: Sequence[Use]) -> Iterator[Use]:
             yield use
 
 
-def _in_append(use: Use) -> Iterator[Broken]:
+def _in_append(use: ListedLeaf) -> Iterator[BrokenRule]:
     """Yield an append adds no leaf with DELETED rows (V4-036)."""
     is_added = use.root.snapshot.operation == "append" and use.row.status == Status.ADDED
     if is_added and use.row.deleted_files_count:
         said = "is a leaf with DELETED rows, added by an append"
-        yield Broken("V4-036", Fault(1, use.row.name), said)
+        yield BrokenRule("V4-036", Fault(1, use.row.name), said)
 
 
 @dataclass(slots=True)
@@ -301,7 +307,9 @@ class LeafVectors:
             if place is None or row.inline_content is not None or key in self._seen:
                 continue
             self._seen.add(key)
-            file = Recorded(place, FileFormat.PUFFIN, row.record_count, row.sequence_number or 0)
+            file = RecordedFile(
+                place, FileFormat.PUFFIN, row.record_count, row.sequence_number or 0
+            )
             deletes = RecordedDeletes(file, (), leaf, offset, size)
             found.setdefault(place, []).append(deletes)
         for place, recorded in found.items():
@@ -320,7 +328,7 @@ class LeafVectors:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class ReplacedVector:
     """A delete vector of a data file and the one that took its place, each by its blob."""
 
     data_file: str
@@ -328,7 +336,7 @@ class Replaced:
     after: tuple[str, int, int]
 
 
-def check_replaced(store: Store, replaced: Iterable[Replaced]) -> Iterator[Finding]:
+def check_replaced(store: Store, replaced: Iterable[ReplacedVector]) -> Iterator[Finding]:
     """Check that vectors hold all positions of those that they replaced (V4-164).
 
     Cost: the bytes of both.

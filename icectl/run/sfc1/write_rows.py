@@ -15,7 +15,7 @@ from icectl.commit.sfc1.draft import ParentState, TreeChange
 from icectl.commit.snapshot import head
 from icectl.commit.transaction import Proposal
 from icectl.engine.compact_job import OutputPlaces, typed_specs
-from icectl.engine.kernels.incoming_rows import IncomingRows, identified
+from icectl.engine.kernels.incoming_rows import IncomingRows, frame_schema
 from icectl.engine.kernels.read_data import written_schema
 from icectl.engine.kernels.sort_keys import sort_keys
 from icectl.engine.kernels.sort_rows import Sorting
@@ -182,7 +182,7 @@ def write_job(metadata: TableMetadata, given: pa.Schema) -> WriteJob:
         sorting = Sorting(table_order(metadata), SORT_BYTES)
         sort_keys(sorting.order, columns, arrow_schema(columns))
     return WriteJob(
-        IncomingRows(identified(given, columns), columns),
+        IncomingRows(frame_schema(given, columns), columns),
         typed_specs(metadata)[metadata.default_spec_id],
         write_options(metadata.properties, target_size_bytes, modes),
         sorting,

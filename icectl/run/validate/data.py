@@ -10,9 +10,9 @@ from typing import IO, Any, Literal, cast
 
 from icectl.checks.finding import READ_AGAIN, Finding, finding
 from icectl.codec.puffin.container import read_blob
-from icectl.engine.isolated import Ask, Kernel, KernelCrashed, Workers
+from icectl.engine.isolated import Ask, Kernel, KernelCrashed, WorkerProcesses
 from icectl.engine.isolated_files import path_of, read_by_path
-from icectl.engine.kernels.check_data_file import Recorded, TableFacts, check_data_file
+from icectl.engine.kernels.check_data_file import RecordedFile, TableFacts, check_data_file
 from icectl.engine.kernels.check_delete_file import (
     RecordedDeletes,
     check_equality_deletes,
@@ -20,10 +20,10 @@ from icectl.engine.kernels.check_delete_file import (
     check_vectors,
     read_puffin_footer,
 )
-from icectl.engine.spark import Workers as SparkWorkers
+from icectl.engine.spark import SparkWorkers
 from icectl.entries.inherit import inherit
 from icectl.entries.partition.key import decode_key
-from icectl.entries.rows import Entries, by_row, data_files, live, numbered, sample
+from icectl.entries.rows import Entries, by_row, data_files, live, sample, with_manifest_number
 from icectl.entries.schema import ALL_COLUMNS
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, StorageError, Unsupported
@@ -93,7 +93,7 @@ class _Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class RemoteReaders:
     """Workers of Spark for files that are checked out of sight, and what opens the storage there.
 
     Spark is opened when there are files for it.
@@ -109,7 +109,7 @@ class HowToCheck:
 
     part: float | None
     by_footers: bool
-    elsewhere: Elsewhere | None = None
+    elsewhere: RemoteReaders | None = None
 
     @property
     def bundle_count(self) -> int:
@@ -134,7 +134,7 @@ def check_data(
     Cost: memory for a row group in each worker.
     """
     facts = _facts(reader.metadata, by_footers=how.by_footers)
-    with Workers() as workers, ExitStack() as stack:
+    with WorkerProcesses() as workers, ExitStack() as stack:
         named = partial(named_in_vector, reader.metadata)
         checks = _Checks(reader.store, facts, workers, _record_counts(entries), named)
         spark: SparkWorkers | None = None
@@ -193,7 +193,7 @@ def _checked_there(
 
 def _check(storage: StorageOptions, facts: "_Facts", tasks: Sequence[_Task]) -> list[FileChecked]:
     """Check files, on a worker of Spark, whose reader may crash as well as here."""
-    with Workers() as workers:
+    with WorkerProcesses() as workers:
         checks = _Checks(open_store(storage, SystemEnv()), facts, workers, {})
         at_once = requests_at_once(storage.concurrency, tasks[0].location or "")
         with checks.ahead(tasks, at_once):
@@ -241,7 +241,7 @@ def _tasks(
             if one.problem is not None:
                 continue  # level metadata reports it
             try:
-                entries = inherit(numbered(one.content[1], 0), [manifests[one.index]])
+                entries = inherit(with_manifest_number(one.content[1], 0), [manifests[one.index]])
             except CorruptTable:
                 continue  # level metadata reports it
             chosen = live(entries)
@@ -287,7 +287,7 @@ def _rows(entries: Entries) -> Iterator[Mapping[str, Any]]:
         yield dict(zip(names, row, strict=True))
 
 
-def _recorded(row: Mapping[str, Any], metadata: TableMetadata) -> Recorded:
+def _recorded(row: Mapping[str, Any], metadata: TableMetadata) -> RecordedFile:
     spec = metadata.spec(row["spec_id"])  # a leaf of version 4 has rows of several
     metrics = {name: dict(row[name] or ()) for name in _MAPS}
     partition: list[tuple[Any, Any]] = []
@@ -298,7 +298,7 @@ def _recorded(row: Mapping[str, Any], metadata: TableMetadata) -> Recorded:
         except CorruptTable:
             values = ()  # level metadata reports it
         partition = list(zip(spec.fields, values, strict=False))
-    return Recorded(
+    return RecordedFile(
         location=row["location"],
         file_format=_FORMATS[row["file_format"]],
         record_count=row["record_count"],
@@ -340,7 +340,7 @@ class _Checks:
         self,
         store: Store,
         facts: _Facts,
-        workers: Workers,
+        workers: WorkerProcesses,
         record_counts: Mapping[str, int],
         named: Callable[[str], str] = str,
     ) -> None:
@@ -377,7 +377,7 @@ class _Checks:
         """
         return self._record_counts.get(loosest_key(location))
 
-    def data_file(self, recorded: Recorded) -> FileChecked:
+    def data_file(self, recorded: RecordedFile) -> FileChecked:
         """Check a data file."""
         return self._opened(recorded.location, check_data_file, recorded, self._table)
 

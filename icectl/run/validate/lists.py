@@ -10,7 +10,7 @@ from icectl.checks.manifest_lists import check_manifest_list
 from icectl.checks.manifests import check_manifest
 from icectl.checks.searches.live_entries import live_faults
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import Entries, RawEntries, concat, live, numbered, planning
+from icectl.entries.rows import Entries, RawEntries, concat, live, planning, with_manifest_number
 from icectl.errors import CorruptTable, MissingFile
 from icectl.run.reader import Reader
 from icectl.run.validate.found import CheckTally, SnapshotsChecked
@@ -132,7 +132,9 @@ def _inherited(rows: RawEntries, manifest: ManifestFile, number: int) -> Entries
 
     Raises: CorruptTable where none inherits.
     """
-    return numbered(inherit(numbered(planning(rows), 0), [manifest]), number)
+    return with_manifest_number(
+        inherit(with_manifest_number(planning(rows), 0), [manifest]), number
+    )
 
 
 def _check_snapshots(

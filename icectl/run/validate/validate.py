@@ -15,7 +15,7 @@ from icectl.entries.rows import concat, sample
 from icectl.errors import Incomplete
 from icectl.plan.snapshot_choice import SnapshotChoice, chosen_snapshot
 from icectl.run.reader import Reader
-from icectl.run.validate.data import Elsewhere, HowToCheck, check_data
+from icectl.run.validate.data import HowToCheck, RemoteReaders, check_data
 from icectl.run.validate.files import check_files
 from icectl.run.validate.found import CheckTally, SnapshotsChecked, check_snapshots_of
 from icectl.spec.layout import Layout, layout_of
@@ -35,7 +35,7 @@ class ValidateOptions:
     all_snapshots: bool
     sample: float | None
     rules: RuleChoice
-    elsewhere: Elsewhere | None = None
+    elsewhere: RemoteReaders | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class UnknownCluster(NameNodeAnswer):
     """No configuration says where the cluster is."""
 
 
-class NotReached(Exception):
+class NoNameNode(Exception):
     """No name node answered that takes requests."""
 
 
@@ -35,7 +35,7 @@ def path_of(location: str) -> str:
     return re.sub("//+", "/", f"/{location[len(locations.root(location)) :]}")
 
 
-def called(action: Callable[[], Result]) -> Result:
+def driver_result(action: Callable[[], Result]) -> Result:
     """Return the result of a call of the driver.
 
     Raises: FileNotFoundError; FileExistsError; PermissionError; NameNodeAnswer; NotReached; what it
@@ -52,7 +52,7 @@ def called(action: Callable[[], Result]) -> Result:
     except (PermissionError, IsADirectoryError):
         raise
     except OSError as error:  # the driver has tried all name nodes again by itself
-        raise NotReached(_first_line(error)) from None
+        raise NoNameNode(_first_line(error)) from None
 
 
 def _translation(error: RuntimeError) -> Exception:
@@ -61,12 +61,12 @@ def _translation(error: RuntimeError) -> Exception:
     if any(told in text for told in _UNKNOWN_CLUSTER):
         return UnknownCluster("Hadoop's configuration does not say where its name nodes are")
     if found is None:
-        return NotReached(_first_line(error))
+        return NoNameNode(_first_line(error))
     kind, message = found[1].rpartition(".")[2], found[2]
     if kind in _DENIED and _NO_DIRECTORY in message:
         return FileNotFoundError(message)
     if kind in _LATER:
-        return NotReached(f"{message} ({kind})")
+        return NoNameNode(f"{message} ({kind})")
     if kind in _DENIED:
         return Denied(f"{message} ({kind})")
     return NameNodeAnswer(f"{message} ({kind})")
@@ -91,7 +91,7 @@ def range_of(opened: Any, offset: int, length: int) -> bytes:
     return bytes(opened.read_range(start, count)) if count > 0 else b""
 
 
-class Writing(PartWriter):
+class HdfsUpload(PartWriter):
     """A new file, sent by the megabyte; its directories are made."""
 
     def __init__(self, client: Any, path: str) -> None:
@@ -102,7 +102,7 @@ class Writing(PartWriter):
 
     def send_part(self, content: bytes) -> None:
         """Send the next bytes."""
-        called(lambda: self._file.write(content))
+        driver_result(lambda: self._file.write(content))
 
     def end(self) -> None:
         """Have the name node take the file as whole."""

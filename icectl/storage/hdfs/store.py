@@ -15,12 +15,12 @@ from icectl.env import Env
 from icectl.errors import StorageError, Unsupported
 from icectl.storage import location as locations
 from icectl.storage.failures import AnswerLost, is_transient, remote_failure
-from icectl.storage.hdfs.calls import NameNodeAnswer, Writing, called, path_of, range_of
-from icectl.storage.listing import ListingStep, Rows, first_steps, run_steps
+from icectl.storage.hdfs.calls import HdfsUpload, NameNodeAnswer, driver_result, path_of, range_of
+from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
 from icectl.storage.proof import Prober, Proof
 from icectl.storage.range_reader import Tail, range_reader
 from icectl.storage.retry import retry
-from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
+from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit
 from icectl.storage.temporary import temporary_name
 
 _COUNTER = itertools.count()
@@ -55,7 +55,9 @@ def open_hdfs(
     root = locations.root(location)
     has_authority = bool(root.partition("//")[2])
     try:
-        client = called(lambda: Client(root if has_authority else None, {**_TRIES, **options}))
+        client = driver_result(
+            lambda: Client(root if has_authority else None, {**_TRIES, **options})
+        )
     except Exception as error:  # the seam: drivers raise what they like
         raise remote_failure("reach", location, error, secrets=()) from error
     return HdfsStore(client, env, concurrency, warn)
@@ -107,12 +109,14 @@ class HdfsStore:
         """Yield all files below a location, directories in parallel."""
         return run_steps([location.rstrip("/")], self._scan, self.concurrency)
 
-    def split(self, location: str, count: int) -> Split:
+    def split(self, location: str, count: int) -> ListingSplit:
         """Begin to list a location; the parts are directories."""
         begun = first_steps(location.rstrip("/"), self._scan, self.concurrency, count)
-        return Split(begun.rows.take_all(), [Part(directory) for directory in begun.next])
+        return ListingSplit(
+            begun.rows.take_all(), [ListingPart(directory) for directory in begun.next]
+        )
 
-    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         """Yield all files of some parts of one split."""
         return run_steps([part.location for part in parts], self._scan, self.concurrency)
 
@@ -192,7 +196,7 @@ class HdfsStore:
         """
         rename = partial(self.client.rename, temporary, path_of(location), False)  # noqa: FBT003
         try:
-            called(rename)
+            driver_result(rename)
         except FileExistsError:
             raise FileExistsError(location) from None
         except Exception as error:  # the seam: drivers raise what they like
@@ -205,13 +209,13 @@ class HdfsStore:
             ) from error
 
     @contextmanager
-    def _temporary(self, location: str) -> Iterator[tuple[str, Writing]]:
+    def _temporary(self, location: str) -> Iterator[tuple[str, HdfsUpload]]:
         """A file beside a location, by its own path, which is gone afterwards unless renamed."""
         place = locations.join(
             locations.parent(location), temporary_name(next(_COUNTER), locations.name(location))
         )
         temporary = path_of(place)
-        file = self._once("write", location, partial(Writing, self.client, temporary))
+        file = self._once("write", location, partial(HdfsUpload, self.client, temporary))
         try:
             yield temporary, file
         except BaseException:
@@ -222,7 +226,7 @@ class HdfsStore:
     def _clear(self, temporary: str) -> None:
         """Remove what has not got its name; a later run removes what stays."""
         try:
-            called(partial(self.client.delete, temporary))
+            driver_result(partial(self.client.delete, temporary))
         except Exception:  # noqa: BLE001 - the error that led here is told
             self.warn(f"{temporary}, which nothing refers to, could not be removed")
 
@@ -232,7 +236,7 @@ class HdfsStore:
     def _once(self, doing: str, location: str, action: Callable[[], Result]) -> Result:
         """Return the result of a call that writes. Raises: StorageError."""
         try:
-            return called(action)
+            return driver_result(action)
         except Exception as error:  # the seam: drivers raise what they like
             failure = remote_failure(doing, location, error, secrets=())
             if failure is error:
@@ -245,14 +249,14 @@ class HdfsStore:
         Raises: StorageError; FileNotFoundError.
         """
         return retry(
-            partial(called, action),
+            partial(driver_result, action),
             self.env,
             is_transient=is_transient,
             translated=partial(remote_failure, doing, location, secrets=()),
         )
 
     def _scan(self, directory: str) -> ListingStep[str]:
-        rows, below = Rows(), []
+        rows, below = ListingRows(), []
         for place, one in self._entries(directory):
             if one.isdir:
                 below.append(place)

@@ -22,7 +22,7 @@ from icectl.entries.columns.packed import not_text
 from icectl.errors import StorageError
 from icectl.storage import location as locations
 from icectl.storage.failures import local_failure
-from icectl.storage.listing import LISTING_SCHEMA, ListingStep, Rows
+from icectl.storage.listing import LISTING_SCHEMA, ListingRows, ListingStep
 from icectl.storage.local import kernel as local_kernel
 
 _LOGGER = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def kernel() -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenDirectory:
     """A large directory, of which a part may have been read."""
 
     location: str
@@ -73,19 +73,19 @@ class LocalScan:
         for descriptor in self._descriptors:
             os.close(descriptor)
 
-    def step(self, request: str | Opened) -> ListingStep[str | Opened]:
+    def step(self, request: str | OpenDirectory) -> ListingStep[str | OpenDirectory]:
         """Read a directory, or some thousand entries of it; symbolic links are not followed."""
-        location = request.location if isinstance(request, Opened) else request
+        location = request.location if isinstance(request, OpenDirectory) else request
         try:
             with path_used_to("list", location) as path:
-                if isinstance(request, Opened):
+                if isinstance(request, OpenDirectory):
                     return self._read_on(request)
                 return self._begin(request, path)
         except FileNotFoundError:  # gone since its parent was listed
             _LOGGER.debug("%s is gone", location)
-            return ListingStep(Rows())
+            return ListingStep(ListingRows())
 
-    def _begin(self, location: str, path: str) -> ListingStep[str | Opened]:
+    def _begin(self, location: str, path: str) -> ListingStep[str | OpenDirectory]:
         if self._seen < _MANY or kernel() is None:
             with os.scandir(path) as entries:
                 some = list(islice(entries, _MANY))
@@ -94,12 +94,12 @@ class LocalScan:
             self._seen += _MANY
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         self._descriptors.add(descriptor)
-        return self._read_on(Opened(location, descriptor))
+        return self._read_on(OpenDirectory(location, descriptor))
 
     def _scanned(
         self, location: str, entries: Iterable[os.DirEntry[str]]
-    ) -> ListingStep[str | Opened]:
-        rows, below = Rows(), []
+    ) -> ListingStep[str | OpenDirectory]:
+        rows, below = ListingRows(), []
         for entry in entries:
             if not is_text(entry.name):
                 _LOGGER.debug(_NO_TEXT, location)
@@ -112,7 +112,7 @@ class LocalScan:
         self._seen += rows.waiting  # threads may lose some of it, which does not matter
         return ListingStep(rows, tuple(below))
 
-    def _read_on(self, opened: Opened) -> ListingStep[str | Opened]:
+    def _read_on(self, opened: OpenDirectory) -> ListingStep[str | OpenDirectory]:
         """Read more of an open directory, by the compiled loop."""
         loop, arrays = kernel(), self._buffers.arrays
         prefix = np.array(memoryview(locations.join(opened.location, "").encode()))
@@ -128,7 +128,9 @@ class LocalScan:
         return ListingStep(rows, (*below, opened) if outcome == loop.MORE else tuple(below))
 
 
-def _sorted(loop: Any, arrays: tuple[_Array, ...], count: int) -> tuple[Rows, list[str], list[str]]:
+def _sorted(
+    loop: Any, arrays: tuple[_Array, ...], count: int
+) -> tuple[ListingRows, list[str], list[str]]:
     """Return files, directories and others among the entries that the loop has read."""
     names, ends, sizes, times = arrays
     ends = ends[: count + 1].copy()
@@ -136,7 +138,7 @@ def _sorted(loop: Any, arrays: tuple[_Array, ...], count: int) -> tuple[Rows, li
     places = pa.Array.from_buffers(pa.binary(), count, buffers)
     text = ~not_text(places)
     sizes, times = sizes[:count].copy(), times[:count].copy()
-    rows = Rows()
+    rows = ListingRows()
     found = (sizes >= 0) & text
     if found.all():
         rows.add_batch(_batch(places, sizes, times))
@@ -161,7 +163,7 @@ def _texts(places: pa.Array) -> list[str]:
     return texts
 
 
-def _look_up(location: str, rows: Rows, below: list[str]) -> None:
+def _look_up(location: str, rows: ListingRows, below: list[str]) -> None:
     """Find out by its path what an entry is."""
     path = locations.local_path(location)
     try:

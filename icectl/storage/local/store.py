@@ -16,9 +16,9 @@ import pyarrow as pa
 from icectl.errors import StorageError
 from icectl.storage import location as locations
 from icectl.storage.create import copy_local, create_local, new_local, replace_local
-from icectl.storage.listing import ListingStep, Rows, first_steps, run_steps
-from icectl.storage.local.scan import LocalScan, Opened, is_text, path_used_to, status_of
-from icectl.storage.store import FailedRemoval, FileStatus, Part, Split
+from icectl.storage.listing import ListingRows, ListingStep, first_steps, run_steps
+from icectl.storage.local.scan import LocalScan, OpenDirectory, is_text, path_used_to, status_of
+from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit
 
 _PART = 250
 """Files that one thread removes in a row."""
@@ -65,14 +65,16 @@ class LocalStore:
         """
         return _below([location.rstrip("/") or "/"], self.concurrency)
 
-    def split(self, location: str, count: int) -> Split:
+    def split(self, location: str, count: int) -> ListingSplit:
         """Begin to list a location; the parts are directories."""
         with closing(LocalScan()) as scan:
             whole = partial(_read_whole, scan)
             begun = first_steps(location.rstrip("/") or "/", whole, self.concurrency, count)
-        return Split(begun.rows.take_all(), [Part(directory) for directory in begun.next])
+        return ListingSplit(
+            begun.rows.take_all(), [ListingPart(directory) for directory in begun.next]
+        )
 
-    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         """Yield all files below some directories."""
         return _below([part.location for part in parts], self.concurrency)
 
@@ -149,21 +151,23 @@ class _Written(io.FileIO):
             return super().write(content)
 
 
-def _below(directories: Sequence[str | Opened], concurrency: int) -> Iterator[pa.RecordBatch]:
+def _below(
+    directories: Sequence[str | OpenDirectory], concurrency: int
+) -> Iterator[pa.RecordBatch]:
     with closing(LocalScan()) as scan:
         yield from run_steps(directories, scan.step, concurrency)
 
 
 def _read_whole(scan: LocalScan, directory: str) -> ListingStep[str]:
     """Return all entries of one directory, in as many steps as that takes."""
-    rows = Rows()
+    rows = ListingRows()
     below: list[str] = []
-    left: list[str | Opened] = [directory]
+    left: list[str | OpenDirectory] = [directory]
     while left:
         done = scan.step(left.pop())
         rows.extend(done.rows)
         for request in done.next:
-            if isinstance(request, Opened):
+            if isinstance(request, OpenDirectory):
                 left.append(request)
             else:
                 below.append(request)

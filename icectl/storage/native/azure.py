@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from icectl.storage.credentials import Renewed
-from icectl.storage.native.client import Access, Source, client_options
+from icectl.storage.native.client import BucketAccess, ClientSource, client_options
 
 _SETTINGS = {
     "account_key": "account_key",
@@ -25,7 +25,7 @@ _IN_CONNECTION_STRINGS = {
 }
 
 
-def azure_source(authority: str, renewed: Renewed) -> Source | None:
+def azure_source(authority: str, renewed: Renewed) -> ClientSource | None:
     """How obstore reaches a container, of `CONTAINER@ACCOUNT.dfs.DOMAIN` or of `CONTAINER` alone.
 
     None where only adlfs can, by its options. Raises: what a refresher does.
@@ -37,14 +37,14 @@ def azure_source(authority: str, renewed: Renewed) -> Source | None:
     if not options.keys() <= _EXPRESSED or not container or not has_account:
         return None
 
-    def access(_: str | None) -> Access:
+    def access(_: str | None) -> BucketAccess:
         current = _options(renewed.current())
         account = host.partition(".")[0] or current.get("account_name", "")
         endpoint = _endpoint(account, host, current)
         settings = {"account_name": account, "container_name": container, "endpoint": endpoint}
-        return Access(endpoint, f"{endpoint}/{container}", settings, _keys(current))
+        return BucketAccess(endpoint, f"{endpoint}/{container}", settings, _keys(current))
 
-    return Source("azure", access, _connect, renewed.renew)
+    return ClientSource("azure", access, _connect, renewed.renew)
 
 
 def _options(options: Mapping[str, str]) -> Mapping[str, str]:
@@ -79,7 +79,7 @@ def _keys(options: Mapping[str, str]) -> Mapping[str, Any]:
     return found
 
 
-def _connect(access: Access, attempts: Any) -> Any:
+def _connect(access: BucketAccess, attempts: Any) -> Any:
     from obstore.store import AzureStore
 
     config: Any = {**access.settings, **access.keys}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from icectl.storage import location as locations
 from icectl.storage.failures import error_code
-from icectl.storage.native.errors import Answered, Unexpected, translated
+from icectl.storage.native.errors import Answered, Unexpected, obstore_failures
 from icectl.storage.range_reader import Tail
 
 _AT_ONCE_BYTES = 8 << 20
@@ -60,7 +60,9 @@ def part(key: str, offset: int, length: int, store: Any) -> bytes:
     import obstore
 
     try:
-        return translated(lambda: bytes(obstore.get_range(store, key, start=offset, length=length)))
+        return obstore_failures(
+            lambda: bytes(obstore.get_range(store, key, start=offset, length=length))
+        )
     except Answered as error:
         if error_code(error) in _PAST_THE_END:
             return b""
@@ -84,8 +86,8 @@ def end(key: str, length: int, store: Any) -> Tail:
 
     options: Any = {"range": {"suffix": length}}
     try:
-        found = translated(lambda: obstore.get(store, key, options=options))
-        return Tail(int(found.meta["size"]), bytes(translated(found.bytes)))
+        found = obstore_failures(lambda: obstore.get(store, key, options=options))
+        return Tail(int(found.meta["size"]), bytes(obstore_failures(found.bytes)))
     except Unexpected:  # all of it was sent
         content = whole(key, store)
     except Answered as error:

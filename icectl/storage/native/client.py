@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeVar
 
-from icectl.storage.native.errors import translated
+from icectl.storage.native.errors import obstore_failures
 
 Result = TypeVar("Result")
 
@@ -30,7 +30,7 @@ SIX_ATTEMPTS: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class BucketAccess:
     """Where a bucket is and how it is entered; `keys` holds credentials as obstore takes them."""
 
     endpoint: str
@@ -41,7 +41,7 @@ class Access:
     authorities: str | None = None
 
 
-def client_options(access: Access) -> Any:
+def client_options(access: BucketAccess) -> Any:
     """Return how requests are made over HTTP: of any length, as long as something comes.
 
     Raises: OSError, where the certificates cannot be read.
@@ -59,26 +59,26 @@ def client_options(access: Access) -> Any:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Source:
+class ClientSource:
     """What a client is made of: the access that holds now, in the region that is given if not in
     the one that is set, and the way in. `renew` says whether credentials may be others now.
     """
 
     kind: Literal["s3", "gcs", "azure"]
-    access: Callable[[str | None], Access]
-    connect: Callable[[Access, Any], Any]
+    access: Callable[[str | None], BucketAccess]
+    connect: Callable[[BucketAccess, Any], Any]
     renew: Callable[[], bool]
 
 
-class Client:
+class BucketClient:
     """obstore's store of a bucket. Any thread may call it."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ClientSource) -> None:
         self.kind = source.kind
         self._source = source
         self._lock = Lock()
         self._store: Any = None
-        self._access: Access | None = None
+        self._access: BucketAccess | None = None
         self._region: str | None = None
 
     def run(self, action: Callable[[Any], Result]) -> Result:
@@ -87,7 +87,7 @@ class Client:
         Raises: what translated does; what the credentials' source does.
         """
         store = self.store()
-        return translated(lambda: action(store))
+        return obstore_failures(lambda: action(store))
 
     def store(self) -> Any:
         """Return the store by the credentials that hold now."""
@@ -124,7 +124,7 @@ class Client:
         return None if date is None else round(parsedate_to_datetime(date).timestamp()) * 1000
 
 
-def answered_headers(access: Access) -> Mapping[str, str]:
+def answered_headers(access: BucketAccess) -> Mapping[str, str]:
     """Return the headers that a server answers an unsigned request with, whatever it says of it.
 
     Raises: OSError, where it does not answer.

@@ -51,7 +51,7 @@ class BrokenOff(Exception):
     """The connection ended, or time was up, before the whole answer was there."""
 
 
-def translated(action: Callable[[], Result]) -> Result:
+def obstore_failures(action: Callable[[], Result]) -> Result:
     """Return the result of a call of obstore.
 
     Raises: Answered, NotReached, BrokenOff; FileNotFoundError; what it raises of its own code.

@@ -10,7 +10,7 @@ from typing import Any
 
 from icectl.errors import StorageError, Unsupported
 from icectl.storage.credentials import Renewed
-from icectl.storage.native.client import Access, Source, client_options
+from icectl.storage.native.client import BucketAccess, ClientSource, client_options
 
 _EXPRESSED = {"token", "anon", "project", "endpoint_url", "requester_pays"}
 _ONLY_GCSFS_KNOWS = {"cache", "browser"}
@@ -25,7 +25,7 @@ _FILES = {"service_account": "service_account", "authorized_user": "application_
 """Kinds of files that obstore reads, and what it calls them."""
 
 
-def gcs_source(bucket: str, renewed: Renewed) -> Source | None:
+def gcs_source(bucket: str, renewed: Renewed) -> ClientSource | None:
     """Return how obstore reaches a bucket; None where only gcsfs can, by its options.
 
     Raises: what a refresher does.
@@ -35,13 +35,15 @@ def gcs_source(bucket: str, renewed: Renewed) -> Source | None:
         return None
     logins = _Logins()
 
-    def access(_: str | None) -> Access:
+    def access(_: str | None) -> BucketAccess:
         current = renewed.current()
         endpoint = _endpoint(current)
         settings = {"bucket": bucket, "base_url": endpoint, "project": _paying(current)}
-        return Access(endpoint, f"{endpoint}/{bucket}", settings, _keys(current, logins.token))
+        return BucketAccess(
+            endpoint, f"{endpoint}/{bucket}", settings, _keys(current, logins.token)
+        )
 
-    return Source("gcs", access, _connect, renewed.renew)
+    return ClientSource("gcs", access, _connect, renewed.renew)
 
 
 def _endpoint(options: Mapping[str, str]) -> str:
@@ -142,7 +144,7 @@ class _Logins:
             return token
 
 
-def _connect(access: Access, attempts: Any) -> Any:
+def _connect(access: BucketAccess, attempts: Any) -> Any:
     from obstore.store import GCSStore
 
     settings = dict(access.settings)

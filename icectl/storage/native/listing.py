@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from icectl.errors import StorageError
 from icectl.storage import location as locations
-from icectl.storage.listing import ListingStep, Rows, run_steps
+from icectl.storage.listing import ListingRows, ListingStep, run_steps
 from icectl.storage.native import calls
 from icectl.storage.native.calls import prefix_of
 from icectl.storage.native.requests import Requests
-from icectl.storage.store import FileStatus, Part, Split, Store
+from icectl.storage.store import FileStatus, ListingPart, ListingSplit, Store
 
 _PAGE = 1000
 _SPLIT_SECONDS = 2.0
@@ -55,16 +55,16 @@ class NativeListing:
             return self.other().list(location)
         return run_steps([_Page()], below.step, self.concurrency)
 
-    def split(self, location: str, count: int) -> Split:
+    def split(self, location: str, count: int) -> ListingSplit:
         """Return the first page below a location, and ranges of the keys behind it."""
         below = self._below(location, count)
         if below is None:
             return self.other().split(location, count)
         first = below.step(_Page())
-        parts = [Part(below.base, page.after, page.until) for page in first.next]
-        return Split(first.rows.take_all(), parts)
+        parts = [ListingPart(below.base, page.after, page.until) for page in first.next]
+        return ListingSplit(first.rows.take_all(), parts)
 
-    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         """Yield all objects in ranges of the keys below one location. Order: none."""
         below = self._below(parts[0].location, 4 * self.concurrency)
         if below is None:
@@ -100,9 +100,9 @@ class _Below:
         if entries is None:  # a key that obstore cannot express
             return ListingStep(self._by_other(page))
         if not entries:
-            return ListingStep(Rows())
+            return ListingStep(ListingRows())
         objects = self._objects(entries, page)
-        rows = Rows()
+        rows = ListingRows()
         for entry in objects:
             key = entry["path"]
             if page.until is not None and key >= page.until:
@@ -196,10 +196,10 @@ class _Below:
             return True
         return False
 
-    def _by_other(self, page: _Page) -> Rows:
+    def _by_other(self, page: _Page) -> ListingRows:
         """Return what is left of a range, by a driver that knows every key."""
-        rows = Rows()
-        for batch in self.other().list_parts([Part(self.base, page.after, page.until)]):
+        rows = ListingRows()
+        for batch in self.other().list_parts([ListingPart(self.base, page.after, page.until)]):
             for row in batch.to_pylist():
                 key = self.prefix + row["location"][len(self.base) + 1 :]
                 if key > page.after and (page.until is None or key < page.until):

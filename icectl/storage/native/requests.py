@@ -13,7 +13,7 @@ from icectl.storage.failures import (
     is_transient,
     remote_failure,
 )
-from icectl.storage.native.client import Client
+from icectl.storage.native.client import BucketClient
 from icectl.storage.native.errors import status_of
 from icectl.storage.native.in_flight import InFlight
 from icectl.storage.retry import retry
@@ -31,7 +31,7 @@ class Requests:
     `secrets` are what no message repeats.
     """
 
-    client: Client
+    client: BucketClient
     env: Env
     in_flight: InFlight
     secrets: Callable[[], Sequence[str]]

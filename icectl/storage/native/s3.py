@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from icectl.storage.credentials import AwsKeys, AwsSession, Renewed
-from icectl.storage.native.client import Access, Source, client_options
+from icectl.storage.native.client import BucketAccess, ClientSource, client_options
 
 _EXPRESSED = {
     "key",
@@ -46,7 +46,7 @@ _UNORDERED_BUCKETS = "--x-s3"
 _OTHER_PARTITIONS = ("cn-", "us-iso", "eu-iso")
 
 
-def s3_source(bucket: str, renewed: Renewed) -> Source | None:
+def s3_source(bucket: str, renewed: Renewed) -> ClientSource | None:
     """How obstore reaches a bucket; None where only s3fs can, by its options or by AWS's settings.
 
     Raises: what botocore does of a profile that is not there; what a refresher does.
@@ -61,11 +61,11 @@ def s3_source(bucket: str, renewed: Renewed) -> Source | None:
     if region.startswith(_OTHER_PARTITIONS):
         return None
 
-    def access(other_region: str | None) -> Access:
+    def access(other_region: str | None) -> BucketAccess:
         current = renewed.current()
         endpoint = _endpoint(bucket, current, session, other_region or region)
         settings = {"bucket": bucket, **_settings(bucket, current, session)}
-        return Access(
+        return BucketAccess(
             endpoint,
             endpoint if settings["virtual_hosted_style_request"] else f"{endpoint}/{bucket}",
             settings,
@@ -80,10 +80,10 @@ def s3_source(bucket: str, renewed: Renewed) -> Source | None:
             return True
         return renewed.renew()
 
-    return Source("s3", access, _connect, renew)
+    return ClientSource("s3", access, _connect, renew)
 
 
-def _connect(access: Access, attempts: Any) -> Any:
+def _connect(access: BucketAccess, attempts: Any) -> Any:
     from obstore.store import S3Store
 
     keys = access.keys

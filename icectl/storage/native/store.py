@@ -19,7 +19,7 @@ from icectl.storage.native.listing import NativeListing
 from icectl.storage.native.requests import Requests
 from icectl.storage.native.write import NativeWriter
 from icectl.storage.range_reader import Tail, range_reader
-from icectl.storage.store import FailedRemoval, FileStatus, Part, Split, Store
+from icectl.storage.store import FailedRemoval, FileStatus, ListingPart, ListingSplit, Store
 
 _TAIL_BYTES = 64 << 10
 """What readers of Parquet files ask for first."""
@@ -80,11 +80,11 @@ class NativeStore:
         """Yield all files below a location."""
         return self.listing.list(location)
 
-    def split(self, location: str, count: int) -> Split:
+    def split(self, location: str, count: int) -> ListingSplit:
         """Begin to list a location; the parts are ranges of keys."""
         return self.listing.split(location, count)
 
-    def list_parts(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    def list_parts(self, parts: Sequence[ListingPart]) -> Iterator[pa.RecordBatch]:
         """Yield all files of some parts of one split."""
         return self.listing.list_parts(parts)
 

@@ -9,7 +9,7 @@ from typing import IO
 
 from icectl.errors import StorageError
 from icectl.storage.native import calls
-from icectl.storage.native.errors import translated
+from icectl.storage.native.errors import obstore_failures
 from icectl.storage.native.requests import Requests
 from icectl.storage.parts import PartWriter, whole_or_none
 
@@ -69,7 +69,7 @@ class _Uploaded(PartWriter):
 
         try:
             store = self._requests.client.repeating_store()
-            translated(
+            obstore_failures(
                 lambda: obstore.put(
                     store,
                     self._key,

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from icectl.errors import UsageError
 from icectl.storage import location as locations
-from icectl.storage.listing import ListingStep, Rows, run_steps
-from icectl.storage.store import Part, Split
+from icectl.storage.listing import ListingRows, ListingStep, run_steps
+from icectl.storage.store import ListingPart, ListingSplit
 
 _TEXT_OPTIONS = {"key", "secret", "token", "username", "password", "profile"}
 _CREDENTIALS = {"key", "secret", "token"}
@@ -97,7 +97,7 @@ class _Listing:
     def step(self, page: _Page) -> ListingStep[_Page]:
         """Fetch one page; the first of many is followed by one page of every range."""
         answer = self._request(page)
-        rows = Rows()
+        rows = ListingRows()
         start = len(self.prefix)
         for entry in answer.get("Contents", ()):
             key = entry["Key"]
@@ -165,18 +165,18 @@ def list_objects(
     return run_steps([_Page()], listing.step, concurrency)
 
 
-def split_objects(filesystem: Any, location: str, call: Call, count: int) -> Split:
+def split_objects(filesystem: Any, location: str, call: Call, count: int) -> ListingSplit:
     """Return the first page below a location, and ranges of the keys behind it."""
     listing = _listing(filesystem, location, call, ranges=count)
     if listing.is_unordered:
-        return Split([], [Part(location)])
+        return ListingSplit([], [ListingPart(location)])
     first = listing.step(_Page())
-    parts = [Part(location, page.after, page.until) for page in first.next]
-    return Split(first.rows.take_all(), parts)
+    parts = [ListingPart(location, page.after, page.until) for page in first.next]
+    return ListingSplit(first.rows.take_all(), parts)
 
 
 def list_ranges(
-    filesystem: Any, parts: Sequence[Part], call: Call, concurrency: int
+    filesystem: Any, parts: Sequence[ListingPart], call: Call, concurrency: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield all objects in ranges of the keys below one location. Order: none."""
     listing = _listing(filesystem, parts[0].location, call, ranges=4 * concurrency)

@@ -17,7 +17,7 @@ _PART_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Target:
+class UploadTarget:
     """An object to write, and the means to do it; `filesystem` is s3fs's."""
 
     filesystem: Any
@@ -42,7 +42,7 @@ class Target:
 
 
 @contextmanager
-def upload(target: Target) -> Iterator[IO[bytes]]:
+def upload(target: UploadTarget) -> Iterator[IO[bytes]]:
     """A file to write, whose bytes are an object once this is left without an error.
 
     Raises: StorageError; then there is no object, and no part of one.
@@ -54,7 +54,7 @@ def upload(target: Target) -> Iterator[IO[bytes]]:
 class _Uploaded(PartWriter):
     """An object in the making, of which each part is sent where it becomes full."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: UploadTarget) -> None:
         super().__init__(_PART_BYTES)
         self._target = target
         self._upload_id: str | None = None

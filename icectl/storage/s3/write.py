@@ -20,7 +20,7 @@ from icectl.storage.failures import (
 )
 from icectl.storage.proof import Prober, Proof
 from icectl.storage.retry import retry
-from icectl.storage.s3.upload import Target, upload
+from icectl.storage.s3.upload import UploadTarget, upload
 from icectl.storage.store import FailedRemoval
 
 _TAKEN = {"412", "PreconditionFailed", "409", "ConditionalRequestConflict"}
@@ -59,7 +59,9 @@ class S3Writer:
         Cost: memory for one part.
         """
         bucket, key = _split(location)
-        return upload(Target(self.filesystem, bucket, key, partial(self._call, "write", location)))
+        return upload(
+            UploadTarget(self.filesystem, bucket, key, partial(self._call, "write", location))
+        )
 
     def remove(self, removed: Sequence[str]) -> Sequence[FailedRemoval]:
         """Delete objects, a thousand a request; those already gone count as removed.

@@ -16,7 +16,7 @@ from icectl.codec.sfc1.manifest import TreeContent, TreeFile, read_tree
 from icectl.codec.sfc1.partition_stats import with_tuples
 from icectl.entries.columns.values import NONE, Positions, whole
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import Entries, RawEntries, numbered, planning
+from icectl.entries.rows import Entries, RawEntries, planning, with_manifest_number
 from icectl.entries.schema import ALL_COLUMNS, PLANNING_COLUMNS
 from icectl.entries.schemes import with_schemes
 from icectl.entries.sfc1.rows import STATS, ListedRow
@@ -53,7 +53,7 @@ Decoded = TypeVar("Decoded")
 
 
 @dataclass(frozen=True, slots=True)
-class Damaged:
+class DamagedFile:
     """A file that can't be read, or whose rows do not inherit, and why."""
 
     problem: Problem
@@ -78,27 +78,29 @@ class StoredManifest:
     size_bytes: int
 
 
-def try_tree(facts: TreeFacts, location: str, content: FileRead, rule: str) -> StoredTree | Damaged:
+def try_tree(
+    facts: TreeFacts, location: str, content: FileRead, rule: str
+) -> StoredTree | DamagedFile:
     """Return a root or leaf out of its bytes; `rule` is what a file that is none breaks."""
     if not isinstance(content, bytes):
-        return Damaged(content)
+        return DamagedFile(content)
     try:
         file = decode_file(location, lambda: read_tree(content))
         return StoredTree(file, with_stats(facts, file.rows), len(content))
     except (CorruptTable, Unsupported) as error:
         known = error.rule if error.rule not in ("R-099", "V4-040", None) else rule
         message = error.message.removesuffix(f" ({error.rule})")
-        return Damaged(CorruptTable(message, rule=known), len(content))
+        return DamagedFile(CorruptTable(message, rule=known), len(content))
 
 
 def try_leaf(
     facts: TreeFacts, leaf: ListedRow, content: FileRead
-) -> StoredTree | StoredManifest | Damaged:
+) -> StoredTree | StoredManifest | DamagedFile:
     """Return a leaf out of its bytes; `leaf` is its row in the root."""
     if leaf.file_format != FileFormat.AVRO:
         return try_tree(facts, leaf.name, content, "V4-100")
     if not isinstance(content, bytes):
-        return Damaged(content)
+        return DamagedFile(content)
     try:
         listed = manifest_file(leaf)
         spec = facts.metadata.spec(listed.partition_spec_id)
@@ -107,7 +109,7 @@ def try_leaf(
             lambda: read_manifest(content, columns=ALL_COLUMNS, manifest=0, spec=spec),
         )
     except (CorruptTable, Unsupported) as error:
-        return Damaged(error, len(content))
+        return DamagedFile(error, len(content))
     return StoredManifest(header, with_schemes(facts.metadata, rows), len(content))
 
 
@@ -199,8 +201,8 @@ def manifest_entries(stored: StoredManifest, leaf: ListedRow, number: int) -> En
 
     Raises: CorruptTable where none inherits.
     """
-    named = planning(with_referenced_data_files(numbered(stored.rows, 0)))
-    return numbered(inherit(named, [manifest_file(leaf)]), number)
+    named = planning(with_referenced_data_files(with_manifest_number(stored.rows, 0)))
+    return with_manifest_number(inherit(named, [manifest_file(leaf)]), number)
 
 
 def wanted_content(leaf: ListedRow) -> TreeContent:
@@ -209,18 +211,18 @@ def wanted_content(leaf: ListedRow) -> TreeContent:
 
 
 @dataclass(frozen=True, slots=True)
-class Partitioned:
+class PartitionedRows:
     """Rows of a leaf of an older version with statistics of what they are partitioned by."""
 
     columns: Sequence[StatsColumn]
     rows: pa.Table
 
-    def told(self, stats: pa.Array) -> pa.Array:
+    def conformed_stats(self, stats: pa.Array) -> pa.Array:
         """Return what a root says of the leaf, of the same columns."""
         return conform(stats, self.columns, len(stats))
 
 
-def partitioned(facts: TreeFacts, entries: Entries, spec_id: int) -> Partitioned:
+def partitions_of(facts: TreeFacts, entries: Entries, spec_id: int) -> PartitionedRows:
     """Return the statuses, counts and partitions of entries. Raises: CorruptTable; Unsupported."""
     table, spec = entries.table, facts.metadata.spec(spec_id)
     fields = facts.tuple_fields(spec_id)
@@ -235,4 +237,4 @@ def partitioned(facts: TreeFacts, entries: Entries, spec_id: int) -> Partitioned
         types,
     )
     rows = table.select(["status", "record_count"]).append_column(STATS, stats)
-    return Partitioned(columns, rows)
+    return PartitionedRows(columns, rows)

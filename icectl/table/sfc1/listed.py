@@ -20,7 +20,7 @@ from icectl.entries.columns.values import NONE, Positions, whole
 from icectl.entries.conditions.may_match import METRICS, may_match
 from icectl.entries.conditions.predicates import Predicate
 from icectl.entries.inherit import inherit
-from icectl.entries.rows import Entries, RawEntries, numbered, where
+from icectl.entries.rows import Entries, RawEntries, where, with_manifest_number
 from icectl.entries.schema import CARRIED, PLANNING
 from icectl.entries.schemes import with_schemes
 from icectl.entries.sfc1.rows import STATS, ListedRow
@@ -40,7 +40,7 @@ from icectl.table.sfc1.live import leaf_rows, live_rows, of_contents, vector_row
 from icectl.table.sfc1.manifests import (
     FOR_STATS,
     OWN_CONTENTS,
-    Part,
+    LeafPart,
     TreeFacts,
     manifest_file,
     read_root,
@@ -191,7 +191,7 @@ def decode_tree_manifest(
     if manifest.file_format is FileFormat.AVRO:
         return _legacy(content, facts, manifest, wanted, index)
     if manifest.in_root:
-        needed = Part(stats=_part(facts, wanted).stats)
+        needed = LeafPart(stats=_part(facts, wanted).stats)
         root = root_rows(facts, content, _snapshot_of(facts, manifest), part=needed)
         rows = of_contents(root, *OWN_CONTENTS[manifest.content])
     else:
@@ -199,18 +199,18 @@ def decode_tree_manifest(
     return _header(manifest), raw_entries(facts, rows, dead, wanted, index)
 
 
-def _part(facts: TreeFacts, wanted: frozenset[str]) -> Part:
+def _part(facts: TreeFacts, wanted: frozenset[str]) -> LeafPart:
     """Choose what the wanted columns are made of: partitions of the statistics of expressions."""
     columns = {_TREE_NAMES.get(name, name) for name in wanted}
     if "first_row_id" in wanted:
         columns.add("record_count")
     if wanted & _FROM_MAPS:
-        return Part(frozenset({*columns, STATS}))
+        return LeafPart(frozenset({*columns, STATS}))
     if "partition_key" not in wanted:
-        return Part(frozenset(columns), frozenset())
+        return LeafPart(frozenset(columns), frozenset())
     specs = facts.metadata.partition_specs
     fields = (item for spec in specs for item in facts.tuple_fields(spec.spec_id))
-    return Part(frozenset({*columns, STATS}), frozenset(item.stats_id for item in fields))
+    return LeafPart(frozenset({*columns, STATS}), frozenset(item.stats_id for item in fields))
 
 
 def _legacy(
@@ -221,7 +221,7 @@ def _legacy(
     header, stored = read_manifest(content, columns=wanted, manifest=0, spec=spec)
     entries = inherit(stored, [manifest])  # row ids count dead rows too (sfc-1 4.6)
     alive = _alive(len(entries), read_bitmap(manifest.dead))
-    live = RawEntries(numbered(where(entries, alive), index).table)
+    live = RawEntries(with_manifest_number(where(entries, alive), index).table)
     return header, with_schemes(facts.metadata, live)
 
 

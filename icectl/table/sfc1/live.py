@@ -98,7 +98,7 @@ ReadLeaf = Callable[[ListedRow], pa.Table]
 """Reads the rows of a leaf, given its row in the root."""
 
 
-def live_files(root: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
+def live_in_tree(root: pa.Table, dead: Mapping[str, Positions], read: ReadLeaf) -> pa.Table:
     """Return the live data files, delete vectors and equality deletes of a state (sfc-1 8.1).
 
     Shape: the schema of the root; EXISTING for what an EXISTING leaf calls ADDED (sfc-1 ST1).

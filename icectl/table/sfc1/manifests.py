@@ -20,10 +20,10 @@ from icectl.entries.columns.values import mask_of, whole
 from icectl.entries.inherit import inherit
 from icectl.entries.rows import Entries
 from icectl.entries.schema import ALL_COLUMNS
-from icectl.entries.schemes import all_resolved, completed
+from icectl.entries.schemes import all_resolved, locations_with_scheme
 from icectl.entries.sfc1.rows import STATS, TREE_ROWS, ListedRow, number_of, text_of
 from icectl.errors import CorruptTable, Unsupported
-from icectl.spec.locations import relative_base, scheme_of, shortened
+from icectl.spec.locations import relative_base, relative_location, scheme_of
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import result_types
@@ -89,7 +89,7 @@ class TreeFacts:
     def stored_location(self, location: str) -> str:
         """Return a location as it is written (sfc-1 L4)."""
         base = relative_base(self.metadata)
-        return shortened(base, location) if base else location
+        return relative_location(base, location) if base else location
 
     def row(self, row: ListedRow, stats: pa.Array | None = None) -> pa.Table:
         """Return one row of a root, with statistics where it has any."""
@@ -113,7 +113,7 @@ class TreeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LeafPart:
     """A part of a leaf: which columns to read, and statistics of which ids; None is all of them.
 
     `columns` have `content` and `status`, and `record_count` where they have `first_row_id`.
@@ -130,9 +130,9 @@ FOR_STATS = frozenset(
     }
 )  # fmt: skip
 """What statistics are made of in entries of older versions."""
-WHOLE = Part()
-PLAIN = Part(stats=frozenset())
-NAMES = Part(
+WHOLE = LeafPart()
+PLAIN = LeafPart(stats=frozenset())
+NAMES = LeafPart(
     frozenset({"content", "status", "location", "content_offset", "referenced_file"}), frozenset()
 )
 """What identifies entries, and what they refer to."""
@@ -159,7 +159,7 @@ def root_rows(
     content: bytes,
     snapshot: Snapshot,
     *,
-    part: Part = WHOLE,
+    part: LeafPart = WHOLE,
     carried: bool = False,
 ) -> pa.Table:
     """Return the rows of a root, as read_root gives them, out of its bytes.
@@ -169,7 +169,7 @@ def root_rows(
     return resolved_rows(facts, root_file(content, part=part, carried=carried).rows, snapshot)
 
 
-def root_file(content: bytes, *, part: Part = WHOLE, carried: bool = False) -> TreeFile:
+def root_file(content: bytes, *, part: LeafPart = WHOLE, carried: bool = False) -> TreeFile:
     """Return a root out of its bytes, as it is stored. Raises: CorruptTable V4-040; Unsupported."""
     file = read_tree(content, columns=part.columns, stats=part.stats)
     if carried:
@@ -181,10 +181,10 @@ def root_file(content: bytes, *, part: Part = WHOLE, carried: bool = False) -> T
 
 def resolved_rows(facts: TreeFacts, stored: pa.Table, snapshot: Snapshot) -> pa.Table:
     """Stored rows of a root with inheritance resolved, locations absolute. Raises: CorruptTable."""
-    return root_inherited(conformed(facts, stored), snapshot)
+    return root_inherited(conform_rows(facts, stored), snapshot)
 
 
-def conformed(facts: TreeFacts, rows: pa.Table) -> pa.Table:
+def conform_rows(facts: TreeFacts, rows: pa.Table) -> pa.Table:
     """Return rows with statistics of today's columns and absolute locations."""
     return located(facts, with_stats(facts, rows))
 
@@ -256,7 +256,7 @@ def read_leaf(
     facts: TreeFacts,
     leaf: ListedRow,
     *,
-    part: Part = WHOLE,
+    part: LeafPart = WHOLE,
     carried: bool = False,
 ) -> pa.Table:
     """Return all rows of a leaf, inheritance resolved: `leaf` is its row in the root.
@@ -294,7 +294,7 @@ def rows_of_leaf(
     content: bytes,
     leaf: ListedRow,
     *,
-    part: Part = WHOLE,
+    part: LeafPart = WHOLE,
     carried: bool = False,
 ) -> pa.Table:
     """Return the rows of a leaf, as read_leaf gives them, out of its bytes."""
@@ -306,12 +306,12 @@ def rows_of_leaf(
     return _leaf_rows(facts, file, leaf, part)
 
 
-def _leaf_rows(facts: TreeFacts, file: TreeFile, leaf: ListedRow, part: Part) -> pa.Table:
+def _leaf_rows(facts: TreeFacts, file: TreeFile, leaf: ListedRow, part: LeafPart) -> pa.Table:
     wanted = TreeContent.DATA if leaf.content == Content.DATA_MANIFEST else TreeContent.DELETE
     if file.content is not wanted:  # V4-100
         raise CorruptTable(f"it says content {file.content}, the root {wanted}", rule="V4-100")
     has_stats = part.columns is None or STATS in part.columns
-    rows = conformed(facts, file.rows) if has_stats else located(facts, file.rows)
+    rows = conform_rows(facts, file.rows) if has_stats else located(facts, file.rows)
     contents = set(rows["content"].unique().to_pylist())
     if contents & {Content.DATA_MANIFEST, Content.DELETE_MANIFEST}:  # V4-102
         raise CorruptTable("a leaf names a manifest", rule="V4-102")
@@ -353,7 +353,7 @@ def leaf_inherited(rows: pa.Table, leaf: ListedRow) -> pa.Table:
 
 
 def _legacy_rows(
-    facts: TreeFacts, content: bytes, leaf: ListedRow, part: Part, *, carried: bool
+    facts: TreeFacts, content: bytes, leaf: ListedRow, part: LeafPart, *, carried: bool
 ) -> pa.Table:
     """Return rows of an Avro manifest of an older version, in the form of version 4 (sfc-1 3.4)."""
     listed = manifest_file(leaf)
@@ -397,7 +397,7 @@ def tree_rows(facts: TreeFacts, entries: Entries, spec_id: int) -> pa.Table:
         if name not in table.column_names:
             columns.append(pa.nulls(len(table), field.type))
         elif field.name in LOCATIONS:
-            columns.append(completed(scheme_of(facts.metadata), whole(table[name])))
+            columns.append(locations_with_scheme(scheme_of(facts.metadata), whole(table[name])))
         elif name == "sort_order_id":  # sfc-1 C-29
             columns.append(pc.if_else(is_data, table[name], pa.scalar(None, field.type)))
         else:

@@ -19,8 +19,8 @@ from icectl.storage.store import Store
 from icectl.table.reading import of_one_file
 from icectl.table.sfc1.listed import decode_tree_manifest, tree_manifests, tree_manifests_of
 from icectl.table.sfc1.manifests import TreeFacts
-from icectl.table.sfc1.views import described, killed_of, marked_manifests, root_manifest
-from icectl.table.snapshot_reader import ManifestListRead, Marked, SnapshotReader
+from icectl.table.sfc1.views import killed_of, manifests_for_views, marked_manifests, root_manifest
+from icectl.table.snapshot_reader import ManifestListRead, MarkedManifest, SnapshotReader
 
 
 def reader(metadata: TableMetadata, snapshots: int) -> SnapshotReader:
@@ -63,13 +63,13 @@ class RootReader:
         self, store: Store, snapshot: Snapshot, manifests: Sequence[ManifestFile]
     ) -> tuple[ManifestFile, ...]:
         """Fill in summaries of partition fields, and the size of the root."""
-        return described(store, self._facts, snapshot, manifests)
+        return manifests_for_views(store, self._facts, snapshot, manifests)
 
     def root(self, store: Store, snapshot: Snapshot) -> RootManifest:
         """Read what a root says beside what it lists."""
         return root_manifest(store, self._facts, snapshot)
 
-    def marked(self, store: Store, snapshot: Snapshot) -> Sequence[Marked]:
+    def marked(self, store: Store, snapshot: Snapshot) -> Sequence[MarkedManifest]:
         """Find the manifests with what a snapshot changed (sfc-1 9.2)."""
         return marked_manifests(store, self._facts, snapshot)
 

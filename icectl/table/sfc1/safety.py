@@ -6,7 +6,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from icectl.checks.finding import Finding, told
+from icectl.checks.finding import Finding, fault_findings
 from icectl.checks.searches.row_risks import row_risks
 from icectl.checks.sfc1.manifests import check_root_footer, known_ids
 from icectl.checks.sfc1.risks import tree_risks
@@ -56,13 +56,15 @@ def sound_root(
         has_parent=snapshot.parent_snapshot_id is not None,
     )
     faults = chain(entry_faults(stored, known_ids(facts.metadata)), tracking)
-    _refuse_in_root(chain(check_root_footer(snapshot, file.footer), told(location, faults)))
+    _refuse_in_root(
+        chain(check_root_footer(snapshot, file.footer), fault_findings(location, faults))
+    )
     with naming(location):
         rows = resolved_rows(facts, file.rows, snapshot)
     columns = TreeColumns(rows)
     live, gone = _bitmaps(store, columns)
     vectors = RootVectors(columns, {**live, **gone})
-    _refuse_in_root(told(location, vector_faults(vectors)))
+    _refuse_in_root(fault_findings(location, vector_faults(vectors)))
     _check_own(facts.metadata, snapshot, rows)
     leaves = rows["referenced_file"]
     return rows, {comparison_key(leaves[at].as_py()): found for at, found in live.items()}
@@ -94,7 +96,7 @@ def _check_own(metadata: TableMetadata, snapshot: Snapshot, rows: pa.Table) -> N
     ]
     own = Entries(of_contents(rows, *FILES).rename_columns(names))
     faults = chain(row_risks(own, ledger(metadata, snapshot)), tree_risks(own))
-    _refuse_in_root(told(snapshot.root_manifest or "", faults))
+    _refuse_in_root(fault_findings(snapshot.root_manifest or "", faults))
 
 
 def _refuse_in_root(found: Iterable[Finding]) -> None:

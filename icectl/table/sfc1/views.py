@@ -20,12 +20,12 @@ from icectl.table.reading import decode_file, read_file
 from icectl.table.sfc1.listed import leaf_manifest, own_manifests
 from icectl.table.sfc1.live import is_dead, leaf_rows, of_contents, vector_positions, vector_rows
 from icectl.table.sfc1.manifests import LEAVES, TreeFacts, read_root, root_rows
-from icectl.table.snapshot_reader import Marked
+from icectl.table.snapshot_reader import MarkedManifest
 
 _LIVE = frozenset({Status.ADDED, Status.EXISTING})
 
 
-def marked_manifests(store: Store, facts: TreeFacts, snapshot: Snapshot) -> list[Marked]:
+def marked_manifests(store: Store, facts: TreeFacts, snapshot: Snapshot) -> list[MarkedManifest]:
     """The manifests to read for what a snapshot changed (sfc-1 9.2); others have no part in it.
 
     Order: the root first, then of the root.
@@ -33,7 +33,7 @@ def marked_manifests(store: Store, facts: TreeFacts, snapshot: Snapshot) -> list
     """
     root = read_root(store, facts, snapshot)
     found = [
-        Marked(manifest, frozenset({Status.ADDED}), frozenset({Status.DELETED}))
+        MarkedManifest(manifest, frozenset({Status.ADDED}), frozenset({Status.DELETED}))
         for manifest in own_manifests(root, snapshot)
         if manifest.added_files_count or manifest.deleted_files_count
     ]
@@ -67,20 +67,20 @@ def _marks(store: Store, root: pa.Table) -> dict[str, _Marks]:
     return found
 
 
-def _in_leaf(leaf: ListedRow, mark: _Marks) -> Iterator[Marked]:
+def _in_leaf(leaf: ListedRow, mark: _Marks) -> Iterator[MarkedManifest]:
     """Find how to read what changed in a leaf, nothing if nothing did (sfc-1 9.2 steps 3 to 5)."""
     fresh = np.setdiff1d(mark.of(Status.ADDED), mark.of(Status.DELETED))
     if leaf.status == Status.EXISTING:
         if len(fresh):
-            yield Marked(_only(leaf, fresh), removed=_LIVE)
+            yield MarkedManifest(_only(leaf, fresh), removed=_LIVE)
     elif leaf.status == Status.ADDED:
         manifest = leaf_manifest(leaf, mark.of(Status.ADDED, Status.EXISTING))
-        yield Marked(manifest, frozenset({Status.ADDED}), frozenset({Status.DELETED}))
+        yield MarkedManifest(manifest, frozenset({Status.ADDED}), frozenset({Status.DELETED}))
         if len(fresh):
-            yield Marked(_only(leaf, fresh), removed=frozenset({Status.EXISTING}))
+            yield MarkedManifest(_only(leaf, fresh), removed=frozenset({Status.EXISTING}))
     else:
         manifest = leaf_manifest(leaf, mark.of(Status.DELETED, Status.EXISTING))
-        yield Marked(manifest, removed=_LIVE, unless_live=True)
+        yield MarkedManifest(manifest, removed=_LIVE, unless_live=True)
 
 
 def _only(leaf: ListedRow, positions: Positions) -> ManifestFile:
@@ -123,7 +123,7 @@ def _vectors(store: Store, root: pa.Table) -> Iterator[ManifestVector]:
         )
 
 
-def described(
+def manifests_for_views(
     store: Store, facts: TreeFacts, snapshot: Snapshot, manifests: Sequence[ManifestFile]
 ) -> tuple[ManifestFile, ...]:
     """Return the manifests of a version 4 snapshot with what only views show of them.

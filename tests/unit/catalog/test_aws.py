@@ -12,7 +12,7 @@ from botocore.loaders import Loader
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.catalog.aws import endpoint_of, identity_of, signed
+from icectl.catalog.aws import endpoint_of, identity_of, signed_headers
 from icectl.catalog.http import Request
 from icectl.errors import StorageError, UsageError
 from icectl.storage.credentials import AwsKeys
@@ -54,7 +54,7 @@ def test_signatures_are_those_of_botocore(
     url = f"{host}/{'/'.join(path)}" + (f"?{asked}" if asked else "")
     request = Request("POST", url, headers, body)
     keys = AwsKeys("AKIA", "se/cret+", token)
-    found = signed(request, keys, "glue", "eu-west-1", AT_MS)
+    found = signed_headers(request, keys, "glue", "eu-west-1", AT_MS)
     assert found["Authorization"] == of_botocore(request, keys, "glue", "eu-west-1")
     assert found.get("X-Amz-Security-Token") == token
     assert headers.items() <= found.items()

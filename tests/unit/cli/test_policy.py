@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from icectl.cli.maintenance.keys import KEYS
-from icectl.cli.maintenance.policy import Policy, read_policy
+from icectl.cli.maintenance.policy import MaintenancePolicy, read_policy
 from icectl.errors import UsageError
 
 
-def policy(folder: Path, text: str) -> Policy:
+def policy(folder: Path, text: str) -> MaintenancePolicy:
     file = folder / "maintain.toml"
     file.write_text(text)
     return read_policy(str(file))

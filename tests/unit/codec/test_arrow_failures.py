@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from icectl.codec.arrow_failures import translated
+from icectl.codec.arrow_failures import reading_data_file
 from icectl.errors import CorruptTable, Refused, Unsupported
 
 
@@ -25,7 +25,7 @@ from icectl.errors import CorruptTable, Refused, Unsupported
     ],
 )
 def test_errors_are_translated_by_what_they_say(raised, expected, message) -> None:
-    with pytest.raises(expected) as caught, translated("X"):
+    with pytest.raises(expected) as caught, reading_data_file("X"):
         raise raised
     assert type(caught.value) is expected
     assert message is None or str(caught.value) == message

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.codec.data_file import open_data_file
-from icectl.codec.data_rows import LARGEST_BATCH_BYTES, Rows, batch_rows, ids_of, retyped
+from icectl.codec.data_rows import LARGEST_BATCH_BYTES, FileRows, batch_rows, ids_of, retype_array
 from icectl.codec.parquet import data_file as data_file_parquet
 from icectl.errors import CorruptTable, StorageError, Unsupported
 from icectl.spec.schema import Schema
@@ -197,7 +197,7 @@ def test_r099_text_that_is_no_utf_8_is_read_and_found_when_looked_at() -> None:
     assert rows.batch["c"].cast(pa.binary()) == octets
     with pytest.raises(CorruptTable, match=r"the data file is damaged: .*UTF8.* \(R-099\)"):
         rows.check()
-    Rows(0, rows.batch.slice(0, 1)).check()
+    FileRows(0, rows.batch.slice(0, 1)).check()
 
 
 def test_other_formats_are_not_supported() -> None:
@@ -267,7 +267,12 @@ def test_errors_of_the_file_pass(failure) -> None:
 
 def test_nanoseconds_beyond_a_unit_are_cut_off_downward() -> None:
     stored = pa.array([-1, -1000, None, 1999], pa.timestamp("ns"))
-    assert retyped(stored, pa.timestamp("us")).cast(pa.int64()).to_pylist() == [-1, -1, None, 1]
+    assert retype_array(stored, pa.timestamp("us")).cast(pa.int64()).to_pylist() == [
+        -1,
+        -1,
+        None,
+        1,
+    ]
 
 
 def wide(kind, value, count=6_000, distinct=7, width=20_000):

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.codec.parquet.footer import Untold, without
+from icectl.codec.parquet.footer import UntoldStatistics, without
 from icectl.errors import CorruptTable
 
 NOTHING: frozenset[tuple[int, int]] = frozenset()
@@ -43,15 +43,17 @@ PAGE = b"\x15\x00\x15\x10\x15\x02\x00"
 @pytest.mark.parametrize(
     ("untold", "expected"),
     [
-        (Untold(NOTHING, NOTHING), footer(STATISTICS, PAGE)),
-        (Untold(FIRST, NOTHING), footer(COUNTED, PAGE)),
-        (Untold(NOTHING, FIRST), footer(STATISTICS, None)),
-        (Untold(FIRST, FIRST), footer(COUNTED, None)),
-        (Untold(frozenset({(0, 2), (1, 0)}), NOTHING), footer(STATISTICS, PAGE)),
+        (UntoldStatistics(NOTHING, NOTHING), footer(STATISTICS, PAGE)),
+        (UntoldStatistics(FIRST, NOTHING), footer(COUNTED, PAGE)),
+        (UntoldStatistics(NOTHING, FIRST), footer(STATISTICS, None)),
+        (UntoldStatistics(FIRST, FIRST), footer(COUNTED, None)),
+        (UntoldStatistics(frozenset({(0, 2), (1, 0)}), NOTHING), footer(STATISTICS, PAGE)),
     ],
     ids=["nothing", "bounds", "encodings", "both", "chunks that there are none of"],
 )
-def test_members_that_are_not_to_be_told_are_left_out(untold: Untold, expected: bytes) -> None:
+def test_members_that_are_not_to_be_told_are_left_out(
+    untold: UntoldStatistics, expected: bytes
+) -> None:
     assert without(footer(STATISTICS, PAGE), untold) == expected
 
 
@@ -60,7 +62,7 @@ def test_members_far_apart_are_numbered_anew() -> None:
     meta = b"\x15\x02\xbc" + STATISTICS + b"\x19\x1c" + PAGE + b"\x05\x3c\x09\x00"
     left = b"\x15\x02\xbc" + STATISTICS + b"\x05\x3c\x09\x00"
     whole, cut = (b"\x49\x1c\x19\x1c\x3c" + one + b"\x00\x00\x00" for one in (meta, left))
-    assert without(whole, Untold(NOTHING, FIRST)) == cut
+    assert without(whole, UntoldStatistics(NOTHING, FIRST)) == cut
 
 
 def test_all_else_that_pyarrow_tells_stays() -> None:
@@ -83,7 +85,7 @@ def test_all_else_that_pyarrow_tells_stays() -> None:
     start = len(content) - 8 - length
     # The third column is `real`, which has no bounds in the last row group any more.
     chosen = frozenset({(19, 2)})
-    made = without(content[start:-8], Untold(chosen, chosen))
+    made = without(content[start:-8], UntoldStatistics(chosen, chosen))
     mended = content[:start] + made + len(made).to_bytes(4, "little") + content[-4:]
     before, after = (pq.ParquetFile(io.BytesIO(one)) for one in (content, mended))
     assert after.read() == before.read()
@@ -109,4 +111,4 @@ def test_all_else_that_pyarrow_tells_stays() -> None:
 )
 def test_r099_what_is_no_footer_is_damaged(content: bytes) -> None:
     with pytest.raises(CorruptTable, match="R-099"):
-        without(content, Untold(FIRST, FIRST))
+        without(content, UntoldStatistics(FIRST, FIRST))

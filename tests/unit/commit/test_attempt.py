@@ -9,7 +9,7 @@ import pytest
 from icectl.catalog.files import FILE_SYSTEM
 from icectl.catalog.protocol import CommitOutcome, Committed, Conflict, LoadedTable, Unknown
 from icectl.commit.access import TableAccess
-from icectl.commit.attempt import Asked, Changes, commit_changes
+from icectl.commit.attempt import Changes, CommitAsked, commit_changes
 from icectl.env import Deadline
 from icectl.errors import CommitConflict, CommitUnknown, Refused
 from icectl.progress import SilentProgress
@@ -76,7 +76,7 @@ def scripted(*answers: Answer) -> tuple[TableAccess, ScriptedCatalog, FixedEnv]:
 def commit(
     access: TableAccess, base: LoadedTable, changes: Changes, *, forgets: bool = True
 ) -> LoadedTable:
-    return commit_changes(access, base, changes, Asked(), forgets=forgets)
+    return commit_changes(access, base, changes, CommitAsked(), forgets=forgets)
 
 
 def owned(_: TableMetadata) -> Sequence[Update]:
@@ -241,7 +241,7 @@ def test_r156_the_caller_knows_whether_the_commit_may_have_landed(
     answers: Sequence[Answer], sent: bool
 ) -> None:
     access, _, _ = scripted(*answers)
-    asked = Asked()
+    asked = CommitAsked()
     with suppress(CommitConflict, CommitUnknown, Refused, ZeroDivisionError, KeyboardInterrupt):
         commit_changes(access, BASE, owned, asked)
     assert asked.sent is sent
@@ -249,7 +249,7 @@ def test_r156_the_caller_knows_whether_the_commit_may_have_landed(
 
 def test_while_updates_are_made_nothing_was_sent():
     access, _, _ = scripted()
-    asked = Asked()
+    asked = CommitAsked()
 
     def ended(_: TableMetadata) -> Sequence[Update]:
         raise KeyboardInterrupt

@@ -5,7 +5,7 @@ import pytest
 from icectl.commit.conflicts import GroupResult, conflict, head_of
 from icectl.entries.partition.key import encode_key
 from icectl.plan.compact.groups import Branch, CompactOptions, plan
-from icectl.plan.compact.live import live_files
+from icectl.plan.compact.live import files_of_snapshot
 from icectl.plan.compact.sizes import Sizes
 from icectl.plan.model import pin_of
 from icectl.spec.manifest import FileFormat
@@ -25,7 +25,7 @@ HEAD = Branch("main", Snapshot(5, 0, sequence_number=9))
 
 
 def live(*rows):
-    return live_files(METADATA, (), entries(*rows), {}, {})
+    return files_of_snapshot(METADATA, (), entries(*rows), {}, {})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.codec.manifest.write import ManifestForm
-from icectl.commit.manifests import ManifestWriter, Written
+from icectl.commit.manifests import ManifestWriter, WrittenManifest
 from icectl.entries.columns.byte_hashes import with_location_hashes
 from icectl.entries.rows import Entries, as_existing, concat, numbers
 from icectl.entries.schema import PLANNING
@@ -77,7 +77,7 @@ def write(
     entries: Entries,
     announced: list[str],
     concurrency: int = 1,
-) -> list[Written]:
+) -> list[WrittenManifest]:
     """Write entries into one manifest for each of the manifests they come from."""
 
     def new_location(_: FileFormat) -> str:

@@ -7,7 +7,7 @@ import pytest
 from pyarrow import orc
 
 from icectl.codec.data_file import open_data_file
-from icectl.engine.kernels.check_data_file import Recorded, TableFacts, check_data_file
+from icectl.engine.kernels.check_data_file import RecordedFile, TableFacts, check_data_file
 from icectl.spec.manifest import FileFormat
 from icectl.spec.partition import PartitionField
 from icectl.spec.schema import Schema
@@ -42,7 +42,7 @@ def parquet(rows=ROWS, schema=ARROW, **options):
 
 
 def recorded(**changed):
-    return Recorded(
+    return RecordedFile(
         "s3://b/t/data/1.parquet",
         **{
             "file_format": FileFormat.PARQUET,

@@ -5,7 +5,7 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icectl.engine.kernels.check_data_file import Recorded, TableFacts
+from icectl.engine.kernels.check_data_file import RecordedFile, TableFacts
 from icectl.engine.kernels.check_delete_file import (
     RecordedDeletes,
     check_equality_deletes,
@@ -30,13 +30,13 @@ FACTS = TableFacts(
 
 def told(**changed):
     return RecordedDeletes(
-        Recorded("s3://b/t/d", FileFormat.PARQUET, record_count=2, sequence_number=1),
+        RecordedFile("s3://b/t/d", FileFormat.PARQUET, record_count=2, sequence_number=1),
         **changed,
     )
 
 
 def bounded(lower, upper):
-    file = Recorded(
+    file = RecordedFile(
         "s3://b/t/d",
         FileFormat.PARQUET,
         record_count=2,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.engine.choice import choose_engine, confirmed
+from icectl.engine.choice import choose_engine, confirm_engine
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_spark_is_chosen_where_pyspark_and_java_are_there(machine: Path) -> None:
     chosen = choose_engine("auto")
     assert (chosen.name, str(chosen)) == ("spark", "engine: spark (PySpark and Java are there)")
-    assert confirmed(chosen) == chosen
+    assert confirm_engine(chosen) == chosen
     sys.modules.pop("pyspark")
 
 
@@ -55,18 +55,18 @@ def test_without_java_the_local_engine_is_chosen(
 
 def test_work_is_done_by_the_local_engine_where_java_or_pyspark_is_too_old(machine: Path) -> None:
     (machine / "java").write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
-    chosen = confirmed(choose_engine("auto"))
+    chosen = confirm_engine(choose_engine("auto"))
     java = machine / "java"
     assert str(chosen) == (
         f"engine: local (Java 8 at {java} is too old: Spark needs Java 17 or newer)"
     )
     sys.modules.pop("pyspark")
     (machine.parent / "modules" / "pyspark" / "__init__.py").write_text("__version__ = '3.5.1'\n")
-    chosen = confirmed(choose_engine("auto"))
+    chosen = confirm_engine(choose_engine("auto"))
     assert chosen.why == "PySpark 3.5.1 is too old: 4.1 or newer is needed"
     sys.modules.pop("pyspark")
     asked = choose_engine("spark")
-    assert confirmed(asked) == asked
+    assert confirm_engine(asked) == asked
 
 
 def test_without_pyspark_the_local_engine_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from icectl.engine.kernels.columns import (
-    Measured,
+    ColumnFacts,
     as_values,
     differing,
     inside,
@@ -63,15 +63,15 @@ def test_values_are_those_of_single_values(kind, column, values):
 
 
 def test_what_is_measured_adds_up_over_batches():
-    measured = Measured()
+    measured = ColumnFacts()
     measured.add(pa.array([3.0, None, float("nan")]), PrimitiveType("double"))
     measured.add(pa.array([-1.0, float("nan")]), PrimitiveType("double"))
     measured.add(pa.array([None], pa.float64()), PrimitiveType("double"))
-    assert measured == Measured(6, 2, 2, -1.0, 3.0)
+    assert measured == ColumnFacts(6, 2, 2, -1.0, 3.0)
 
 
 def test_uuids_are_measured_as_uuids():
-    measured = Measured()
+    measured = ColumnFacts()
     measured.add(pa.array([bytes([9] * 16), bytes([1] * 16)], pa.binary(16)), PrimitiveType("uuid"))
     assert (measured.lower, measured.upper) == (
         UUID(bytes=bytes([1] * 16)),

@@ -10,7 +10,7 @@ import pytest
 from icectl.codec.parquet.schema import arrow_schema
 from icectl.engine.kernels import rewrite_data, write_data
 from icectl.engine.kernels.partition_rows import partitioner
-from icectl.engine.kernels.rewrite_data import gathered
+from icectl.engine.kernels.rewrite_data import gather_partitions
 from icectl.engine.kernels.write_data import DataWriter, write_options
 from icectl.spec.partition import spec_from_json
 from tests.builders.data_files import MemoryFiles, schema
@@ -51,7 +51,7 @@ def test_each_partition_becomes_one_file_with_its_rows_in_order(few: Path, parts
     splitting = partitioner(BY_PART, COLUMNS, arrow_schema(COLUMNS))
     files = MemoryFiles()
     with DataWriter(COLUMNS, write_options({}, 2**30, {}), files.outputs(), 16.0) as writer:
-        for partition, rows in gathered(given, splitting):
+        for partition, rows in gather_partitions(given, splitting):
             writer.write(rows, partition.key, partition.path)
     rows = [row for batch in given for row in batch.to_pylist()]
     found = {

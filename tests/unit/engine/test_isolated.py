@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from icectl.engine.isolated import KernelCrashed, Workers
+from icectl.engine.isolated import KernelCrashed, WorkerProcesses
 from icectl.errors import EngineError, Incomplete, StorageError
 
 
@@ -48,7 +48,7 @@ def raises(_file):
 
 @pytest.fixture
 def workers():
-    with Workers() as made:
+    with WorkerProcesses() as made:
         yield made
 
 
@@ -103,7 +103,7 @@ def test_errors_of_the_file_are_those_of_its_store(workers) -> None:
 
 
 def test_no_worker_outlives_its_context() -> None:
-    with Workers() as made:
+    with WorkerProcesses() as made:
         (number,) = made.call(process_id, io.BytesIO())
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
@@ -120,7 +120,7 @@ def test_a_call_without_a_file_ends_where_time_is_up() -> None:
             raise Incomplete("time is up")
 
     started = time.monotonic()
-    with Workers(check) as made:
+    with WorkerProcesses(check) as made:
         with pytest.raises(Incomplete, match="time is up"):
             made.call(sleeps, None)
         assert time.monotonic() < started + 10
@@ -134,5 +134,5 @@ def test_temporary_files_of_workers_go_where_those_of_this_process_go(
     tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Workers() as made:
+    with WorkerProcesses() as made:
         assert made.call(temporary_place, None) == (str(tmp_path),)

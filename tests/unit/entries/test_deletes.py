@@ -262,7 +262,7 @@ def test_r211_a_delete_in_another_partition_than_its_file_is_misplaced() -> None
         ),
         UNPARTITIONED,
     )
-    delete_rows, data_rows = deletes.misplaced(matches)
+    delete_rows, data_rows = deletes.misplaced_deletes(matches)
     assert named(rows.take(matches.deletes, delete_rows)) == [
         "other partition", "other spec", "file",
     ]  # fmt: skip
@@ -271,4 +271,4 @@ def test_r211_a_delete_in_another_partition_than_its_file_is_misplaced() -> None
 
 def test_r211_deletes_that_name_no_file_are_not_misplaced() -> None:
     matches = deletes.match(entries(data("a"), positions("d"), equality("e")), UNPARTITIONED)
-    assert [found.tolist() for found in deletes.misplaced(matches)] == [[], []]
+    assert [found.tolist() for found in deletes.misplaced_deletes(matches)] == [[], []]

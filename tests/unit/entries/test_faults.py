@@ -64,8 +64,8 @@ def test_a_manifest_in_one_piece_is_searched_whole_and_one_in_chunks_by_chunk() 
 
 
 def test_faults_of_parts_are_added_up() -> None:
-    assert faults.merged([None, Fault(2, "c"), None, Fault(3, "d")]) == Fault(5, "c")
-    assert faults.merged([None, None]) is None
+    assert faults.merge_faults([None, Fault(2, "c"), None, Fault(3, "d")]) == Fault(5, "c")
+    assert faults.merge_faults([None, None]) is None
 
 
 def test_r061_entries_of_the_other_content() -> None:

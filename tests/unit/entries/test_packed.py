@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.entries.columns.packed import Packed, not_text
+from icectl.entries.columns.packed import PackedValues, not_text
 
 
-def packed(*values: bytes) -> Packed:
+def packed(*values: bytes) -> PackedValues:
     """The values with a byte between them, so that none stands where a number would be aligned."""
     lengths = np.array([len(value) for value in values], np.int64)
     starts = np.cumsum(lengths + 1) - lengths
     content = np.frombuffer(b"".join(b"\xee" + value for value in values), np.uint8)
-    return Packed(content, starts, lengths)
+    return PackedValues(content, starts, lengths)
 
 
 def test_numbers_at_any_byte() -> None:

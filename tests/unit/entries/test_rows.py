@@ -181,7 +181,7 @@ def test_total_counts_null_as_nothing() -> None:
 
 
 def test_grouped_counts_by_spec_and_partition() -> None:
-    groups = rows.grouped(
+    groups = rows.files_by_partition(
         entries(
             data("a", spec_id=1, partition_key=key("y"), file_size_in_bytes=7, record_count=1),
             data("b", spec_id=0),

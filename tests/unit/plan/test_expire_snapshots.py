@@ -7,7 +7,7 @@ import pytest
 from icectl.entries.files import FileKind, Files, files, rows, together
 from icectl.plan.expire_snapshots import (
     ExpirePlan,
-    Reached,
+    ReachedFiles,
     as_landed,
     lost_statistics,
     plan,
@@ -16,7 +16,7 @@ from icectl.plan.expire_snapshots import (
     updates_again,
 )
 from icectl.plan.model import Pin
-from icectl.plan.retention import Policy, Retention, decide
+from icectl.plan.retention import AskedRetention, Retention, decide
 from icectl.spec.metadata import TableMetadata
 from icectl.spec.partition import PartitionField, PartitionSpec
 from icectl.spec.schema import Schema
@@ -55,14 +55,14 @@ def locations(found: Files) -> list[str]:
 
 
 def retention(metadata: TableMetadata = TABLE) -> Retention:
-    return decide(metadata, Policy(older_than_ms=NOW), NOW)
+    return decide(metadata, AskedRetention(older_than_ms=NOW), NOW)
 
 
 def planned(
-    metadata: TableMetadata = TABLE, reached: Reached | None = None, *, clean: bool = False
+    metadata: TableMetadata = TABLE, reached: ReachedFiles | None = None, *, clean: bool = False
 ) -> ExpirePlan:
     return plan(
-        metadata, PIN, retention(metadata), reached or Reached(), clean_expired_metadata=clean
+        metadata, PIN, retention(metadata), reached or ReachedFiles(), clean_expired_metadata=clean
     )
 
 
@@ -74,20 +74,20 @@ def test_r191_deletable_is_what_goes_and_nothing_that_stays_reaches():
         ]
     )
     staying = named(FileKind.DATA_FILES, "/shared", "/c")
-    found = planned(reached=Reached(going, staying))
+    found = planned(reached=ReachedFiles(going, staying))
     assert locations(found.deletable) == ["file:/a", "file:/b", "file:/list-1"]
 
 
 def test_r194_a_puffin_file_with_one_live_vector_stays():
     going = named(FileKind.DELETION_VECTOR_FILES, "/v.puffin", "/w.puffin", "/v.puffin")
     staying = named(FileKind.DELETION_VECTOR_FILES, "/v.puffin")
-    assert locations(planned(reached=Reached(going, staying)).deletable) == ["file:/w.puffin"]
+    assert locations(planned(reached=ReachedFiles(going, staying)).deletable) == ["file:/w.puffin"]
 
 
 def test_a_file_that_stays_as_another_kind_stays():
     going = named(FileKind.STATISTICS_FILES, "/s")
     staying = named(FileKind.PARTITION_STATISTICS_FILES, "/s")
-    assert locations(planned(reached=Reached(going, staying)).deletable) == []
+    assert locations(planned(reached=ReachedFiles(going, staying)).deletable) == []
 
 
 def test_the_updates_make_the_plan_true():
@@ -178,7 +178,7 @@ def evolved(*, snapshot_schema: int | None = 3) -> TableMetadata:
 
 
 def cleaned(metadata: TableMetadata, **reached: object) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    found = planned(metadata, Reached(**reached), clean=True)  # type: ignore[arg-type]
+    found = planned(metadata, ReachedFiles(**reached), clean=True)  # type: ignore[arg-type]
     changed = apply_all(metadata, updates(metadata, found))
     kept = (
         {item.schema_id for item in changed.schemas},
@@ -218,7 +218,7 @@ def test_the_schema_that_knows_the_column_of_a_sort_order_stays():
 
 def test_a_source_that_no_schema_knows_keeps_none():
     table = replace(evolved(), schemas=(schema(0, 1), schema(3, 1)))
-    found = planned(table, Reached(spec_ids=frozenset({0, 1})), clean=True)
+    found = planned(table, ReachedFiles(spec_ids=frozenset({0, 1})), clean=True)
     assert (found.schema_ids, found.spec_ids) == ((0,), ())
 
 
@@ -244,16 +244,16 @@ def test_r026_snapshots_that_leave_the_log_are_named_unless_a_ref_has_them():
         history([*LINE, (4, 3, "2026-03-15T00:00:00Z")], {"main": {"head": 4}}),
         snapshot_log=tuple(SnapshotLogEntry(n, id_) for n, id_ in enumerate([1, 2, 1, 3, 4])),
     )
-    only_3 = decide(table, Policy(expire_ids=(3,)), NOW)
+    only_3 = decide(table, AskedRetention(expire_ids=(3,)), NOW)
 
     def unlogged(metadata: TableMetadata) -> tuple[int, ...]:
-        return plan(metadata, PIN, only_3, Reached(), clean_expired_metadata=False).unlogged
+        return plan(metadata, PIN, only_3, ReachedFiles(), clean_expired_metadata=False).unlogged
 
     assert unlogged(table) == (1, 2)
     tagged = history(LINE, {"v1": {"head": 1, "type": "tag"}}).refs
     assert unlogged(replace(table, refs={**table.refs, **tagged})) == (2,)
-    none = decide(table, Policy(older_than_ms=0), NOW)
-    assert plan(table, PIN, none, Reached(), clean_expired_metadata=False).unlogged == ()
+    none = decide(table, AskedRetention(older_than_ms=0), NOW)
+    assert plan(table, PIN, none, ReachedFiles(), clean_expired_metadata=False).unlogged == ()
 
 
 # -- after the commit ---------------------------------------------------------------------------

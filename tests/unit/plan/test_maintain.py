@@ -11,7 +11,7 @@ from icectl.plan.maintain.patterns import fixed_part, matches
 from icectl.plan.maintain.schedule import (
     VALIDATE,
     WORKER_ENDED,
-    Assessed,
+    AssessedTable,
     Schedule,
     Status,
     StepEnd,
@@ -158,7 +158,7 @@ def test_no_step_deletes_files_of_a_table_that_keeps_them() -> None:
 
 
 def table(name: str, *steps: str, benefit: int = 1) -> TableRun:
-    return TableRun(name, Assessed(FINE, tuple(Need(step, "", benefit) for step in steps)))
+    return TableRun(name, AssessedTable(FINE, tuple(Need(step, "", benefit) for step in steps)))
 
 
 def ended(one: TableRun, step: str, status: Status = "done", code: int = 0, **more: Any) -> None:
@@ -244,7 +244,7 @@ def test_what_was_not_reached_is_incomplete() -> None:
 def test_what_a_step_brings_about_is_dealt_with_in_the_same_run() -> None:
     one = table("a", "compact", "expire-snapshots")
     ended(one, VALIDATE)
-    after = Assessed(FINE, (Need("compact", "", 1), Need("rewrite-manifests", "", 1)))
+    after = AssessedTable(FINE, (Need("compact", "", 1), Need("rewrite-manifests", "", 1)))
     one.ended(StepEnd("compact", "done"), after)
     assert [need.step for need in one.left] == ["rewrite-manifests"]
 

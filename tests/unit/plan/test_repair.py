@@ -4,7 +4,7 @@ import pytest
 
 from icectl.checks.finding import Finding
 from icectl.errors import UsageError
-from icectl.plan.repair import Kind, Left, Remedy, RepairPlan, plan
+from icectl.plan.repair import Kind, RemainingFinding, Remedy, RepairPlan, plan
 
 LENGTH = Finding("R-050", "warning", "/t/m0.avro", "its length is 5", "hint")
 LOST = Finding("R-034", "error", "/t/data/a.parquet", "the data file is missing", "hint")
@@ -25,7 +25,9 @@ def planned(*skip: str, remedies: tuple[Remedy, ...] = (ROW,)) -> RepairPlan:
 def test_findings_that_no_repair_answers_are_left_with_a_reason_but_for_infos() -> None:
     found = planned()
     assert [one.id for one in found.remedies] == ["list-row:m0.avro"]
-    assert found.left == (Left(LOST, "the file is gone, and nothing else says what was in it"),)
+    assert found.left == (
+        RemainingFinding(LOST, "the file is gone, and nothing else says what was in it"),
+    )
     assert (found.has_work, found.is_refused, found.skipped) == (True, False, ())
 
 
@@ -59,14 +61,14 @@ def test_repairs_of_some_kinds_are_told_in_their_order() -> None:
 )
 def test_what_stays_has_the_reason_of_its_rule(rule: str, reason: str) -> None:
     finding = Finding(rule, "error", "/t/a", "it is broken", "hint")
-    assert plan("files", "main", (), (finding,), ()).left == (Left(finding, reason),)
+    assert plan("files", "main", (), (finding,), ()).left == (RemainingFinding(finding, reason),)
 
 
 @pytest.mark.parametrize("skip", ["list-row", "list-row:m0.avro"])
 def test_a_repair_is_skipped_by_its_kind_and_by_its_id(skip: str) -> None:
     found = planned(skip)
     assert (found.remedies, found.skipped) == ((), (ROW,))
-    assert found.left[0] == Left(LENGTH, "it was to be skipped")
+    assert found.left[0] == RemainingFinding(LENGTH, "it was to be skipped")
     assert found.is_refused
 
 
@@ -96,7 +98,7 @@ def test_what_leads_to_the_metadata_is_told_first() -> None:
 
 
 def test_a_search_s_own_reason_is_told_before_the_usual_one() -> None:
-    reason = Left(LOST, "nothing else has its 4 rows")
+    reason = RemainingFinding(LOST, "nothing else has its 4 rows")
     found = plan("files", "main", (), (LOST,), (), (reason,))
     assert found.left == (reason,)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from icectl.errors import Refused, UsageError
-from icectl.plan.retention import Policy, Retention, decide, decide_again
+from icectl.plan.retention import AskedRetention, Retention, decide, decide_again
 from tests.builders.history import history, ms
 
 CASES = json.loads((Path(__file__).parents[2] / "golden/retention/cases.json").read_text())
@@ -16,13 +16,13 @@ NOW = ms("2026-03-15T12:00:00Z")
 DAY = 24 * 3_600_000
 
 
-def policy_of(case: dict[str, Any]) -> Policy:
+def policy_of(case: dict[str, Any]) -> AskedRetention:
     asked = dict(case.get("policy", {}))
     if "older_than" in asked:
         asked["older_than_ms"] = ms(asked.pop("older_than"))
     if "expire_ids" in asked:
         asked["expire_ids"] = tuple(asked["expire_ids"])
-    return Policy(**asked)
+    return AskedRetention(**asked)
 
 
 def gone(retention: Retention) -> list[int]:
@@ -63,7 +63,7 @@ def test_every_snapshot_comes_with_its_reason():
         ],
         {"main": {"head": 6, "min_snapshots_to_keep": 3}, "eoy": {"head": 9, "type": "tag"}},
     )
-    assert reasons(decide(metadata, Policy(keep_monthly=2), NOW)) == {
+    assert reasons(decide(metadata, AskedRetention(keep_monthly=2), NOW)) == {
         1: (False, "past age and count to keep"),
         2: (True, "newest of 2026-02 on branch main"),
         3: (False, "past age and count to keep"),
@@ -81,7 +81,7 @@ def test_reasons_of_age_name_the_instant_and_the_branch():
         [(1, None, "2026-03-14T00:00:00Z"), (2, 1, "2026-03-15T00:00:00Z")],
         {"audit": {"head": 2, "max_snapshot_age_ms": 2 * DAY}},
     )
-    assert reasons(decide(metadata, Policy(), NOW))[1] == (
+    assert reasons(decide(metadata, AskedRetention(), NOW))[1] == (
         True,
         "not older than 2026-03-13T12:00:00Z on branch audit",
     )
@@ -93,7 +93,7 @@ def test_an_age_beyond_all_time_names_no_number():
         [(1, None, "2026-03-14T00:00:00Z"), (2, 1, "2026-03-15T00:00:00Z")],
         {"audit": {"head": 2, "max_snapshot_age_ms": 2**63 - 1}},
     )
-    assert reasons(decide(metadata, Policy(), NOW))[1] == (
+    assert reasons(decide(metadata, AskedRetention(), NOW))[1] == (
         True,
         "not older than 0001-01-01T00:00:00Z on branch audit",
     )
@@ -110,7 +110,7 @@ def test_refs_that_go_come_with_their_reason():
     )
     found = [
         (ref.name, ref.snapshot_id, ref.reason)
-        for ref in decide(metadata, Policy(), NOW).refs_removed
+        for ref in decide(metadata, AskedRetention(), NOW).refs_removed
     ]
     assert found == [
         ("lost", 99, "its snapshot is not in the table"),
@@ -120,7 +120,7 @@ def test_refs_that_go_come_with_their_reason():
 
 def test_r022_a_ref_to_a_lost_snapshot_goes_once_whatever_its_age():
     refs = {"lost": {"head": 99, "type": "tag", "max_ref_age_ms": DAY}}
-    (found,) = decide(history([], refs), Policy(), NOW).refs_removed
+    (found,) = decide(history([], refs), AskedRetention(), NOW).refs_removed
     assert (found.name, found.reason) == ("lost", "its snapshot is not in the table")
 
 
@@ -128,7 +128,7 @@ def test_r022_a_ref_without_an_age_stays_however_old_its_snapshot_is():
     metadata = history([(1, None, "2026-03-01T00:00:00Z")], {"v1": {"head": 1, "type": "tag"}})
     (snapshot,) = metadata.snapshots
     oldest = replace(metadata, snapshots=(replace(snapshot, timestamp_ms=-(2**63)),))
-    assert decide(oldest, Policy(), NOW).refs_removed == ()
+    assert decide(oldest, AskedRetention(), NOW).refs_removed == ()
 
 
 @pytest.mark.parametrize(
@@ -141,21 +141,21 @@ def test_r028_a_snapshot_that_a_ref_names_is_not_expired_by_its_id(name, kind, t
     )
     head = metadata.refs[name].snapshot_id
     with pytest.raises(Refused, match=f"^snapshot {head} is the head of {told}$") as raised:
-        decide(metadata, Policy(expire_ids=(head,)), NOW)
+        decide(metadata, AskedRetention(expire_ids=(head,)), NOW)
     assert raised.value.error_id == "snapshot-referenced"
 
 
 def test_a_named_snapshot_that_is_not_there_is_wrong_usage():
     metadata = history([(1, None, "2026-03-01T00:00:00Z")], {"main": {"head": 1}})
     with pytest.raises(UsageError, match=r"^snapshot 5 is not in the table$"):
-        decide(metadata, Policy(expire_ids=(5,)), NOW)
+        decide(metadata, AskedRetention(expire_ids=(5,)), NOW)
 
 
 def test_named_snapshots_have_reasons_too():
     metadata = history(
         [(1, None, "2026-03-01T00:00:00Z"), (2, 1, "2026-03-15T00:00:00Z")], {"main": {"head": 2}}
     )
-    assert reasons(decide(metadata, Policy(expire_ids=(1,)), NOW)) == {
+    assert reasons(decide(metadata, AskedRetention(expire_ids=(1,)), NOW)) == {
         1: (False, "named"),
         2: (True, "not named"),
     }
@@ -168,15 +168,15 @@ def test_a_property_that_is_no_number_is_refused():
         {"history.expire.max-snapshot-age-ms": "5 days"},
     )
     with pytest.raises(Refused, match=r"history\.expire\.max-snapshot-age-ms"):
-        decide(metadata, Policy(), NOW)
-    assert gone(decide(metadata, Policy(older_than_ms=NOW), NOW)) == []
+        decide(metadata, AskedRetention(), NOW)
+    assert gone(decide(metadata, AskedRetention(older_than_ms=NOW), NOW)) == []
 
 
 LINE = [(id_, id_ - 1 or None, f"2026-03-0{id_}T00:00:00Z") for id_ in range(1, 6)]
 
 
 def test_a_decision_made_again_lets_nothing_go_that_was_not_confirmed():
-    policy = Policy(older_than_ms=NOW, retain_last=2)
+    policy = AskedRetention(older_than_ms=NOW, retain_last=2)
     confirmed = decide(history(LINE[:4], {"main": {"head": 4}}), policy, NOW)
     assert gone(confirmed) == [1, 2]
     newer = history(LINE, {"main": {"head": 5}})
@@ -187,14 +187,14 @@ def test_a_decision_made_again_lets_nothing_go_that_was_not_confirmed():
 
 
 def test_a_decision_made_again_keeps_what_a_new_tag_names():
-    policy = Policy(older_than_ms=NOW)
+    policy = AskedRetention(older_than_ms=NOW)
     confirmed = decide(history(LINE, {"main": {"head": 5}}), policy, NOW)
     newer = history(LINE, {"main": {"head": 5}, "v1": {"head": 2, "type": "tag"}})
     assert gone(decide_again(newer, policy, NOW, confirmed)) == [1, 3, 4]
 
 
 def test_a_decision_made_again_ages_no_ref_that_was_not_confirmed():
-    policy = Policy(older_than_ms=NOW)
+    policy = AskedRetention(older_than_ms=NOW)
     old = {"head": 1, "type": "tag", "max_ref_age_ms": DAY}
     confirmed = decide(history(LINE, {"main": {"head": 5}, "old": old}), policy, NOW)
     assert gone(confirmed) == [1, 2, 3, 4]
@@ -206,14 +206,14 @@ def test_a_decision_made_again_ages_no_ref_that_was_not_confirmed():
 
 
 def test_a_decision_made_again_passes_over_named_snapshots_that_are_gone():
-    policy = Policy(expire_ids=(1, 2))
+    policy = AskedRetention(expire_ids=(1, 2))
     confirmed = decide(history(LINE, {"main": {"head": 5}}), policy, NOW)
     again = decide_again(history(LINE[1:], {"main": {"head": 5}}), policy, NOW, confirmed)
     assert gone(again) == [2]
 
 
 def test_a_decision_made_again_refuses_a_named_snapshot_that_became_a_head():
-    policy = Policy(expire_ids=(2,))
+    policy = AskedRetention(expire_ids=(2,))
     confirmed = decide(history(LINE, {"main": {"head": 5}}), policy, NOW)
     newer = history(LINE, {"main": {"head": 5}, "v1": {"head": 2, "type": "tag"}})
     with pytest.raises(Refused, match="head of tag v1"):
@@ -221,7 +221,7 @@ def test_a_decision_made_again_refuses_a_named_snapshot_that_became_a_head():
 
 
 def test_a_decision_made_again_on_the_same_metadata_is_the_same():
-    policy = Policy(older_than_ms=NOW, keep_daily=2)
+    policy = AskedRetention(older_than_ms=NOW, keep_daily=2)
     metadata = history(LINE, {"main": {"head": 5}, "v1": {"head": 1, "type": "tag"}})
     confirmed = decide(metadata, policy, NOW)
     assert decide_again(metadata, policy, NOW, confirmed) == confirmed

@@ -5,13 +5,20 @@ import io
 import pytest
 
 from icectl.report.console import Console, ConsoleOptions
-from icectl.report.tables import Column, print_pairs, print_table, shorten, text_width, with_room
+from icectl.report.tables import (
+    TableColumn,
+    print_pairs,
+    print_table,
+    shorten,
+    text_width,
+    with_room,
+)
 from tests.stores.fixed_env import FixedEnv
 
 COLUMNS = [
-    Column("location", cut="middle"),
-    Column("rows", align="right"),
-    Column("why", cut="end"),
+    TableColumn("location", cut="middle"),
+    TableColumn("rows", align="right"),
+    TableColumn("why", cut="end"),
 ]
 ROWS = [
     ["s3://bucket/db/table/data/part-00000.parquet", "12", "too small to keep"],
@@ -27,7 +34,10 @@ class Terminal(io.StringIO):
 
 
 def printed(
-    columns: list[Column], rows: list[list[str]], width: int | None, monkeypatch: pytest.MonkeyPatch
+    columns: list[TableColumn],
+    rows: list[list[str]],
+    width: int | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> list[str]:
     out = io.StringIO() if width is None else Terminal()
     monkeypatch.setenv("COLUMNS", str(width or 10))
@@ -55,7 +65,7 @@ def test_on_a_terminal_the_widest_cells_are_cut_to_fit(monkeypatch: pytest.Monke
 
 
 def test_sentences_go_on_in_further_lines_of_their_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns = [Column("why", cut="wrap"), Column("rows", align="right")]
+    columns = [TableColumn("why", cut="wrap"), TableColumn("rows", align="right")]
     rows = [["too small to be kept as it is", "12"], ["", "3"]]
     assert printed(columns, rows, 30, monkeypatch) == [
         "why                       rows",
@@ -125,7 +135,7 @@ def test_shorten_keeps_what_tells_most(text: str, width: int, cut: str, short: s
 def test_line_breaks_and_control_characters_stay_on_the_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lines = printed([Column("name")], [["a\nb\t\x1b]0;owned\x07"]], None, monkeypatch)
+    lines = printed([TableColumn("name")], [["a\nb\t\x1b]0;owned\x07"]], None, monkeypatch)
     assert lines == ["name", "a\\nb\\t\\x1b]0;owned\\x07"]
 
 
@@ -138,10 +148,10 @@ def test_pairs_line_up_their_values() -> None:
 
 def test_spare_columns_are_left_out_before_a_cell_is_cut() -> None:
     columns = [
-        Column("table", cut="middle"),
-        Column("version", align="right", is_spare=True),
-        Column("size", align="right"),
-        Column("files", align="right", is_spare=True),
+        TableColumn("table", cut="middle"),
+        TableColumn("version", align="right", is_spare=True),
+        TableColumn("size", align="right"),
+        TableColumn("files", align="right", is_spare=True),
     ]
     rows = [["main.namespace.table", "2", "10 B", "4"]]  # 20 + 2 + 7 + 2 + 4 + 2 + 5 are 42
     assert with_room(columns, rows, None) == [0, 1, 2, 3]

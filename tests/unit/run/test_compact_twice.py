@@ -8,7 +8,7 @@ import pytest
 from icectl.cli import app
 from icectl.plan.compact.order import ZOrder
 from icectl.plan.compact.sizes import Sizes
-from icectl.plan.retention import Policy
+from icectl.plan.retention import AskedRetention
 from tests.builders.compactions import compacted, planned
 from tests.builders.expiry import NOW_MS, expire
 from tests.builders.rows import current_metadata, read_metadata, read_rows
@@ -93,7 +93,7 @@ def test_nothing_is_to_do_once_the_snapshot_of_the_first_run_has_expired(
     env = FixedEnv(NOW_MS, snapshot_ids=99, uuids=99)
     anew = ["rewrite-manifests", str(tmp_path), "--min-manifests", "1"]
     assert app.main([*anew, "--yes", "--quiet"], env=env) == 0
-    expire(str(tmp_path), policy=Policy(older_than_ms=NOW_MS + 10**9, retain_last=1))
+    expire(str(tmp_path), policy=AskedRetention(older_than_ms=NOW_MS + 10**9, retain_last=1))
     left = {one["snapshot-id"] for one in read_metadata(current_metadata(tmp_path))["snapshots"]}
     assert left.isdisjoint(first.snapshot_ids)
     assert planned(tmp_path, **options).plan.groups == ()

@@ -53,7 +53,7 @@ def journal(tmp_path: Path, *snapshot_ids: int) -> Journal:
 def found(tmp_path: Path, progress: Warnings | None = None) -> list[Journal]:
     store = LocalStore()
     listed = store.list_directory(f"{tmp_path}/metadata")
-    return journals.unfinished(store, listed, COMMAND, progress or Warnings())
+    return journals.unfinished_journals(store, listed, COMMAND, progress or Warnings())
 
 
 def test_a_journal_lies_beside_the_metadata_file_and_is_named_for_its_command(tmp_path):
@@ -124,7 +124,7 @@ def test_a_journal_that_its_run_removes_meanwhile_is_passed_over_in_silence(tmp_
     journals.write(LocalStore(), journal(tmp_path, 1))
     listed = LocalStore().list_directory(f"{tmp_path}/metadata")
     progress = Warnings()
-    assert journals.unfinished(Finishing(LocalStore()), listed, COMMAND, progress) == []
+    assert journals.unfinished_journals(Finishing(LocalStore()), listed, COMMAND, progress) == []
     assert progress.told == []
 
 

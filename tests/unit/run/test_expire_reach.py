@@ -11,7 +11,7 @@ from icectl.catalog.files import FileSystemCatalog
 from icectl.entries.files import Files, distinct, rows
 from icectl.env import SystemEnv
 from icectl.errors import CorruptTable, MissingFile, StorageError
-from icectl.plan.retention import Policy, Retention, decide
+from icectl.plan.retention import AskedRetention, Retention, decide
 from icectl.progress import SilentProgress
 from icectl.run.expire_snapshots.reach import reached_beside, read_reached
 from icectl.spec.metadata import TableMetadata
@@ -47,7 +47,7 @@ def reader(store: Store | None = None) -> ReachReader:
 def expiring(table: TableBuilder, *places: int) -> Retention:
     """The snapshots at some places of the history go."""
     ids = tuple(table.metadata.snapshots[at].snapshot_id for at in places)
-    return decide(table.metadata, Policy(expire_ids=ids), 0)
+    return decide(table.metadata, AskedRetention(expire_ids=ids), 0)
 
 
 def names(found: Files) -> set[str]:
@@ -82,7 +82,7 @@ def test_r191_what_both_reach_is_named_in_both_and_the_rest_in_one(table: TableB
 
 
 def test_nothing_goes_where_no_snapshot_does(table: TableBuilder) -> None:
-    found = read_reached(reader(), table.metadata, decide(table.metadata, Policy(), 0), {})
+    found = read_reached(reader(), table.metadata, decide(table.metadata, AskedRetention(), 0), {})
     assert len(found.going) == 0
     assert names(found.staying) >= set(data_files(table))
 
@@ -121,11 +121,11 @@ def of_tree(directory: Path) -> TableMetadata:
 def test_v4_122_vectors_of_files_that_do_not_live_end_it(tmp_path: Path) -> None:
     TREE_TABLES["grown"](tmp_path / "t")
     metadata = of_tree(tmp_path / "t")
-    assert len(read_reached(reader(), metadata, decide(metadata, Policy(), 0), {}).staying)
+    assert len(read_reached(reader(), metadata, decide(metadata, AskedRetention(), 0), {}).staying)
     v4_122_a_vector_of_a_lost_file(BrokenTree(tmp_path / "t"))
     metadata = of_tree(tmp_path / "t")
     with pytest.raises(CorruptTable) as raised:
-        read_reached(reader(), metadata, decide(metadata, Policy(), 0), {})
+        read_reached(reader(), metadata, decide(metadata, AskedRetention(), 0), {})
     assert raised.value.rule == "V4-122"
 
 
@@ -133,7 +133,7 @@ def test_specs_are_those_of_what_stays_and_not_all_of_the_table(tmp_path: Path) 
     table = TableBuilder(tmp_path / "t", partitioning="identity")
     table.append(range(3))
     table.respec("none")
-    found = read_reached(reader(), table.metadata, decide(table.metadata, Policy(), 0), {})
+    found = read_reached(reader(), table.metadata, decide(table.metadata, AskedRetention(), 0), {})
     assert found.spec_ids == {0}
 
 
@@ -152,7 +152,9 @@ def test_specs_of_a_tree_are_those_of_its_rows_too_dead_ones_as_well(
         remove_data_files(tmp_path / "t", env, partitioned)
     metadata = of_tree(tmp_path / "t")
     ids = [one.snapshot_id for one in metadata.snapshots if one != metadata.current_snapshot]
-    found = read_reached(reader(), metadata, decide(metadata, Policy(expire_ids=(*ids,)), 0), {})
+    found = read_reached(
+        reader(), metadata, decide(metadata, AskedRetention(expire_ids=(*ids,)), 0), {}
+    )
     assert found.spec_ids == {0, 1}
 
 
@@ -182,9 +184,11 @@ def test_r141_statistics_of_snapshots_that_are_not_there_go_with_others(
 ) -> None:
     metadata = replace(table.metadata, statistics=(StatisticsFile(99, "/t/s99", 5, 4),))
     ids = (table.metadata.snapshots[0].snapshot_id,)
-    found = read_reached(reader(), metadata, decide(metadata, Policy(expire_ids=ids), 0), {})
+    found = read_reached(
+        reader(), metadata, decide(metadata, AskedRetention(expire_ids=ids), 0), {}
+    )
     assert "s99" in names(found.going)
-    nothing = read_reached(reader(), metadata, decide(metadata, Policy(), 0), {})
+    nothing = read_reached(reader(), metadata, decide(metadata, AskedRetention(), 0), {})
     assert names(nothing.going) == set()
 
 

@@ -10,7 +10,7 @@ import pytest
 from icectl.codec.sfc1.manifest import TreeContent, read_tree, write_tree
 from icectl.entries.rows import Entries, data_files, deletion_vectors
 from icectl.errors import CorruptTable, UsageError
-from icectl.run.inspect.changes import changes, detected, rows_between
+from icectl.run.inspect.changes import changes, detect_changes, rows_between
 from icectl.run.reader import Reader
 from icectl.spec.manifest import Status
 from icectl.table.row_changes import row_changes
@@ -61,7 +61,7 @@ def short(rows: Any) -> dict[str, Any]:
 def test_the_changes_are_those_of_the_paper(name: str, at: int) -> None:
     scenario, reader = built(name)
     golden = scenario.snapshots[at]
-    removed, added = detected(reader, reader.metadata.snapshots[at])
+    removed, added = detect_changes(reader, reader.metadata.snapshots[at])
     assert stems(data_files(added)) == sorted(golden["added_files"])
     assert stems(data_files(removed)) == sorted(golden["removed_files"])
     assert stems(deletion_vectors(added)) == sorted(golden["added_vectors"])
@@ -149,7 +149,7 @@ def test_steps_come_to_what_comparing_both_ends_finds(name: str) -> None:
 def test_rows_of_a_rewrite_are_not_counted() -> None:
     _, reader = built("SC-12")
     step = replace(reader.metadata.snapshots[1], summary={"operation": "replace"})
-    removed, added = detected(reader, step)
+    removed, added = detect_changes(reader, step)
     assert (len(removed), len(added)) == (1, 1)
     assert rows_between(reader, [step], removed, added) is None
 
@@ -191,5 +191,5 @@ def test_a_leaf_that_a_foreign_writer_deletes_removes_what_is_live_nowhere_else(
     ]
     scenario.files.contents[location] = write_tree(pa.concat_tables(parts), TreeContent.ROOT)
     reader = scenario.reader()
-    removed, added = detected(reader, reader.metadata.snapshots[1])
+    removed, added = detect_changes(reader, reader.metadata.snapshots[1])
     assert (stems(removed), stems(added)) == (["D2", "D3"], [])

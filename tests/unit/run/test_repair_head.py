@@ -7,7 +7,7 @@ import pytest
 
 from icectl.entries.rows import EMPTY
 from icectl.errors import CorruptTable, Incomplete, MissingFile, StorageError
-from icectl.run.repair.head import ManifestChange, ReadHead, described, read_head
+from icectl.run.repair.head import ManifestChange, ReadHead, counted_manifest, read_head
 from icectl.storage.failures import ACCESS_DENIED
 from tests.builders.broken import Broken, in_first
 from tests.builders.lost_manifests import Failing, listed, lose, reader_of, relist, snapshot_of
@@ -147,7 +147,7 @@ def test_a_row_that_is_counted_anew_is_the_one_that_was_right(tmp_path: Path, ve
     ]
     relist(table, last(table), wrong)
     head = head_of(table)
-    found = [described(reader_of(table), head, place) for place in range(len(right))]
+    found = [counted_manifest(reader_of(table), head, place) for place in range(len(right))]
     assert [replace(one, key_metadata=None) for one in found] == right
     assert {one.key_metadata for one in found} == {b"key"}
 
@@ -158,6 +158,6 @@ def test_r052_the_row_of_a_manifest_of_an_unknown_spec_is_not_counted(table: Tab
     head = head_of(table)
     assert head.is_whole
     with pytest.raises(CorruptTable, match="spec 9 is not in the table") as raised:
-        described(reader_of(table), head, 0)
+        counted_manifest(reader_of(table), head, 0)
     assert raised.value.rule == "R-052"
-    assert described(reader_of(table), head, 1) == second
+    assert counted_manifest(reader_of(table), head, 1) == second

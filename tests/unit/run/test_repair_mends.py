@@ -10,7 +10,7 @@ import pytest
 from icectl.checks.finding import Finding
 from icectl.entries.rows import with_values
 from icectl.errors import Incomplete, MissingFile, StorageError
-from icectl.plan.repair import Left
+from icectl.plan.repair import RemainingFinding
 from icectl.run.repair.head import ManifestChange, Mend, ReadHead, read_head
 from icectl.run.repair.mends import Accepted, find_mends
 from icectl.spec.manifest import ManifestContent, ManifestFile
@@ -91,7 +91,7 @@ def mends(
     asked: Accepted = NOTHING,
     head: ReadHead | None = None,
     store: Store | None = None,
-) -> tuple[list[Mend], list[Left]]:
+) -> tuple[list[Mend], list[RemainingFinding]]:
     reader = reader_of(table, store=store)
     return find_mends(reader, head or head_of(table, store), findings, asked)
 
@@ -100,7 +100,7 @@ def wrong(rule: str, subject: str, severity: Any = "error") -> Finding:
     return Finding(rule, severity, subject, "it is wrong", "hint")
 
 
-def one(found: tuple[list[Mend], list[Left]]) -> Mend:
+def one(found: tuple[list[Mend], list[RemainingFinding]]) -> Mend:
     """The only mend, where nothing is left."""
     (mend,), left = found
     assert left == []
@@ -136,7 +136,7 @@ def test_a_list_that_nothing_proves_is_left_with_all_that_is_wrong_of_it(
     lost = wrong("R-034", str(head.snapshot.manifest_list))
     found = mends(table, lost, wrong("R-140", "statistics"), head=head, asked=ALL)
     reason = "what it listed, nothing else proves; `--to-snapshot whole` goes back"
-    assert found == ([], [Left(lost, reason)])
+    assert found == ([], [RemainingFinding(lost, reason)])
 
 
 def test_a_list_that_is_proved_is_written_anew_and_nothing_else(table: TableBuilder) -> None:
@@ -180,7 +180,7 @@ def test_nothing_is_built_on_rows_that_are_not_sure(table: TableBuilder) -> None
     unsure, missing = wrong("R-044", "snapshot"), wrong("R-034", lost)
     found = mends(table, missing, unsure, head=head, asked=ALL)
     reason = "which rows live is not sure while this is so (R-044)"
-    assert found == ([], [Left(unsure, reason)])
+    assert found == ([], [RemainingFinding(unsure, reason)])
 
 
 def test_a_list_is_not_proved_by_files_of_which_it_is_not_sure_that_they_live(
@@ -285,7 +285,7 @@ def test_a_manifest_that_nothing_proves_goes_only_where_that_is_asked_for(
     missing = wrong("R-034", lost.manifest_path)
     other = DROP if asked is UNDELETE else UNDELETE
     for refused in (NOTHING, other):
-        assert mends(table, missing, asked=refused) == ([], [Left(missing, reason)])
+        assert mends(table, missing, asked=refused) == ([], [RemainingFinding(missing, reason)])
     mend = one(mends(table, missing, asked=asked))
     is_data = kind is ManifestContent.DATA
     assert told(mend) == (
@@ -312,7 +312,7 @@ def test_rows_that_a_list_of_version_1_does_not_count_are_told_of(
     relist(table, last(table), [replace(lost, **{name: None})])
     missing = wrong("R-034", lose(lost).manifest_path)
     reason = "nothing else has its rows: bring the file back, or `--drop-missing` lists it no more"
-    assert mends(table, missing) == ([], [Left(missing, reason)])
+    assert mends(table, missing) == ([], [RemainingFinding(missing, reason)])
     mend = one(mends(table, missing, asked=DROP))
     assert mend.remedy.what == "list it no more, with rows that nobody has counted"
     assert mend.remedy.rows_lost == 0
@@ -360,7 +360,7 @@ def test_a_lost_file_is_listed_no_more_only_where_that_is_asked_for(
     missing = wrong("R-034", str(path))
     findings = (wrong("R-130", str(path)), missing, wrong("R-034", file_of(table, 4)))
     for refused in (NOTHING, DROP if asked is UNDELETE else UNDELETE):
-        assert mends(table, *findings, asked=refused) == ([], [Left(missing, reason)])
+        assert mends(table, *findings, asked=refused) == ([], [RemainingFinding(missing, reason)])
     mend = one(mends(table, *findings, asked=asked))
     assert told(mend)[:3] == (
         f"{'lost-deletes' if content else 'lost-data'}:{path.name}", str(path), "list it no more",
@@ -554,7 +554,10 @@ def test_entries_are_not_dropped_from_what_a_rewrite_would_spoil(
     kind = ManifestContent.DATA if rows == 3 else ManifestContent.DELETES
     missing = wrong("R-034", path)
     head = with_unknown_fields(head_of(vectors), place(vectors, rows, kind))
-    assert mends(vectors, missing, asked=ALL, head=head) == ([], [Left(missing, FIELDS_LOST)])
+    assert mends(vectors, missing, asked=ALL, head=head) == (
+        [],
+        [RemainingFinding(missing, FIELDS_LOST)],
+    )
     head = with_unknown_fields(head_of(vectors), place(vectors, 4))
     assert one(mends(vectors, missing, asked=ALL, head=head)).remedy.kind == "lost-data"
 
@@ -562,7 +565,7 @@ def test_entries_are_not_dropped_from_what_a_rewrite_would_spoil(
 def test_vectors_are_not_dropped_from_what_a_rewrite_would_spoil(vectors: TableBuilder) -> None:
     dangle(vectors, 3)
     head = with_unknown_fields(head_of(vectors), place(vectors, 2, ManifestContent.DELETES))
-    assert mends(vectors, DANGLING, head=head) == ([], [Left(DANGLING, FIELDS_LOST)])
+    assert mends(vectors, DANGLING, head=head) == ([], [RemainingFinding(DANGLING, FIELDS_LOST)])
 
 
 def test_the_time_limit_ends_the_search_for_metrics(table: TableBuilder) -> None:
@@ -755,7 +758,7 @@ REASON = "no snapshot has the data file that it names: rows of another may be ba
 
 def test_vectors_of_files_that_nobody_knows_stay(vectors: TableBuilder) -> None:
     """They may be those of live files, by another name."""
-    assert mends(vectors, DANGLING) == ([], [Left(DANGLING, REASON)])
+    assert mends(vectors, DANGLING) == ([], [RemainingFinding(DANGLING, REASON)])
     dangle(vectors, 3)
 
     def elsewhere(entries: list[dict[str, Any]]) -> None:
@@ -765,7 +768,7 @@ def test_vectors_of_files_that_nobody_knows_stay(vectors: TableBuilder) -> None:
                 entry["data_file"]["referenced_data_file"] = "/elsewhere.parquet"
 
     Broken(vectors.directory).edit_manifest(elsewhere, content=1)
-    assert mends(vectors, DANGLING) == ([], [Left(DANGLING, REASON)])
+    assert mends(vectors, DANGLING) == ([], [RemainingFinding(DANGLING, REASON)])
 
 
 def test_files_of_other_snapshots_are_known_though_some_cannot_be_read(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from icectl.errors import StorageError
-from icectl.run.repair.metrics import restated
+from icectl.run.repair.metrics import restated_metrics
 from icectl.storage.failures import ACCESS_DENIED
 from icectl.storage.store import Store
 from tests.builders.lost_manifests import Failing, reader_of
@@ -49,7 +49,7 @@ def changed(table: TableBuilder, name: str, **columns: Any) -> dict[str, Any]:
 def found(
     table: TableBuilder, row: Mapping[str, Any], store: Store | None = None
 ) -> Mapping[str, Any]:
-    return restated(reader_of(table, store=store), row)
+    return restated_metrics(reader_of(table, store=store), row)
 
 
 def test_what_is_right_stays(table: TableBuilder) -> None:

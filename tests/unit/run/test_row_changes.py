@@ -17,7 +17,7 @@ from icectl.commit.access import TableAccess
 from icectl.engine.find_job import keys_of
 from icectl.env import SystemEnv
 from icectl.errors import CommitConflict, Refused, Unsupported, UsageError
-from icectl.run.sfc1.delete_rows import Wanted, delete, where
+from icectl.run.sfc1.delete_rows import WantedRows, delete, where
 from icectl.run.sfc1.row_change import RowChange
 from icectl.run.sfc1.write_rows import append, overwrite_partitions
 from icectl.storage.local.store import LocalStore
@@ -54,8 +54,8 @@ def deleted(directory: Path, text: str, finder: InlineFinder | None = None) -> R
 
 
 def deleted_keys(directory: Path, keys: pa.Table) -> RowChange:
-    def wanted(metadata: Any) -> Wanted:
-        return Wanted(*keys_of(keys, metadata.current_schema))
+    def wanted(metadata: Any) -> WantedRows:
+        return WantedRows(*keys_of(keys, metadata.current_schema))
 
     return delete(way_to(directory), InlineFinder(STORE), wanted, "main")
 

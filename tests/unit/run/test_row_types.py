@@ -16,7 +16,7 @@ from icectl.engine.spark_scan import LoadJob, _load
 from icectl.errors import Refused, Unsupported
 from icectl.plan.compact.task import RewriteTask
 from icectl.run import read_rows as reading
-from icectl.run.sfc1.delete_rows import Wanted, delete, where
+from icectl.run.sfc1.delete_rows import WantedRows, delete, where
 from icectl.run.sfc1.write_rows import append
 from icectl.spec.schema import Schema
 from icectl.spec.types import GeometryType, ListType, NestedField, PrimitiveType, Type
@@ -175,9 +175,9 @@ def test_rows_are_deleted_by_keys_and_conditions_of_these_types(tmp_path: Path) 
     def gone(rows: Any) -> int:
         return delete(way_to(directory), InlineFinder(LocalStore()), rows, "main").deleted_rows
 
-    def keys(metadata: Any) -> Wanted:
+    def keys(metadata: Any) -> WantedRows:
         kinds = pa.schema([(name, KINDS[name]) for name in ("u", "t", "ns")])
-        return Wanted(*keys_of(pa.Table.from_pylist(ROWS[:1], kinds), metadata.current_schema))
+        return WantedRows(*keys_of(pa.Table.from_pylist(ROWS[:1], kinds), metadata.current_schema))
 
     assert gone(keys) == 1
     assert gone(where(f"u = '{TWO}'")) == 1

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from icectl.errors import Unsupported
-from icectl.spec.locations import resolved, shortened, with_locations, with_scheme
+from icectl.spec.locations import absolute_location, relative_location, with_locations, with_scheme
 from icectl.spec.metadata_json import metadata_json, parse_metadata
 
 TABLE = "s3://b/wh/t"
@@ -36,13 +36,13 @@ def test_l2_a_location_without_a_scheme_gets_that_of_the_table(table, location, 
     ],
 )
 def test_l1_a_relative_location_lies_below_the_table(location, expected) -> None:
-    assert resolved(TABLE, location) == expected
-    assert resolved(f"{TABLE}/", location) == expected
+    assert absolute_location(TABLE, location) == expected
+    assert absolute_location(f"{TABLE}/", location) == expected
 
 
 def test_l1_a_slash_at_the_start_could_mean_two_things() -> None:
     with pytest.raises(Unsupported, match="`/wh/t/x` is neither absolute nor relative"):
-        resolved(TABLE, "/wh/t/x")
+        absolute_location(TABLE, "/wh/t/x")
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_l1_a_slash_at_the_start_could_mean_two_things() -> None:
     ],
 )
 def test_l4_a_location_below_the_table_is_shortened(location, expected) -> None:
-    assert shortened(TABLE, location) == expected
-    assert resolved(TABLE, expected) == location
+    assert relative_location(TABLE, location) == expected
+    assert absolute_location(TABLE, expected) == location
 
 
 def members(**properties: str) -> dict:
@@ -133,5 +133,5 @@ def test_l5_locations_of_the_metadata_are_resolved_and_written_as_the_table_want
 def test_every_location_of_a_snapshot_is_replaced() -> None:
     older = members()["snapshots"][0] | {"manifest-list": "m/l.avro", "manifests": ["m/1.avro"]}
     metadata = parse_metadata(members() | {"snapshots": [older]})
-    (snapshot,) = with_locations(metadata, partial(shortened, TABLE)).snapshots
+    (snapshot,) = with_locations(metadata, partial(relative_location, TABLE)).snapshots
     assert (snapshot.manifest_list, snapshot.manifests) == ("m/l.avro", ("m/1.avro",))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from icectl.spec.single_value import decode, encode, from_json, text, to_json, unscaled
+from icectl.spec.single_value import decode, encode, from_json, text, to_json, unscaled_integer
 from icectl.spec.types import (
     DecimalType,
     ListType,
@@ -151,10 +151,10 @@ def test_r091_nested_types_have_no_bytes(type_: Type) -> None:
 
 
 def test_unscaled_refuses_to_lose_digits() -> None:
-    assert unscaled(Decimal("14.20"), 2) == 1420
-    assert unscaled(5, 2) == 500
+    assert unscaled_integer(Decimal("14.20"), 2) == 1420
+    assert unscaled_integer(5, 2) == 500
     with pytest.raises(ValueError, match=r"14\.205 has more than 2 decimals"):
-        unscaled(Decimal("14.205"), 2)
+        unscaled_integer(Decimal("14.205"), 2)
 
 
 # Examples of the format's table of JSON single values; times and timestamps as counts.

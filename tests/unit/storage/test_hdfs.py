@@ -6,7 +6,7 @@ import pytest
 
 from icectl.errors import StorageError, Unsupported
 from icectl.storage.failures import is_transient, remote_failure
-from icectl.storage.hdfs.calls import NameNodeAnswer, NotReached, called, path_of
+from icectl.storage.hdfs.calls import NameNodeAnswer, NoNameNode, driver_result, path_of
 from icectl.storage.open import StorageOptions, open_store
 
 JAVA = "org.apache.hadoop"
@@ -18,7 +18,7 @@ def raised(error):
         raise error
 
     with pytest.raises(Exception) as caught:  # noqa: PT011 - any
-        called(action)
+        driver_result(action)
     return caught.value
 
 
@@ -28,8 +28,8 @@ def raised(error):
         ("security.AccessControlException", "Permission denied: user=a", PermissionError, False),
         ("security.AccessControlException", "/a/b (is not a directory)", FileNotFoundError, False),
         ("fs.InvalidPathException", "Invalid path name /:c", NameNodeAnswer, False),
-        ("hdfs.server.namenode.SafeModeException", "Name node is in safe mode", NotReached, True),
-        ("ipc.StandbyException", "not supported in state standby", NotReached, True),
+        ("hdfs.server.namenode.SafeModeException", "Name node is in safe mode", NoNameNode, True),
+        ("ipc.StandbyException", "not supported in state standby", NoNameNode, True),
     ],
 )
 def test_a_name_nodes_answer_is_told_by_its_kind(kind, message, told, passes):

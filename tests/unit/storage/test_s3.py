@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from icectl.errors import UsageError
 from icectl.storage.s3.store import list_objects, list_ranges, s3_options, split_objects
-from icectl.storage.store import Part, Split
+from icectl.storage.store import ListingPart, ListingSplit
 
 MODIFIED = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 MODIFIED_MS = 1_767_323_045_678
@@ -102,7 +102,7 @@ def test_a_split_leaves_ranges_behind_the_first_page():
     begun = split_objects(bucket, "s3://b/t", lambda action: action(), 4)
     bounds = ["t/data/p=00/4", "t/data/p=01/", "t/data/p=11/", "t/data/p=21/", "t/data/p=31/"]
     assert list(begun.parts) == [
-        Part("s3://b/t", after, until)
+        ListingPart("s3://b/t", after, until)
         for after, until in zip(bounds, [*bounds[1:], None], strict=True)
     ]
     assert [batch.num_rows for batch in begun.batches] == [5]
@@ -111,7 +111,7 @@ def test_a_split_leaves_ranges_behind_the_first_page():
 def test_a_bucket_without_order_is_one_part():
     bucket = Bucket([f"t/{number % 7}/{number}" for number in range(50)], ordered=False)
     begun = split_objects(bucket, "s3://b--use1-az4--x-s3/t", lambda action: action(), 4)
-    assert begun == Split([], [Part("s3://b--use1-az4--x-s3/t")])
+    assert begun == ListingSplit([], [ListingPart("s3://b--use1-az4--x-s3/t")])
     assert bucket.requests == []
 
 

@@ -17,12 +17,12 @@ from icectl.storage.local.store import LocalStore
 from icectl.table import manifests as table_manifests
 from icectl.table import reachable
 from icectl.table.reachable import (
-    Homes,
     ReachReader,
+    VectorHomes,
     all_manifests,
     dropped_files,
     every_statistics_file,
-    live_files,
+    files_of_live_entries,
     log_files,
     manifest_lists,
     metadata_files,
@@ -55,7 +55,9 @@ def names(found: Files) -> list[tuple[str, FileKind]]:
 def every_live_file(table: TableBuilder) -> list[tuple[str, FileKind]]:
     metadata = table.metadata
     lists = manifest_lists(READER, metadata, metadata.snapshots)
-    return names(distinct(live_files(READER, metadata, all_manifests(lists, metadata.snapshots))))
+    return names(
+        distinct(files_of_live_entries(READER, metadata, all_manifests(lists, metadata.snapshots)))
+    )
 
 
 def test_r110_live_files_are_those_of_live_entries_whatever_the_manifest(table):
@@ -72,9 +74,9 @@ def test_repeated_files_are_thinned_out_on_the_way(table, monkeypatch):
     manifests = all_manifests(
         manifest_lists(READER, metadata, metadata.snapshots), metadata.snapshots
     )
-    whole = live_files(READER, metadata, manifests)
+    whole = files_of_live_entries(READER, metadata, manifests)
     monkeypatch.setattr(reachable, "_ROWS_TO_THIN_OUT", 1)
-    thinned = live_files(READER, metadata, manifests)
+    thinned = files_of_live_entries(READER, metadata, manifests)
     assert len(thinned) < len(whole)
     assert rows(distinct(thinned)) == rows(distinct(whole))
 
@@ -222,7 +224,7 @@ ONE, TWO = (
 )
 
 
-def add(homes: Homes, manifest: ManifestFile, *rows, chunks: int = 1) -> None:
+def add(homes: VectorHomes, manifest: ManifestFile, *rows, chunks: int = 1) -> None:
     """Let homes take in the live entries of a manifest."""
     found = entries(*(row | {"manifest": 0} for row in rows)).table
     if manifest.content is ManifestContent.DATA:
@@ -233,7 +235,7 @@ def add(homes: Homes, manifest: ManifestFile, *rows, chunks: int = 1) -> None:
 
 
 def test_v4_122_the_files_of_vectors_are_lost_where_no_manifest_of_these_lists_them():
-    homes = Homes()
+    homes = VectorHomes()
     add(homes, DELETES, vector("v", "/t/a"), vector("w", "file:///t/z"), vector("x", None))
     assert homes.lost([DELETES]) == {"/t/a", "/t/z"}
     assert homes.lost([ONE, TWO]) == set()

@@ -21,9 +21,9 @@ from icectl.catalog.hive.thrift import (
     STRUCT,
     TEXT,
     CallRefused,
-    Many,
     NotThrift,
-    Pairs,
+    ThriftList,
+    ThriftMap,
     many_of,
     number_of,
     read_reply,
@@ -58,11 +58,11 @@ def of_type(kind: int, depth: int) -> st.SearchStrategy[Any]:
         return st.tuples(kinds, kinds).flatmap(
             lambda two: st.lists(
                 st.tuples(of_type(two[0], depth - 1), of_type(two[1], depth - 1)), max_size=3
-            ).map(lambda items: Pairs(*two, tuple(items)))
+            ).map(lambda items: ThriftMap(*two, tuple(items)))
         )
     return kinds.flatmap(
         lambda each: st.lists(of_type(each, depth - 1), max_size=3).map(
-            lambda items: Many(each, tuple(items))
+            lambda items: ThriftList(each, tuple(items))
         )
     )
 

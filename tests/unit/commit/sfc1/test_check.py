@@ -11,9 +11,9 @@ from icectl.commit.sfc1.check import check
 from icectl.commit.sfc1.compose import compose
 from icectl.commit.sfc1.draft import (
     Attempt,
-    Gone,
     NewTree,
     ParentState,
+    RemovedFile,
     TreeChange,
     TreeMeans,
     TreeOptions,
@@ -100,7 +100,7 @@ def compact(tree: Tree) -> TreeChange:
 
 
 def remove(name: str) -> TreeChange:
-    return TreeChange(FACTS.empty(), [Gone(Content.DATA, f"file:///t/data/{name}")])
+    return TreeChange(FACTS.empty(), [RemovedFile(Content.DATA, f"file:///t/data/{name}")])
 
 
 def test_commits_that_do_what_they_should_pass(tree) -> None:

@@ -14,8 +14,8 @@ import pytest
 from icectl.commit.sfc1.compose import compose
 from icectl.commit.sfc1.draft import (
     Attempt,
-    Gone,
     ParentState,
+    RemovedFile,
     TreeChange,
     TreeMeans,
     TreeOptions,
@@ -100,7 +100,7 @@ class Chain:
         removed = [self.scenario.file_row(name) for name in golden["removed_files"]]
         return TreeChange(
             pa.concat_tables([FACTS.empty(), table(*rows)]) if rows else FACTS.empty(),
-            [Gone(Content.DATA, row["location"]) for row in removed],
+            [RemovedFile(Content.DATA, row["location"]) for row in removed],
             self.rewritten(golden, before),
             self.rewritten_files(golden, before),
         )

@@ -9,7 +9,7 @@ import pytest
 from icectl.entries.rows import Entries
 from icectl.entries.schema import PLANNING
 from icectl.errors import UsageError
-from icectl.plan.inspect.changes import Ends, changes, ends, kind_of, own_manifests
+from icectl.plan.inspect.changes import ComparedSnapshots, changes, ends, kind_of, own_manifests
 from icectl.spec.manifest import Content, FileFormat, ManifestContent, ManifestFile, Status
 from icectl.spec.metadata import TableMetadata
 from tests.builders.table_builder import TableBuilder
@@ -45,9 +45,9 @@ def vector(offset: int, count: int) -> dict[str, object]:
 
 def test_ends_are_the_current_snapshot_and_its_parent(metadata: TableMetadata) -> None:
     first, second = metadata.snapshots
-    assert ends(metadata, None, None) == Ends(first, second)
-    assert ends(metadata, None, first.snapshot_id) == Ends(None, first)
-    assert ends(metadata, second.snapshot_id, first.snapshot_id) == Ends(second, first)
+    assert ends(metadata, None, None) == ComparedSnapshots(first, second)
+    assert ends(metadata, None, first.snapshot_id) == ComparedSnapshots(None, first)
+    assert ends(metadata, second.snapshot_id, first.snapshot_id) == ComparedSnapshots(second, first)
 
 
 def test_a_parent_that_expired_has_to_be_named_otherwise(metadata: TableMetadata) -> None:
@@ -95,9 +95,11 @@ def test_a_limit_counts_what_it_leaves_out(metadata: TableMetadata) -> None:
 
 def test_before_the_first_snapshot_there_is_nothing(metadata: TableMetadata) -> None:
     first = metadata.snapshots[0]
-    found = changes(metadata, Ends(None, first), entries(), entries(entry("/t/a")), None)
+    found = changes(
+        metadata, ComparedSnapshots(None, first), entries(), entries(entry("/t/a")), None
+    )
     assert (found["from_snapshot_id"], found["from_is_ancestor"]) == (None, True)
-    nothing = changes(metadata, Ends(first, None), entries(), entries(), None)
+    nothing = changes(metadata, ComparedSnapshots(first, None), entries(), entries(), None)
     assert (nothing["to_snapshot_id"], nothing["from_is_ancestor"]) == (None, False)
 
 

@@ -12,7 +12,7 @@ from icectl.plan.inspect.health import (
     Expirable,
     HealthSource,
     HealthVerdict,
-    Limits,
+    MeasureLimits,
     MetadataFiles,
     Targets,
     health,
@@ -95,7 +95,7 @@ def judged(
     ],
 )
 def test_limits_count_from_their_value_on(value: float, verdict: HealthVerdict) -> None:
-    assert Limits(5, 1_000).judge(value) is verdict
+    assert MeasureLimits(5, 1_000).judge(value) is verdict
 
 
 def test_an_empty_snapshot_is_healthy() -> None:

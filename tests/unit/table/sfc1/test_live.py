@@ -4,7 +4,7 @@ import pytest
 
 from icectl.errors import CorruptTable
 from icectl.spec.manifest import Content
-from icectl.table.sfc1.live import live_files, vectors
+from icectl.table.sfc1.live import live_in_tree, vectors
 from icectl.table.sfc1.manifests import read_leaf, read_root
 from tests.builders.scenarios import FACTS, SCENARIOS, Scenario, names
 
@@ -40,7 +40,7 @@ def read(scenario, at):
 def test_the_live_files_are_those_of_the_paper(built, name, at) -> None:
     scenario = built(name)
     golden, root, read_one = read(scenario, at)
-    live = live_files(root, vectors(scenario.files, root), read_one)
+    live = live_in_tree(root, vectors(scenario.files, root), read_one)
     assert names(live, Content.DATA) == sorted(golden["live_files"])
     assert names(live, Content.POSITION_DELETES) == sorted(golden["live_vectors"])
 
