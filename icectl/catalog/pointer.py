@@ -94,12 +94,12 @@ class Pointer(Protocol):
     ) -> Conflict | None:
         """Name another metadata file, if the entry still is as it was read; `previous` is kept.
 
-        Returns why it is not, with nothing changed. Raises: Uncertain, where nobody knows; any
+        Returns why it is not, with nothing changed. Raises: SwapUncertain, where nobody knows; any
         other error only where the pointer is certain not to change.
         """
 
     def settle(self, pointed: PointerState) -> bool:
-        """Whether a swap of `pointed` that ended in Uncertain can come no more; waits a little.
+        """Whether a swap of `pointed` that ended in SwapUncertain can come no more; waits a little.
 
         Raises: StorageError.
         """

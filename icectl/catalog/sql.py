@@ -106,7 +106,7 @@ class CatalogRows:
     def swap(self, row: Row, target: str) -> bool:
         """Name another metadata file in a row that still is as it was read; whether it was.
 
-        Raises: Uncertain, where the commit of the transaction failed; StorageError before it.
+        Raises: SwapUncertain, where the commit of the transaction failed; StorageError before it.
         """
         parameters = (
             target, row.metadata_location,
@@ -307,7 +307,7 @@ class SqlPointer:
         metadata_location: str,
         metadata: TableMetadata,  # noqa: ARG002
     ) -> Conflict | None:
-        """Change the row, if it still names the same file. Raises: Uncertain; StorageError."""
+        """Change the row, if it still names the same file. Raises: SwapUncertain; StorageError."""
         assert isinstance(pointed.token, Row)
         if self.warehouse.rows.swap(pointed.token, metadata_location):
             return None

@@ -36,6 +36,7 @@ _UNREACHABLE = {  # by name: importing botocore and aiohttp to name them costs s
     "ConnectTimeoutError",
     "ConnectionRefusedError",
     "EndpointConnectionError",
+    "NoNameNode",
     "NotReached",
     "ProxyConnectionError",
     "TimeoutError",
@@ -45,6 +46,7 @@ _NOT_SENT = {
     "ConnectionRefusedError",
     "EndpointConnectionError",
     "NoCredentials",
+    "NoNameNode",
     "NotReached",
 }
 _BROKEN_OFF = {

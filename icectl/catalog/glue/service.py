@@ -73,7 +73,7 @@ class Glue:
     def ask(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask for something that only reads, again where Glue is busy or does not answer.
 
-        Raises: Rejected; StorageError.
+        Raises: GlueRejection; StorageError.
         """
         reason = ""
         for number in range(_TRIES):
@@ -105,7 +105,7 @@ class Glue:
     def send(self, action: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send one request; again only where Glue says that it was too busy to look at it.
 
-        Raises: Rejected; AnswerLost; StorageError, where it was never sent.
+        Raises: GlueRejection; GlueAnswerLost; StorageError, where it was never sent.
         """
         for number in range(_TRIES):
             try:
@@ -200,7 +200,7 @@ def _first(properties: Mapping[str, str], *keys: str) -> str | None:
 def _answered(endpoint: str, answer: Answer) -> Mapping[str, Any]:
     """Return the JSON of an answer.
 
-    Raises: Rejected; AnswerLost; StorageError, where it is not Glue's.
+    Raises: GlueRejection; GlueAnswerLost; StorageError, where it is not Glue's.
     """
     status = answer.status
     try:

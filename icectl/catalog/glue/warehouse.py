@@ -126,7 +126,7 @@ class GlueWarehouse:
 class GluePointer:
     """The parameter `metadata_location` of one table, and the version of its entry.
 
-    `is_settled` says whether the last swap that ended in Uncertain can come no more; `keepers`
+    `is_settled` says whether the last swap that ended in SwapUncertain can come no more; `keepers`
     holds who maintains the table in the place of clients, once Glue was asked.
     """
 
@@ -178,7 +178,7 @@ class GluePointer:
     ) -> Conflict | None:
         """Update the table, if it has the version that was read; again after a lost answer.
 
-        Of the requests with one version Glue carries out one. Raises: Uncertain; StorageError.
+        Of the requests with one version Glue carries out one. Raises: SwapUncertain; StorageError.
         """
         self.is_settled = False
         request = self._request(pointed, metadata_location)
@@ -211,7 +211,7 @@ class GluePointer:
     def _rejected(self, error: GlueRejection, lost: str | None) -> Conflict:
         """Return the conflict that Glue tells of.
 
-        Raises: StorageError; Uncertain, after a lost answer.
+        Raises: StorageError; SwapUncertain, after a lost answer.
         """
         if error.code == _CHANGED and lost is None:
             return Conflict("another writer has changed the table in AWS Glue meanwhile")

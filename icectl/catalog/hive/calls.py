@@ -142,7 +142,7 @@ def alter_table(connection: Connection, table: HiveTable, expected: str | None =
 
     With `expected`, its metadata location so far, a server that knows how compares that in the same
     transaction; others ignore it, and some databases of such servers cannot.
-    Raises: AnswerLost; Raised; CallRefused.
+    Raises: HiveAnswerLost; ServerException; CallRefused.
     """
     database, name = (text_of(table.fields, each) or "" for each in (_DATABASE, _TABLE_NAME))
     words = {"DO_NOT_UPDATE_STATS": "true"}
@@ -177,7 +177,7 @@ def lock(
 ) -> MetastoreLock:
     """Ask for the lock of a table, as a user on a host, by an agent of a name of its own.
 
-    Raises: AnswerLost; Raised; CallRefused.
+    Raises: HiveAnswerLost; ServerException; CallRefused.
     """
     component: Fields = {
         1: (I32, _EXCLUSIVE),
@@ -196,22 +196,25 @@ def lock(
 
 
 def check_lock(connection: Connection, lock_id: int) -> MetastoreLock:
-    """Ask how a lock is, which keeps it alive. Raises: AnswerLost; Raised; CallRefused."""
+    """Ask how a lock is, which keeps it alive.
+
+    Raises: HiveAnswerLost; ServerException; CallRefused.
+    """
     return _held(_result(connection.call("check_lock", {1: (STRUCT, {1: (I64, lock_id)})})))
 
 
 def heartbeat(connection: Connection, lock_id: int) -> None:
-    """Keep a lock alive. Raises: Raised, where it is lost; AnswerLost; CallRefused."""
+    """Keep a lock alive. Raises: ServerException, where it is lost; HiveAnswerLost; CallRefused."""
     _result(connection.call("heartbeat", {1: (STRUCT, {1: (I64, lock_id)})}))
 
 
 def unlock(connection: Connection, lock_id: int) -> None:
-    """Give a lock back. Raises: AnswerLost; Raised; CallRefused."""
+    """Give a lock back. Raises: HiveAnswerLost; ServerException; CallRefused."""
     _result(connection.call("unlock", {1: (STRUCT, {1: (I64, lock_id)})}))
 
 
 def show_locks(connection: Connection, database: str, name: str) -> Sequence[LockRow]:
-    """Return the locks on a table. Raises: AnswerLost; Raised; CallRefused."""
+    """Return the locks on a table. Raises: HiveAnswerLost; ServerException; CallRefused."""
     request: Fields = {1: text(database), 2: text(name)}
     found = struct_of(_result(connection.call("show_locks", {1: (STRUCT, request)})), 0)
     return [
@@ -250,7 +253,7 @@ def _asked(connection: Connection, call: str, arguments: Fields) -> Fields:
 
 
 def _result(fields: Fields) -> Fields:
-    """Return the result of a call. Raises: Raised."""
+    """Return the result of a call. Raises: ServerException."""
     for number, (kind, raised) in fields.items():
         if number and kind == STRUCT:
             raise ServerException(number, text_of(raised, 1) or "it gave no reason")

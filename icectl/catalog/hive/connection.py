@@ -130,8 +130,8 @@ class Connection:
     def call(self, name: str, arguments: Fields) -> Fields:
         """Make a call: its value is member 0 of what is returned, what it raised a later one.
 
-        Raises: AnswerLost; CallRefused, where the server did not run it; StorageError, where it is
-        no metastore.
+        Raises: HiveAnswerLost; CallRefused, where the server did not run it; StorageError, where it
+        is no metastore.
         """
         self.calls += 1
         _LOGGER.debug("metastore %s: %s", self.server, name)

@@ -117,7 +117,7 @@ class Locker:
     def _end_dead(self, connection: Connection, held: MetastoreLock) -> None:
         """Give back locks that runs of icectl have left and no server has ended since.
 
-        Raises: AnswerLost; Raised; CallRefused.
+        Raises: HiveAnswerLost; ServerException; CallRefused.
         """
         check_lock(connection, held.lock_id)  # which gives it the server's time
         rows = show_locks(connection, self.database, self.table)

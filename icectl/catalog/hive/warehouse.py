@@ -107,7 +107,7 @@ class HiveWarehouse:
 class HivePointer:
     """The parameter `metadata_location` of one table.
 
-    `is_settled` says whether the server has answered the last swap that ended in Uncertain.
+    `is_settled` says whether the server has answered the last swap that ended in SwapUncertain.
     """
 
     warehouse: HiveWarehouse
@@ -133,7 +133,7 @@ class HivePointer:
     ) -> Conflict | None:
         """Alter the table under its lock, or without one on a server that compares the pointer.
 
-        Raises: Uncertain; CommitConflict, where the lock cannot be had; Refused; StorageError.
+        Raises: SwapUncertain; CommitConflict, where the lock cannot be had; Refused; StorageError.
         """
         self.is_settled = False
         with self._servers.connected() as connection:
@@ -222,7 +222,7 @@ class HivePointer:
     def _alter(self, connection: Connection, change: "_Change", lock: TableLock) -> None:
         """Send the change once, under the lock, which is left behind where no answer comes.
 
-        Raises: CommitConflict; StorageError; Uncertain.
+        Raises: CommitConflict; StorageError; SwapUncertain.
         """
         if not lock.is_held():
             raise CommitConflict(f"the metastore's lock of `{self.name}` was lost")
@@ -244,7 +244,7 @@ class HivePointer:
     def _compare_and_alter(self, connection: Connection, change: "_Change") -> None:
         """Send the change, again after a lost answer: of equal ones only one can be carried out.
 
-        Raises: StorageError; Uncertain.
+        Raises: StorageError; SwapUncertain.
         """
         lost: str | None = None
         for number in range(1 + _RESENDS):
@@ -270,7 +270,7 @@ class HivePointer:
         """Return where the change is there nevertheless: servers try again after errors.
 
         `lost` is why an answer to the same change did not come, if so.
-        Raises: StorageError, where it is not; Uncertain.
+        Raises: StorageError, where it is not; SwapUncertain.
         """
         self.is_settled = lost is None or _MODIFIED in reason
         try:
@@ -284,7 +284,7 @@ class HivePointer:
         raise SwapUncertain(reason)
 
     def _after_silence(self, change: "_Change", reason: str) -> None:
-        """Return where the change is there; looks for a while. Raises: Uncertain."""
+        """Return where the change is there; looks for a while. Raises: SwapUncertain."""
         for seconds in _LOOK_SECONDS:
             self.warehouse.means.env.sleep(seconds)
             with suppress(StorageError, TableNotFound):

@@ -141,7 +141,7 @@ class _Search:
     def _strange(self, homes: Mapping[str, str | None]) -> Callable[[ListedRow], bool]:
         """Tell delete leaves that can have no vector of a wanted data file.
 
-        They belong to data leaves that have none of these (sfc-1 4.5 A1).
+        They belong to data leaves that have none of these (sfc-1 A1).
         """
         data, new = int(Content.DATA), self._draft.in_memory
         found = {key: at for (code, key, _), (at, _) in self.places.items() if code == data}

@@ -38,7 +38,7 @@ def path_of(location: str) -> str:
 def driver_result(action: Callable[[], Result]) -> Result:
     """Return the result of a call of the driver.
 
-    Raises: FileNotFoundError; FileExistsError; PermissionError; NameNodeAnswer; NotReached; what it
+    Raises: FileNotFoundError; FileExistsError; PermissionError; NameNodeAnswer; NoNameNode; what it
     raises of its own code.
     """
     try:

@@ -39,7 +39,7 @@ class Requests:
     def once(self, action: Callable[[Any], Result]) -> Result:
         """The result of one call of obstore; again where credentials or region are other ones now.
 
-        Raises: what Client.run does.
+        Raises: what BucketClient.run does.
         """
         try:
             return self.in_flight.run(partial(self.client.run, action))

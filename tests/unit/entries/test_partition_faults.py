@@ -40,7 +40,7 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
 
 @pytest.mark.parametrize("type_", VALUES, ids=str)
 @given(drawn=st.data())
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 def test_r053_ranges_are_what_sorting_values_one_by_one_gives(type_, drawn) -> None:
     tuples = drawn.draw(st.lists(st.tuples(st.none() | VALUES[type_], st.none() | VALUES[LONG])))
     keys = [encode_key([type_, LONG], values) for values in tuples]
