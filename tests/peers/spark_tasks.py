@@ -86,7 +86,7 @@ def squared_beside(spark: Spark, path: str) -> list[object]:
 
     thread = threading.Thread(target=beside)
     thread.start()
-    while not any(stage.numActiveTasks for stage in spark._stages()):
+    while thread.is_alive() and not any(one and one.numActiveTasks for one in spark._stages()):
         time.sleep(0.1)
     found = [*spark.each(abs, [-2]), Path(path).exists()]
     thread.join()
@@ -126,8 +126,10 @@ def ways(spark: Spark, folder: str) -> None:
 def session(master: str, work: Callable[[Spark], None]) -> None:
     """Run work on a session of its own."""
     deadline = Deadline(Clock(), Clock().monotonic_seconds() + LONGER_THAN_ANY_TEST / 2)
-    # here it is without effect, but for the wait for copies that were slower
-    options = SparkOptions(master, (("spark.speculation", "true"),))
+    # Speculation is without effect here, but for the wait for copies that were slower. Spark tells
+    # of a task that starts right behind its stage only later, or after a heartbeat, unless asked.
+    settings = (("spark.speculation", "true"), ("spark.ui.liveUpdate.period", "0"))
+    options = SparkOptions(master, settings)
     with spark_session(options, SilentProgress(), deadline) as spark:
         work(spark)
 
