@@ -36,7 +36,7 @@ class FileRows:
 
 
 def check_values(column: pa.Array) -> None:
-    """Look at each value of a column. Raises: CorruptTable R-099, as Rows.check."""
+    """Look at each value of a column. Raises: CorruptTable R-099, as FileRows.check."""
     with reading_data_file("data"):
         column.validate(full=not _is_ascii(column))
 
@@ -97,7 +97,7 @@ def typed_batch(columns: list[pa.Array], schema: pa.Schema, row_count: int) -> p
 
 
 def flat_retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return an array of values that hold no others in another type, as retyped does."""
+    """Return an array of values that hold no others in another type, as retype_array does."""
     if arrow_types.is_decimal(kind) and not arrow_types.is_decimal(array.type):
         words = b"".join(_sixteen_bytes(value) for value in array.to_pylist())
         values = pa.Array.from_buffers(kind, len(array), [None, pa.py_buffer(words)])

@@ -125,7 +125,6 @@ class ConnectSpark:
         Second: False, since the protocol does not tell of attempts that failed.
         Raises: as each.
         """
-
         return self._awaited(partial(made_of_rows, frame, kernel)), False
 
     def _awaited(self, job: Callable[[], Result]) -> Result:

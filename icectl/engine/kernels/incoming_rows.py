@@ -1,6 +1,6 @@
 """Rows that come from outside, of a data frame, as rows of a table: columns by name, none narrowed.
 
-On the driver the frame's columns get the field ids of the table's (`identified`); on workers its
+On the driver the frame's columns get the field ids of the table's (`frame_schema`); on workers its
 batches are then read as a data file's are, but for defaults: what a frame lacks is written.
 """
 
@@ -185,7 +185,7 @@ def _checked(given: pa.DataType, wanted: Type) -> pa.DataType | None:
 
 
 def _fitted(column: pa.Array, field: pa.Field) -> pa.Array:
-    """Return a column of a frame in the type that `identified` gave it. Raises: Refused."""
+    """Return a column of a frame in the type that `frame_schema` gave it. Raises: Refused."""
     try:
         return retype_array(column, field.type, _fitted_values)
     except ValueError as error:

@@ -86,7 +86,7 @@ def _not_given(column: str, why: str) -> Unsupported:
 
 def _column(values: pa.Array, field: pa.Field) -> pa.Array:
     if values.offset:
-        values = pa.concat_arrays([values])  # no slice, whose nulls retyped does not take
+        values = pa.concat_arrays([values])  # no slice, whose nulls retype_array does not take
     try:
         return retype_array(values, field.type, _given_values)
     except pa.ArrowInvalid:
